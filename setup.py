@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A wheel has the checkout's version, and beside the code what the command uses of the checkout: as an archive, since a wheel
-has no links."""
+"""A wheel has the checkout's version, and beside the code what the command uses of the checkout: as
+an archive, since a wheel has no links.
+"""
 
 import gzip
 import sys
@@ -30,7 +31,10 @@ class WithCheckout(build_py):
         super().run()
         if not self.editable_mode:
             place = Path(self.build_lib) / "openbach_run" / ARCHIVE.name
-            with gzip.GzipFile(place, "wb", mtime=0) as file, tarfile.open(fileobj=file, mode="w") as tar:
+            with (
+                gzip.GzipFile(place, "wb", mtime=0) as file,
+                tarfile.open(fileobj=file, mode="w") as tar,
+            ):
                 for name in CONTENT:
                     tar.add(CHECKOUT / name, name, filter=same_everywhere)
 

@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`make bench`: speed as ratios, measured on this machine; the absolute times are only an order of magnitude.
+"""`make bench`: speed as ratios, measured on this machine; the absolute times are only an order of
+magnitude.
 
-- Virtual time over wall time of a single run (CUBIC, 30 MB), for each VPN, on GEO and on LEO, whose delay changes every
-  second: of the run itself, from boot to power off with its record, and of the whole command as typed, the start of
+- Virtual time over wall time of a single run (CUBIC, 30 MB), for each VPN, on GEO and on LEO, whose
+  delay changes every
+  second: of the run itself, from boot to power off with its record, and of the whole command as
+  typed, the start of
   Python included.
-- Overhead: the wall time of openbach-run's run over that of bare.sh, a transfer in hand-made namespaces on the same kernel.
-  The two are run in turn, and what counts is the median of the ratios: no machine is as fast as a minute before.
+- Overhead: the wall time of openbach-run's run over that of bare.sh, a transfer in hand-made
+  namespaces on the same kernel.
+  The two are run in turn, and what counts is the median of the ratios: no machine is as fast as a
+  minute before.
 - An empty run: boot, nothing, power off.
 - Virtual time over wall time of a cell of each suite of the published comparisons.
 - The published report's matrix (campaigns/matrix.yml) as one command on all CPUs.
@@ -44,7 +49,10 @@ SUITES = (
     *(("lan_tcp", "vpn=wireguard"), ("lan_udp", "vpn=wireguard"), ("lan_ping", "vpn=wireguard")),
     *(("lan_video", "vpn=wireguard", "impairment=none"), ("lan_cache", "vpn=wireguard")),
     *(("lan_reconnect", "vpn=wireguard", "event=reboot"), ("lan_stability", "vpn=wireguard")),
-    *(("multipath", "vpn=openvpn_mptcp", "event=drop"), ("multipath_udp", "vpn=openvpn_mptcp", "event=drop")),
+    *(
+        ("multipath", "vpn=openvpn_mptcp", "event=drop"),
+        ("multipath_udp", "vpn=openvpn_mptcp", "event=drop"),
+    ),
 )
 """A cell of each suite of docs/comparisons.md."""
 
@@ -72,7 +80,9 @@ def bare_guest(command: list[str], folder: Path) -> Callable[[], Outcome]:
     engine.prepare(lambda text, part: None)
 
     def run() -> Outcome:
-        outcome = engine.run({"seed": 1}, Path(tempfile.mkdtemp(dir=folder)), CPU, lambda event: None)
+        outcome = engine.run(
+            {"seed": 1}, Path(tempfile.mkdtemp(dir=folder)), CPU, lambda event: None
+        )
         assert outcome.error is None, outcome.error
         return outcome
 
@@ -86,11 +96,15 @@ def overhead(bare: Callable[[], Outcome], results: Path) -> str:
         before = bare().wall_s if number % 2 else 0
         run_s = float(run_cell(results, "geo", "vpn=none", "cc=cubic")["wall_s"])
         ratios.append(run_s / (before or bare().wall_s))
-    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}), {PAIRS} pairs"
+    return (
+        f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}), {PAIRS} pairs"
+    )
 
 
 def scenario_run(orbit: str, vpn: str, results: Path) -> dict[str, Any]:
-    """Row of results.csv of the quickest of some runs, and `command_s`, the wall time of its whole command."""
+    """Row of results.csv of the quickest of some runs, and `command_s`, the wall time of its whole
+    command.
+    """
     rows = []
     for _ in range(REPEATS):
         start_s = time.monotonic()
@@ -102,10 +116,23 @@ def scenario_run(orbit: str, vpn: str, results: Path) -> dict[str, Any]:
 def run_cell(results: Path, *words: str) -> dict[str, Any]:
     """Row of results.csv of the one run that the words of the command line ask for."""
     subprocess.run(
-        [sys.executable, "-m", "openbach_run", *words, "--rerun", "--quiet", "--workers", "1", "--results", str(results)],
-        check=True, cwd=REPOSITORY, env=ENVIRONMENT,
+        [
+            sys.executable,
+            "-m",
+            "openbach_run",
+            *words,
+            "--rerun",
+            "--quiet",
+            "--workers",
+            "1",
+            "--results",
+            str(results),
+        ],
+        check=True,
+        cwd=REPOSITORY,
+        env=ENVIRONMENT,
         stdout=subprocess.DEVNULL,
-    )  # fmt: skip
+    )
     (row,) = csv.DictReader((results / "results.csv").open())
     return row
 
@@ -123,23 +150,33 @@ def matrix(results: Path) -> str:
     start_s = time.monotonic()
     subprocess.run(
         [sys.executable, "-m", "openbach_run", "campaigns/matrix.yml", "--results", str(results)],
-        check=False, cwd=REPOSITORY, env=ENVIRONMENT, stdout=subprocess.DEVNULL,
-    )  # fmt: skip
+        check=False,
+        cwd=REPOSITORY,
+        env=ENVIRONMENT,
+        stdout=subprocess.DEVNULL,
+    )
     wall_s = time.monotonic() - start_s
     rows = list(csv.DictReader((results / "results.csv").open()))
     virtual_s = sum(float(row["virtual_s"]) for row in rows)
     failed = sum(row["status"] != "Finished Ok" for row in rows)
     return (
-        f"{len(rows)} cells ({failed} failed), {virtual_s:.0f} virtual s in {wall_s:.0f} s on {len(os.sched_getaffinity(0))} "
-        f"CPUs: {virtual_s / wall_s:.1f} (144 cells to be at most {MATRIX_LIMIT_S} s)"
+        f"{len(rows)} cells ({failed} failed), {virtual_s:.0f} virtual s in {wall_s:.0f} s on"
+        f" {len(os.sched_getaffinity(0))} CPUs: {virtual_s / wall_s:.1f} (144 cells to be at most"
+        f" {MATRIX_LIMIT_S} s)"
     )
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        empty, transfer = bare_guest(["true"], folder / "empty"), bare_guest(["sh", BARE], folder / "bare")
-        print(f"empty run                 {min(empty().wall_s for _ in range(REPEATS)):.2f} s (to be at most 1)")
+        empty, transfer = (
+            bare_guest(["true"], folder / "empty"),
+            bare_guest(["sh", BARE], folder / "bare"),
+        )
+        print(
+            f"empty run                 {min(empty().wall_s for _ in range(REPEATS)):.2f} s (to be"
+            " at most 1)"
+        )
         bare = min((transfer() for _ in range(REPEATS)), key=lambda outcome: outcome.wall_s)
         print(
             f"bare transfer             {bare.virtual_s:.1f} virtual s in {bare.wall_s:.2f} s: "
@@ -149,10 +186,15 @@ def main() -> None:
         print(f"{'':24}  virtual s   run s  ratio   command s  ratio   to be")
         for orbit, (vpn, wanted) in itertools.product(("geo", "leo"), VPNS.items()):
             row = scenario_run(orbit, vpn, folder)
-            virtual_s, wall_s, command_s = float(row["virtual_s"]), float(row["wall_s"]), row["command_s"]
+            virtual_s, wall_s, command_s = (
+                float(row["virtual_s"]),
+                float(row["wall_s"]),
+                row["command_s"],
+            )
             print(
-                f"{f'{orbit} vpn={vpn}':24}  {virtual_s:9.1f}  {wall_s:6.2f}  {virtual_s / wall_s:5.1f}  {command_s:10.2f}"
-                f"  {virtual_s / command_s:5.1f}  ≥ {wanted:4}"
+                f"{f'{orbit} vpn={vpn}':24}  {virtual_s:9.1f}  {wall_s:6.2f} "
+                f" {virtual_s / wall_s:5.1f}  {command_s:10.2f}  {virtual_s / command_s:5.1f}  ≥"
+                f" {wanted:4}"
             )
         print(f"{'':48}  virtual s   run s  ratio")
         for line in suites(folder / "suites"):

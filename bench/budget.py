@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where the CPU time of one run goes, by cause: `python bench/budget.py geo vpn=none cc=cubic` (a scenario and its settings).
+"""Where the CPU time of one run goes, by cause: `python bench/budget.py geo vpn=none cc=cubic` (a
+scenario and its settings).
 
-perf (Debian's linux-perf) samples all CPUs, and the samples of the command as typed and of all processes below it count: its
-guest, and the host's kernel on its behalf. (Of a command alone perf would sample with a counter that it switches with every
-process.) A sample is counted for the first cause below that its
-program, its place in the guest's kernel or in the guest's memory (its programs), or a function of the host's kernel on its
-stack belongs to. The table is in
-milliseconds of CPU; its sum is that of the samples, and the last line has what the host's kernel accounted to the command
-without perf, the median of some runs.
+perf (Debian's linux-perf) samples all CPUs, and the samples of the command as typed and of all
+processes below it count: its guest, and the host's kernel on its behalf. (Of a command alone perf
+would sample with a counter that it switches with every process.) A sample is counted for the first
+cause below that its program, its place in the guest's kernel or in the guest's memory (its
+programs), or a function of the host's kernel on its stack belongs to. The table is in milliseconds
+of CPU; its sum is that of the samples, and the last line has what the host's kernel accounted to
+the command without perf, the median of some runs.
 """
 
 from __future__ import annotations
@@ -85,7 +86,9 @@ HOST = {
 
 
 def descendants(events: str, root: int) -> set[int]:
-    """The processes below a process; `events` is what `perf script --show-task-events` prints, in the order of time."""
+    """The processes below a process; `events` is what `perf script --show-task-events` prints, in
+    the order of time.
+    """
     found = {root}
     for child, parent in re.findall(r"PERF_RECORD_FORK\((\d+):\d+\):\((\d+):\d+\)", events):
         if int(parent) in found:
@@ -94,8 +97,9 @@ def descendants(events: str, root: int) -> set[int]:
 
 
 def causes(samples: str, processes: Container[int], addresses: Mapping[str, int]) -> Counter[str]:
-    """Samples of some processes by cause; `samples` is what `perf script -F comm,pid,ip,sym,dso` prints, `addresses` those of
-    the guest kernel's functions."""
+    """Samples of some processes by cause; `samples` is what `perf script -F comm,pid,ip,sym,dso`
+    prints, `addresses` those of the guest kernel's functions.
+    """
     found: Counter[str] = Counter()
     parts = sorted((addresses[function], part) for function, part in GUEST_KERNEL)
     starts = [address for address, _ in parts]
@@ -109,10 +113,14 @@ def causes(samples: str, processes: Container[int], addresses: Mapping[str, int]
             functions = " ".join(stack)
             rules = HOST.get(program, [])
             other = HOST_OTHER if program == "linux" else COMMAND
-            cause = next((cause for pattern, cause in rules if re.search(pattern, functions)), other)
+            cause = next(
+                (cause for pattern, cause in rules if re.search(pattern, functions)), other
+            )
         elif program == "linux" and name in addresses:
             part = parts[max(bisect.bisect(starts, addresses[name]) - 1, 0)][1]
-            cause = next((cause for pattern, cause in IN_GUEST_KERNEL if re.match(pattern, name)), part)
+            cause = next(
+                (cause for pattern, cause in IN_GUEST_KERNEL if re.match(pattern, name)), part
+            )
         elif program == "linux":
             cause = "the guest's programs themselves"
         else:
@@ -123,8 +131,12 @@ def causes(samples: str, processes: Container[int], addresses: Mapping[str, int]
 
 def addresses_of(executable: Path) -> dict[str, int]:
     """Of a program's functions, by name."""
-    lines = subprocess.run(["nm", str(executable)], check=True, capture_output=True, text=True).stdout.splitlines()
-    return {name: int(address, 16) for address, kind, name in map(str.split, lines) if kind in "tTwW"}
+    lines = subprocess.run(
+        ["nm", str(executable)], check=True, capture_output=True, text=True
+    ).stdout.splitlines()
+    return {
+        name: int(address, 16) for address, kind, name in map(str.split, lines) if kind in "tTwW"
+    }
 
 
 def cpu_s() -> float:
@@ -136,14 +148,18 @@ def main(arguments: Sequence[str]) -> int:
     if not shutil.which("perf"):
         print("budget: perf is missing: sudo apt-get install linux-perf", file=sys.stderr)
         return 2
-    executable = ensure_kernel(cache_directory(), REPOSITORY / "kernel", lambda text, part: None).executable
+    executable = ensure_kernel(
+        cache_directory(), REPOSITORY / "kernel", lambda text, part: None
+    ).executable
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "openbach_run", *arguments]
         command += ["--rerun", "--quiet", "--workers", "1", "--results", f"{folder}/results"]
         plain_s = []
         for _ in range(REPEATS):
             before_s = cpu_s()
-            subprocess.run(command, check=True, cwd=REPOSITORY, env=ENVIRONMENT, stdout=subprocess.DEVNULL)
+            subprocess.run(
+                command, check=True, cwd=REPOSITORY, env=ENVIRONMENT, stdout=subprocess.DEVNULL
+            )
             plain_s.append(cpu_s() - before_s)
         record = [
             "perf",
@@ -158,12 +174,16 @@ def main(arguments: Sequence[str]) -> int:
             "-o",
             f"{folder}/perf",
         ]
-        perf = subprocess.Popen([*record, "--", *command], cwd=REPOSITORY, env=ENVIRONMENT, stdout=subprocess.DEVNULL)
+        perf = subprocess.Popen(
+            [*record, "--", *command], cwd=REPOSITORY, env=ENVIRONMENT, stdout=subprocess.DEVNULL
+        )
         assert perf.wait() == 0
         script = ["perf", "script", "-i", f"{folder}/perf", "-F", "comm,pid,ip,sym,dso"]
         samples = subprocess.run(script, check=True, capture_output=True, text=True).stdout
         events = [*script, "--show-task-events"]
-        processes = descendants(subprocess.run(events, check=True, capture_output=True, text=True).stdout, perf.pid)
+        processes = descendants(
+            subprocess.run(events, check=True, capture_output=True, text=True).stdout, perf.pid
+        )
     found = causes(samples, processes, addresses_of(executable))
     total_ms = sum(found.values()) * 1000 / FREQUENCY_HZ
     print(f"| {'cause':60} | CPU ms | share |\n|{'-' * 62}|-------:|------:|")
@@ -171,7 +191,10 @@ def main(arguments: Sequence[str]) -> int:
         milliseconds = count * 1000 / FREQUENCY_HZ
         print(f"| {cause:60} | {milliseconds:6.0f} | {milliseconds / total_ms:5.1%} |")
     print(f"| {'sum':60} | {total_ms:6.0f} |       |")
-    print(f"| {'accounted to the command without perf':60} | {statistics.median(plain_s) * 1000:6.0f} |       |")
+    print(
+        f"| {'accounted to the command without perf':60} | {statistics.median(plain_s) * 1000:6.0f}"
+        " |       |"
+    )
     return 0
 
 

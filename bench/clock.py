@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`make bench-clock`: the virtual clock against the real one, on the same kernel.
 
-The same runs with both clocks: downloads over GEO and LEO without loss, for each VPN and congestion control, and pings. In
-real time a repetition differs by whatever else the machine did. Printed are the medians with their 95 % intervals, the ratio
-(of transfer times) or the difference (of round-trip times), and whether it is within what it should be. The token bucket
-follows the clock, and changes a transfer too (by up to 2 %): so what counts is real time against virtual time with the same
-bucket; virtual time as it is stands beside it. A clock ten times slower (`--clocks real,real/10`) makes ten times less of
-whatever disturbs the machine. Real time takes real time: some 10 s a run and half an hour with three repetitions, and of
-real/10 ten times that. Nothing else should run meanwhile. A guest a hundred times slower uses 2 % of a CPU, and a
-disturbance of 10 ms is 0.1 ms for it: with `--clocks real/100 --workers 24` two dozen run at the same time. Or virtual time
-gets a disturbance: with `--jitter-ms 0.5` downloads with the same bucket have so much jitter on the satellite link.
+The same runs with both clocks: downloads over GEO and LEO without loss, for each VPN and congestion
+control, and pings. In real time a repetition differs by whatever else the machine did. Printed are
+the medians with their 95 % intervals, the ratio (of transfer times) or the difference (of
+round-trip times), and whether it is within what it should be. The token bucket follows the clock,
+and changes a transfer too (by up to 2 %): so what counts is real time against virtual time with the
+same bucket; virtual time as it is stands beside it. A clock ten times slower (`--clocks
+real,real/10`) makes ten times less of whatever disturbs the machine. Real time takes real time:
+some 10 s a run and half an hour with three repetitions, and of real/10 ten times that. Nothing else
+should run meanwhile. A guest a hundred times slower uses 2 % of a CPU, and a disturbance of 10 ms
+is 0.1 ms for it: with `--clocks real/100 --workers 24` two dozen run at the same time. Or virtual
+time gets a disturbance: with `--jitter-ms 0.5` downloads with the same bucket have so much jitter
+on the satellite link.
 """
 
 from __future__ import annotations
@@ -40,10 +43,25 @@ Cell = tuple[str, ...]
 
 
 def measured(
-    scenario: str, measure: str, keys: Sequence[str], results: Path, options: Sequence[str], words: Sequence[str]
+    scenario: str,
+    measure: str,
+    keys: Sequence[str],
+    results: Path,
+    options: Sequence[str],
+    words: Sequence[str],
 ) -> dict[Cell, list[float]]:
     """The measure of each cell's repetitions, as far as they finished."""
-    command = [sys.executable, "-m", "openbach_run", scenario, *words, *options, "--results", str(results), "--quiet"]
+    command = [
+        sys.executable,
+        "-m",
+        "openbach_run",
+        scenario,
+        *words,
+        *options,
+        "--results",
+        str(results),
+        "--quiet",
+    ]
     environment = {**os.environ, "PYTHONPATH": "src"}
     subprocess.run(command, check=False, cwd=REPOSITORY, env=environment, stdout=subprocess.DEVNULL)
     found: dict[Cell, list[float]] = {}
@@ -63,11 +81,15 @@ def options_of(clock: str, workers: int | None, folder: Path) -> list[str]:
     job = folder / "satcom_link"
     shutil.copytree(REPOSITORY / "jobs/satcom_link", job, dirs_exist_ok=True)
     netem = job / "files/netem.py"
-    netem.write_text(netem.read_text().replace('CLOCK = "OPENBACH_RUN_CLOCK"', 'CLOCK = "NO_CLOCK"'))
+    netem.write_text(
+        netem.read_text().replace('CLOCK = "OPENBACH_RUN_CLOCK"', 'CLOCK = "NO_CLOCK"')
+    )
     return ["--jobs", str(job)]
 
 
-def compared(title: str, unit: str, by_clock: Mapping[str, Mapping[Cell, list[float]]], as_ratio: bool) -> bool:
+def compared(
+    title: str, unit: str, by_clock: Mapping[str, Mapping[Cell, list[float]]], as_ratio: bool
+) -> bool:
     """Prints a line for each cell and real clock; whether all are as they should be."""
     bound = RATIO_WITHIN if as_ratio else RTT_WITHIN_MS
     words = f"ratio, 1 ± {bound:g}" if as_ratio else f"difference, ± {bound:g} {unit}"
@@ -76,7 +98,10 @@ def compared(title: str, unit: str, by_clock: Mapping[str, Mapping[Cell, list[fl
     for cell, clock in itertools.product(by_clock[VIRTUAL], list(by_clock)[2:]):
         taken = {one: by_clock[one].get(cell, []) for one in (VIRTUAL, SAME_BUCKET, clock)}
         if not all(taken.values()):
-            print(f"{' '.join(cell):36}  without a finished run: {', '.join(one for one in taken if not taken[one])}")
+            print(
+                f"{' '.join(cell):36}  without a finished run:"
+                f" {', '.join(one for one in taken if not taken[one])}"
+            )
             good = False
             continue
         virtual, real = (statistics.median(taken[one]) for one in (SAME_BUCKET, clock))
@@ -85,7 +110,10 @@ def compared(title: str, unit: str, by_clock: Mapping[str, Mapping[Cell, list[fl
         good &= off <= bound
         shown = [figure(estimate(values), 3) for values in taken.values()]
         end = "" if off <= bound else "  NOT WITHIN"
-        print(f"{' '.join(cell):36}{shown[0]:>26}{shown[1]:>26}  {clock:10}{shown[2]:>24}  {found:.4f}{end}")
+        print(
+            f"{' '.join(cell):36}{shown[0]:>26}{shown[1]:>26}  {clock:10}{shown[2]:>24} "
+            f" {found:.4f}{end}"
+        )
     return good
 
 
@@ -94,23 +122,36 @@ def _file(clock: str) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--size", default="5M")
     parser.add_argument("--vpns", default=VPNS)
     parser.add_argument("--controls", default=CONTROLS)
     parser.add_argument("--orbits", default=ORBITS)
     parser.add_argument("--clocks", default=REAL, help="real ones (default real)")
-    parser.add_argument("--jitter-ms", type=float, default=0, help="of downloads in virtual time with the same bucket")
-    parser.add_argument("--workers", type=int, help="runs at the same time in real time (default 1)")
+    parser.add_argument(
+        "--jitter-ms",
+        type=float,
+        default=0,
+        help="of downloads in virtual time with the same bucket",
+    )
+    parser.add_argument(
+        "--workers", type=int, help="runs at the same time in real time (default 1)"
+    )
     parser.add_argument("--results", type=Path, help="kept there; what is there is not run again")
     arguments = parser.parse_args()
     print(
-        f"load average {os.getloadavg()[0]:.1f}, {len(os.sched_getaffinity(0))} CPUs, {arguments.repetitions} repetitions"
+        f"load average {os.getloadavg()[0]:.1f}, {len(os.sched_getaffinity(0))} CPUs,"
+        f" {arguments.repetitions} repetitions"
     )
     print("token bucket: one packet (1540 bytes) in virtual time, ten (15400 bytes) in real time")
     if arguments.jitter_ms:
-        print(f"jitter of downloads in virtual time with ten packets: {arguments.jitter_ms:g} ms", flush=True)
+        print(
+            f"jitter of downloads in virtual time with ten packets: {arguments.jitter_ms:g} ms",
+            flush=True,
+        )
     with tempfile.TemporaryDirectory() as name:
         place = arguments.results or Path(name)
         same = ["loss=0", f"vpn={arguments.vpns}", "--seeds", str(arguments.repetitions)]
@@ -123,10 +164,14 @@ def main() -> None:
                 words.append(f"jitter_ms={arguments.jitter_ms:g}")
             keys = ("orbit", "vpn", "cc")
             options = options_of(clock, arguments.workers, Path(name))
-            times[clock] |= measured(orbit, "transfer_time_s", keys, place / f"{orbit}-{_file(clock)}", options, words)
+            times[clock] |= measured(
+                orbit, "transfer_time_s", keys, place / f"{orbit}-{_file(clock)}", options, words
+            )
             words = [f"orbit={orbit}", *same]
             path = place / f"{orbit}-pings-{_file(clock)}"
-            pings[clock] |= measured("bench/path_ping.yml", "ping_rtt_ms", ("orbit", "vpn"), path, options, words)
+            pings[clock] |= measured(
+                "bench/path_ping.yml", "ping_rtt_ms", ("orbit", "vpn"), path, options, words
+            )
     good = compared(f"transfer of {arguments.size}", "s", times, as_ratio=True)
     good &= compared("round-trip time, median of pings", "ms", pings, as_ratio=False)
     sys.exit(0 if good else 1)

@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`make bench-cluster`: what a cluster costs beside its guests: 64 workers whose runs take 2 s (made up; they leave the files
-of real ones) at a real Dask scheduler, and the command with `--scheduler`.
+"""`make bench-cluster`: what a cluster costs beside its guests: 64 workers whose runs take 2 s
+(made up; they leave the files of real ones) at a real Dask scheduler, and the command with
+`--scheduler`.
 
-    wall       from the first run's start to the last one's end, over that of workers that never wait
-    CPU        of scheduler and command, a run and as a share of the wall time; the workers' is not counted: elsewhere they have
-               CPUs of their own, here they share these. What the scheduler takes with idle workers is named too
+    wall       from the first run's start to the last one's end, over that of workers that never
+               wait
+    CPU        of scheduler and command, a run and as a share of the wall time; the workers' is not
+               counted: elsewhere they have
+               CPUs of their own, here they share these. What the scheduler takes with idle workers
+               is named too
 
-The first run of each worker, and then one in a hundred, is executed twice (engine/cluster.py): these count as runs.
+The first run of each worker, and then one in a hundred, is executed twice (engine/cluster.py):
+these count as runs.
 """
 
 from __future__ import annotations
@@ -90,14 +95,35 @@ def campaign(scheduler: str, runs: int, run_s: float, results: Path) -> None:
         return submitted(self, *arguments)
 
     cluster.ClusterEngine.run, cluster.ClusterEngine._executed = timed, counted  # type: ignore[method-assign]
-    words = ["geo_loss", "vpn=none", "pep=none", "cc=cubic", "loss=0", "--seeds", str(runs), "--results", str(results),
-             "--quiet", "--scheduler", scheduler]  # fmt: skip
+    words = [
+        "geo_loss",
+        "vpn=none",
+        "pep=none",
+        "cc=cubic",
+        "loss=0",
+        "--seeds",
+        str(runs),
+        "--results",
+        str(results),
+        "--quiet",
+        "--scheduler",
+        scheduler,
+    ]
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         before_s = time.process_time()
         code = main.main(words)
         cpu_s = time.process_time() - before_s - here.own_s
     assert code == 0, printed.getvalue()
-    print(json.dumps({"wall_s": max(times_s) - min(times_s), "cpu_s": cpu_s, "executed": executed, "here": here.runs}))
+    print(
+        json.dumps(
+            {
+                "wall_s": max(times_s) - min(times_s),
+                "cpu_s": cpu_s,
+                "executed": executed,
+                "here": here.runs,
+            }
+        )
+    )
 
 
 def cpu_s_of(process: subprocess.Popen[bytes]) -> float:
@@ -105,7 +131,9 @@ def cpu_s_of(process: subprocess.Popen[bytes]) -> float:
 
 
 def measure() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--workers", type=int, default=64)
     parser.add_argument("--run-s", type=float, default=2.0)
     parser.add_argument("--runs", type=int, default=1920)
@@ -124,16 +152,22 @@ def measure() -> None:
         file = place / "scheduler.json"
 
         def start(*command: str) -> subprocess.Popen[bytes]:
-            started = stack.enter_context(subprocess.Popen([sys.executable, *command], stderr=subprocess.DEVNULL))
+            started = stack.enter_context(
+                subprocess.Popen([sys.executable, *command], stderr=subprocess.DEVNULL)
+            )
             stack.callback(started.kill)
             return started
 
-        os.environ["DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL"] = "1s"  # as docs/clusters.md starts it
+        os.environ["DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL"] = (
+            "1s"  # as docs/clusters.md starts it
+        )
         local = ("--host", "127.0.0.1", "--port", "0", "--no-dashboard")
         scheduler = start("-m", "dask", "scheduler", "--scheduler-file", str(file), *local)
         due_s = time.monotonic() + READY_LIMIT_S
         while not file.exists():
-            assert time.monotonic() < due_s, f"the Dask scheduler did not start within {READY_LIMIT_S} s"
+            assert time.monotonic() < due_s, (
+                f"the Dask scheduler did not start within {READY_LIMIT_S} s"
+            )
             time.sleep(0.05)
         address = json.loads(file.read_text())["address"]
         for first in range(PROCESSES):
@@ -143,19 +177,33 @@ def measure() -> None:
         at_start_s = cpu_s_of(scheduler)
         time.sleep(IDLE_S)
         before_s = cpu_s_of(scheduler)
-        command = [sys.executable, __file__, *same, "--part", "campaign", address, str(place / "results")]
-        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=scale.REPOSITORY)
+        command = [
+            sys.executable,
+            __file__,
+            *same,
+            "--part",
+            "campaign",
+            address,
+            str(place / "results"),
+        ]
+        done = subprocess.run(
+            command, check=True, stdout=subprocess.PIPE, text=True, cwd=scale.REPOSITORY
+        )
         scheduler_s = cpu_s_of(scheduler) - before_s
     took = json.loads(done.stdout.splitlines()[-1])
     least_s = took["executed"] * given.run_s / given.workers
     wall_s = took["wall_s"]
     twice = took["executed"] - given.runs
     print(
-        f"{given.runs} runs of {given.run_s:g} s on {given.workers} workers; {twice} twice there, {took['here']} here too"
+        f"{given.runs} runs of {given.run_s:g} s on {given.workers} workers; {twice} twice there,"
+        f" {took['here']} here too"
     )
     print(f"wall       {wall_s:.1f} s, at least {least_s:.1f} s: {wall_s / least_s - 1:+.1%}")
     for name, cpu_s in (("scheduler", scheduler_s), ("command", took["cpu_s"])):
-        print(f"{name:10} {cpu_s / given.runs * 1e3:.1f} ms of CPU a run: {cpu_s / wall_s:.1%} of the wall time")
+        print(
+            f"{name:10} {cpu_s / given.runs * 1e3:.1f} ms of CPU a run: {cpu_s / wall_s:.1%} of the"
+            " wall time"
+        )
     print(f"{'':10} the scheduler with idle workers: {(before_s - at_start_s) / IDLE_S:.1%}")
 
 

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How much faster this checkout is than another commit: `python bench/paired.py 4bfc390 [--pairs 5] [--matrix]`.
+"""How much faster this checkout is than another commit: `python bench/paired.py 4bfc390 [--pairs 5]
+[--matrix]`.
 
-Machines differ, and so does one machine from hour to hour. Both commits therefore run the same command in turn, on the same
-CPU, and what counts is the ratio of each pair: the median of the pairs, and the interval in which the true median lies with
-at least 90 % (binomial, from the ordered pairs). Compared are the CPU seconds of the whole command as typed, all its
-processes, the wall time of that, and the wall time of the run in it, from boot to power off. Of a machine that does other
+Machines differ, and so does one machine from hour to hour. Both commits therefore run the same
+command in turn, on the same CPU, and what counts is the ratio of each pair: the median of the
+pairs, and the interval in which the true median lies with at least 90 % (binomial, from the ordered
+pairs). Compared are the CPU seconds of the whole command as typed, all its processes, the wall time
+of that, and the wall time of the run in it, from boot to power off. Of a machine that does other
 things meanwhile, the CPU seconds say most; they too are larger then.
 
-The other commit gets a worktree, /tmp/openbach-run-COMMIT by default, and its own kernel and guest tree in the usual cache: 5
-to 10 minutes once.
+The other commit gets a worktree, /tmp/openbach-run-COMMIT by default, and its own kernel and guest
+tree in the usual cache: 5 to 10 minutes once.
 """
 
 from __future__ import annotations
@@ -28,8 +30,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-CELLS = [[orbit, f"vpn={vpn}", "cc=cubic"] for orbit, vpn in
-         itertools.product(("geo", "leo"), ("none", "wireguard", "openvpn_udp", "openvpn_tcp"))]  # fmt: skip
+CELLS = [
+    [orbit, f"vpn={vpn}", "cc=cubic"]
+    for orbit, vpn in itertools.product(
+        ("geo", "leo"), ("none", "wireguard", "openvpn_udp", "openvpn_tcp")
+    )
+]
 MATRIX = ["campaigns/matrix.yml"]
 CONFIDENCE = 0.9
 
@@ -44,7 +50,9 @@ class Cost:
 
 
 def interval(ratios: Sequence[float]) -> tuple[float, float] | None:
-    """Of the median; none if there are too few pairs for it (binomial: how many of them lie below the true median)."""
+    """Of the median; none if there are too few pairs for it (binomial: how many of them lie below
+    the true median).
+    """
     ordered, count = sorted(ratios), len(ratios)
     for outside in range((count - 1) // 2, -1, -1):
         beyond = 2 * sum(math.comb(count, k) for k in range(outside + 1)) / 2**count
@@ -54,13 +62,26 @@ def interval(ratios: Sequence[float]) -> tuple[float, float] | None:
 
 
 def run_once(checkout: Path, arguments: Sequence[str], results: Path, workers: int) -> Cost:
-    command = [str(checkout / "openbach-run"), *arguments, "--rerun", "--quiet", "--results", str(results)]
+    command = [
+        str(checkout / "openbach-run"),
+        *arguments,
+        "--rerun",
+        "--quiet",
+        "--results",
+        str(results),
+    ]
     environment = {
-        name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "OPENBACH_RUN_EXTRA"))
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PYTHON", "OPENBACH_RUN_EXTRA"))
     }
     before, start_s = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     subprocess.run(
-        [*command, "--workers", str(workers)], check=True, cwd=checkout, env=environment, stdout=subprocess.DEVNULL
+        [*command, "--workers", str(workers)],
+        check=True,
+        cwd=checkout,
+        env=environment,
+        stdout=subprocess.DEVNULL,
     )
     wall_s, after = time.monotonic() - start_s, resource.getrusage(resource.RUSAGE_CHILDREN)
     rows = list(csv.DictReader((results / "results.csv").open()))
@@ -72,14 +93,19 @@ def run_once(checkout: Path, arguments: Sequence[str], results: Path, workers: i
 
 def worktree(commit: str, place: Path) -> Path:
     if not place.exists():
-        subprocess.run(["git", "worktree", "add", "--detach", str(place), commit], check=True, cwd=REPOSITORY)
+        subprocess.run(
+            ["git", "worktree", "add", "--detach", str(place), commit], check=True, cwd=REPOSITORY
+        )
     return place
 
 
 def compare(
     checkouts: tuple[Path, Path], arguments: Sequence[str], pairs: int, workers: int
 ) -> list[tuple[Cost, Cost]]:
-    """The other commit's cost and this one's, pair by pair, who is first in turn. The first pair sets up and is left out."""
+    """The other commit's cost and this one's, pair by pair, who is first in turn.
+
+    The first pair sets up and is left out.
+    """
     with tempfile.TemporaryDirectory() as folder:
         places = [Path(folder) / name for name in ("other", "this")]
         costs = []
@@ -104,28 +130,49 @@ def shown(costs: Sequence[tuple[Cost, Cost]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("commit", help="what to compare this checkout with")
     parser.add_argument("--pairs", type=int, default=7)
-    parser.add_argument("--worktree", type=Path, help="where the other commit is, or is to be checked out")
-    parser.add_argument("--matrix", action="store_true", help="also the 144 cells, on all CPUs, one pair")
     parser.add_argument(
-        "--only", choices=sorted({word for cell in CELLS for word in cell}), help="only the cells with this word"
+        "--worktree", type=Path, help="where the other commit is, or is to be checked out"
+    )
+    parser.add_argument(
+        "--matrix", action="store_true", help="also the 144 cells, on all CPUs, one pair"
+    )
+    parser.add_argument(
+        "--only",
+        choices=sorted({word for cell in CELLS for word in cell}),
+        help="only the cells with this word",
     )
     arguments = parser.parse_args()
-    other = worktree(arguments.commit, arguments.worktree or Path(f"/tmp/openbach-run-{arguments.commit}"))
-    print(f"load average {os.getloadavg()[0]:.1f}, {len(os.sched_getaffinity(0))} CPUs, {arguments.pairs} pairs")
+    other = worktree(
+        arguments.commit, arguments.worktree or Path(f"/tmp/openbach-run-{arguments.commit}")
+    )
+    print(
+        f"load average {os.getloadavg()[0]:.1f}, {len(os.sched_getaffinity(0))} CPUs,"
+        f" {arguments.pairs} pairs"
+    )
     print(
         f"{'':28}"
-        + "  ".join(f"{name:>32}" for name in ("CPU of the command", "wall of the command", "wall of the run"))
+        + "  ".join(
+            f"{name:>32}"
+            for name in ("CPU of the command", "wall of the command", "wall of the run")
+        )
     )
-    print(f"{'':28}" + "  ".join([f"{'before':>7} {'now':>7} {'ratio':>5} {'interval':>10}"] * 3), flush=True)
+    print(
+        f"{'':28}" + "  ".join([f"{'before':>7} {'now':>7} {'ratio':>5} {'interval':>10}"] * 3),
+        flush=True,
+    )
     for cell in CELLS:
         if arguments.only in (None, *cell):
             costs = compare((other, REPOSITORY), cell, arguments.pairs, 1)
             print(f"{' '.join(cell[:2]):28}{shown(costs)}", flush=True)
     if arguments.matrix:
-        print(f"{'matrix, 144 cells':28}{shown(compare((other, REPOSITORY), MATRIX, 1, os.cpu_count() or 1))}")
+        print(
+            f"{'matrix, 144 cells':28}{shown(compare((other, REPOSITORY), MATRIX, 1, os.cpu_count() or 1))}"
+        )
 
 
 if __name__ == "__main__":

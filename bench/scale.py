@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`make bench-scale`: what the command itself costs, beside its guests, in campaigns of 1 000 to 100 000 runs.
+"""`make bench-scale`: what the command itself costs, beside its guests, in campaigns of 1 000 to
+100 000 runs.
 
-A made-up engine leaves at once what a guest leaves: 76 files and directories a run. What it takes for that is not counted.
-Each step is a process of its own; `us a run` should not grow with the number of runs. SCALE_SEEDS is the number of seeds of a
-cell (10), SCALE_DIR where results go (a tmpfs spares the disk the files that each made-up guest leaves).
+A made-up engine leaves at once what a guest leaves: 76 files and directories a run. What it takes
+for that is not counted. Each step is a process of its own; `us a run` should not grow with the
+number of runs. SCALE_SEEDS is the number of seeds of a cell (10), SCALE_DIR where results go (a
+tmpfs spares the disk the files that each made-up guest leaves).
 
     plan       --dry-run with no results yet
     first      all runs, results.csv, results.parquet, the table
@@ -41,7 +43,12 @@ from openbach_run.results.record import FINISHED  # noqa: E402
 SIZES = (1_000, 10_000, 100_000)
 SEEDS = int(os.environ.get("SCALE_SEEDS", "10"))
 STEPS = ("plan", "first", "resume", "forecast", "report")
-LIMITS = {"plan": "20 s", "first": "3000 us a run", "resume": "60 s, 500 MB", "report": "60 s for 10 000 cells"}
+LIMITS = {
+    "plan": "20 s",
+    "first": "3000 us a run",
+    "resume": "60 s, 500 MB",
+    "report": "60 s for 10 000 cells",
+}
 """What 100 000 runs are to take at most."""
 JOBS = 23
 JOB = {
@@ -77,11 +84,20 @@ class Engine:
         events = _events(spec, taken_s)
         (run_dir / "run.json").write_text(json.dumps(spec))
         ended = [
-            {**JOB, "instance_id": number, "start_s": 0.1 * number, "stop_s": taken_s} for number in range(1, JOBS + 1)
+            {**JOB, "instance_id": number, "start_s": 0.1 * number, "stop_s": taken_s}
+            for number in range(1, JOBS + 1)
         ]
-        for name, lines in (("events", events), ("statistics", _statistics(taken_s)), ("jobs", ended)):
-            (run_dir / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-        (run_dir / "result.json").write_text(json.dumps({"status": FINISHED, "virtual_s": taken_s, "failed": []}))
+        for name, lines in (
+            ("events", events),
+            ("statistics", _statistics(taken_s)),
+            ("jobs", ended),
+        ):
+            (run_dir / f"{name}.jsonl").write_text(
+                "".join(json.dumps(line) + "\n" for line in lines)
+            )
+        (run_dir / "result.json").write_text(
+            json.dumps({"status": FINISHED, "virtual_s": taken_s, "failed": []})
+        )
         (run_dir / "console.log").write_text("booted\n")
         for number in range(1, JOBS + 1):
             job = run_dir / f"jobs/{number}_{JOB['job']}_{JOB['entity']}"
@@ -98,9 +114,14 @@ class Engine:
 
 def _events(spec: Mapping[str, Any], taken_s: float) -> list[dict[str, Any]]:
     told: list[dict[str, Any]] = [
-        {"t_s": 0.0, "event": "scenario_started", "scenario_instance_id": 1, "scenario": spec["scenario"]["name"],
-         "arguments": spec["arguments"]}
-    ]  # fmt: skip
+        {
+            "t_s": 0.0,
+            "event": "scenario_started",
+            "scenario_instance_id": 1,
+            "scenario": spec["scenario"]["name"],
+            "arguments": spec["arguments"],
+        }
+    ]
     for number in range(1, JOBS + 1):
         function = {"t_s": 0.1 * number, "scenario_instance_id": 1, "function": number}
         job = {**function, "instance_id": number, "job": JOB["job"], "entity": JOB["entity"]}
@@ -110,15 +131,24 @@ def _events(spec: Mapping[str, Any], taken_s: float) -> list[dict[str, Any]]:
             {**job, "t_s": taken_s, "event": "job_ended", "status": "Not Running"},
             {**function, "t_s": taken_s, "event": "function_finished"},
         ]
-    return [*told, {"t_s": taken_s, "event": "scenario_ended", "scenario_instance_id": 1, "status": FINISHED}]
+    return [
+        *told,
+        {"t_s": taken_s, "event": "scenario_ended", "scenario_instance_id": 1, "status": FINISHED},
+    ]
 
 
 def _statistics(taken_s: float) -> list[dict[str, Any]]:
     metadata = {
-        "time": 1767225600000, "is_file": False, "job_name": "file_transfer", "agent_name": "satvpn_pc", "suffix": None,
-        "job_instance_id": 23, "scenario_instance_id": 1, "owner_scenario_instance_id": 1,
+        "time": 1767225600000, "is_file": False, "job_name": "file_transfer",
+        "agent_name": "satvpn_pc", "suffix": None, "job_instance_id": 23, "scenario_instance_id": 1,
+        "owner_scenario_instance_id": 1,
     }  # fmt: skip
-    sent = {"transfer_time_s": taken_s, "goodput_bps": 240e6 / taken_s, "bytes": 30_000_000, "ttfb_s": 0.5}
+    sent = {
+        "transfer_time_s": taken_s,
+        "goodput_bps": 240e6 / taken_s,
+        "bytes": 30_000_000,
+        "ttfb_s": 0.5,
+    }
     return [{**sent, "retransmits": 0, "_metadata": metadata}]
 
 
@@ -127,8 +157,19 @@ def step(name: str, runs: int, results: Path) -> None:
     engine = Engine()
     run._engine = lambda *_: engine
     sizes = ",".join(f"{number}M" for number in range(1, runs // SEEDS // 100 + 1))
-    words = ["geo_loss", "vpn=none,wireguard,openvpn_udp,openvpn_tcp,nebula", "pep=none,B", "cc=cubic,bbr",
-             "loss=0,0.1,0.5,1,2", f"size={sizes}", "--seeds", str(SEEDS), "--results", str(results), "--quiet"]  # fmt: skip
+    words = [
+        "geo_loss",
+        "vpn=none,wireguard,openvpn_udp,openvpn_tcp,nebula",
+        "pep=none,B",
+        "cc=cubic,bbr",
+        "loss=0,0.1,0.5,1,2",
+        f"size={sizes}",
+        "--seeds",
+        str(SEEDS),
+        "--results",
+        str(results),
+        "--quiet",
+    ]
     match name:
         case "plan" | "forecast":
             words.append("--dry-run")
@@ -153,7 +194,9 @@ def record_size(results: Path) -> str:
 
 
 def measure() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("sizes", nargs="*", type=int, default=SIZES, metavar="RUNS")
     parser.add_argument("--steps", nargs="+", choices=STEPS, default=STEPS)
     parser.add_argument("--step", nargs=2, help=argparse.SUPPRESS)
@@ -161,7 +204,10 @@ def measure() -> None:
     if arguments.step:
         step(arguments.step[0], arguments.sizes[0], Path(arguments.step[1]))
         return
-    print(f"{'runs':>7}  {'step':9} {'CPU s':>8} {'us a run':>9} {'peak MB':>8}  at most (of 100 000 runs)")
+    print(
+        f"{'runs':>7}  {'step':9} {'CPU s':>8} {'us a run':>9} {'peak MB':>8}  at most (of 100 000"
+        " runs)"
+    )
     for runs in arguments.sizes:
         with tempfile.TemporaryDirectory(dir=os.environ.get("SCALE_DIR")) as name:
             results = Path(name) / "results"
@@ -170,11 +216,17 @@ def measure() -> None:
                     continue
                 done = subprocess.run(
                     [sys.executable, __file__, "--step", one, str(results), str(runs)],
-                    check=True, stdout=subprocess.PIPE, text=True, cwd=REPOSITORY,
-                )  # fmt: skip
+                    check=True,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                    cwd=REPOSITORY,
+                )
                 took = json.loads(done.stdout.splitlines()[-1])
-                print(f"{runs:7}  {one:9} {took['cpu_s']:8.2f} {took['cpu_s'] / runs * 1e6:9.0f} {took['peak_mb']:8.0f}"
-                      f"  {LIMITS.get(one, '')}", flush=True)  # fmt: skip
+                print(
+                    f"{runs:7}  {one:9} {took['cpu_s']:8.2f} {took['cpu_s'] / runs * 1e6:9.0f}"
+                    f" {took['peak_mb']:8.0f}  {LIMITS.get(one, '')}",
+                    flush=True,
+                )
             if "first" in arguments.steps:
                 print(f"{'':9}{record_size(results)}")
 

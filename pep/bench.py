@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`make bench-pep`: satpep beside the same path without a proxy, and beside haproxy and pepsal where these are installed.
+"""`make bench-pep`: satpep beside the same path without a proxy, and beside haproxy and pepsal
+where these are installed.
 
-Three hosts in network namespaces of this machine, joined by veth pairs (pep/tests/lab.py), in real time. All paths are measured
-in turn, so that they meet the same noise; each figure is the median of all rounds, each ratio the median of the rounds' ratios.
-CPU time is that of the proxy's process, with what the kernel does for it there. `bench.py FLOWS…` measures throughput only,
-with these numbers of flows.
+Three hosts in network namespaces of this machine, joined by veth pairs (pep/tests/lab.py), in real
+time. All paths are measured in turn, so that they meet the same noise; each figure is the median of
+all rounds, each ratio the median of the rounds' ratios. CPU time is that of the proxy's process,
+with what the kernel does for it there. `bench.py FLOWS…` measures throughput only, with these
+numbers of flows.
 """
 
 from __future__ import annotations
@@ -95,7 +97,9 @@ def path(lab: Lab, command: list[str]) -> Iterator[Running | None]:
         until(lambda: satpep.listens(program, PROXY_PORT), f"{command[0]} on port {PROXY_PORT}")
         satpep.put_rules(arguments, [])
     try:
-        yield Running(program.pid, Path(command[command.index("-l") + 1]) if "-l" in command else None)
+        yield Running(
+            program.pid, Path(command[command.index("-l") + 1]) if "-l" in command else None
+        )
     finally:
         program.send_signal(signal.SIGINT)
         program.wait()
@@ -105,7 +109,9 @@ def path(lab: Lab, command: list[str]) -> Iterator[Running | None]:
 
 def cpu_s(running: Running | None) -> float:
     """Time on a CPU so far, user and system, to the nanosecond."""
-    return int(Path(f"/proc/{running.pid}/schedstat").read_text().split()[0]) / 1e9 if running else 0.0
+    return (
+        int(Path(f"/proc/{running.pid}/schedstat").read_text().split()[0]) / 1e9 if running else 0.0
+    )
 
 
 def totals(log: Path) -> list[dict[str, float]]:
@@ -149,7 +155,10 @@ def throughput(lab: Lab, flows: int, running: Running | None) -> dict[str, float
     with bulk(lab, flows, SECONDS) as client:
         received = json.loads(client.communicate()[0])["end"]["sum_received"]
     gigabytes = received["bytes"] / 1e9
-    values = {"Gbit/s": received["bits_per_second"] / 1e9, "ends' CPU s/GB": (ends_cpu_s() - ends_before_s) / gigabytes}
+    values = {
+        "Gbit/s": received["bits_per_second"] / 1e9,
+        "ends' CPU s/GB": (ends_cpu_s() - ends_before_s) / gigabytes,
+    }
     if running:
         values["CPU s/GB"] = (cpu_s(running) - before_s) / gigabytes
     return values | spliced_share(running)
@@ -182,7 +191,10 @@ def echo(lab: Lab, running: Running | None) -> dict[str, float]:
 
 
 def set_up(lab: Lab, running: Running | None) -> dict[str, float]:
-    """Connections per second, one after the other: connect, a byte there and back, close. CPU time of the proxy for each."""
+    """Connections per second, one after the other: connect, a byte there and back, close.
+
+    CPU time of the proxy for each.
+    """
     before_s = cpu_s(running)
     with lab.listen() as listener:
         start_s = time.monotonic()
@@ -215,7 +227,9 @@ def hold(listener: socket.socket) -> None:
 
 
 def idle_memory(lab: Lab, command: list[str], count: int) -> float:
-    """Resident MB of the proxy with `count` connections that have each carried a byte there and back."""
+    """Resident MB of the proxy with `count` connections that have each carried a byte there and
+    back.
+    """
     with path(lab, command) as running, lab.listen() as listener:
         assert running is not None
         holder = os.fork()
@@ -254,7 +268,9 @@ def compare(
     for name in commands:
         others = measured[name].columns
         shown = [
-            f"{ratio(values, others[column]):5.2f} {column}" for column, values in ours.items() if column in others
+            f"{ratio(values, others[column]):5.2f} {column}"
+            for column, values in ours.items()
+            if column in others
         ]
         if name != OURS:
             print(f"    {OURS} / {name}: " + ", ".join(shown), flush=True)
@@ -262,20 +278,26 @@ def compare(
 
 
 def allowed_share(measured: dict[str, Measured]) -> float:
-    """Throughput of satpep's path as part of no proxy's if all cores are busy in both and a byte costs what was measured."""
+    """Throughput of satpep's path as part of no proxy's if all cores are busy in both and a byte
+    costs what was measured.
+    """
     direct, ours = measured[DIRECT].columns, measured[OURS].columns
     needed = zip(direct["ends' CPU s/GB"], ours["ends' CPU s/GB"], ours["CPU s/GB"], strict=True)
     return median(alone / (ends + proxy) for alone, ends, proxy in needed)
 
 
 def paths(out: Path, connections: int, pipes: int) -> dict[str, list[str]]:
-    commands = {DIRECT: [], OURS: [f"{out}/satpep", "-u", "", "-c", str(connections), "-l", f"{out}/log"]}
+    commands = {
+        DIRECT: [],
+        OURS: [f"{out}/satpep", "-u", "", "-c", str(connections), "-l", f"{out}/log"],
+    }
     if haproxy := shutil.which("haproxy"):
         (out / "haproxy.cfg").write_text(HAPROXY.format(connections=connections, pipes=pipes))
         commands[PEER] = [haproxy, "-db", "-q", "-f", f"{out}/haproxy.cfg"]
     else:
         print(
-            "haproxy is not installed (Debian has it: `apt-get install haproxy`): nothing to compare with but no proxy"
+            "haproxy is not installed (Debian has it: `apt-get install haproxy`): nothing to"
+            " compare with but no proxy"
         )
     if pepsal := shutil.which("pepsal"):
         commands["pepsal"] = [pepsal, "-c", "4096"]
@@ -287,7 +309,9 @@ def main() -> None:
     ensure_tools({"nft": "nftables", "iperf3": "iperf3", "make": "make", "gcc": "gcc"})
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    idle = min(IDLE_CONNECTIONS, int((most - 100) / 2 * 0.85))  # a machine may let a process have no more
+    idle = min(
+        IDLE_CONNECTIONS, int((most - 100) / 2 * 0.85)
+    )  # a machine may let a process have no more
     with tempfile.TemporaryDirectory() as name:
         out = Path(name)
         subprocess.run(["make", "-s", "-C", ROOT / "pep", f"OUT={out}", "satpep"], check=True)
@@ -295,17 +319,23 @@ def main() -> None:
         lab = Lab()
         with lab.inside("client"):
             Path("/proc/sys/net/ipv4/ip_local_port_range").write_text("1024 65535")
-        with lab.inside("pep"):  # haproxy has no answer to a client's port that is in TIME-WAIT on its own host
+        with lab.inside(
+            "pep"
+        ):  # haproxy has no answer to a client's port that is in TIME-WAIT on its own host
             Path("/proc/sys/net/ipv4/tcp_max_tw_buckets").write_text("0")
         control = Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip()
         print(
-            f"{os.cpu_count()} cores for client, proxy and server together; {control}; median of {ROUNDS} rounds",
+            f"{os.cpu_count()} cores for client, proxy and server together; {control}; median of"
+            f" {ROUNDS} rounds",
             flush=True,
         )
         for flows in only_flows or (1, 64):
             print(f"throughput, {flows} flow(s), {SECONDS} s", flush=True)
             measured = compare(lab, commands, partial(throughput, lab, flows))
-            print(f"    shared cores allow {OURS} {allowed_share(measured):.2f} of no proxy", flush=True)
+            print(
+                f"    shared cores allow {OURS} {allowed_share(measured):.2f} of no proxy",
+                flush=True,
+            )
         if not only_flows:
             print(f"an echo beside {BULK_FLOWS} bulk flows", flush=True)
             compare(lab, commands, partial(echo, lab))
@@ -314,7 +344,8 @@ def main() -> None:
             for proxy in (OURS, PEER):
                 if proxy in commands:
                     print(
-                        f"{idle} idle connections: {proxy} has {idle_memory(lab, commands[proxy], idle):.1f} MB resident"
+                        f"{idle} idle connections: {proxy} has"
+                        f" {idle_memory(lab, commands[proxy], idle):.1f} MB resident"
                     )
         lab.close()
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`make bump-debian`: debian.lock for what the mirror has now; the golden cells and README's table with it.
+"""`make bump-debian`: debian.lock for what the mirror has now; the golden cells and README's table
+with it.
 
-Prints what moved: packages, golden cells, and the cells of the table by how much. The same stands in
-build/bump-debian.txt, for the commit (`git commit --file`) and a line of CHANGELOG.md.
+Prints what moved: packages, golden cells, and the cells of the table by how much. The same stands
+in build/bump-debian.txt, for the commit (`git commit --file`) and a line of CHANGELOG.md.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ def main() -> int:
     golden_before, table_before = golden_cells(), cells_of(table())
     make_golden()
     make_table()
-    shutil.rmtree(cache_directory() / ARCHIVES, ignore_errors=True)  # what was there already is not unpacked
+    shutil.rmtree(
+        cache_directory() / ARCHIVES, ignore_errors=True
+    )  # what was there already is not unpacked
     lines = [
         "Debian's packages are those of today",
         "",
@@ -115,7 +118,9 @@ def table() -> str:
 
 def make_table() -> None:
     """Run README's first command and put its table there."""
-    done = subprocess.run(TABLE_COMMAND, check=True, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run(
+        TABLE_COMMAND, check=True, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True
+    )
     before, _, after = README.read_text(encoding="utf-8").partition(table())
     README.write_text(f"{before}{indented(done.stdout)}\n{after}", encoding="utf-8")
 

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Chaos: small campaigns through the real command while signals, full disks, damaged caches and records are thrown at it.
+"""Chaos: small campaigns through the real command while signals, full disks, damaged caches and
+records are thrown at it.
 
     OPENBACH_RUN_EXTRA=dev ./openbach-run python tests/chaos.py --runs 1000 --seed 1
 
-After every blow: the exit code and its reason, no process left, no good record lost or altered. Then the same command once
-more: the campaign is complete, every capture is that of an undisturbed run, nothing half-made is left. The first thing that is
-not so ends the script with 1. All happens below a directory of its own, with a copy of the cache. Full and read-only disks
-need root (a mount namespace); without it they are left out, and that is said.
+After every blow: the exit code and its reason, no process left, no good record lost or altered.
+Then the same command once more: the campaign is complete, every capture is that of an undisturbed
+run, nothing half-made is left. The first thing that is not so ends the script with 1. All happens
+below a directory of its own, with a copy of the cache. Full and read-only disks need root (a mount
+namespace); without it they are left out, and that is said.
 """
 
 from __future__ import annotations
@@ -78,12 +80,22 @@ class Chaos:
 
     def mount(self, *options: str) -> None:
         again = ("remount",) if self.results.is_mount() else ()
-        words = ["mount", "-t", "tmpfs", "-o", ",".join([*again, *options]), "chaos", str(self.results)]
+        words = [
+            "mount",
+            "-t",
+            "tmpfs",
+            "-o",
+            ",".join([*again, *options]),
+            "chaos",
+            str(self.results),
+        ]
         subprocess.run(words, check=True)
 
     # The command
 
-    def start(self, campaign: tuple[str, ...], *more: str, results: Path | None = None) -> subprocess.Popen[str]:
+    def start(
+        self, campaign: tuple[str, ...], *more: str, results: Path | None = None
+    ) -> subprocess.Popen[str]:
         words = [
             sys.executable,
             "-m",
@@ -94,13 +106,24 @@ class Chaos:
             str(results or self.results),
             "--quiet",
         ]
-        environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src"), "XDG_CACHE_HOME": str(self.cache)}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(REPOSITORY / "src"),
+            "XDG_CACHE_HOME": str(self.cache),
+        }
         return subprocess.Popen(
-            words, cwd=REPOSITORY, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            words,
+            cwd=REPOSITORY,
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
             preexec_fn=take_signals,
-        )  # fmt: skip
+        )
 
-    def end(self, command: subprocess.Popen[str], expected: set[int], words: tuple[str, ...] = ()) -> str:
+    def end(
+        self, command: subprocess.Popen[str], expected: set[int], words: tuple[str, ...] = ()
+    ) -> str:
         """stderr of the command; checks its exit code, its words, and that nothing is left of it."""
         try:
             said = command.communicate(timeout=LIMIT_S)[1]
@@ -109,9 +132,14 @@ class Chaos:
             raise Wrong(f"the command has not ended after {LIMIT_S:g} s") from None
         code = command.returncode
         self.exits[code] += 1
-        files = [*self.results.glob("runs/*/record.json"), *self.directory.glob("undisturbed-*/runs/*/record.json")]
+        files = [
+            *self.results.glob("runs/*/record.json"),
+            *self.directory.glob("undisturbed-*/runs/*/record.json"),
+        ]
         self.made |= {(str(file), file.stat().st_mtime_ns) for file in files}
-        ours = "Traceback" in said and str(REPOSITORY / "src") in said  # the interpreter's own start is not
+        ours = (
+            "Traceback" in said and str(REPOSITORY / "src") in said
+        )  # the interpreter's own start is not
         if code not in expected or ours:
             raise Wrong(f"exit code {code}, expected {sorted(expected)}; it said:\n{said}")
         if code > 0 and not (words and any(word in said for word in words)):
@@ -129,8 +157,16 @@ class Chaos:
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit() and int(entry.name) != os.getpid():
                 with contextlib.suppress(OSError):
-                    line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                    if str(self.directory) in line and (entry / "stat").read_text().rsplit(") ", 1)[1][0] != "Z":
+                    line = (
+                        (entry / "cmdline")
+                        .read_bytes()
+                        .replace(b"\0", b" ")
+                        .decode(errors="replace")
+                    )
+                    if (
+                        str(self.directory) in line
+                        and (entry / "stat").read_text().rsplit(") ", 1)[1][0] != "Z"
+                    ):
                         found[int(entry.name)] = line[:200]
         return found
 
@@ -159,7 +195,9 @@ class Chaos:
 
     def expect_kept(self, before: dict[str, str]) -> None:
         now = self.good()
-        if lost := {name: (sha, now.get(name)) for name, sha in before.items() if now.get(name) != sha}:
+        if lost := {
+            name: (sha, now.get(name)) for name, sha in before.items() if now.get(name) != sha
+        }:
             raise Wrong(f"good records lost or altered: {lost}")
 
     def reference(self, campaign: tuple[str, ...]) -> dict[str, str]:
@@ -178,7 +216,9 @@ class Chaos:
         if now != wanted:
             raise Wrong(f"captures differ from an undisturbed run: {now} instead of {wanted}")
         if left := [
-            path.name for path in (self.results / "runs").iterdir() if path.suffix in (".unfinished", ".replaced")
+            path.name
+            for path in (self.results / "runs").iterdir()
+            if path.suffix in (".unfinished", ".replaced")
         ]:
             raise Wrong(f"left: {left}")
 
@@ -198,14 +238,18 @@ class Chaos:
 
 
 def take_signals() -> None:
-    """What this script's own shell ignores, as it does SIGINT for what runs in the background, its children ignore, too."""
+    """What this script's own shell ignores, as it does SIGINT for what runs in the background, its
+    children ignore, too.
+    """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
 
 
 def send(chaos: Chaos, number: signal.Signals, process: int, done: Callable[[], bool]) -> None:
-    """Sends a signal, unless the process has ended; raises Wrong if it has no effect: `done` says whether it had."""
+    """Sends a signal, unless the process has ended; raises Wrong if it has no effect: `done` says
+    whether it had.
+    """
     status = Path(f"/proc/{process}/status")
     try:
         ignored = int(status.read_text().split("SigIgn:")[1].split()[0], 16)
@@ -224,7 +268,9 @@ def send(chaos: Chaos, number: signal.Signals, process: int, done: Callable[[], 
 
 
 def is_one_of(process: int, states: tuple[str, ...]) -> bool:
-    """Whether a process is in one of these states, as the kernel names them; "" is that of one that is gone."""
+    """Whether a process is in one of these states, as the kernel names them; "" is that of one that
+    is gone.
+    """
     state = ""
     with contextlib.suppress(OSError):
         state = Path(f"/proc/{process}/stat").read_text().rsplit(") ", 1)[1][0]
@@ -252,7 +298,9 @@ def stopped_by(number: signal.Signals, *more: str) -> Callable[[Chaos, tuple[str
         chaos.end(command, {0, 130, -number}, ("openbach-run: interrupted",))
         if running and running[0] and command.returncode == 0:
             raise Wrong(f"{number.name} came while a guest ran, and the command went on to its end")
-        if chaos.signals[number.name] > before and command.returncode == 0:  # it came as all was done already
+        if (
+            chaos.signals[number.name] > before and command.returncode == 0
+        ):  # it came as all was done already
             chaos.signals[number.name] -= 1
             chaos.signals[f"{number.name} too late"] += 1
 
@@ -281,23 +329,38 @@ def guest_killed(chaos: Chaos, campaign: tuple[str, ...]) -> None:
 def full_disk(chaos: Chaos, campaign: tuple[str, ...]) -> None:
     used_bytes = sum(file.stat().st_blocks * 512 for file in chaos.results.rglob("*"))
     chaos.mount(f"size={used_bytes + chaos.random.choice((200_000, 1_300_000, 1_500_000))}")
-    chaos.end(chaos.start(campaign, "--rerun"), {0, 1, 2}, ("No space left on device", "its record: "))
+    chaos.end(
+        chaos.start(campaign, "--rerun"), {0, 1, 2}, ("No space left on device", "its record: ")
+    )
     chaos.mount("size=64m")
 
 
 def read_only(chaos: Chaos, campaign: tuple[str, ...]) -> None:
     chaos.mount("ro")
-    chaos.end(chaos.start(campaign), {2}, ("results cannot be written there: Read-only file system; --results DIR",))
+    chaos.end(
+        chaos.start(campaign),
+        {2},
+        ("results cannot be written there: Read-only file system; --results DIR",),
+    )
     chaos.mount("rw", "size=64m")
 
 
 def damaged_cache(chaos: Chaos, campaign: tuple[str, ...]) -> None:
     """Of what is made again in seconds: the code of a run, the proxy."""
-    places = [place for kind in ("code", "satpep") for place in sorted(chaos.cache.glob(f"openbach-run/{kind}-*"))]
+    places = [
+        place
+        for kind in ("code", "satpep")
+        for place in sorted(chaos.cache.glob(f"openbach-run/{kind}-*"))
+    ]
     entries = {
-        place: files for place in places if (files := sorted(file for file in place.rglob("*") if file.is_file()))
+        place: files
+        for place in places
+        if (files := sorted(file for file in place.rglob("*") if file.is_file()))
     }
-    for entry, files in entries.items():  # one that no run here uses may have lost its only file before
+    for (
+        entry,
+        files,
+    ) in entries.items():  # one that no run here uses may have lost its only file before
         file = chaos.random.choice(files)
         match chaos.random.choice(("edited", "truncated", "missing", "added")):
             case "edited":
@@ -346,7 +409,10 @@ NEED_MOUNTS = ("full disk", "read-only disk")
 def own_mounts() -> bool:
     """A mount namespace of this process's own; False without the right to one."""
     libc = ctypes.CDLL(None, use_errno=True)
-    return bool(libc.unshare(CLONE_NEWNS) == 0 and libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None) == 0)
+    return bool(
+        libc.unshare(CLONE_NEWNS) == 0
+        and libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None) == 0
+    )
 
 
 def copy_cache(place: Path) -> None:
@@ -369,11 +435,21 @@ def blows(chaos: Chaos) -> Iterator[str]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=1000, help="how many runs at least (default 1000)")
-    parser.add_argument("--seed", type=int, default=1, help="of what is thrown and when (default 1)")
-    parser.add_argument("--seconds", type=float, help="end after that time, whatever the number of runs")
-    parser.add_argument("--campaigns", type=int, default=len(CAMPAIGNS), help="how many of the campaigns")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--runs", type=int, default=1000, help="how many runs at least (default 1000)"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=1, help="of what is thrown and when (default 1)"
+    )
+    parser.add_argument(
+        "--seconds", type=float, help="end after that time, whatever the number of runs"
+    )
+    parser.add_argument(
+        "--campaigns", type=int, default=len(CAMPAIGNS), help="how many of the campaigns"
+    )
     arguments = parser.parse_args(argv)
     start_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="chaos-") as directory:
@@ -387,13 +463,23 @@ def main(argv: list[str] | None = None) -> int:
                     chaos.blow(name, campaign)
                 except Wrong as wrong:
                     print(
-                        f"WRONG after {name} on {' '.join(campaign)} (seed {arguments.seed}): {wrong}", file=sys.stderr
+                        f"WRONG after {name} on {' '.join(campaign)} (seed {arguments.seed}):"
+                        f" {wrong}",
+                        file=sys.stderr,
                     )
                     return 1
                 passed_s = time.monotonic() - start_s
-                print(f"{passed_s:6.0f} s, {chaos.runs:5} runs: {name}: {' '.join(campaign)}", flush=True)
-                done = sum(chaos.blows.values()) >= len(BLOWS) - (0 if chaos.can_mount else len(NEED_MOUNTS))
-                if done and (chaos.runs >= arguments.runs or (arguments.seconds and passed_s > arguments.seconds)):
+                print(
+                    f"{passed_s:6.0f} s, {chaos.runs:5} runs: {name}: {' '.join(campaign)}",
+                    flush=True,
+                )
+                done = sum(chaos.blows.values()) >= len(BLOWS) - (
+                    0 if chaos.can_mount else len(NEED_MOUNTS)
+                )
+                if done and (
+                    chaos.runs >= arguments.runs
+                    or (arguments.seconds and passed_s > arguments.seconds)
+                ):
                     break
         finally:
             if chaos.can_mount and chaos.results.is_mount():
@@ -401,7 +487,10 @@ def main(argv: list[str] | None = None) -> int:
     thrown = ", ".join(f"{count} {name}" for name, count in sorted(chaos.blows.items()))
     ended = ", ".join(f"{count} with {code}" for code, count in sorted(chaos.exits.items()))
     arrived = ", ".join(f"{count} {name}" for name, count in sorted(chaos.signals.items()))
-    print(f"{chaos.runs} runs, nothing lost, nothing left. Thrown: {thrown}. The command ended {ended}.")
+    print(
+        f"{chaos.runs} runs, nothing lost, nothing left. Thrown: {thrown}. The command ended"
+        f" {ended}."
+    )
     print(f"Signals that took effect: {arrived}.")
     return 0
 

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Fuzz: mutations of the checkout's own files, for every parser of what others write. `make fuzz SECONDS=3600`.
+"""Fuzz: mutations of the checkout's own files, for every parser of what others write.
 
-Half of the inputs have other bytes; of files in JSON or YAML the others say something else (fuzz_trees.py). Each parser
-answers with what it read or an error for a person. Anything else is a find: another exception, more than LIMIT_S of CPU time
-for one input, more than MEMORY_BYTES beyond what the script has at its start. Inputs follow from the seed, the parser and a
-number, so `--only NAME --first N --inputs 1` repeats one. The exit code is 1 if there was a find.
+`make fuzz SECONDS=3600`.
+
+Half of the inputs have other bytes; of files in JSON or YAML the others say something else
+(fuzz_trees.py). Each parser answers with what it read or an error for a person. Anything else is a
+find: another exception, more than LIMIT_S of CPU time for one input, more than MEMORY_BYTES beyond
+what the script has at its start. Inputs follow from the seed, the parser and a number, so `--only
+NAME --first N --inputs 1` repeats one. The exit code is 1 if there was a find.
 """
 
 from __future__ import annotations
@@ -82,10 +85,46 @@ CLEAN_EVERY = 5000
 """Inputs after which the cache of YAML is emptied: it would have each one that is read."""
 LONGEST = 1 << 16
 TOKENS = (
-    *(b"1e999", b"-1", b"0", b"NaN", b"null", b"true", b"{}", b"[]", b'""', b"\0", b"\xff", b"\n", b"$x", b"${", b"$$"),
-    *(400 * b"9", 5000 * b"7", b"0x" + 5000 * b"f", 3000 * b"[", 3000 * b'{"a":', b"\xe2\x80\xae", b'"\\ud800"', b"\x1b[2J"),
-    *(b"!!set {a}", b"&a [*a]", b"*a", b"2026-02-31", b"2026-01-01: x", b"? [a]", b"<<: *a", b"1:2:3", b".inf", b"10M"),
-)  # fmt: skip
+    *(
+        b"1e999",
+        b"-1",
+        b"0",
+        b"NaN",
+        b"null",
+        b"true",
+        b"{}",
+        b"[]",
+        b'""',
+        b"\0",
+        b"\xff",
+        b"\n",
+        b"$x",
+        b"${",
+        b"$$",
+    ),
+    *(
+        400 * b"9",
+        5000 * b"7",
+        b"0x" + 5000 * b"f",
+        3000 * b"[",
+        3000 * b'{"a":',
+        b"\xe2\x80\xae",
+        b'"\\ud800"',
+        b"\x1b[2J",
+    ),
+    *(
+        b"!!set {a}",
+        b"&a [*a]",
+        b"*a",
+        b"2026-02-31",
+        b"2026-01-01: x",
+        b"? [a]",
+        b"<<: *a",
+        b"1:2:3",
+        b".inf",
+        b"10M",
+    ),
+)
 
 
 class Hang(BaseException):
@@ -123,7 +162,9 @@ class Parser:
 
 
 def mutated(chance: random.Random, seeds: list[bytes]) -> bytes:
-    """One of the contents with up to six places changed, lines left out, doubled or exchanged, or parts of another."""
+    """One of the contents with up to six places changed, lines left out, doubled or exchanged, or
+    parts of another.
+    """
     content = bytearray(chance.choice(seeds))
     for _ in range(chance.choice((1, 1, 1, 2, 3, 6))):
         at = chance.randrange(len(content) + 1)
@@ -157,7 +198,11 @@ def jobs() -> dict[str, Package]:
 
 
 def all_of(*patterns: str) -> list[bytes]:
-    return [file.read_bytes()[:LONGEST] for pattern in patterns for file in sorted(REPOSITORY.glob(pattern))]
+    return [
+        file.read_bytes()[:LONGEST]
+        for pattern in patterns
+        for file in sorted(REPOSITORY.glob(pattern))
+    ]
 
 
 def scenario(file: Path) -> None:
@@ -245,7 +290,9 @@ def seeds(file: Path) -> None:
 
 
 def addition(file: Path, place: str, scenario: str, *settings: str) -> None:
-    """A run of the scenario is planned that uses the input, which is at that place in a directory that is given by --with."""
+    """A run of the scenario is planned that uses the input, which is at that place in a directory
+    that is given by --with.
+    """
     root = file.parent / "with"
     (root / place).parent.mkdir(parents=True)
     for script in ("keygen", "up", "down"):
@@ -268,7 +315,13 @@ def vpn(file: Path) -> None:
 
 def profile(file: Path) -> None:
     description(run_directory(file, "profile.json"))
-    addition(file.parent / "profile.json", "congestion-controls/mine/profile.json", "geo", "vpn=none", "cc=mine")
+    addition(
+        file.parent / "profile.json",
+        "congestion-controls/mine/profile.json",
+        "geo",
+        "vpn=none",
+        "cc=mine",
+    )
 
 
 def impairment(file: Path) -> None:
@@ -318,14 +371,26 @@ def campaigns() -> Campaigns:
     """Some cells with figures."""
     cells = []
     for vpn_name in ("none", "wireguard", "openvpn_udp"):
-        values = {"scenario": "geo", "orbit": "geo", "vpn": vpn_name, "pep": "none", "cc": "cubic", "loss": "0"}
+        values = {
+            "scenario": "geo",
+            "orbit": "geo",
+            "vpn": vpn_name,
+            "pep": "none",
+            "cc": "cubic",
+            "loss": "0",
+        }
         runs = [Run(seed, Path("/"), example_record(seed, values)) for seed in range(1, 6)]
         cells.append(Cell(values, runs))
     return Campaigns(["x"], cells)
 
 
 def example_record(seed: int, values: dict[str, str]) -> Record:
-    fields = {**json.loads(RECORD), "seed": seed, "arguments": values, "measures": {"transfer_time_s": 3.0 + seed}}
+    fields = {
+        **json.loads(RECORD),
+        "seed": seed,
+        "arguments": values,
+        "measures": {"transfer_time_s": 3.0 + seed},
+    }
     return Record(**fields)
 
 
@@ -377,7 +442,9 @@ def read_run_json(file: Path) -> None:
 
 
 def packed(file: Path) -> None:
-    """The packed files of a run that has finished; what is changed in a compressed one is nearly always its sum only."""
+    """The packed files of a run that has finished; what is changed in a compressed one is nearly
+    always its sum only.
+    """
     place = run_directory(file, run_files.PACKED)
     compressed(place / run_files.PACKED)
     for name in ("run.json", "result.json", "jobs/1/stdout"):
@@ -402,7 +469,9 @@ def shared_fields(file: Path) -> None:
     store.shared.mkdir()
     file.rename(store.shared / "ab.json")
     own = {
-        name: value for name, value in json.loads(RECORD).items() if name not in ("identity", "packages", "declared")
+        name: value
+        for name, value in json.loads(RECORD).items()
+        if name not in ("identity", "packages", "declared")
     }
     (store.runs / "0/record.json").write_text(json.dumps({**own, "shared": "ab"}))
     shown(store.all())
@@ -431,9 +500,10 @@ def asked_parts(file: Path) -> None:
 
 
 ROUTES = (
-    ("POST", "/project/satvpn/scenario/"), ("PUT", "/project/satvpn/scenario/geo_loss/"), ("POST", "/project/"),
-    ("POST", "/project/satvpn/scenario/geo/scenario_instance/"), ("POST", "/login/"), ("POST", "/job_instance/"),
-    ("PUT", "/project/satvpn/"), ("POST", "/page/import"), ("POST", "/page/link/satvpn/geo"),
+    ("POST", "/project/satvpn/scenario/"), ("PUT", "/project/satvpn/scenario/geo_loss/"),
+    ("POST", "/project/"), ("POST", "/project/satvpn/scenario/geo/scenario_instance/"),
+    ("POST", "/login/"), ("POST", "/job_instance/"), ("PUT", "/project/satvpn/"),
+    ("POST", "/page/import"), ("POST", "/page/link/satvpn/geo"),
 )  # fmt: skip
 """Where requests have bodies. The last two are forms of the page."""
 
@@ -454,11 +524,23 @@ class Server:
 
     def ask(self, method: str, path: str, body: bytes) -> None:
         if path.startswith("/page/"):
-            token = self._client.get("/").text.partition('name="token" value="')[2].partition('"')[0]
-            files = {"file": ("mine.csv" if "link" in path else "mine.json", body, "application/octet-stream")}
-            answer = self._client.post(path, data={"token": token}, files=files, follow_redirects=False)
+            token = (
+                self._client.get("/").text.partition('name="token" value="')[2].partition('"')[0]
+            )
+            files = {
+                "file": (
+                    "mine.csv" if "link" in path else "mine.json",
+                    body,
+                    "application/octet-stream",
+                )
+            }
+            answer = self._client.post(
+                path, data={"token": token}, files=files, follow_redirects=False
+            )
         else:
-            answer = self._client.request(method, path, content=body, headers={"Content-Type": "application/json"})
+            answer = self._client.request(
+                method, path, content=body, headers={"Content-Type": "application/json"}
+            )
         if answer.status_code >= 500:
             raise RuntimeError(f"{method} {path}: HTTP {answer.status_code}: {answer.text[:300]}")
         if answer.status_code >= 400:
@@ -487,7 +569,13 @@ def inventory(file: Path) -> None:
     agent_addresses(file)
 
 
-METADATA = {"job_name": "file_transfer", "agent_name": "pc", "time": 5, "job_instance_id": 1, "scenario_instance_id": 1}
+METADATA = {
+    "job_name": "file_transfer",
+    "agent_name": "pc",
+    "time": 5,
+    "job_instance_id": 1,
+    "scenario_instance_id": 1,
+}
 RUN = {"run_id": "0", "scenario": "geo", "arguments": {"vpn": "none"}, "seed": 1}
 FAILED_JOB = {"job": "a", "entity": "b", "status": "Error", "exit_code": 1, "last_lines": ["x"]}
 
@@ -497,40 +585,129 @@ def line(**content: object) -> bytes:
 
 
 STATISTIC = line(transfer_time_s=3.5, bytes=300, _metadata=METADATA)
-EVENT = line(t_s=1, event="scenario_started", scenario_instance_id=1, scenario="geo", arguments={"vpn": "none"})
+EVENT = line(
+    t_s=1,
+    event="scenario_started",
+    scenario_instance_id=1,
+    scenario="geo",
+    arguments={"vpn": "none"},
+)
 RECORD = line(
-    **RUN, status="Finished Ok", error=None, virtual_s=3.0, wall_s=1.0, capture_hash="ab", measures={"transfer_time_s": 3},
-    command="x", identity={"engine": "virtual"}, packages=[], declared={}, parts=[],
-)  # fmt: skip
+    **RUN,
+    status="Finished Ok",
+    error=None,
+    virtual_s=3.0,
+    wall_s=1.0,
+    capture_hash="ab",
+    measures={"transfer_time_s": 3},
+    command="x",
+    identity={"engine": "virtual"},
+    packages=[],
+    declared={},
+    parts=[],
+)
 RESULT = line(status="Finished Ko", virtual_s=1, failed=[{"function": 1, "error": "x"}, FAILED_JOB])
-ASKED = line(command="x", plots={"geo": {"measure": "mos", "figure": "measures"}}, commit=None, runs=[RUN])
-LINK = b"# repeat_s: 60\ntime_s,direction,rate_bps,delay_ms,loss_pct\n0,both,10000000,250,0\n12.5,forward,4000000,,\n"
-PING = b"[1.5] 64 bytes: icmp_seq=1 ttl=5 time=20.1 ms\n[2.5] 64 bytes: icmp_seq=2 ttl=5 time=21 ms\n3 packets transmitted\n"
-SENT = {"timestamps": {"client": {"send": {"wall": 1, "monotonic": 1}}}, "delay": {"rtt": 5000}, "lost": "false"}
+ASKED = line(
+    command="x", plots={"geo": {"measure": "mos", "figure": "measures"}}, commit=None, runs=[RUN]
+)
+LINK = (
+    b"# repeat_s:"
+    b" 60\ntime_s,direction,rate_bps,delay_ms,loss_pct\n0,both,10000000,250,0\n12.5,forward,4000000,,\n"
+)
+PING = (
+    b"[1.5] 64 bytes: icmp_seq=1 ttl=5 time=20.1 ms\n[2.5] 64 bytes: icmp_seq=2 ttl=5 time=21 ms\n3"
+    b" packets transmitted\n"
+)
+SENT = {
+    "timestamps": {"client": {"send": {"wall": 1, "monotonic": 1}}},
+    "delay": {"rtt": 5000},
+    "lost": "false",
+}
 IRTT = line(round_trips=[SENT])
 CAPTURE = bytes.fromhex("0a0d0d0a1c0000004d3c2b1a01000000ffffffffffffffff1c000000") + bytes(64)
-KERNEL = b"[    0.100000] WARNING: CPU: 0 PID: 1 at x\n[    1.000000] Out of memory: Killed process 5\n"
+KERNEL = (
+    b"[    0.100000] WARNING: CPU: 0 PID: 1 at x\n[    1.000000] Out of memory: Killed process 5\n"
+)
 
 
 RUN_JSON = line(
-    scenario={"name": "geo", "openbach_functions": [{"start_job_instance": {"entity_name": "a", "vpn": {"kind": [["x"]]}}}]},
-    arguments={}, inventory=load_inventory(REPOSITORY / "inventory.yml").to_dict(),
-)  # fmt: skip
-PROJECT = line(name="p", description="", owners=[], entity=[{"name": "e", "networks": []}], network=[], scenario=[])
-AS_WRITTEN = list(asked_files.text("x", [asked_files.AskedRun("0", "geo", {"vpn": "none"}, 1)], commit=None, apart={}))
+    scenario={
+        "name": "geo",
+        "openbach_functions": [
+            {"start_job_instance": {"entity_name": "a", "vpn": {"kind": [["x"]]}}}
+        ],
+    },
+    arguments={},
+    inventory=load_inventory(REPOSITORY / "inventory.yml").to_dict(),
+)
+PROJECT = line(
+    name="p",
+    description="",
+    owners=[],
+    entity=[{"name": "e", "networks": []}],
+    network=[],
+    scenario=[],
+)
+AS_WRITTEN = list(
+    asked_files.text(
+        "x", [asked_files.AskedRun("0", "geo", {"vpn": "none"}, 1)], commit=None, apart={}
+    )
+)
 MAP = line(
-    command="x", commit="ab", whole=True, joint="x", campaign="x", searched="seed 1", confirmed="", tried=1, untried=[],
-    without_effect=[], again=[], findings=[{
-        "claim": "a", "part": "b", "orbit": "geo", "ours": "holds", "joint": "holds", "holds_under": "x", "changes": [{
-            "assumption": "a", "alternative": "b", "by": 1.1, "low": None, "high": None, "seeds": 1, "unit": "x", "more": 0,
-        }],
-    }],
-)  # fmt: skip
+    command="x",
+    commit="ab",
+    whole=True,
+    joint="x",
+    campaign="x",
+    searched="seed 1",
+    confirmed="",
+    tried=1,
+    untried=[],
+    without_effect=[],
+    again=[],
+    findings=[
+        {
+            "claim": "a",
+            "part": "b",
+            "orbit": "geo",
+            "ours": "holds",
+            "joint": "holds",
+            "holds_under": "x",
+            "changes": [
+                {
+                    "assumption": "a",
+                    "alternative": "b",
+                    "by": 1.1,
+                    "low": None,
+                    "high": None,
+                    "seeds": 1,
+                    "unit": "x",
+                    "more": 0,
+                }
+            ],
+        }
+    ],
+)
 SUMS = b"0" * 64 + b"  README.md\n" + b"1" * 64 + b"  results/geo/results.csv\n"
 LOCK = b"".join((REPOSITORY / "debian.lock").read_bytes().splitlines(keepends=True)[:20])
-TREES = line(mine={"version": "1", "arguments": {"required": [{"name": "a", "type": "str", "count": "1"}], "optional": [
-    {"name": "b", "flag": "-b", "type": "int", "count": "0-1", "choices": [1, 2], "limits": {"minimum": 1}},
-]}})  # fmt: skip
+TREES = line(
+    mine={
+        "version": "1",
+        "arguments": {
+            "required": [{"name": "a", "type": "str", "count": "1"}],
+            "optional": [
+                {
+                    "name": "b",
+                    "flag": "-b",
+                    "type": "int",
+                    "count": "0-1",
+                    "choices": [1, 2],
+                    "limits": {"minimum": 1},
+                }
+            ],
+        },
+    }
+)
 CALL = b"Flow>1 Seq> 1 Src> 10.0.0.1/5 txTime>1:2:3.5 rxTime>1:2:3.75 Size>  172\n" * 4
 PLAYBOOK = b"""- name: Packages
   apt: {name: "{{ item }}", state: present, update_cache: yes}
@@ -551,7 +728,11 @@ COLLECTED = b"""time,@job_name,@agent_name,@suffix,@job_instance_id,rate
 2026-01-01T00:00:01.5Z,vpn,pc,,5,1e6
 ,vpn,pc,x,5,3
 """
-SHARED = line(identity={"engine": "virtual"}, packages=["a_1"], declared={"vpn": [{"column": "a_s", "factor": 1.0}]})
+SHARED = line(
+    identity={"engine": "virtual"},
+    packages=["a_1"],
+    declared={"vpn": [{"column": "a_s", "factor": 1.0}]},
+)
 PACKED = run_files._tar({"run.json": b"{}", "jobs/1/stdout": b"x\n"})
 OPTIONS = b"acm\n--rate-bps\n1e7\n--margin-db\n0.5\n--seed\n3"
 
@@ -563,11 +744,19 @@ def parsers() -> list[Parser]:
         Parser("scenario (JSON)", all_of("scenarios/*.json"), scenario, "t.json", JSON),
         Parser("scenario (YAML)", all_of("scenarios/*.yml"), scenario, "t.yml", YAML),
         Parser("campaign", all_of("campaigns/*.yml"), campaign, "t.yml", YAML),
-        Parser("inventory", all_of("inventory.yml", "topologies/*.yml"), inventory, "inventory.yml", YAML),
+        Parser(
+            "inventory",
+            all_of("inventory.yml", "topologies/*.yml"),
+            inventory,
+            "inventory.yml",
+            YAML,
+        ),
         Parser("satellite", all_of("satellites/*.yml"), satellite, "x.yml", YAML),
         Parser("job", all_of("jobs/*/files/*.yml"), job, "j.yml", YAML),
         Parser("job for 2.6", all_of("jobs/*/files/*.yml"), for_older_platforms, "j.yml", YAML),
-        Parser("measures.yml", all_of("jobs/ping_series/measures.yml"), job_lists, "measures.yml", YAML),
+        Parser(
+            "measures.yml", all_of("jobs/ping_series/measures.yml"), job_lists, "measures.yml", YAML
+        ),
         Parser("packages.txt", all_of("jobs/*/packages.txt"), job_lists, "packages.txt"),
         Parser("playbook", [PLAYBOOK, *all_of("jobs/*/install_*.yml")], playbook, "p.yml", YAML),
         Parser("argument trees", [TREES], argument_trees, "trees.json", JSON),
@@ -579,19 +768,28 @@ def parsers() -> list[Parser]:
         Parser("link options", [OPTIONS, OPTIONS.replace(b"acm", b"leo")], link_options, "in"),
         Parser("mahimahi", [b"1\n2\n2\n9\n"], mahimahi.read_trace, "trace"),
         Parser("opensand", [b"# x\n0 5\n10 20\n"], opensand.read_delays, "delays"),
-        Parser("ping, irtt, CSV", [PING, IRTT, b"time_s,rtt_ms\n0,5\n1,\n"], lambda file: rtt.read(file, 1.0), "rtt"),
+        Parser(
+            "ping, irtt, CSV",
+            [PING, IRTT, b"time_s,rtt_ms\n0,5\n1,\n"],
+            lambda file: rtt.read(file, 1.0),
+            "rtt",
+        ),
         Parser("irtt", [IRTT], lambda file: rtt.read(file, 1.0), "rtt", JSON),
         Parser("D-ITG", [CALL], call_log, "log"),
         Parser("assumptions", all_of("reports/assumptions.yml"), read_assumptions, "a.yml", YAML),
         Parser("claims", all_of("reports/claims.yml"), claims, "claims.yml", YAML),
-        Parser("published", all_of("reports/published.yml"), published_figures, "published.yml", YAML),
+        Parser(
+            "published", all_of("reports/published.yml"), published_figures, "published.yml", YAML
+        ),
         Parser("map.json", [MAP], assumption_map, "in", JSON),
         Parser("SHA256SUMS", [SUMS], archive_sums, "in"),
         Parser("debian.lock", [LOCK], read_lock, "debian.lock"),
         Parser("kernel/series", all_of("kernel/series"), kernel_series, "in"),
         Parser("NAME=VALUE", [b"vpn=none,wireguard\nloss=0,1\nrate=10M"], settings, "in"),
         Parser("seeds", [b"5", b"3,7", b"7,"], seeds, "in"),
-        Parser("controller", [CONTROLLER, b"192.0.2.1", b'"192.0.2.1"'], controller_file, "controller"),
+        Parser(
+            "controller", [CONTROLLER, b"192.0.2.1", b'"192.0.2.1"'], controller_file, "controller"
+        ),
         Parser("password", [b"correct horse battery\n"], read_password, "password"),
         Parser("collected CSV", [COLLECTED], collected, "in"),
         Parser("statistics", [STATISTIC, 3 * STATISTIC], statistics, "in", LINES),
@@ -600,17 +798,36 @@ def parsers() -> list[Parser]:
         Parser("run.json", [RUN_JSON], read_run_json, "in", JSON),
         Parser("console.log", [KERNEL], console, "in"),
         Parser("files.tar.gz", [PACKED, gzip.compress(PACKED, mtime=0)], packed, "in"),
-        Parser("statistics.jsonl.gz", [STATISTIC, gzip.compress(STATISTIC, mtime=0)], packed_statistics, "in"),
+        Parser(
+            "statistics.jsonl.gz",
+            [STATISTIC, gzip.compress(STATISTIC, mtime=0)],
+            packed_statistics,
+            "in",
+        ),
         Parser("record.json", [RECORD], record, "in", JSON),
         Parser("shared/….json", [SHARED], shared_fields, "in", JSON),
         Parser("campaign.json", [ASKED], asked_for, "in", JSON),
-        Parser("campaign.json, page", [ASKED, b"".join(map(str.encode, AS_WRITTEN))], asked_parts, "in", JSON),
+        Parser(
+            "campaign.json, page",
+            [ASKED, b"".join(map(str.encode, AS_WRITTEN))],
+            asked_parts,
+            "in",
+            JSON,
+        ),
         Parser("capture", [CAPTURE], packets_of, "capture.pcapng"),
         Parser(
-            "serve", [*all_of("scenarios/*.json"), line(arguments={"vpn": "none"}), PROJECT, LINK], request, "in", ""
+            "serve",
+            [*all_of("scenarios/*.json"), line(arguments={"vpn": "none"}), PROJECT, LINK],
+            request,
+            "in",
+            "",
         ),
         Parser(
-            "serve (JSON)", [*all_of("scenarios/*.json"), line(arguments={"vpn": "none"}), PROJECT], request, "in", JSON
+            "serve (JSON)",
+            [*all_of("scenarios/*.json"), line(arguments={"vpn": "none"}), PROJECT],
+            request,
+            "in",
+            JSON,
         ),
     ]
 
@@ -624,7 +841,10 @@ def attempt(parser: Parser, seed: int, number: int) -> str | None:
         file.write_bytes(content)
         signal.setitimer(signal.ITIMER_PROF, LIMIT_S)
         try:
-            with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
+            with (
+                contextlib.redirect_stderr(io.StringIO()),
+                contextlib.redirect_stdout(io.StringIO()),
+            ):
                 parser.read(file)
         except parser.refusals:
             parser.refused += 1
@@ -640,7 +860,9 @@ def attempt(parser: Parser, seed: int, number: int) -> str | None:
     return None
 
 
-def turns(chosen: list[Parser], first: int, seconds: float, inputs: int | None) -> Iterator[tuple[Parser, int]]:
+def turns(
+    chosen: list[Parser], first: int, seconds: float, inputs: int | None
+) -> Iterator[tuple[Parser, int]]:
     """Parser and number of input after input, until the time is over, which all parsers share."""
     used_s = dict.fromkeys(range(len(chosen)), 0.0)
     numbers = dict.fromkeys(range(len(chosen)), first)
@@ -661,11 +883,15 @@ def hang(number: int, frame: FrameType | None) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--seconds", type=float, default=60, help="in all (default 60)")
     options.add_argument("--seed", type=int, default=1, help="of the inputs (default 1)")
     options.add_argument("--only", metavar="NAME", help="just this parser")
-    options.add_argument("--first", type=int, default=0, metavar="N", help="number of the first input (default 0)")
+    options.add_argument(
+        "--first", type=int, default=0, metavar="N", help="number of the first input (default 0)"
+    )
     options.add_argument("--inputs", type=int, metavar="N", help="so many for each parser at most")
     given = options.parse_args(argv)
     signal.signal(signal.SIGPROF, hang)
@@ -683,7 +909,9 @@ def tried(given: argparse.Namespace, cache_place: Path) -> int:
         server()
     has_kb = int(Path("/proc/self/status").read_text().split("VmSize:")[1].split()[0])
     resource.setrlimit(resource.RLIMIT_AS, ((has_kb << 10) + MEMORY_BYTES, resource.RLIM_INFINITY))
-    for count, (parser, number) in enumerate(turns(chosen, given.first, given.seconds, given.inputs)):
+    for count, (parser, number) in enumerate(
+        turns(chosen, given.first, given.seconds, given.inputs)
+    ):
         if count % CLEAN_EVERY == 0:
             shutil.rmtree(cache_place / "yaml", ignore_errors=True)
         if found := attempt(parser, given.seed, number):
@@ -692,7 +920,10 @@ def tried(given: argparse.Namespace, cache_place: Path) -> int:
         server().close()
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
     for parser in chosen:
-        print(f"{parser.name:16} {parser.tried:8} inputs, {parser.refused:8} refused, {len(parser.finds)} finds")
+        print(
+            f"{parser.name:16} {parser.tried:8} inputs, {parser.refused:8} refused,"
+            f" {len(parser.finds)} finds"
+        )
     tried, finds = sum(one.tried for one in chosen), sum(len(one.finds) for one in chosen)
     print(json.dumps({"inputs": tried, "finds": finds, "peak_mb": peak_mb, "seed": given.seed}))
     return 1 if finds else 0

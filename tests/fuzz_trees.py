@@ -29,7 +29,7 @@ ODD: tuple[Any, ...] = (
     *("$vpn", "${", "$$", "$", "..", "/", "../../etc/passwd", "/dev/zero", "/dev/stdin"),
     *("a/b", "a b", "'", '"', "-x", "(a+)+$"),
     *([], {}, [[]], [None], ["a", "a"], [1, "1"], {"": None}, {"a": {"a": {}}}, [0] * 100),
-)  # fmt: skip
+)
 DEEP = (1, 2, 40, 300)
 DEEPEST = 50_000
 """Calls in calls, for what writes nested nodes."""
@@ -50,7 +50,9 @@ class Twice(dict[str, Any]):
 
 yaml.SafeDumper.add_representer(
     Twice,
-    lambda dumper, one: dumper.represent_mapping("tag:yaml.org,2002:map", list(one.items()), flow_style=True),
+    lambda dumper, one: dumper.represent_mapping(
+        "tag:yaml.org,2002:map", list(one.items()), flow_style=True
+    ),
 )
 
 
@@ -164,7 +166,9 @@ def _retyped(chance: random.Random, old: Any) -> Any:
         case int() | float():
             return chance.choice((str(old), [old], -old, old * 10**6, bool(old)))
         case str():
-            return chance.choice(([old], {old: None}, len(old), old * 50, list(old[:50]), old[: len(old) // 2]))
+            return chance.choice(
+                ([old], {old: None}, len(old), old * 50, list(old[:50]), old[: len(old) // 2])
+            )
         case list():
             return chance.choice(
                 (
@@ -175,7 +179,9 @@ def _retyped(chance: random.Random, old: Any) -> Any:
                 )
             )
         case dict():
-            return chance.choice((list(old), list(old.values()), str(old)[:500], next(iter(old), None)))
+            return chance.choice(
+                (list(old), list(old.values()), str(old)[:500], next(iter(old), None))
+            )
     return str(old)
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`make kernel-rebase VERSION=7.3` tries kernel/series on another kernel source; `make kernel-export TREE=…` writes
-kernel/patches from the commits of a tree that was mended. kernel/README.md explains both.
+"""`make kernel-rebase VERSION=7.3` tries kernel/series on another kernel source; `make
+kernel-export TREE=…` writes kernel/patches from the commits of a tree that was mended.
+kernel/README.md explains both.
 
 Of a kernel source git gets what the kernel build unpacks of it, so the tree can be built too.
 """
@@ -40,7 +41,12 @@ SETTINGS = {
 ABBREVIATED = "--abbrev=12"
 PRISTINE = "pristine"
 """The tag of the source without patches."""
-APPLIES, WITH_OFFSET, MERGES, UPSTREAM = "applies", "applies with offset", "applies by a merge", "already upstream"
+APPLIES, WITH_OFFSET, MERGES, UPSTREAM = (
+    "applies",
+    "applies with offset",
+    "applies by a merge",
+    "already upstream",
+)
 MEND = """
 {tree} has the source (tag {pristine}) with the series up to the first patch that does not apply.
 In that directory: mend the files, `git add` them, `git am --continue`; until all are applied.
@@ -72,20 +78,27 @@ def _tell_nothing(text: str, part: float) -> None:
 
 
 def wanted_source(wanted: str, work: Path) -> Source:
-    """The source that `wanted` names (7.3, linux-source-7.3, or either with /SUITE), or the newest of the mirror."""
+    """The source that `wanted` names (7.3, linux-source-7.3, or either with /SUITE), or the newest
+    of the mirror.
+    """
     version, _, suite = wanted.removeprefix("linux-source-").partition("/")
     found: list[tuple[tuple[int, int], Source]] = []
     for one in (suite,) if suite else SUITES:
         apt = Apt(work / f"apt-{one}", (one,), {})
         apt.prepare()
-        names = apt._apt("listing kernel sources", "pkgnames", "linux-source-", program="apt-cache").split()
+        names = apt._apt(
+            "listing kernel sources", "pkgnames", "linux-source-", program="apt-cache"
+        ).split()
         for name in names:
             number = PACKAGE.match(name)
             candidate = apt.candidate(name) if number else None
             if number and candidate and version in ("", number[0].removeprefix("linux-source-")):
                 found.append(((int(number[1]), int(number[2])), Source(name, one, candidate, apt)))
     if not found:
-        raise SetupError(f"no suite of {', '.join((suite,) if suite else SUITES)} has linux-source-{version or '*'}")
+        raise SetupError(
+            f"no suite of {', '.join((suite,) if suite else SUITES)} has"
+            f" linux-source-{version or '*'}"
+        )
     newest = max(number for number, _ in found)
     # Of one version the suite that is named first: what our users get.
     return next(source for number, source in found if number == newest)
@@ -94,7 +107,9 @@ def wanted_source(wanted: str, work: Path) -> Source:
 def git(tree: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Run git in a tree; whether it succeeded is for the caller to see."""
     command = ["git", "-C", str(tree), *words]
-    return subprocess.run(command, check=False, env={**os.environ, **SETTINGS}, text=True, capture_output=True)
+    return subprocess.run(
+        command, check=False, env={**os.environ, **SETTINGS}, text=True, capture_output=True
+    )
 
 
 def must(tree: Path, *words: str) -> str:
@@ -149,7 +164,10 @@ def fate(tree: Path, patch: Path) -> str:
 
 
 def try_series(tree: Path) -> bool:
-    """Print for each patch what becomes of it; leave the tree where one can mend it. Whether all apply."""
+    """Print for each patch what becomes of it; leave the tree where one can mend it.
+
+    Whether all apply.
+    """
     fates = {}
     for patch in series.patches(KERNEL_DIR):
         name = str(patch.relative_to(KERNEL_DIR / "patches"))
@@ -174,8 +192,9 @@ def export(tree: Path) -> None:
         patch = by_subject.pop(subject, None)
         if patch is None:
             raise SetupError(
-                f'no patch of kernel/{series.FILE} has the subject "{subject}": save it below kernel/patches '
-                f"(git format-patch -1 {commit[:12]}), name it in kernel/{series.FILE}, and export again"
+                f'no patch of kernel/{series.FILE} has the subject "{subject}": save it below'
+                f" kernel/patches (git format-patch -1 {commit[:12]}), name it in"
+                f" kernel/{series.FILE}, and export again"
             )
         patch.write_text(mail(tree, commit), encoding="utf-8")
     for subject, patch in by_subject.items():
@@ -184,21 +203,34 @@ def export(tree: Path) -> None:
 
 def subject_of(patch: Path) -> str:
     """The subject of a mail, which may go on in lines that begin with a space."""
-    found = re.search(r"^Subject: (?:\[PATCH\] )?(.*(?:\n .*)*)", patch.read_text(encoding="utf-8"), re.MULTILINE)
+    found = re.search(
+        r"^Subject: (?:\[PATCH\] )?(.*(?:\n .*)*)", patch.read_text(encoding="utf-8"), re.MULTILINE
+    )
     return re.sub(r"\n ", " ", found[1]) if found else ""
 
 
 def mail(tree: Path, commit: str) -> str:
     """A commit in git's mail form, the same text wherever it is made."""
-    options = ("--zero-commit", "--no-signature", "--no-numbered", ABBREVIATED, "--stat=72", "--diff-algorithm=myers")
+    options = (
+        "--zero-commit",
+        "--no-signature",
+        "--no-numbered",
+        ABBREVIATED,
+        "--stat=72",
+        "--diff-algorithm=myers",
+    )
     return must(tree, "format-patch", "--stdout", "-1", *options, commit)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Try the series, or export it; 1 if a patch does not apply."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("version", nargs="?", default="", help="7.3, linux-source-7.3, 7.3/experimental; the newest")
-    parser.add_argument("--export", type=Path, metavar="TREE", help="write kernel/patches from this tree's commits")
+    parser.add_argument(
+        "version", nargs="?", default="", help="7.3, linux-source-7.3, 7.3/experimental; the newest"
+    )
+    parser.add_argument(
+        "--export", type=Path, metavar="TREE", help="write kernel/patches from this tree's commits"
+    )
     asked = parser.parse_args(arguments)
     if asked.export:
         export(asked.export)

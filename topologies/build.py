@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Builders of the scenarios beside the inventories of this folder, and of the star: `python topologies/build.py` writes
-them anew; `python topologies/build.py star 50 DIR` writes a star of 50 terminals into another folder.
+"""Builders of the scenarios beside the inventories of this folder, and of the star: `python
+topologies/build.py` writes them anew; `python topologies/build.py star 50 DIR` writes a star of
+50 terminals into another folder.
 
-Each scenario: every PC downloads the same size at the same time. That with a VPN follows from its YAML in scenarios/ here.
+Each scenario: every PC downloads the same size at the same time. That with a VPN follows from its
+YAML in scenarios/ here.
 """
 
 from __future__ import annotations
@@ -37,28 +39,62 @@ def downloads(
     functions: list[dict[str, Any]] = []
     references = {"server_ip": "satvpn_server.enterprise_lan.address"}
 
-    def add(host: str, job: str, label: str, launched: Sequence[int], finished: Sequence[int], **arguments: Any) -> int:
+    def add(
+        host: str,
+        job: str,
+        label: str,
+        launched: Sequence[int],
+        finished: Sequence[int],
+        **arguments: Any,
+    ) -> int:
         wait = {"time": 0, "launched_ids": [*launched], "finished_ids": [*finished]}
         start = {"entity_name": f"satvpn_{host}", job: arguments}
-        functions.append({"id": len(functions), "label": label, "wait": wait, "start_job_instance": start})
+        functions.append(
+            {"id": len(functions), "label": label, "wait": wait, "start_job_instance": start}
+        )
         return len(functions) - 1
 
     running, ready = [], []
     for satellite, (orbit, uplink, feeder) in links.items():
         names = {f"{satellite}_forward": uplink, f"{satellite}_return": feeder}
-        references |= {name: f"satvpn_{satellite}.{network}.interface" for name, network in names.items()}
+        references |= {
+            name: f"satvpn_{satellite}.{network}.interface" for name, network in names.items()
+        }
         forward, back = (f"${name}" for name in names)
         link = {"orbit": orbit, "forward_interface": forward, "return_interface": back}
-        running.append(add(satellite, "satcom_link", satellite, [], [], **link, rate="$rate", loss="$loss", run={}))
-        ready.append(add(satellite, "satcom_link", f"{satellite} measured", running[-1:], [], **link, wait={}))
+        running.append(
+            add(
+                satellite,
+                "satcom_link",
+                satellite,
+                [],
+                [],
+                **link,
+                rate="$rate",
+                loss="$loss",
+                run={},
+            )
+        )
+        ready.append(
+            add(
+                satellite, "satcom_link", f"{satellite} measured", running[-1:], [], **link, wait={}
+            )
+        )
     running.append(add("server", "transport_profile", "TCP of server", [], [], cc="$cc"))
     server = add("server", "file_transfer", "web server", running, [], http="1.1", server={})
-    paths = [add(pc, "path_ready", f"path of {pc}", [], ready, destination_ip="$server_ip") for pc in pcs]
+    paths = [
+        add(pc, "path_ready", f"path of {pc}", [], ready, destination_ip="$server_ip") for pc in pcs
+    ]
     client = {"server_ip": "$server_ip", "size": "$size"}
-    transfers = [add(pc, "file_transfer", pc, [server], paths, http="1.1", client={**client, "flow": pc}) for pc in pcs]
+    transfers = [
+        add(pc, "file_transfer", pc, [server], paths, http="1.1", client={**client, "flow": pc})
+        for pc in pcs
+    ]
     end = {"time": 0, "launched_ids": [], "finished_ids": transfers}
     stopped = {"openbach_function_ids": [server, *running]}
-    functions.append({"id": len(functions), "label": "tear down", "wait": end, "stop_job_instances": stopped})
+    functions.append(
+        {"id": len(functions), "label": "tear down", "wait": end, "stop_job_instances": stopped}
+    )
     return {
         "name": inventory.removesuffix(".yml"),
         "description": description,
@@ -66,24 +102,34 @@ def downloads(
         "constants": dict.fromkeys(references, ""),
         "openbach_functions": functions,
         "x-inventory": {"file": inventory, "constants": references},
-        "x-sweep": {"defaults": {"rate": DEFAULTS["rate"]},
-                    "values": {name: [value] for name, value in DEFAULTS.items() if name != "rate"},
-                    "measure": f"{pcs[0]}_transfer_time_s"},
-    }  # fmt: skip
+        "x-sweep": {
+            "defaults": {"rate": DEFAULTS["rate"]},
+            "values": {name: [value] for name, value in DEFAULTS.items() if name != "rate"},
+            "measure": f"{pcs[0]}_transfer_time_s",
+        },
+    }
 
 
 SATELLITE = {"sat": ("geo", "uplink", "feeder")}
 SCENARIOS = {
     "lan": downloads(
-        "lan.yml", "Three PCs of an office download over its GEO terminal", SATELLITE, ["pc_1", "pc_2", "pc_3"]
+        "lan.yml",
+        "Three PCs of an office download over its GEO terminal",
+        SATELLITE,
+        ["pc_1", "pc_2", "pc_3"],
     ),
     "two_links": downloads(
         "two_links.yml",
         "Two PCs behind a box with two access links: one downloads over GEO, the other over LEO",
-        {"sat_geo": ("geo", "geo_uplink", "geo_feeder"), "sat_leo": ("leo", "leo_uplink", "leo_feeder")},
+        {
+            "sat_geo": ("geo", "geo_uplink", "geo_feeder"),
+            "sat_leo": ("leo", "leo_uplink", "leo_feeder"),
+        },
         ["pc_1", "pc_2"],
     ),
-    "long_thin": downloads("long_thin.yml", "A download over GEO and a long path behind it", SATELLITE, ["pc"]),
+    "long_thin": downloads(
+        "long_thin.yml", "A download over GEO and a long path behind it", SATELLITE, ["pc"]
+    ),
 }
 WITH_VPN = ("coordinated",)
 
@@ -95,17 +141,27 @@ def with_vpn(name: str) -> dict[str, Any]:
 
 def star_scenario(terminals: int) -> dict[str, Any]:
     pcs = [f"pc_{number}" for number in range(1, terminals + 1)]
-    return downloads("star.yml", f"{terminals} PCs, each behind a terminal of its own, download over one satellite",
-                     SATELLITE, pcs)  # fmt: skip
+    return downloads(
+        "star.yml",
+        f"{terminals} PCs, each behind a terminal of its own, download over one satellite",
+        SATELLITE,
+        pcs,
+    )
 
 
 def star_inventory(terminals: int) -> dict[str, Any]:
-    """Terminals and satellite are in one network, whose rate they share: the link is the satellite's. Up to 250."""
+    """Terminals and satellite are in one network, whose rate they share: the link is the
+    satellite's.
+
+    Up to 250.
+    """
     numbers = range(1, terminals + 1)
     networks = {
-        "uplink": "10.10.2.0/24", "feeder": "10.10.3.0/24", "enterprise_lan": "192.168.20.0/24",
+        "uplink": "10.10.2.0/24",
+        "feeder": "10.10.3.0/24",
+        "enterprise_lan": "192.168.20.0/24",
         **{f"lan_{number}": f"172.16.{number}.0/24" for number in numbers},
-    }  # fmt: skip
+    }
     pcs = {
         f"satvpn_pc_{number}": host(
             "pc", {"to_st": (f"lan_{number}", f"172.16.{number}.2")}, default=f"172.16.{number}.1"
@@ -114,33 +170,43 @@ def star_inventory(terminals: int) -> dict[str, Any]:
     }
     terminal_hosts = {
         f"satvpn_st_{number}": host(
-            "st", {"to_pc": (f"lan_{number}", f"172.16.{number}.1"), "to_sat": ("uplink", f"10.10.2.{number + 1}")},
+            "st",
+            {
+                "to_pc": (f"lan_{number}", f"172.16.{number}.1"),
+                "to_sat": ("uplink", f"10.10.2.{number + 1}"),
+            },
             default="10.10.2.1",
         )
         for number in numbers
-    }  # fmt: skip
+    }
     back = {f"lan_{number}": f"10.10.2.{number + 1}" for number in numbers}
     satellite = host(
-        "sat", {"to_st": ("uplink", "10.10.2.1"), "to_gw": ("feeder", "10.10.3.1")}, default="10.10.3.2", **back
+        "sat",
+        {"to_st": ("uplink", "10.10.2.1"), "to_gw": ("feeder", "10.10.3.1")},
+        default="10.10.3.2",
+        **back,
     )
     to_ground = {"to_sat": ("feeder", "10.10.3.2"), "to_server": ("enterprise_lan", "192.168.20.1")}
     gateway = host("gw", to_ground, default="10.10.3.1")
     server = host("server", {"to_gw": ("enterprise_lan", "192.168.20.2")}, default="192.168.20.1")
     routers = {**terminal_hosts, "satvpn_sat": satellite, "satvpn_gw": gateway}
-    return {"all": {
-        "vars": {"satvpn_networks": networks},
-        "children": {
-            "end_hosts": {"hosts": {**pcs, "satvpn_server": server}},
-            "routers": {"vars": {"satvpn_forwarding": True}, "hosts": routers},
-        },
-    }}  # fmt: skip
+    return {
+        "all": {
+            "vars": {"satvpn_networks": networks},
+            "children": {
+                "end_hosts": {"hosts": {**pcs, "satvpn_server": server}},
+                "routers": {"vars": {"satvpn_forwarding": True}, "hosts": routers},
+            },
+        }
+    }
 
 
 def host(role: str, interfaces: dict[str, tuple[str, str]], **routes: str) -> dict[str, Any]:
     return {
         "satvpn_role": role,
         "satvpn_interfaces": [
-            {"name": name, "network": network, "address": address} for name, (network, address) in interfaces.items()
+            {"name": name, "network": network, "address": address}
+            for name, (network, address) in interfaces.items()
         ],
         "satvpn_routes": [{"to": to, "via": via} for to, via in routes.items()],
     }
@@ -149,7 +215,8 @@ def host(role: str, interfaces: dict[str, tuple[str, str]], **routes: str) -> di
 STAR_HEAD = """\
 # SPDX-License-Identifier: GPL-3.0-or-later
 #
-# A star: terminals behind one satellite, whose rate they share. Written by build.py, which also writes larger ones.
+# A star: terminals behind one satellite, whose rate they share. Written by build.py, which also
+# writes larger ones.
 #
 #     pc_1 ── st_1 ┐
 #     pc_2 ── st_2 ┼ sat ══ gw ── server
@@ -161,7 +228,9 @@ STAR_HEAD = """\
 
 
 def write_star(folder: Path, terminals: int) -> None:
-    text = yaml.safe_dump(star_inventory(terminals), sort_keys=False, default_flow_style=None, width=110)
+    text = yaml.safe_dump(
+        star_inventory(terminals), sort_keys=False, default_flow_style=None, width=110
+    )
     (folder / "star.yml").write_text(STAR_HEAD + text)
     write(folder, star_scenario(terminals))
 

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A campaign on Slurm. On a login node, in a checkout that all nodes see:
+"""A campaign on Slurm.
 
-    OPENBACH_RUN_EXTRA=cluster ./openbach-run python docs/clusters/slurm.py 8 campaigns/matrix.yml --seeds 5
+On a login node, in a checkout that all nodes see:
 
-starts eight jobs of eight workers each, runs `./openbach-run campaigns/matrix.yml --seeds 5` on them, and ends them.
+    OPENBACH_RUN_EXTRA=cluster ./openbach-run python docs/clusters/slurm.py 8 campaigns/matrix.yml
+    --seeds 5
+
+starts eight jobs of eight workers each, runs `./openbach-run campaigns/matrix.yml --seeds 5` on
+them, and ends them.
 """
 
 from __future__ import annotations
@@ -27,17 +31,27 @@ JOB = {
     "local_directory": "/tmp",
     "job_script_prologue": [
         f"cd {CHECKOUT} || exit",
-        # "export XDG_CACHE_HOME=/local/$USER",  # where homes are slow: each node then builds its own kernel
+        # "export XDG_CACHE_HOME=/local/$USER",  # where homes are slow: each node then builds its
+        # own kernel
     ],
 }
 
 
 def main() -> int:
     jobs, *arguments = sys.argv[1:]
-    dask.config.set({"distributed.admin.tick.interval": "1s"})  # how often the scheduler looks whether it is late
+    dask.config.set(
+        {"distributed.admin.tick.interval": "1s"}
+    )  # how often the scheduler looks whether it is late
     with SLURMCluster(**JOB) as cluster:
         cluster.scale(jobs=int(jobs))
-        command = [sys.executable, "-m", "openbach_run", *arguments, "--scheduler", cluster.scheduler_address]
+        command = [
+            sys.executable,
+            "-m",
+            "openbach_run",
+            *arguments,
+            "--scheduler",
+            cluster.scheduler_address,
+        ]
         return subprocess.run(command, check=False).returncode
 
 

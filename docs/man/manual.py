@@ -32,7 +32,9 @@ def page(name: str, parser: ArgumentParser, see: str) -> str:
     title = f'.TH {name.upper()} 1 "" "openbach\\-run" "SATCOM VPN/PEP testbed"\n'
     body = str(made).split("\n", 1)[1]
     body = re.sub(r"^\.SH NAME\n.*\n", f".SH NAME\n{name} \\\\- {summary(parser)}\n", body)
-    body = body.replace(".SH DESCRIPTION\n", ".SH DESCRIPTION\n.nf\n", 1).replace("\n\n.TP", "\n.fi\n.TP", 1)
+    body = body.replace(".SH DESCRIPTION\n", ".SH DESCRIPTION\n.nf\n", 1).replace(
+        "\n\n.TP", "\n.fi\n.TP", 1
+    )
     body = body.replace(".SH COMMENTS\n", ".SH EXAMPLES\n.nf\n", 1)
     body = re.sub(rf"(?m)^(?!{MACROS})([.'])", r"\\&\1", body)
     return f"{title}{body.rstrip()}\n.fi\n.SH SEE ALSO\n{see}\n"

@@ -1,23 +1,26 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Bursts of loss that last for a time, whatever is sent: a Gilbert-Elliott process over time. For the jobs
-whose files/ have a link to this file.
+"""Bursts of loss that last for a time, whatever is sent: a Gilbert-Elliott process over time.
+
+For the jobs whose files/ have a link to this file.
 
 Two states have exponential sojourn times, and the bad one loses every packet. With mean times of
 B in the bad and G in the good state the share of the time in the bad one is
 
     A = B / (B + G)                                                                        (1)
 
-which is the satellite channel of Lutz, Cygan, Dippold, Dolainsky and Papke, The land mobile satellite
-communication channel: recording, statistics, and channel model, IEEE Trans. Vehicular Technology 40(2), 1991,
-with nothing but losses in its bad state. A packet that is sent t after a lost one is lost with
+which is the satellite channel of Lutz, Cygan, Dippold, Dolainsky and Papke, The land mobile
+satellite communication channel: recording, statistics, and channel model, IEEE Trans. Vehicular
+Technology 40(2), 1991, with nothing but losses in its bad state. A packet that is sent t after a
+lost one is lost with
 
     P(lost after t | lost) = A + (1 - A) exp(-t (1/B + 1/G))                               (2)
 
-(Golubchik et al., Multi-path continuous media streaming: what are the benefits?, Performance Evaluation 49, 2002).
-So packets every t are lost as Gilbert's model of packets has it (netem.py), in bursts of 1/(1 - P) on average.
+(Golubchik et al., Multi-path continuous media streaming: what are the benefits?, Performance
+Evaluation 49, 2002). So packets every t are lost as Gilbert's model of packets has it (netem.py),
+in bursts of 1/(1 - P) on average.
 
-Times are whole microseconds. They follow from a seed by splitmix64 and a logarithm, and are the same on every
-machine.
+Times are whole microseconds. They follow from a seed by splitmix64 and a logarithm, and are the
+same on every machine.
 """
 
 from __future__ import annotations
@@ -33,7 +36,10 @@ OWN_NUMBERS = 0x6275727374  # "burst"
 
 def changes(loss_pct: float, mean_ms: float, seed: int) -> Iterator[tuple[float, bool]]:
     """Yield the times, in s from 0 on, at which bursts of loss begin (True: every packet is lost)
-    and end (False: none is). Endless."""
+    and end (False: none is).
+
+    Endless.
+    """
     share = loss_pct / 100
     means_ms = {True: mean_ms, False: mean_ms * (1 - share) / share}
     begin = netem.mixed(seed ^ OWN_NUMBERS)

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The commands that a job runs on its host, and its waits for a state. Each job's files/ have a link to this file.
+"""The commands that a job runs on its host, and its waits for a state.
 
-    run       asks: returns what the command printed
-    change    changes the host: the same, and the command is recorded
-    undo      takes a change back, as far as it is there
-    started   a program in the background, ended with the block; `contextlib.ExitStack` undoes several things in reverse order
-    wait_for  returns as soon as the host is in a state
+Each job's files/ have a link to this file.
+
+    run asks: returns what the command printed change changes the host: the same, and the command is
+    recorded undo takes a change back, as far as it is there started a program in the background,
+    ended with the block; `contextlib.ExitStack` undoes several things in reverse order wait_for
+    returns as soon as the host is in a state
 
 A command that fails and a state that does not come end the job and say which.
 
-The record of the changes is a shell script, ready to paste: where OPENBACH_RUN_COMMANDS names a file, each change is
-appended to it for the host OPENBACH_RUN_HOST, with the seconds since OPENBACH_RUN_BEGAN_NS. Keys never are in it: they are
-in files.
+The record of the changes is a shell script, ready to paste: where OPENBACH_RUN_COMMANDS names a
+file, each change is appended to it for the host OPENBACH_RUN_HOST, with the seconds since
+OPENBACH_RUN_BEGAN_NS. Keys never are in it: they are in files.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ def run(
     """Run a command and return what it prints.
 
     The command reads `text`, or `lines` as a batch (of ip or tc); `environment` is added to its
-    own. If it fails, or does not end in time, the job ends with the command's own words."""
+    own. If it fails, or does not end in time, the job ends with the command's own words.
+    """
     words, text = batch(words, lines, text)
     try:
         done = subprocess.run(
@@ -79,25 +81,35 @@ def change(*words: str, lines: Sequence[str] = (), text: str | None = None) -> s
     return printed
 
 
-def undo(*words: str, lines: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> None:
+def undo(
+    *words: str, lines: Sequence[str] = (), environment: Mapping[str, str] | None = None
+) -> None:
     """Run a command that takes a change back, and ignore its failure: what it removes may not be
-    there."""
+    there.
+    """
     words, text = batch((*words, *(["-force"] if lines else [])), lines, None)
     with suppress(FileNotFoundError):
-        subprocess.run(words, check=False, capture_output=True, text=True, input=text, env=_with(environment))
+        subprocess.run(
+            words, check=False, capture_output=True, text=True, input=text, env=_with(environment)
+        )
 
 
 def _with(environment: Mapping[str, str] | None) -> dict[str, str] | None:
     return {**os.environ, **environment} if environment else None
 
 
-def batch(words: tuple[str, ...], lines: Sequence[str], text: str | None) -> tuple[tuple[str, ...], str | None]:
+def batch(
+    words: tuple[str, ...], lines: Sequence[str], text: str | None
+) -> tuple[tuple[str, ...], str | None]:
     """The command and its input."""
     return ((*words, "-batch", "-"), "\n".join(lines)) if lines else (words, text)
 
 
 def write(file: Path, value: str) -> None:
-    """Writes one of the kernel's settings; ends the job if the kernel does not take it. Recorded."""
+    """Writes one of the kernel's settings; ends the job if the kernel does not take it.
+
+    Recorded.
+    """
     try:
         file.write_text(value)
     except OSError as error:
@@ -113,9 +125,15 @@ def write(file: Path, value: str) -> None:
 
 @contextmanager
 def started(
-    *words: str, environment: Mapping[str, str] | None = None, recorded: bool = False, **options: Any
+    *words: str,
+    environment: Mapping[str, str] | None = None,
+    recorded: bool = False,
+    **options: Any,
 ) -> Iterator[subprocess.Popen[Any]]:
-    """A program in the background; `options` are those of subprocess.Popen. The block's end ends it and waits for that."""
+    """A program in the background; `options` are those of subprocess.Popen.
+
+    The block's end ends it and waits for that.
+    """
     try:
         program = subprocess.Popen(words, env=_with(environment), **options)
     except FileNotFoundError:
@@ -142,7 +160,8 @@ def wait_for(
 
     It is called again when the kernel reports a change of `told_by` (LINKS, ROUTES), or every
     `retry_s` where nothing reports it. After `limit_s` the job ends: `what` says what has not come,
-    then follows `evidence`."""
+    then follows `evidence`.
+    """
     end_s = time.monotonic() + limit_s
     with _changes(told_by) as changes:
         while not (met := state()):
@@ -177,11 +196,19 @@ def record(
 ) -> None:
     """Appends a command to the record, if there is one; with shell words `before` and `after` it."""
     if name := os.environ.get("OPENBACH_RUN_COMMANDS"):
-        now_ns = time.clock_gettime_ns(CLOCK_MONOTONIC_COARSE)  # reading a finer clock would take virtual time
+        now_ns = time.clock_gettime_ns(
+            CLOCK_MONOTONIC_COARSE
+        )  # reading a finer clock would take virtual time
         time_s = (now_ns - int(os.environ["OPENBACH_RUN_BEGAN_NS"])) / 1e9
         words, text = batch(words, lines, text)
-        known = ["env", *(f"{key}={value}" for key, value in environment.items())] if environment else []
-        typed = before + pasted([*known, *words], text, os.environ["OPENBACH_RUN_HOST"], f"{after}  # {time_s:.2f} s")
+        known = (
+            ["env", *(f"{key}={value}" for key, value in environment.items())]
+            if environment
+            else []
+        )
+        typed = before + pasted(
+            [*known, *words], text, os.environ["OPENBACH_RUN_HOST"], f"{after}  # {time_s:.2f} s"
+        )
         file = os.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
             os.write(file, typed.encode())  # one write, so that those of several jobs never mix

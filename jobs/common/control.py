@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Requests between the two ends of a job, one JSON line each way. The files/ of jobs that need them have links to this file."""
+"""Requests between the two ends of a job, one JSON line each way.
+
+The files/ of jobs that need them have links to this file.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ from ports import READY_LIMIT_S, taken
 
 
 def serve(port: int, answer: Callable[[dict[str, Any], str], dict[str, Any]]) -> NoReturn:
-    """Answers one request after the other; `answer` gets it and the address that asks. Ends the job if it cannot listen."""
+    """Answers one request after the other; `answer` gets it and the address that asks.
+
+    Ends the job if it cannot listen.
+    """
     try:
         listening = socket.create_server(("", port))
     except OSError as error:
@@ -31,7 +37,9 @@ def serve(port: int, answer: Callable[[dict[str, Any], str], dict[str, Any]]) ->
                 collect_agent.send_log(syslog.LOG_WARNING, f"request of {peer_ip}: {error}")
 
 
-def ask(server_ip: str, port: int, limit_s: float = READY_LIMIT_S, **request: Any) -> dict[str, Any]:
+def ask(
+    server_ip: str, port: int, limit_s: float = READY_LIMIT_S, **request: Any
+) -> dict[str, Any]:
     """The server's answer to a request; OSError if there is none."""
     with (
         socket.create_connection((server_ip, port), timeout=limit_s) as control,

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The opening of a job with two ends, a server and a client that measures. The files/ of such jobs have links to this file."""
+"""The opening of a job with two ends, a server and a client that measures.
+
+The files/ of such jobs have links to this file.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,10 @@ from typing import Any, NamedTuple
 
 
 class CommandLine(NamedTuple):
-    """The parsers of a job with two ends, and of each end. The client's first argument is the
-    server's address."""
+    """The parsers of a job with two ends, and of each end.
+
+    The client's first argument is the server's address.
+    """
 
     parser: argparse.ArgumentParser
     server: argparse.ArgumentParser
@@ -19,7 +24,9 @@ class CommandLine(NamedTuple):
 
 
 def command_line(description: str | None) -> CommandLine:
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     modes = parser.add_subparsers(dest="mode", required=True)
     server, client = modes.add_parser("server"), modes.add_parser("client")
     client.add_argument("server_ip")

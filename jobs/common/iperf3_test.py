@@ -48,7 +48,10 @@ def client(server_ip: str, port: int, *words: str, duration_s: float) -> Tested:
             sys.exit(f"iperf3: {error}")
         return None if error else read
 
-    return Tested(wait_for(f"the iperf3 server on {server_ip} does not answer", attempt, READY_LIMIT_S), attempts)
+    return Tested(
+        wait_for(f"the iperf3 server on {server_ip} does not answer", attempt, READY_LIMIT_S),
+        attempts,
+    )
 
 
 def report(command: list[str], limit_s: float) -> dict[str, Any]:

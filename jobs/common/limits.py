@@ -8,10 +8,15 @@ from collections.abc import Mapping
 
 
 def check(
-    parser: argparse.ArgumentParser, arguments: argparse.Namespace, limits: Mapping[str, tuple[float, float]]
+    parser: argparse.ArgumentParser,
+    arguments: argparse.Namespace,
+    limits: Mapping[str, tuple[float, float]],
 ) -> None:
-    """`limits` are the least and the most by the argument's name; what this mode of the job does not have is left out. Ends the
-    job if one lies outside."""
+    """`limits` are the least and the most by the argument's name; what this mode of the job does
+    not have is left out.
+
+    Ends the job if one lies outside.
+    """
     for name, (least, most) in limits.items():
         value = getattr(arguments, name, least)
         if not least <= value <= most:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Options of tc for delay and loss, and the seeds of netem's random numbers. For the jobs whose
-files/ have a link to this file."""
+"""Options of tc for delay and loss, and the seeds of netem's random numbers.
+
+For the jobs whose files/ have a link to this file.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,10 @@ def burst_ms(text: str) -> float:
 
 
 def number(text: str, least: float, most: float, right: str) -> float:
-    """A number with a decimal suffix or none (`10M` is 10 000 000). Raises ValueError, which says what would be right."""
+    """A number with a decimal suffix or none (`10M` is 10 000 000).
+
+    Raises ValueError, which says what would be right.
+    """
     digits, factor = (text[:-1], MULTIPLIERS[text[-1]]) if text[-1:] in MULTIPLIERS else (text, 1.0)
     try:
         value = float(digits) * factor
@@ -53,14 +58,16 @@ def bucket_bytes() -> int:
 
     In virtual time the timers are exact, and a bucket of one packet is enough. In real time they
     come late, and tokens that do not fit the bucket meanwhile are lost: with one packet the link is
-    up to 15 % too slow."""
+    up to 15 % too slow.
+    """
     return PACKET_BYTES if os.environ.get(CLOCK) == "virtual" else REAL_TIME_PACKETS * PACKET_BYTES
 
 
 def mixed(number: int) -> int:
     """splitmix64: 64 bits without visible relation to those of the next number.
 
-    netem's generator does not warm up: seeds as small as 1, 2, 3 lose three times too many of the first packets.
+    netem's generator does not warm up: seeds as small as 1, 2, 3 lose three times too many of the
+    first packets.
     """
     number = (number + 0x9E3779B97F4A7C15) & MASK64
     number = (number ^ number >> 30) * 0xBF58476D1CE4E5B9 & MASK64
@@ -69,10 +76,12 @@ def mixed(number: int) -> int:
 
 
 def loss_model(loss_pct: float, burst_packets: float) -> str:
-    """Independent losses for bursts of 1 packet, otherwise Gilbert's model: in its bad state every packet is lost.
+    """Independent losses for bursts of 1 packet, otherwise Gilbert's model: in its bad state every
+    packet is lost.
 
-    The mean burst of 1/r packets and the share p/(p+r) of lost packets give both probabilities (Gilbert, Capacity of a
-    burst-noise channel, 1960). Raises ValueError for what no such model has.
+    The mean burst of 1/r packets and the share p/(p+r) of lost packets give both probabilities
+    (Gilbert, Capacity of a burst-noise channel, 1960). Raises ValueError for what no such model
+    has.
     """
     if not loss_pct:
         return ""
@@ -81,7 +90,9 @@ def loss_model(loss_pct: float, burst_packets: float) -> str:
     share, leave = loss_pct / 100, 1 / burst_packets
     enter = share * leave / (1 - share) if share < 1 else 2.0
     if enter > 1:
-        raise ValueError(f"{loss_pct:g} % of loss in bursts of {burst_packets:g} packets: there is no such model")
+        raise ValueError(
+            f"{loss_pct:g} % of loss in bursts of {burst_packets:g} packets: there is no such model"
+        )
     return f" loss gemodel {enter * 100:.7f}% {leave * 100:.7f}%"
 
 

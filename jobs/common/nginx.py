@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """nginx for the jobs that serve files with it, over TLS 1.3: their files/ have links to this file.
 
-The certificate is made anew at each start; its key is a file that only root can read, and ends with the job's directory.
+The certificate is made anew at each start; its key is a file that only root can read, and ends with
+the job's directory.
 """
 
 from __future__ import annotations
@@ -38,16 +39,35 @@ time of 500 ms."""
 
 @contextmanager
 def serving(directory: Path, port: int, root: Path, http: str) -> Iterator[subprocess.Popen[bytes]]:
-    """nginx, listening on a port for a version of HTTP, until the end of the block. It serves the files below `root`, and
-    keeps its own in `directory`. Ends the job if it cannot."""
+    """nginx, listening on a port for a version of HTTP, until the end of the block.
+
+    It serves the files below `root`, and keeps its own in `directory`. Ends the job if it cannot.
+    """
     if http == "3":
         check_quic()
-    run("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
-        "-subj", "/CN=openbach-run", "-days", "30",
-        "-keyout", str(directory / "key.pem"), "-out", str(directory / "certificate.pem"))  # fmt: skip
+    run(
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+        "-subj",
+        "/CN=openbach-run",
+        "-days",
+        "30",
+        "-keyout",
+        str(directory / "key.pem"),
+        "-out",
+        str(directory / "certificate.pem"),
+    )
     configuration = directory / "nginx.conf"
     quic = QUIC.format(port=port) if http == "3" else ""
-    configuration.write_text(CONFIGURATION.format(directory=directory, port=port, quic=quic, root=root))
+    configuration.write_text(
+        CONFIGURATION.format(directory=directory, port=port, quic=quic, root=root)
+    )
     with started("nginx", "-p", str(directory), "-e", "stderr", "-c", str(configuration)) as nginx:
         wait_listening(nginx, "nginx", port)
         yield nginx
@@ -58,4 +78,7 @@ def check_quic() -> None:
     built = run("sh", "-c", "nginx -V 2>&1")
     if "--with-http_v3_module" not in built:
         version = built.splitlines()[0].rpartition(" ")[2]
-        sys.exit(f"http=3: {version} of this host has no HTTP/3; Debian's has it from trixie (nginx 1.26) on")
+        sys.exit(
+            f"http=3: {version} of this host has no HTTP/3; Debian's has it from trixie (nginx"
+            " 1.26) on"
+        )

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""TCP ports of this host, for the jobs that start a server: who listens there. Their files/ have links to this file."""
+"""TCP ports of this host, for the jobs that start a server: who listens there.
+
+Their files/ have links to this file.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ packets included; a server that fails ends its own job before."""
 
 
 def wait_listening(server: subprocess.Popen[Any], name: str, port: int) -> None:
-    """Until the server that was started listens. Ends the job if it has ended, saying who has its port."""
+    """Until the server that was started listens.
+
+    Ends the job if it has ended, saying who has its port.
+    """
     wait_for(
         f"{name} does not listen on port {port}",
         lambda: server.poll() is not None or is_listening(port),
@@ -33,18 +39,32 @@ def is_listening(port: int) -> bool:
 
 
 def taken(*ports: int) -> str:
-    """Why a server could not start, in words for the end of a message: who listens on its TCP ports. "" if nobody does."""
+    """Why a server could not start, in words for the end of a message: who listens on its TCP
+    ports.
+
+    "" if nobody does.
+    """
     for port in ports:
         if inodes := _listeners(port):
-            left = "a job that an earlier run has left? End it with OpenBACH's stop_all_job_instances.py"
+            left = (
+                "a job that an earlier run has left? End it with OpenBACH's"
+                " stop_all_job_instances.py"
+            )
             return f"; port {port} is taken by {_owner(inodes)}: {left}"
     return ""
 
 
 def _listeners(port: int) -> set[str]:
-    """Inodes of the TCP sockets of this network namespace that listen on a port (state 0A in /proc/net/tcp)."""
+    """Inodes of the TCP sockets of this network namespace that listen on a port (state 0A in
+    /proc/net/tcp).
+    """
     tables = [Path("/proc/net/tcp"), Path("/proc/net/tcp6")]
-    lines = [line.split() for table in tables if table.exists() for line in table.read_text().splitlines()[1:]]
+    lines = [
+        line.split()
+        for table in tables
+        if table.exists()
+        for line in table.read_text().splitlines()[1:]
+    ]
     return {line[9] for line in lines if line[1].endswith(f":{port:04X}") and line[3] == "0A"}
 
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads the folders of congestion-controls (README.md there): one a transport profile. Jobs have a link to this file and one
-to the folders beside it."""
+"""Reads the folders of congestion-controls (README.md there): one a transport profile.
+
+Jobs have a link to this file and one to the folders beside it.
+"""
 
 from __future__ import annotations
 
@@ -18,20 +20,25 @@ INSTALLER = "/opt/openbach/agent/jobs/transport_profile/install_modules.py"
 def names() -> list[str]:
     """Return the names of all profiles, Linux's default first."""
     return sorted(
-        (file.parent.name for file in FOLDERS.glob("*/profile.json")), key=lambda name: (name != "cubic", name)
+        (file.parent.name for file in FOLDERS.glob("*/profile.json")),
+        key=lambda name: (name != "cubic", name),
     )
 
 
 def described(name: str) -> dict[str, Any]:
-    """The profile.json of a profile; without a folder the name is that of a congestion control and nothing else."""
+    """The profile.json of a profile; without a folder the name is that of a congestion control and
+    nothing else.
+    """
     file = FOLDERS / name / "profile.json"
     profile: dict[str, Any] = json.loads(file.read_bytes()) if file.exists() else {}
     return {"algorithm": name, "parameters": {}, "sysctls": {}, **profile}
 
 
 def is_in_kernel(algorithm: str) -> bool:
-    """Return whether sockets of this host can use the congestion control. A socket asks for one
-    that is not loaded yet: for root, the kernel then loads it."""
+    """Return whether sockets of this host can use the congestion control.
+
+    A socket asks for one that is not loaded yet: for root, the kernel then loads it.
+    """
     if algorithm in AVAILABLE.read_text().split():
         return True
     with socket.socket() as asks:
@@ -43,14 +50,22 @@ def is_in_kernel(algorithm: str) -> bool:
 
 
 def algorithm(name: str) -> str:
-    """The kernel's congestion control for a profile: the one of the profile's own name if the kernel has it (the virtual
-    engine's has cubic_nohystart, since all hosts share its parameters), else the profile's `algorithm`. Ends the job if
-    the kernel has neither."""
+    """The kernel's congestion control for a profile: the one of the profile's own name if the
+    kernel has it (the virtual engine's has cubic_nohystart, since all hosts share its
+    parameters), else the profile's `algorithm`.
+
+    Ends the job if the kernel has neither.
+    """
     wanted = described(name)["algorithm"]
     for one in dict.fromkeys((name, wanted)):
         if is_in_kernel(one):
             return str(one)
     module = (
-        f"; its module is built by: sudo python3 {INSTALLER} {name}" if (FOLDERS / name / "Kbuild").exists() else ""
+        f"; its module is built by: sudo python3 {INSTALLER} {name}"
+        if (FOLDERS / name / "Kbuild").exists()
+        else ""
     )
-    sys.exit(f"this host's kernel has no congestion control {wanted}; it has {AVAILABLE.read_text().strip()}{module}")
+    sys.exit(
+        f"this host's kernel has no congestion control {wanted}; it has"
+        f" {AVAILABLE.read_text().strip()}{module}"
+    )

@@ -3,7 +3,8 @@
 anew.
 
 They are the choices of the argument `cc` of three jobs, and the table of
-docs/congestion-controls.md."""
+docs/congestion-controls.md.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 """The lists that follow from the folders of vpn-configs: `make vpn-lists` writes them anew.
 
 They are the choices of the job's `kind` and those of them that are not tested here (files/vpn.yml),
-the Debian packages that a real agent gets (install_vpn.yml), and the table of docs/vpns.md."""
+the Debian packages that a real agent gets (install_vpn.yml), and the table of docs/vpns.md.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +17,15 @@ sys.path.insert(0, str(HERE / "files"))
 
 from vpn_folders import describe, kinds  # noqa: E402
 
-JOB, PLAYBOOK, TABLE = HERE / "files/vpn.yml", HERE / "install_vpn.yml", HERE.parents[1] / "docs/vpns.md"
+JOB, PLAYBOOK, TABLE = (
+    HERE / "files/vpn.yml",
+    HERE / "install_vpn.yml",
+    HERE.parents[1] / "docs/vpns.md",
+)
 UNTESTED = "not tested here"
-PACKAGES_OF_THE_JOB = [line for line in (HERE / "packages.txt").read_text().splitlines() if line[:1] != "#"]
+PACKAGES_OF_THE_JOB = [
+    line for line in (HERE / "packages.txt").read_text().splitlines() if line[:1] != "#"
+]
 COLUMNS = (
     *("VPN", "version", "licence", "packets by", "carrier", "overhead", "ciphers", "keys"),
     *("multipath", "post-quantum", "coordinator", "tested"),
@@ -28,7 +35,9 @@ COLUMNS = (
 def texts() -> dict[Path, str]:
     """The files as they should be."""
     described = {kind: describe(kind) for kind in kinds()}
-    packages = sorted({*PACKAGES_OF_THE_JOB, *(name for vpn in described.values() for name in vpn["packages"])})
+    packages = sorted(
+        {*PACKAGES_OF_THE_JOB, *(name for vpn in described.values() for name in vpn["packages"])}
+    )
     untested = [kind for kind, vpn in described.items() if vpn["tested"] == UNTESTED]
     job = _with_list(JOB.read_text(), "choices: [none", ["none", *described])
     return {

@@ -69,14 +69,18 @@ LINKS = {
 }
 """What the maintainer scripts of these packages, which nobody runs, would make."""
 FILES = {
-    "etc/passwd": "root:x:0:0:root:/root:/bin/sh\n"
-    "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
-    "tcpdump:x:100:100::/nonexistent:/usr/sbin/nologin\n",
+    "etc/passwd": (
+        "root:x:0:0:root:/root:/bin/sh\n"
+        "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
+        "tcpdump:x:100:100::/nonexistent:/usr/sbin/nologin\n"
+    ),
     "etc/group": "root:x:0:\nnogroup:x:65534:\ntcpdump:x:100:\n",
     "etc/hosts": "127.0.0.1 localhost\n::1 localhost\n",
-    "init": "#!/bin/sh\n# The rest is init.sh of the checkout.\n"
-    'mount -t proc none /proc && mount -t hostfs -o "hostfs=$INIT" none /opt && '
-    "exec /bin/sh /opt/init.sh\n",
+    "init": (
+        "#!/bin/sh\n# The rest is init.sh of the checkout.\n"
+        'mount -t proc none /proc && mount -t hostfs -o "hostfs=$INIT" none /opt && '
+        "exec /bin/sh /opt/init.sh\n"
+    ),
 }
 
 
@@ -156,7 +160,10 @@ def _whole_source(package: Path, name: str, work: Path) -> Path:
 
 def _configure(source: Path, out: Path) -> None:
     """As kernel.py does, with more fragments: what the source's own tests ask for, then
-    kernel/config, then ours. SetupError if the last two do not come out as they say."""
+    kernel/config, then ours.
+
+    SetupError if the last two do not come out as they say.
+    """
     out.mkdir()
     testing = source / "tools/testing"
     asked = [testing / "kunit/configs/all_tests.config"]

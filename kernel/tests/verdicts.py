@@ -35,7 +35,8 @@ Results = dict[str, dict[str, dict[str, list[Verdicts]]]]
 
 def verdicts_in(output: str, *, timed_out: bool = False) -> Verdicts:
     """The verdicts in a test's output: of the points in it (KTAP, or `name [ OK ]` of the shell's
-    tests) and, by its exit code, its own."""
+    tests) and, by its exit code, its own.
+    """
     found: Verdicts = {}
     seen: Counter[str] = Counter()
     for line in output.splitlines():
@@ -97,8 +98,11 @@ class Difference:
 
 
 def differences(results: Results) -> Iterator[Difference]:
-    """What differs. Where a test's own verdict is that it did not end, its points are not told:
-    those after the end are missing."""
+    """What differs.
+
+    Where a test's own verdict is that it did not end, its points are not told: those after the end
+    are missing.
+    """
     for clock, tests in results.items():
         for test, kernels in tests.items():
             runs = [kernels[kernel] for kernel in KERNELS]
@@ -128,8 +132,9 @@ def load_known(text: str) -> list[dict[str, str]]:
 
 
 def cause_of(difference: Difference, known: Iterable[Mapping[str, str]]) -> str | None:
-    """Why, if it is known: an entry without a clock holds for both, one without a point for all
-    of the test's."""
+    """Why, if it is known: an entry without a clock holds for both, one without a point for all of
+    the test's.
+    """
     for one in known:
         same = one["test"] == difference.test
         same &= one.get("clock", difference.clock) == difference.clock
@@ -149,8 +154,10 @@ def report(
     parts = [
         "# The kernel's own tests, with our patches and without",
         f"Made by `make kernel-tests` ([README.md](README.md)) from {version}; do not edit.",
-        "Tests are counted as pass / fail / skip / did not end (time limit or panic), points (what"
-        " a test prints a verdict for) as pass / fail / skip.",
+        (
+            "Tests are counted as pass / fail / skip / did not end (time limit or panic), points"
+            " (what a test prints a verdict for) as pass / fail / skip."
+        ),
         *(_sums(clock, tests, found) for clock, tests in results.items()),
         "## Differences",
         _differences_table([one for one in found if not one.varies], known),
@@ -214,8 +221,12 @@ def _differences_table(found: Sequence[Difference], known: Sequence[Mapping[str,
 
 
 def _every_test(clock: str, tests: Mapping[str, Mapping[str, list[Verdicts]]]) -> str:
-    lines = [f"## Every test, {clock} clock", "", "| test | unpatched | patched | points: "
-             "unpatched | points: patched |", "|---" * 5 + "|"]  # fmt: skip
+    lines = [
+        f"## Every test, {clock} clock",
+        "",
+        "| test | unpatched | patched | points: unpatched | points: patched |",
+        "|---" * 5 + "|",
+    ]
     for key, kernels in tests.items():
         own = [kernels[kernel][0][WHOLE] for kernel in KERNELS]
         points = _row([kernels]).split(" | ")[2:]

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A laboratory for every test, and satpep built under ASan and UBSan: what a sanitizer finds fails the test."""
+"""A laboratory for every test, and satpep built under ASan and UBSan: what a sanitizer finds fails
+the test.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ StartSatpep = Callable[..., Satpep]
 
 @pytest.fixture(scope="session")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    ensure_tools({"nft": "nftables", "ip": "iproute2", "ss": "iproute2", "make": "make", "gcc": "gcc"})
+    ensure_tools(
+        {"nft": "nftables", "ip": "iproute2", "ss": "iproute2", "make": "make", "gcc": "gcc"}
+    )
     out = tmp_path_factory.mktemp("pep")
     subprocess.run(["make", "-s", "-C", ROOT / "pep", f"OUT={out}", "satpep-asan"], check=True)
     return out / "satpep-asan"

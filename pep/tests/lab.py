@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Three hosts on this machine, as network namespaces, and satpep on the middle one, in real time:
 
-    client 10.1.0.2 ── 10.1.0.1 pep 10.2.0.1 ── 10.2.0.2 server        (fd01::/64 and fd02::/64 likewise)
+    client 10.1.0.2 ── 10.1.0.1 pep 10.2.0.1 ── 10.2.0.2 server (fd01::/64 and fd02::/64 likewise)
 
-Rules and routes are those of the job (jobs/satpep/files/satpep.py). Nothing here touches the machine's own network.
+Rules and routes are those of the job (jobs/satpep/files/satpep.py). Nothing here touches the
+machine's own network.
 """
 
 from __future__ import annotations
@@ -57,15 +58,42 @@ def setns(fd: int) -> None:
 
 
 class Lab:
-    """The hosts. `inside` holds for the calling thread: sockets and processes made there belong to that host."""
+    """The hosts.
+
+    `inside` holds for the calling thread: sockets and processes made there belong to that host.
+    """
 
     def __init__(self) -> None:
         self.home = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         self.namespaces = {host: self._make() for host in HOSTS}
         fds = {host: f"/proc/{os.getpid()}/fd/{fd}" for host, fd in self.namespaces.items()}
         with self.inside("pep"):
-            self.run("ip", "link", "add", "to_client", "type", "veth", "peer", "name", "to_pep", "netns", fds["client"])
-            self.run("ip", "link", "add", "to_server", "type", "veth", "peer", "name", "to_pep", "netns", fds["server"])
+            self.run(
+                "ip",
+                "link",
+                "add",
+                "to_client",
+                "type",
+                "veth",
+                "peer",
+                "name",
+                "to_pep",
+                "netns",
+                fds["client"],
+            )
+            self.run(
+                "ip",
+                "link",
+                "add",
+                "to_server",
+                "type",
+                "veth",
+                "peer",
+                "name",
+                "to_pep",
+                "netns",
+                fds["server"],
+            )
             for family in ("ipv4", "ipv6"):
                 Path(f"/proc/sys/net/{family}/conf/all/forwarding").write_text("1")
         for host in HOSTS:
@@ -74,15 +102,26 @@ class Lab:
         until(self._is_up, "the links")
 
     def _is_up(self) -> bool:
-        """The kernel takes note of a link's carrier a little later, and gives it its IPv6 routes then."""
+        """The kernel takes note of a link's carrier a little later, and gives it its IPv6 routes
+        then.
+        """
         with self.inside("pep"):
-            local, routes = self.run("ip", "-6", "route", "show", "table", "local"), self.run("ip", "route")
-            return local.count("local fe80::") == 2 and local.count("local fd0") == 2 and "linkdown" not in routes
+            local, routes = (
+                self.run("ip", "-6", "route", "show", "table", "local"),
+                self.run("ip", "route"),
+            )
+            return (
+                local.count("local fe80::") == 2
+                and local.count("local fd0") == 2
+                and "linkdown" not in routes
+            )
 
     def _make(self) -> int:
         assert libc.unshare(CLONE_NEWNET) == 0, "network namespaces need root, or unshare -rn"
         try:
-            Path("/proc/sys/net/ipv6/conf/default/accept_dad").write_text("0")  # a link's own address is good at once
+            Path("/proc/sys/net/ipv6/conf/default/accept_dad").write_text(
+                "0"
+            )  # a link's own address is good at once
             return os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         finally:
             setns(self.home)
@@ -97,7 +136,8 @@ class Lab:
         for (owner, device), addresses in ADDRESSES.items():
             if owner == host:
                 lines += [
-                    f"address add {address} dev {device} {'nodad' if ':' in address else ''}" for address in addresses
+                    f"address add {address} dev {device} {'nodad' if ':' in address else ''}"
+                    for address in addresses
                 ]
                 lines += [f"link set {device} up"]
         if host != "pep":
@@ -159,18 +199,25 @@ class Lab:
 class Satpep:
     """The program on the host pep, with its rules. `events` are its statistics so far."""
 
-    def __init__(self, lab: Lab, program: Path, log: Path, *options: str, descriptors: int | None = None) -> None:
+    def __init__(
+        self, lab: Lab, program: Path, log: Path, *options: str, descriptors: int | None = None
+    ) -> None:
         self.lab, self.log = lab, log
         self.seen: list[dict[str, Any]] = []
         self.read_bytes = 0
         log.unlink(missing_ok=True)
         limit = (
-            (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))) if descriptors else None
+            (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors)))
+            if descriptors
+            else None
         )
         arguments = satpep.parse(["A", "run"])
         with lab.inside("pep"):
             self.process = subprocess.Popen(
-                [str(program), "-l", str(log), "-u", "", *options], stderr=subprocess.PIPE, text=True, preexec_fn=limit
+                [str(program), "-l", str(log), "-u", "", *options],
+                stderr=subprocess.PIPE,
+                text=True,
+                preexec_fn=limit,
             )
             satpep.put_rules(arguments, [])
         until(lambda: self.process.poll() is not None or self.events(), "satpep ready")
@@ -187,7 +234,10 @@ class Satpep:
         return [event for event in self.seen if kind in ("", event["event"])]
 
     def ended(self, count: int = 1) -> list[dict[str, Any]]:
-        return until(lambda: self.events("ended") if len(self.events("ended")) >= count else None, f"{count} ended")  # type: ignore[no-any-return]
+        return until(
+            lambda: self.events("ended") if len(self.events("ended")) >= count else None,
+            f"{count} ended",
+        )  # type: ignore[no-any-return]
 
     def status(self, key: str) -> str:
         lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Random connects, transfers, half-closes, resets and stalls through satpep: `python pep/tests/soak.py SECONDS [SEED]`.
+"""Random connects, transfers, half-closes, resets and stalls through satpep: `python
+pep/tests/soak.py SECONDS [SEED]`.
 
-What arrives is compared with what was sent; at the end nothing may be left: no connection, no descriptor, no memory (ASan's
-leak detector looks when the program ends). The short form of it runs with the tests.
+What arrives is compared with what was sent; at the end nothing may be left: no connection, no
+descriptor, no memory (ASan's leak detector looks when the program ends). The short form of it runs
+with the tests.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ SETTLED_AT = 0.2  # part of the time after which memory should grow no more
 
 
 class Pairs:
-    """Connections through the proxy, whichever thread asks: the server's end is found by the client's address."""
+    """Connections through the proxy, whichever thread asks: the server's end is found by the
+    client's address.
+    """
 
     def __init__(self, lab: Lab) -> None:
         self.lab = lab
@@ -55,7 +59,9 @@ class Pairs:
         client.settimeout(30)
         address = client.getsockname()
         with self.changed:
-            assert self.changed.wait_for(lambda: address in self.accepted, 30), f"{address} did not reach the server"
+            assert self.changed.wait_for(lambda: address in self.accepted, 30), (
+                f"{address} did not reach the server"
+            )
             return client, self.accepted.pop(address)
 
 
@@ -140,13 +146,19 @@ def resident_kb(satpep: Satpep) -> int:
 
 
 def soak(lab: Lab, satpep: Satpep, seconds: float, seed: int) -> str:
-    """Works for so long and returns what was done. AssertionError for any byte, connection or descriptor amiss."""
+    """Works for so long and returns what was done.
+
+    AssertionError for any byte, connection or descriptor amiss.
+    """
     before = satpep.descriptors()
     pairs = Pairs(lab)
     start_s = time.monotonic()
     settled_kb = 0
     with ThreadPoolExecutor(THREADS) as threads:
-        ends = [threads.submit(work, lab, pairs, start_s + seconds, seed * 1000 + number) for number in range(THREADS)]
+        ends = [
+            threads.submit(work, lab, pairs, start_s + seconds, seed * 1000 + number)
+            for number in range(THREADS)
+        ]
         until(lambda: time.monotonic() > start_s + SETTLED_AT * seconds, "the first part", seconds)
         settled_kb = resident_kb(satpep)
         done = sum((end.result() for end in ends), Counter[str]())
@@ -155,15 +167,18 @@ def soak(lab: Lab, satpep: Satpep, seconds: float, seed: int) -> str:
     assert kept % 2 == 0, "a descriptor that is half of no pipe is left"
     assert kept <= 4 * THREADS, f"{kept} descriptors are left"
     return (
-        f"{sum(done.values())} connections in {seconds:g} s: {dict(done)}; resident {settled_kb} kB after "
-        f"{SETTLED_AT:.0%} of the time, {resident_kb(satpep)} kB at the end; {kept // 2} pipes kept"
+        f"{sum(done.values())} connections in {seconds:g} s: {dict(done)}; resident {settled_kb} kB"
+        f" after {SETTLED_AT:.0%} of the time, {resident_kb(satpep)} kB at the end; {kept // 2}"
+        " pipes kept"
     )
 
 
 def main() -> None:
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 3600.0
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else 1
-    os.environ["ASAN_OPTIONS"] = "quarantine_size_mb=1"  # or memory that was freed would count as resident
+    os.environ["ASAN_OPTIONS"] = (
+        "quarantine_size_mb=1"  # or memory that was freed would count as resident
+    )
     with tempfile.TemporaryDirectory() as out:
         subprocess.run(["make", "-s", "-C", ROOT / "pep", f"OUT={out}", "satpep-asan"], check=True)
         lab = Lab()

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What once went wrong: data lost or held back, failures that looked like ends, ends that nobody noticed."""
+"""What once went wrong: data lost or held back, failures that looked like ends, ends that nobody
+noticed.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def urgent(end: socket.socket) -> None:
 
 @pytest.mark.parametrize("descriptors", [None, 36])
 @pytest.mark.parametrize("sender", ["client", "server"])
-def test_an_urgent_byte_holds_nothing_back(lab: Lab, satpep: StartSatpep, sender: str, descriptors: int | None) -> None:
+def test_an_urgent_byte_holds_nothing_back(
+    lab: Lab, satpep: StartSatpep, sender: str, descriptors: int | None
+) -> None:
     """With a pipe and, for want of descriptors, without."""
     running = satpep(descriptors=descriptors)
     client, server = lab.pair(lab.listen())
@@ -76,7 +80,19 @@ def add_a_host_behind_the_server(lab: Lab) -> None:
     namespace = lab.more("behind")
     with lab.inside("server"):
         lab.run(
-            "ip", "link", "add", "inner", "mtu", "1300", "type", "veth", "peer", "name", "outer", "netns", namespace
+            "ip",
+            "link",
+            "add",
+            "inner",
+            "mtu",
+            "1300",
+            "type",
+            "veth",
+            "peer",
+            "name",
+            "outer",
+            "netns",
+            namespace,
         )
         lab.run(
             "ip",
@@ -117,7 +133,9 @@ def test_a_smaller_mtu_on_the_way_is_found(lab: Lab, satpep: StartSatpep, family
     satpep()
     add_a_host_behind_the_server(lab)
     with lab.inside("behind"):
-        listener = socket.create_server((BEHIND[family], 80), family=socket.AF_INET if family == 4 else socket.AF_INET6)
+        listener = socket.create_server(
+            (BEHIND[family], 80), family=socket.AF_INET if family == 4 else socket.AF_INET6
+        )
         lab.run("ip", "link", "set", "outer", "mtu", "1500")
     listener.settimeout(LIMIT_S)
     client = lab.new_socket("client", family)
@@ -193,7 +211,10 @@ def test_dscp_is_copied_in_both_directions(lab: Lab, satpep: StartSatpep, family
     listener.setsockopt(socket.IPPROTO_TCP, TCP_SAVE_SYN, 1)
     with lab.inside("client"):
         dscp = "ip dscp" if family == 4 else "ip6 dscp"
-        chain = f"chain input {{\ntype filter hook input priority 0;\ntcp sport 80 {dscp} af41 counter\n}}\n"
+        chain = (
+            f"chain input {{\ntype filter hook input priority 0;\ntcp sport 80 {dscp} af41"
+            " counter\n}\n"
+        )
         lab.run("nft", "-f", "-", text=f"table inet seen {{\n{chain}}}\n")
     client = lab.new_socket("client", family)
     set_tos(client, family, EXPEDITED)
@@ -220,7 +241,9 @@ def test_a_host_that_is_gone_is_noticed(lab: Lab, satpep: StartSatpep, gone: str
     client, server = lab.pair(lab.listen())
     address = {"client": CLIENT, "server": SERVER}[gone][4]
     with lab.inside("pep"):
-        lab.run("ip", "neigh", "replace", address, "lladdr", "02:00:00:00:00:99", "dev", f"to_{gone}")
+        lab.run(
+            "ip", "neigh", "replace", address, "lladdr", "02:00:00:00:00:99", "dev", f"to_{gone}"
+        )
     with pytest.raises(ConnectionResetError):
         (server if gone == "client" else client).recv(1)
     assert running.ended()[0]["outcome"] == f"{gone} lost"
@@ -229,7 +252,11 @@ def test_a_host_that_is_gone_is_noticed(lab: Lab, satpep: StartSatpep, gone: str
 def test_a_daemon_that_cannot_start_says_so(lab: Lab, program: Path) -> None:
     with lab.inside("pep"):
         done = subprocess.run(
-            [program, "-d", "-u", "no-such-user"], check=False, capture_output=True, text=True, timeout=20
+            [program, "-d", "-u", "no-such-user"],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=20,
         )
     assert done.returncode == 1
     assert "there is no such user" in done.stderr
@@ -247,7 +274,9 @@ def take_all_pipes(user: int, ready: int) -> None:
     signal.pause()
 
 
-def test_a_user_without_room_for_pipes_is_told_and_bytes_are_copied(lab: Lab, satpep: StartSatpep) -> None:
+def test_a_user_without_room_for_pipes_is_told_and_bytes_are_copied(
+    lab: Lab, satpep: StartSatpep
+) -> None:
     told, ready = os.pipe()
     hog = os.fork()
     if hog == 0:
@@ -271,7 +300,9 @@ def test_a_user_without_room_for_pipes_is_told_and_bytes_are_copied(lab: Lab, sa
     assert (totals["bytes_copied"], totals["bytes_spliced"]) == (100_000, 0)
 
 
-def test_bytes_go_through_pipes_also_when_most_descriptors_are_for_connections(lab: Lab, satpep: StartSatpep) -> None:
+def test_bytes_go_through_pipes_also_when_most_descriptors_are_for_connections(
+    lab: Lab, satpep: StartSatpep
+) -> None:
     """As many connections as there may be descriptors for: a part of these is pipes nevertheless."""
     running = satpep("-c", "498", descriptors=1024)
     client, server = lab.pair(lab.listen())
@@ -318,7 +349,9 @@ def test_a_connection_older_than_the_rules_goes_on(lab: Lab, satpep: StartSatpep
     assert client.recv(4) == b"here"
 
 
-def test_after_sigterm_connections_may_end_and_new_ones_pass_by(lab: Lab, satpep: StartSatpep) -> None:
+def test_after_sigterm_connections_may_end_and_new_ones_pass_by(
+    lab: Lab, satpep: StartSatpep
+) -> None:
     running = satpep()
     listener = lab.listen()
     client, server = lab.pair(listener)
@@ -335,7 +368,9 @@ def test_after_sigterm_connections_may_end_and_new_ones_pass_by(lab: Lab, satpep
     assert running.events("totals")[-1]["accepted"] == 1
 
 
-def test_what_does_not_end_in_its_time_after_sigterm_is_reset(lab: Lab, satpep: StartSatpep) -> None:
+def test_what_does_not_end_in_its_time_after_sigterm_is_reset(
+    lab: Lab, satpep: StartSatpep
+) -> None:
     running = satpep("--drain", "1")
     client, _server = lab.pair(lab.listen())
     running.process.terminate()

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The job satpep on the host in the middle: proves that a connection goes through, and leaves nothing behind."""
+"""The job satpep on the host in the middle: proves that a connection goes through, and leaves
+nothing behind.
+"""
 
 from __future__ import annotations
 
@@ -40,10 +42,15 @@ def start(lab: Lab, program: Path, tmp_path: Path) -> Iterator[Start]:
 
     def run(*arguments: str, **more: str) -> subprocess.Popen[str]:
         with lab.inside("pep"):
-            started.append(subprocess.Popen(
-                [sys.executable, JOB, *arguments], env={**environment, **more},
-                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            ))  # fmt: skip
+            started.append(
+                subprocess.Popen(
+                    [sys.executable, JOB, *arguments],
+                    env={**environment, **more},
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                )
+            )
         return started[-1]
 
     yield run
@@ -57,7 +64,9 @@ def state(lab: Lab) -> str:
     """All that the job may change on its host."""
     shown = [("nft", "list", "ruleset")]
     shown += [
-        ("ip", family, *what) for family in ("-4", "-6") for what in (("rule",), ("route", "show", "table", "all"))
+        ("ip", family, *what)
+        for family in ("-4", "-6")
+        for what in (("rule",), ("route", "show", "table", "all"))
     ]
     with lab.inside("pep"):
         links = [link["ifname"] for link in json.loads(lab.run("ip", "-j", "link"))]
@@ -89,10 +98,15 @@ def test_what_a_killed_one_has_left_does_not_disturb_the_next(lab: Lab, start: S
     job = start("A", "run")
     assert ended(start("A", "wait"))[0] == 0
     with lab.inside("pep"):
-        program = int(lab.run("ss", "-Hltnp", "sport = :5000").partition("pid=")[2].partition(",")[0])
+        program = int(
+            lab.run("ss", "-Hltnp", "sport = :5000").partition("pid=")[2].partition(",")[0]
+        )
     job.kill()
     job.wait()
-    until(lambda: not Path(f"/proc/{program}").exists(), "the end of satpep, whose statistics nobody reads any more")
+    until(
+        lambda: not Path(f"/proc/{program}").exists(),
+        "the end of satpep, whose statistics nobody reads any more",
+    )
     start("A", "run")
     assert ended(start("A", "wait"))[0] == 0
     client, server = lab.pair(lab.listen())
@@ -134,11 +148,14 @@ def test_ports_that_are_excepted_pass_unsplit(lab: Lab, start: Start) -> None:
         assert lab.run("ss", "-tnH", "state", "established") == ""
 
 
-@pytest.mark.parametrize(("arguments", "said"), [
-    (["A", "run", "--cc", "bbr3"], "has no congestion control bbr3"),
-    (["A", "run", "--program", "pepsal"], "pepsal is not installed on this host"),
-    (["A", "--at", "C", "run"], "'C' is not a position"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["A", "run", "--cc", "bbr3"], "has no congestion control bbr3"),
+        (["A", "run", "--program", "pepsal"], "pepsal is not installed on this host"),
+        (["A", "--at", "C", "run"], "'C' is not a position"),
+    ],
+)
 def test_what_cannot_work_is_an_error_and_leaves_nothing(
     lab: Lab, start: Start, arguments: list[str], said: Any
 ) -> None:
@@ -190,6 +207,8 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     subprocess.run(install, check=True)
     unit = tmp_path / "usr/lib/systemd/system/satpep.service"
     unit.write_text(re.sub("/usr/(sbin|share)/satpep", rf"{tmp_path}\g<0>", unit.read_text()))
-    done = subprocess.run(["systemd-analyze", "verify", "--man=no", unit], check=False, capture_output=True, text=True)
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", unit], check=False, capture_output=True, text=True
+    )
     assert [line for line in done.stderr.splitlines() if "satpep" in line] == []
     assert done.returncode == 0

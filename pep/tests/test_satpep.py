@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the two ends of a split connection see is, as nearly as a split allows, what they would have seen of each other."""
+"""What the two ends of a split connection see is, as nearly as a split allows, what they would have
+seen of each other.
+"""
 
 from __future__ import annotations
 
@@ -70,21 +72,32 @@ def test_both_ends_keep_their_addresses(lab: Lab, satpep: StartSatpep, family: i
 
 
 @pytest.mark.parametrize("family", [4, 6])
-def test_bytes_arrive_as_they_were_sent_in_both_directions_at_once(lab: Lab, satpep: StartSatpep, family: int) -> None:
+def test_bytes_arrive_as_they_were_sent_in_both_directions_at_once(
+    lab: Lab, satpep: StartSatpep, family: int
+) -> None:
     running = satpep()
     client, server = lab.pair(lab.listen(family), family)
     up, down = os.urandom(3 * MEGABYTE), os.urandom(4 * MEGABYTE)
     with ThreadPoolExecutor(4) as threads:
         threads.submit(send_all, client, up, 1)
         threads.submit(send_all, server, down, 2)
-        at_client, at_server = threads.submit(receive_all, client), threads.submit(receive_all, server)
+        at_client, at_server = (
+            threads.submit(receive_all, client),
+            threads.submit(receive_all, server),
+        )
     assert hashlib.sha256(at_client.result()).digest() == hashlib.sha256(down).digest()
     assert hashlib.sha256(at_server.result()).digest() == hashlib.sha256(up).digest()
     (ended,) = running.ended()
-    assert (ended["outcome"], ended["bytes_to_server"], ended["bytes_to_client"]) == ("closed", len(up), len(down))
+    assert (ended["outcome"], ended["bytes_to_server"], ended["bytes_to_client"]) == (
+        "closed",
+        len(up),
+        len(down),
+    )
 
 
-def test_nothing_is_lost_when_the_server_closes_while_all_buffers_are_full(lab: Lab, satpep: StartSatpep) -> None:
+def test_nothing_is_lost_when_the_server_closes_while_all_buffers_are_full(
+    lab: Lab, satpep: StartSatpep
+) -> None:
     """The receiver begins to read only when the server has sent everything and closed."""
     satpep("--client", "sndbuf=32k", "--server", "rcvbuf=32k", "--pipe", "16k")
     client, server = lab.pair(lab.listen(SO_SNDBUF=1 << 22))
@@ -96,7 +109,9 @@ def test_nothing_is_lost_when_the_server_closes_while_all_buffers_are_full(lab: 
 
 
 @pytest.mark.parametrize("first", ["client", "server"])
-def test_a_half_closed_connection_goes_on_in_the_other_direction(lab: Lab, satpep: StartSatpep, first: str) -> None:
+def test_a_half_closed_connection_goes_on_in_the_other_direction(
+    lab: Lab, satpep: StartSatpep, first: str
+) -> None:
     running = satpep()
     client, server = lab.pair(lab.listen())
     one, other = (client, server) if first == "client" else (server, client)
@@ -117,12 +132,17 @@ def test_a_server_may_speak_first(lab: Lab, satpep: StartSatpep) -> None:
 
 
 @pytest.mark.parametrize("resetter", ["client", "server"])
-def test_a_reset_arrives_after_the_bytes_before_it(lab: Lab, satpep: StartSatpep, resetter: str) -> None:
+def test_a_reset_arrives_after_the_bytes_before_it(
+    lab: Lab, satpep: StartSatpep, resetter: str
+) -> None:
     running = satpep()
     client, server = lab.pair(lab.listen())
     one, other = (client, server) if resetter == "client" else (server, client)
     one.sendall(b"y" * 100_000)
-    until(lambda: running.totals()[f"bytes_to_{'server' if one is client else 'client'}"] == 100_000, "100 000 bytes")
+    until(
+        lambda: running.totals()[f"bytes_to_{'server' if one is client else 'client'}"] == 100_000,
+        "100 000 bytes",
+    )
     reset(one)
     received = 0
     with pytest.raises(ConnectionResetError):
@@ -143,7 +163,12 @@ def test_a_reset_is_passed_on_while_the_other_direction_is_stalled(
     sent = fill(other)
     assert sent > 0
     reset(one)
-    until(lambda: other.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 104 or not is_established(other), "reset")
+    until(
+        lambda: (
+            other.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 104 or not is_established(other)
+        ),
+        "reset",
+    )
 
 
 def is_established(end: socket.socket) -> bool:
@@ -192,7 +217,9 @@ def test_a_silent_server_is_a_reset_after_the_time_out(lab: Lab, satpep: StartSa
     assert 1 <= ended["duration_s"] < 5
 
 
-def test_a_client_that_gives_up_while_the_server_is_silent_leaves_nothing(lab: Lab, satpep: StartSatpep) -> None:
+def test_a_client_that_gives_up_while_the_server_is_silent_leaves_nothing(
+    lab: Lab, satpep: StartSatpep
+) -> None:
     running = satpep()
     silence(lab)
     reset(lab.connect())
@@ -209,13 +236,19 @@ def test_a_silent_connection_is_reset_after_its_lifetime(lab: Lab, satpep: Start
 
 
 def test_backpressure_bounds_what_a_stalled_connection_holds(lab: Lab, satpep: StartSatpep) -> None:
-    """The receiver does not read: the sender stops, with no more in the proxy than its buffers and its pipe."""
-    running = satpep("--client", "sndbuf=64k,rcvbuf=64k", "--server", "sndbuf=64k,rcvbuf=64k", "--pipe", "64k")
+    """The receiver does not read: the sender stops, with no more in the proxy than its buffers and
+    its pipe.
+    """
+    running = satpep(
+        "--client", "sndbuf=64k,rcvbuf=64k", "--server", "sndbuf=64k,rcvbuf=64k", "--pipe", "64k"
+    )
     client, server = lab.pair(lab.listen())
     server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32768)
     client.setblocking(False)
     sent = fill(client)
-    in_ends = sum(end.getsockopt(socket.SOL_SOCKET, which) for end in (client, server) for which in (7, 8))
+    in_ends = sum(
+        end.getsockopt(socket.SOL_SOCKET, which) for end in (client, server) for which in (7, 8)
+    )
     assert running.totals()["bytes_to_server"] <= sent <= in_ends + 3 * (64 << 10)
 
 
@@ -238,7 +271,9 @@ def test_many_connections_leave_no_descriptor_and_no_memory(lab: Lab, satpep: St
 
 
 def test_beyond_its_limit_connections_pass_by(lab: Lab, satpep: StartSatpep) -> None:
-    """They are unsplit, none that it has is hurt, and when there is room again it takes new ones; the ones that passed stay."""
+    """They are unsplit, none that it has is hurt, and when there is room again it takes new ones;
+    the ones that passed stay.
+    """
     running = satpep("-c", "10")
     listener = lab.listen()
     pairs = [lab.pair(listener) for _ in range(15)]
@@ -260,7 +295,9 @@ def test_beyond_its_limit_connections_pass_by(lab: Lab, satpep: StartSatpep) -> 
 
 
 @pytest.mark.parametrize("family", [4, 6])
-def test_a_client_with_all_its_connections_leaves_the_others_theirs(lab: Lab, satpep: StartSatpep, family: int) -> None:
+def test_a_client_with_all_its_connections_leaves_the_others_theirs(
+    lab: Lab, satpep: StartSatpep, family: int
+) -> None:
     running = satpep("--per-client", "3")
     listener = lab.listen(family)
     pairs = [lab.pair(listener, family) for _ in range(5)]
@@ -300,7 +337,9 @@ def test_with_few_descriptors_it_serves_fewer_and_copies(lab: Lab, satpep: Start
 
 
 def test_a_syn_flood_takes_no_connection_from_others(lab: Lab, satpep: StartSatpep) -> None:
-    """20 000 SYNs from addresses that do not answer; the kernel answers with cookies, the proxy never hears of them."""
+    """20 000 SYNs from addresses that do not answer; the kernel answers with cookies, the proxy
+    never hears of them.
+    """
     running = satpep()
     listener = lab.listen()
     with lab.inside("client"):
@@ -308,7 +347,12 @@ def test_a_syn_flood_takes_no_connection_from_others(lab: Lab, satpep: StartSatp
     addresses = random.Random(1)
     for _ in range(20_000):
         raw.sendto(
-            syn(f"10.1.0.{addresses.randrange(10, 250)}", SERVER[4], addresses.randrange(1024, 65536)), (SERVER[4], 0)
+            syn(
+                f"10.1.0.{addresses.randrange(10, 250)}",
+                SERVER[4],
+                addresses.randrange(1024, 65536),
+            ),
+            (SERVER[4], 0),
         )
     client, server = lab.pair(listener)
     client.sendall(b"still there?")
@@ -320,14 +364,25 @@ def syn(source: str, destination: str, port: int) -> bytes:
     pseudo = socket.inet_aton(source) + socket.inet_aton(destination) + struct.pack("!HH", 6, 20)
     header = struct.pack("!HHIIBBHHH", port, 80, port * 7919, 0, 5 << 4, 2, 65535, 0, 0)
     total = sum(struct.unpack("!16H", pseudo + header))
-    checksum = ~((total & 0xFFFF) + (total >> 16) + ((total & 0xFFFF) + (total >> 16) >> 16)) & 0xFFFF
+    checksum = (
+        ~((total & 0xFFFF) + (total >> 16) + ((total & 0xFFFF) + (total >> 16) >> 16)) & 0xFFFF
+    )
     tcp = header[:16] + struct.pack("!H", checksum) + header[18:]
     return struct.pack("!BBHHHBBH", 0x45, 0, 40, 0, 0, 64, 6, 0) + pseudo[:8] + tcp
 
 
-def test_each_leg_has_its_own_settings_and_a_download_uses_them(lab: Lab, satpep: StartSatpep) -> None:
-    """On a download the leg towards the client sends: its congestion control is the one that pepsal's -C does not reach."""
-    satpep("--client", "cc=bbr,mss=1200,sndbuf=2M", "--server", "cc=reno,mss=1000,rcvbuf=1M,nodelay=1,quickack=1")
+def test_each_leg_has_its_own_settings_and_a_download_uses_them(
+    lab: Lab, satpep: StartSatpep
+) -> None:
+    """On a download the leg towards the client sends: its congestion control is the one that
+    pepsal's -C does not reach.
+    """
+    satpep(
+        "--client",
+        "cc=bbr,mss=1200,sndbuf=2M",
+        "--server",
+        "cc=reno,mss=1000,rcvbuf=1M,nodelay=1,quickack=1",
+    )
     client, server = lab.pair(lab.listen())
     server.sendall(b"z" * MEGABYTE)
     server.shutdown(socket.SHUT_WR)
@@ -398,13 +453,19 @@ def test_it_starts_without_root_with_the_capabilities_that_systemd_gives(
     assert names
     capabilities = ",".join(f"+{name.lower().removeprefix('cap_')}" for name in names[1].split())
     as_daemon = ["setpriv", "--reuid=daemon", "--regid=daemon", "--clear-groups", "--no-new-privs"]
-    given = [f"--inh-caps={capabilities}", f"--ambient-caps={capabilities}", f"--bounding-set=-all,{capabilities}"]
+    given = [
+        f"--inh-caps={capabilities}",
+        f"--ambient-caps={capabilities}",
+        f"--bounding-set=-all,{capabilities}",
+    ]
     reachable = Path(tempfile.mkdtemp(dir="/tmp")) / "satpep"  # pytest's own directory is root's
     shutil.copy(program, reachable)
     reachable.parent.chmod(0o755)
     with lab.inside("pep"):
         command = [*as_daemon, *given, str(reachable), "-u", "daemon", "-l", "-"]
-        running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        running = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         assert running.stdout
         assert '"ready"' in running.stdout.readline()
         satpep.put_rules(satpep.parse(["A", "run"]), [])
@@ -415,7 +476,10 @@ def test_it_starts_without_root_with_the_capabilities_that_systemd_gives(
     running.send_signal(signal.SIGINT)
     assert running.communicate(timeout=20)[1] == ""
     shutil.rmtree(reachable.parent)
-    assert int(re.search("CapPrm:\\s+(\\w+)", status)[1], 16) == 1 << CAP_NET_ADMIN | 1 << CAP_NET_BIND_SERVICE  # type: ignore[index]
+    assert (
+        int(re.search("CapPrm:\\s+(\\w+)", status)[1], 16)
+        == 1 << CAP_NET_ADMIN | 1 << CAP_NET_BIND_SERVICE
+    )  # type: ignore[index]
 
 
 def test_stopping_resets_what_is_open_and_gives_the_totals(lab: Lab, satpep: StartSatpep) -> None:
@@ -435,13 +499,17 @@ def test_stopping_resets_what_is_open_and_gives_the_totals(lab: Lab, satpep: Sta
 def test_what_no_rule_has_sent_is_reset_and_makes_no_circle(lab: Lab, satpep: StartSatpep) -> None:
     running = satpep()
     client = lab.new_socket("client")
-    with pytest.raises(ConnectionResetError):  # of connect(), if the reset comes before it looks at its socket again
+    with pytest.raises(
+        ConnectionResetError
+    ):  # of connect(), if the reset comes before it looks at its socket again
         client.connect(("10.1.0.1", 5000))
         client.recv(1)
     assert running.totals()["accepted"] == 0
 
 
-def test_the_same_port_of_a_client_serves_two_servers_at_once(lab: Lab, satpep: StartSatpep) -> None:
+def test_the_same_port_of_a_client_serves_two_servers_at_once(
+    lab: Lab, satpep: StartSatpep
+) -> None:
     satpep()
     listeners = [lab.listen(port=80), lab.listen(port=81)]
     clients = []
@@ -506,17 +574,22 @@ def test_wrong_options_are_explained(program: Path, options: list[str], said: st
     assert said in done.stderr
 
 
-@pytest.mark.parametrize(("options", "said"), [
-    (["-C", "nosuch"], "congestion control: No such file"),
-    (["--server", "cc=nosuch"], "congestion control: No such file"),
-    (["-l", "/nonexistent/log"], "-l /nonexistent/log: No such file"),
-    (["-u", "no-such-user"], "there is no such user"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["-C", "nosuch"], "congestion control: No such file"),
+        (["--server", "cc=nosuch"], "congestion control: No such file"),
+        (["-l", "/nonexistent/log"], "-l /nonexistent/log: No such file"),
+        (["-u", "no-such-user"], "there is no such user"),
+    ],
+)
 def test_what_the_host_does_not_have_is_named_before_the_start(
     lab: Lab, program: Path, options: list[str], said: str
 ) -> None:
     with lab.inside("pep"):
-        done = subprocess.run([program, *options], check=False, capture_output=True, text=True, timeout=20)
+        done = subprocess.run(
+            [program, *options], check=False, capture_output=True, text=True, timeout=20
+        )
     assert done.returncode == 1
     assert said in done.stderr
 
@@ -524,7 +597,9 @@ def test_what_the_host_does_not_have_is_named_before_the_start(
 def test_help_and_version(program: Path) -> None:
     shown = subprocess.run([program, "--help"], check=True, capture_output=True, text=True).stdout
     assert "usage: satpep" in shown
-    assert subprocess.run([program, "-V"], check=True, capture_output=True, text=True).stdout.startswith("satpep ")
+    assert subprocess.run(
+        [program, "-V"], check=True, capture_output=True, text=True
+    ).stdout.startswith("satpep ")
 
 
 def test_threads_of_resets_and_closes_at_the_same_time(lab: Lab, satpep: StartSatpep) -> None:

@@ -4,7 +4,8 @@
 
 def __getattr__(name: str) -> object:
     """Return `openbach_run.run`, `.load` and the rest of api.py, so that only who uses them imports
-    pandas."""
+    pandas.
+    """
     from importlib import import_module
 
     if name not in ("InputError", "Results", "SetupError", "load", "run"):

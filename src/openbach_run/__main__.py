@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`python -m openbach_run`. It also makes the launcher's Python environment again if that is
-damaged."""
+"""`python -m openbach_run`.
+
+It also makes the launcher's Python environment again if that is damaged.
+"""
 
 import atexit
 import gc
@@ -18,10 +20,15 @@ MADE_AGAIN = "OPENBACH_RUN_MADE_AGAIN"
 
 def damaged(error: ImportError | SyntaxError) -> bool:
     """Return whether a package of the launcher's environment cannot be imported, rather than a
-    module of ours."""
+    module of ours.
+    """
     where = error.filename if isinstance(error, SyntaxError) else error.path or error.name or ""
     # Modules of jobs are imported by their bare names (satellite/__init__.py).
-    of_a_job = any(LAUNCHER.parent.glob(f"jobs/*/files/{error.name}.py")) if isinstance(error, ImportError) else False
+    of_a_job = (
+        any(LAUNCHER.parent.glob(f"jobs/*/files/{error.name}.py"))
+        if isinstance(error, ImportError)
+        else False
+    )
     ours = of_a_job or str(where).startswith((str(LAUNCHER.parent), "openbach_run"))
     return not ours and (Path(sys.prefix) / "complete").exists() and MADE_AGAIN not in os.environ
 
@@ -44,15 +51,21 @@ def main() -> int:
     except (ImportError, SyntaxError) as error:
         if not damaged(error):
             raise
-        print(f"openbach-run: {sys.prefix} is damaged ({error}): making it again", file=sys.stderr, flush=True)
+        print(
+            f"openbach-run: {sys.prefix} is damaged ({error}): making it again",
+            file=sys.stderr,
+            flush=True,
+        )
         (Path(sys.prefix) / "complete").unlink()
         os.environ[MADE_AGAIN] = "1"
         os.execv(LAUNCHER, [str(LAUNCHER), *sys.argv[1:]])
 
 
 def leave(code: int) -> None:
-    """End the process. Python itself would first take apart all that was imported, which takes 20
-    ms of CPU."""
+    """End the process.
+
+    Python itself would first take apart all that was imported, which takes 20 ms of CPU.
+    """
     if all(one.daemon for one in threading.enumerate() if one is not threading.main_thread()):
         atexit._run_exitfuncs()
         try:

@@ -55,15 +55,19 @@ Uses = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True)
 class Additions:
-    """Directories of this shape. Where several have an entry of the same name, the first one's
-    counts."""
+    """Directories of this shape.
+
+    Where several have an entry of the same name, the first one's counts.
+    """
 
     roots: tuple[Path, ...] = (REPOSITORY,)
 
     @staticmethod
     def beside_ours(directories: Iterable[Path]) -> Additions:
-        """Return the user's directories, before the checkout's. Raises InputError for one that has
-        nothing to add."""
+        """Return the user's directories, before the checkout's.
+
+        Raises InputError for one that has nothing to add.
+        """
         roots = tuple(directory.resolve() for directory in directories)
         for root in roots:
             if not any((root / kind).is_dir() for kind in KINDS):
@@ -85,7 +89,9 @@ class Additions:
         """Return the names of the folders whose description says that they are not tested here."""
         found: set[str] = set()
         for kind in DESCRIBED:
-            found |= {name for name, folder in self.all(kind).items() if _tested(folder) == UNTESTED}
+            found |= {
+                name for name, folder in self.all(kind).items() if _tested(folder) == UNTESTED
+            }
         return found
 
     @property
@@ -95,7 +101,8 @@ class Additions:
 
     def shared(self, kind: str) -> dict[str, Path]:
         """Return the files that the folders of a kind share, by name; they lie beside these
-        folders."""
+        folders.
+        """
         if kind not in DESCRIBED:
             return {}
         found: dict[str, Path] = {}
@@ -107,7 +114,10 @@ class Additions:
 
     def with_base(self, kind: str, name: str) -> tuple[str, ...]:
         """Return the names of the entries that an entry needs: itself, and the folder that its
-        `base` names. Raises InputError."""
+        `base` names.
+
+        Raises InputError.
+        """
         base = description(self.all(kind)[name]).get("base")
         return (name,) if base is None else (name, str(base))
 
@@ -121,7 +131,10 @@ class Additions:
         for kind, names in uses.items():
             if kind != "jobs" and names:
                 entries = [self.all(kind)[name] for name in names]
-                parts |= {f"{kind}/{entry.name}": entry for entry in (*entries, *self.shared(kind).values())}
+                parts |= {
+                    f"{kind}/{entry.name}": entry
+                    for entry in (*entries, *self.shared(kind).values())
+                }
         return parts
 
     @cached_property
@@ -142,7 +155,8 @@ class Additions:
 
 def _tested(folder: Path) -> Any:
     """Return what a folder says of its tests; None if it is malformed, which only matters to those
-    who use it."""
+    who use it.
+    """
     try:
         return description(folder).get("tested")
     except InputError:
@@ -151,7 +165,10 @@ def _tested(folder: Path) -> Any:
 
 def description(folder: Path) -> dict[str, Any]:
     """Return the content of the file that describes a folder; empty for a folder without such a
-    file. Raises InputError."""
+    file.
+
+    Raises InputError.
+    """
     files = [folder / name for name in DESCRIBED.values()]
     file = next((one for one in files if one.exists()), None)
     if file is None:
@@ -179,7 +196,10 @@ def wanted_by(folder: Path) -> dict[str, str]:
         return {check_package(place, line): place for place, line in places}
     if folder.name == "files" and (installed := installation_of(folder)):
         place = f"the job {installed.job}: its playbook install_{installed.job}.yml"
-        return {check_package(f"{place}, {why}", name): f"{place}, {why}" for name, why in installed.debian.items()}
+        return {
+            check_package(f"{place}, {why}", name): f"{place}, {why}"
+            for name, why in installed.debian.items()
+        }
     names = description(folder).get("packages", [])
     if not isinstance(names, list):
         raise InputError(f"{folder}: packages should be a list of the names of Debian packages")
@@ -187,8 +207,10 @@ def wanted_by(folder: Path) -> dict[str, str]:
 
 
 def check_package(at: str, name: Any) -> str:
-    """Return the name of a Debian package, which is later given to apt. Raises InputError for any
-    other text."""
+    """Return the name of a Debian package, which is later given to apt.
+
+    Raises InputError for any other text.
+    """
     if not isinstance(name, str) or not DEBIAN_NAME.fullmatch(name):
         raise InputError(f"{at}: {name!r} is no name of a Debian package, like iperf3")
     return name
@@ -196,7 +218,8 @@ def check_package(at: str, name: Any) -> str:
 
 def is_used(place: str, uses: Uses) -> bool:
     """Return whether a run that uses these has the file at a place in the guest (see
-    `Additions.parts`)."""
+    `Additions.parts`).
+    """
     kind, _, entry = place.partition("/")
     if kind not in KINDS or not entry:
         return True

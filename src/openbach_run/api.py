@@ -107,16 +107,24 @@ class Results:
         table = pyarrow.parquet.read_table(self.file)
         frame = table.to_pandas()
         for name in frame.columns:
-            if not pandas.api.types.is_numeric_dtype(frame[name]) and name not in ("run_id", "capture_hash"):
+            if not pandas.api.types.is_numeric_dtype(frame[name]) and name not in (
+                "run_id",
+                "capture_hash",
+            ):
                 frame[name] = _typed(frame[name])
         frame.attrs["units"] = {
-            field.name: field.metadata[b"unit"].decode() for field in table.schema if b"unit" in (field.metadata or {})
+            field.name: field.metadata[b"unit"].decode()
+            for field in table.schema
+            if b"unit" in (field.metadata or {})
         }
         return frame
 
     def cells(self, measure: str = "transfer_time_s") -> pandas.DataFrame:
         """Return a row for each cell (a combination of values): median, low and high end of its 95
-        % interval, and number of seeds. The arguments with several values are columns."""
+        % interval, and number of seeds.
+
+        The arguments with several values are columns.
+        """
         found = read_campaigns([self.directory])
         names = [name for name in found.cells[0].values if len(found.distinct(name)) > 1]
         rows = []
@@ -145,7 +153,9 @@ class Results:
             for run_id in self._run_ids(runs)[:1]:
                 names.update(*statistics(self.directory / "runs" / run_id))
             there = sorted(name for name in names if not name.startswith("_"))
-            raise InputError(f"{statistic}: no run has sent this statistic; there are {', '.join(there)}")
+            raise InputError(
+                f"{statistic}: no run has sent this statistic; there are {', '.join(there)}"
+            )
         categories = ("run_id", "job", "agent", "suffix")
         return frame.assign(
             time=pandas.to_datetime(frame["time"], unit="ms", utc=True),
@@ -164,10 +174,26 @@ class Results:
         capture = self.directory / "runs" / run_id / "capture.pcapng"
         if not capture.is_file():
             raise InputError(f"{capture} is not there: run it with pcap=True")
-        seen = ((one.time_ns, one.interface, one.ip) for one in packets(capture) if one.interface.startswith(interface))
+        seen = (
+            (one.time_ns, one.interface, one.ip)
+            for one in packets(capture)
+            if one.interface.startswith(interface)
+        )
         rows = [(time_ns, name, *_decoded(ip)) for time_ns, name, ip in seen if ip]
-        names = ["time_s", "interface", "length", "protocol", "source", "destination", "source_port", "destination_port",
-                 "sequence", "acknowledgement", "flags", "payload"]  # fmt: skip
+        names = [
+            "time_s",
+            "interface",
+            "length",
+            "protocol",
+            "source",
+            "destination",
+            "source_port",
+            "destination_port",
+            "sequence",
+            "acknowledgement",
+            "flags",
+            "payload",
+        ]
         frame = pandas.DataFrame(rows, columns=names)
         numbers = ("source_port", "destination_port", "sequence", "acknowledgement", "payload")
         return frame.assign(
@@ -198,7 +224,8 @@ def _seeds(seeds: int | Sequence[int]) -> str:
 
 def _typed(column: pandas.Series[Any]) -> pandas.Series[Any]:
     """Return a column as numbers if all its values are numbers, else as categories in the order of
-    their first rows."""
+    their first rows.
+    """
     given = column.dropna()
     try:
         pandas.to_numeric(given)
@@ -234,4 +261,13 @@ def _decoded(ip: bytes) -> tuple[Any, ...]:
         return (length, protocol, *addresses, *ports, None, None, None, length - header - 8)
     sequence, acknowledgement, offset, bits = struct.unpack_from(">IIBB", ip, header + 4)
     flags = "".join(letter for number, letter in enumerate(FLAGS) if bits >> number & 1)
-    return (length, protocol, *addresses, *ports, sequence, acknowledgement, flags, length - header - (offset >> 4) * 4)
+    return (
+        length,
+        protocol,
+        *addresses,
+        *ports,
+        sequence,
+        acknowledgement,
+        flags,
+        length - header - (offset >> 4) * 4,
+    )

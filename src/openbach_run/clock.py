@@ -21,6 +21,7 @@ def clock_named(text: str) -> str:
 
 def slowdown(clock: str) -> int:
     """Return how many seconds of this machine a second of the guest takes: 10 for `real/10`, 1 for
-    any other clock."""
+    any other clock.
+    """
     found = re.fullmatch(rf"{REAL}/([1-9][0-9]{{0,3}})", clock)
     return int(found[1]) if found else 1

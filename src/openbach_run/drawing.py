@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The look of figures: width, colours, lines, markers; and the library that draws charts in a
-browser."""
+browser.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +20,16 @@ COLOURS = ("#000000", "#0072B2", "#E69F00", "#D55E00", "#009E73", "#CC79A7", "#5
 STYLES: tuple[Literal["-", "--", ":", "-."], ...] = ("-", "--", ":", "-.")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 SETTINGS: Any = {
-    "svg.hashsalt": "openbach-run", "font.family": "DejaVu Sans", "font.size": 8, "axes.titlesize": 8,
-    "legend.fontsize": 7, "axes.spines.top": False, "axes.spines.right": False, "figure.constrained_layout.use": True,
+    "svg.hashsalt": "openbach-run",
+    "font.family": "DejaVu Sans",
+    "font.size": 8,
+    "axes.titlesize": 8,
+    "legend.fontsize": 7,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "figure.constrained_layout.use": True,
     "text.parse_math": False,  # a $ in a value is a $
-}  # fmt: skip
+}
 
 CARRIER = "youplot"
 """The Python package that has uPlot's files, as they are in uPlot's own package 1.6.31."""

@@ -5,10 +5,14 @@ from __future__ import annotations
 
 
 class InputError(Exception):
-    """An error of the input: the text says what is wrong, where, and what would be right. The
-    command exits with 2."""
+    """An error of the input: the text says what is wrong, where, and what would be right.
+
+    The command exits with 2.
+    """
 
 
 class SetupError(Exception):
-    """A failure to make the kernel, the guest tree or a package that a run needs. The command exits
-    with 1."""
+    """A failure to make the kernel, the guest tree or a package that a run needs.
+
+    The command exits with 1.
+    """

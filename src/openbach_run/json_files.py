@@ -29,15 +29,19 @@ def read_text(path: Path) -> str:
 
 
 def read_json(path: Path) -> Any:
-    """Return the content of a JSON file. Raises InputError, also for a key that occurs twice: only
-    one of its values would count."""
+    """Return the content of a JSON file.
+
+    Raises InputError, also for a key that occurs twice: only one of its values would count.
+    """
     text = read_text(path)
     try:
         content = json.loads(text, object_pairs_hook=_once)
         check_nesting(content)
         return content
     except json.JSONDecodeError as error:
-        raise InputError(f"{path}, line {error.lineno}, column {error.colno}: broken JSON: {error.msg}") from error
+        raise InputError(
+            f"{path}, line {error.lineno}, column {error.colno}: broken JSON: {error.msg}"
+        ) from error
     except ValueError as error:
         raise InputError(f"{path}: {error}") from error
     except RecursionError:
@@ -45,8 +49,10 @@ def read_json(path: Path) -> Any:
 
 
 def check_nesting(content: Any) -> None:
-    """Check the depth of lists and objects. Raises RecursionError if it is more than MOST_NESTED
-    levels."""
+    """Check the depth of lists and objects.
+
+    Raises RecursionError if it is more than MOST_NESTED levels.
+    """
     # Level by level, not by calls: a deep content would exceed Python's stack before it is refused.
     level = [content]
     for _ in range(MOST_NESTED + 1):

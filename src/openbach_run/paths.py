@@ -9,12 +9,19 @@ from openbach_run.errors import SetupError
 
 
 def cache_directory() -> Path:
-    """Return `$XDG_CACHE_HOME/openbach-run`, by default `~/.cache/openbach-run`. Raises SetupError
-    for a user without a home."""
+    """Return `$XDG_CACHE_HOME/openbach-run`, by default `~/.cache/openbach-run`.
+
+    Raises SetupError for a user without a home.
+    """
     try:
-        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "openbach-run"
+        return (
+            Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute()
+            / "openbach-run"
+        )
     except RuntimeError:
-        raise SetupError("this user has no home directory; name a place for the cache with XDG_CACHE_HOME") from None
+        raise SetupError(
+            "this user has no home directory; name a place for the cache with XDG_CACHE_HOME"
+        ) from None
 
 
 def _unpacked(archive: Path) -> Path:
@@ -30,14 +37,19 @@ def _unpacked(archive: Path) -> Path:
     try:
         if not place.exists():
             place.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=place.parent) as made, tarfile.open(archive) as tar:
+            with (
+                tempfile.TemporaryDirectory(dir=place.parent) as made,
+                tarfile.open(archive) as tar,
+            ):
                 tar.extractall(Path(made) / "checkout", filter="tar")
                 # Renamed when it is whole: another process sees all of it or nothing.
                 (Path(made) / "checkout").rename(place)
         place.with_name(f"{place.name}.lock").touch()  # used now: the cache forgets what is not
     except OSError as error:
         if not place.exists():  # else another process was faster, or the cache is another user's
-            raise SetupError(f"the cache cannot be written: {error}; XDG_CACHE_HOME names another place") from error
+            raise SetupError(
+                f"the cache cannot be written: {error}; XDG_CACHE_HOME names another place"
+            ) from error
     return place
 
 
@@ -65,7 +77,15 @@ CONTENT = (
         "reports/claims.yml",
         "reports/published.yml",
     ),
-    *("reports/templates", "requirements.lock", "satellites", "scenarios", "src", "topologies", "vpn-configs"),
+    *(
+        "reports/templates",
+        "requirements.lock",
+        "satellites",
+        "scenarios",
+        "src",
+        "topologies",
+        "vpn-configs",
+    ),
 )
 """The parts of a checkout that the command uses: all but tests, benches and most reports."""
 LOCK = REPOSITORY / "requirements.lock"

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The installation of a job by its playbook, install_JOB.yml, as far as a guest can have it.
 
-    Debian packages    of apt, and of pip where Debian has the module as python3-MODULE
-    commands           that make files on a host (file, copy, template, lineinfile, command, shell, …), for a shell
-    refused            a package that no Debian repository has: without it the job cannot do its work
-    left out           what fetches from elsewhere, or configures a machine and not the job
+    Debian packages of apt, and of pip where Debian has the module as python3-MODULE commands that
+    make files on a host (file, copy, template, lineinfile, command, shell, …), for a shell refused
+    a package that no Debian repository has: without it the job cannot do its work left out what
+    fetches from elsewhere, or configures a machine and not the job
 
-Playbooks are Ansible's; what is read here of their language is what jobs use: names in lists, loops and variables, conditions
-on the distribution, blocks with a rescue. A job with a packages.txt says itself what it needs, and its playbook is not read.
+Playbooks are Ansible's; what is read here of their language is what jobs use: names in lists, loops
+and variables, conditions on the distribution, blocks with a rescue. A job with a packages.txt says
+itself what it needs, and its playbook is not read.
 """
 
 from __future__ import annotations
@@ -65,12 +66,44 @@ AGENT_PACKAGES = ("iproute2", "procps", "iputils-ping")
 """What a machine with an agent has, whatever the job."""
 APT = ("apt", "package", "aptitude")
 PYTHON_PACKAGES = ("pip",)
-ELSEWHERE = ("get_url", "git", "apt_key", "apt_repository", "deb822_repository", "uri", "npm", "gem", "snap")
-OF_THE_MACHINE = ("set_fact", "debug", "register", "package_facts", "setup", "find", "stat", "assert", "fail", "meta")
+ELSEWHERE = (
+    "get_url",
+    "git",
+    "apt_key",
+    "apt_repository",
+    "deb822_repository",
+    "uri",
+    "npm",
+    "gem",
+    "snap",
+)
+OF_THE_MACHINE = (
+    "set_fact",
+    "debug",
+    "register",
+    "package_facts",
+    "setup",
+    "find",
+    "stat",
+    "assert",
+    "fail",
+    "meta",
+)
 SERVICES = ("systemd", "service", "systemd_service", "sysvinit")
 NO_TASK = frozenset(
     {
-        *("name", "become", "become_user", "environment", "remote_user", "register", "args", "vars", "when", "tags"),
+        *(
+            "name",
+            "become",
+            "become_user",
+            "environment",
+            "remote_user",
+            "register",
+            "args",
+            "vars",
+            "when",
+            "tags",
+        ),
         *(
             "with_items",
             "loop",
@@ -81,13 +114,26 @@ NO_TASK = frozenset(
             "notify",
             "delegate_to",
         ),
-        *("block", "rescue", "always", "no_log", "until", "retries", "delay", "check_mode", "run_once"),
+        *(
+            "block",
+            "rescue",
+            "always",
+            "no_log",
+            "until",
+            "retries",
+            "delay",
+            "check_mode",
+            "run_once",
+        ),
     }
 )
 """Keys of a task that are no module."""
 STATE = "sh /usr/local/lib/openbach-run/state"
 """Makes what the guest tree's packages have in directories that begin empty on a host."""
-REMEDY = "A packages.txt beside the job's files/, with the packages of Debian that it needs (or none), stands for its playbook"
+REMEDY = (
+    "A packages.txt beside the job's files/, with the packages of Debian that it needs (or none),"
+    " stands for its playbook"
+)
 JOB_DIRECTORY = "/opt/openbach/agent/jobs/"
 IMPORT = re.compile(r"^\s*(?:import|from)\s+([A-Za-z_]\w*)", re.MULTILINE)
 EXPRESSION = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
@@ -121,7 +167,9 @@ class Installation:
 
 def installation_of(files: Path) -> Installation | None:
     """Return the installation of the job with these `files`; None if no playbook is beside them.
-    Raises InputError for a malformed one."""
+
+    Raises InputError for a malformed one.
+    """
     playbook = files.parent / f"install_{files.parent.name}.yml"
     if not playbook.is_file():
         return None
@@ -135,8 +183,13 @@ def _read(files: Path, playbook: Path, stamp: object) -> Installation:
     found = Installation(job, steps=[Step("directories that packages have", STATE)])
     tasks = read_yaml(playbook)
     if not isinstance(tasks, list) or not all(isinstance(one, dict) for one in tasks):
-        raise InputError(f"{playbook}: should be a list of tasks; a packages.txt beside files/ would stand for it")
-    _tasks(tasks, {**FACTS, "job_name": job, "openbach_proxies": {}, "openbach_proxy_env": {}}, found)
+        raise InputError(
+            f"{playbook}: should be a list of tasks; a packages.txt beside files/ would stand"
+            " for it"
+        )
+    _tasks(
+        tasks, {**FACTS, "job_name": job, "openbach_proxies": {}, "openbach_proxy_env": {}}, found
+    )
     for name in AGENT_PACKAGES:
         found.debian.setdefault(name, "what every agent has")
     for module in sorted(_imported(files)):
@@ -169,7 +222,9 @@ def _tasks(tasks: Iterable[Mapping[str, Any]], known: dict[str, Any], found: Ins
                 _task(key, task, values, known, found, said)
             except Unknown as unknown:
                 if short in APT and "deb" in (arguments := _arguments(task[key])):
-                    found.refused.append(f"{said} installs {arguments['deb']}, which is no package of Debian")
+                    found.refused.append(
+                        f"{said} installs {arguments['deb']}, which is no package of Debian"
+                    )
                     continue
                 found.left_out.append(f"{said} ({short}): {unknown} is not known before it runs")
             except (TypeError, ValueError, AttributeError, KeyError) as error:
@@ -237,14 +292,20 @@ def _names(value: Any) -> list[str]:
 
 
 def _arguments(value: Any) -> dict[str, Any]:
-    """Return the arguments of a module, from a mapping or from `key=value …` in a text. What is no
-    `key=value` is the command, at ""."""
+    """Return the arguments of a module, from a mapping or from `key=value …` in a text.
+
+    What is no `key=value` is the command, at "".
+    """
     if isinstance(value, dict):
         return {str(key): one for key, one in value.items()}
     found: dict[str, Any] = {}
     rest = []
     try:
-        words = shlex.split(str(value)) if KEY_VALUE.match(str(value)) or " chdir=" in str(value) else []
+        words = (
+            shlex.split(str(value))
+            if KEY_VALUE.match(str(value)) or " chdir=" in str(value)
+            else []
+        )
     except ValueError:
         words = []
     for word in words:
@@ -263,7 +324,9 @@ def _file(own: Mapping[str, Any], job: str) -> Iterator[str]:
     path = str(own.get("path", own.get("dest", own.get("name", ""))))
     match own.get("state", "file"):
         case "directory":
-            yield f"mkdir -p {shlex.quote(path)}" if not path.startswith(JOB_DIRECTORY + job) else ""
+            yield (
+                f"mkdir -p {shlex.quote(path)}" if not path.startswith(JOB_DIRECTORY + job) else ""
+            )
         case "link":
             yield f"ln -sfn {shlex.quote(str(own.get('src')))} {shlex.quote(path)}"
         case "touch":
@@ -328,19 +391,27 @@ def _key(own: Mapping[str, Any], job: str) -> Iterator[str]:
 
 def _certificate(own: Mapping[str, Any], job: str) -> Iterator[str]:
     path, key = (shlex.quote(str(own.get(one, ""))) for one in ("path", "privatekey_path"))
-    yield f"mkdir -p $(dirname {path}) && openssl req -x509 -new -key {key} -subj /CN={job} -days 3650 -out {path}"
+    yield (
+        f"mkdir -p $(dirname {path}) && openssl req -x509 -new -key {key} -subj /CN={job} -days"
+        f" 3650 -out {path}"
+    )
 
 
 def _unpack(own: Mapping[str, Any], job: str) -> Iterator[str]:
     source, place = str(own.get("src", "")), shlex.quote(str(own.get("dest", "")))
-    file = source if source.startswith("/") else f"{JOB_DIRECTORY}{job}/{source.removeprefix('files/')}"
+    file = (
+        source
+        if source.startswith("/")
+        else f"{JOB_DIRECTORY}{job}/{source.removeprefix('files/')}"
+    )
     yield f"mkdir -p {place} && tar -C {place} -xf {shlex.quote(file)}"
 
 
 COMMANDS: dict[str, Callable[[Mapping[str, Any], str], Iterator[str]]] = {
-    "file": _file, "copy": _copy, "template": _template, "command": _command, "shell": _command, "raw": _command,
-    "synchronize": _copy, "openbach_synchronize": _copy, "lineinfile": _line, "apache2_module": _apache_module,
-    "openssl_privatekey": _key, "openssl_certificate": _certificate, "x509_certificate": _certificate,
+    "file": _file, "copy": _copy, "template": _template, "command": _command, "shell": _command,
+    "raw": _command, "synchronize": _copy, "openbach_synchronize": _copy, "lineinfile": _line,
+    "apache2_module": _apache_module, "openssl_privatekey": _key,
+    "openssl_certificate": _certificate, "x509_certificate": _certificate,
     "openssl_csr": lambda own, job: iter(()), "unarchive": _unpack,
 }  # fmt: skip
 """By the name of a module."""
@@ -350,7 +421,10 @@ COMMANDS: dict[str, Callable[[Mapping[str, Any], str], Iterator[str]]] = {
 
 
 def _applies(when: Any, values: Mapping[str, Any]) -> bool:
-    """Return whether a task is for the guest. What only a real installation knows counts as true."""
+    """Return whether a task is for the guest.
+
+    What only a real installation knows counts as true.
+    """
     conditions = when if isinstance(when, list) else [when]
     for one in conditions:
         try:
@@ -376,7 +450,10 @@ def _rendered(value: Any, values: Mapping[str, Any]) -> Any:
 
 def _value(expression: str, values: Mapping[str, Any]) -> Any:
     """Return the value of an expression that is Python's, too: names, attributes, comparisons, `a
-    if b else c`. Raises Unknown."""
+    if b else c`.
+
+    Raises Unknown.
+    """
     try:
         return _evaluated(ast.parse(expression.strip(), mode="eval").body, values)
     except (SyntaxError, ValueError, RecursionError, TypeError):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Live progress on stderr: a bar on a terminal, a line that changes in a notebook, a line now and
-then elsewhere."""
+then elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +24,16 @@ LINE_EVERY_S, NOTEBOOK_EVERY_S = 5.0, 0.5
 Made = TypeVar("Made")
 
 
-UNSHOWN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+UNSHOWN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 """Characters that a terminal takes for an order, or shows in another place than theirs."""
 
 
 def shown(text: str) -> str:
     """Return the text with escapes (`\\x1b`) in place of orders to a terminal: it may come from a
-    job, or from another file."""
+    job, or from another file.
+    """
     return UNSHOWN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
@@ -106,8 +110,10 @@ def beside(progress: Progress, *tasks: Callable[[Progress], Made]) -> list[Made]
 
 
 class Reporter:
-    """A progress on stderr: a text and the part that is done (0 to 1). Several threads may call
-    it."""
+    """A progress on stderr: a text and the part that is done (0 to 1).
+
+    Several threads may call it.
+    """
 
     def __init__(self, quiet: bool) -> None:
         self._quiet = quiet
@@ -126,7 +132,10 @@ class Reporter:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         if self._bar:
             self._bar.stop()
@@ -134,8 +143,10 @@ class Reporter:
             print(file=sys.stderr, flush=True)
 
     def show(self, text: str, part: float) -> None:
-        """Show a text and the part that is done. A notebook gets it at most every NOTEBOOK_EVERY_S,
-        a file every LINE_EVERY_S."""
+        """Show a text and the part that is done.
+
+        A notebook gets it at most every NOTEBOOK_EVERY_S, a file every LINE_EVERY_S.
+        """
         if self._quiet:
             return
         with self._lock:
@@ -146,7 +157,11 @@ class Reporter:
             every_s = NOTEBOOK_EVERY_S if self._notebook else LINE_EVERY_S
             due = part >= 1 or time.monotonic() - self._last_line_s >= every_s
             if due and line != self._last_line:
-                over, end = ("\r", " " * (len(self._last_line) - len(line))) if self._notebook else ("", "\n")
+                over, end = (
+                    ("\r", " " * (len(self._last_line) - len(line)))
+                    if self._notebook
+                    else ("", "\n")
+                )
                 print(f"{over}{line}", end=end, file=sys.stderr, flush=True)
                 self._last_line_s, self._last_line = time.monotonic(), line
 
@@ -155,12 +170,21 @@ class Reporter:
         if self._bar:
             self._bar.console.print(shown(text), markup=False, highlight=False, soft_wrap=True)
         else:
-            print(f"\n{text}" if self._notebook and self._last_line else text, file=sys.stderr, flush=True)
+            print(
+                f"\n{text}" if self._notebook and self._last_line else text,
+                file=sys.stderr,
+                flush=True,
+            )
 
 
 def _bar() -> Bar:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-    columns = (BarColumn(20), TaskProgressColumn(), TimeElapsedColumn(), TextColumn("{task.description}", markup=False))
+    columns = (
+        BarColumn(20),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}", markup=False),
+    )
     return Progress(*columns, console=Console(file=sys.__stderr__), transient=True)

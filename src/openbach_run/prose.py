@@ -18,34 +18,52 @@ from pathlib import Path, PurePath
 from typing import Any
 
 WORDS = frozenset(
-    {"description", "source", "version", "licence", "runs_in", "ciphers", "keys", "multipath", "post_quantum", "tested"}
+    {
+        "description",
+        "source",
+        "version",
+        "licence",
+        "runs_in",
+        "ciphers",
+        "keys",
+        "multipath",
+        "post_quantum",
+        "tested",
+    }
 )
 """Keys of a folder's description (vpn.json, profile.json, a satellite's YAML) that only people
 read."""
 FOR_PEOPLE = (".md", ".help", ".8")
 """Suffixes of files that no program reads."""
 ARGUMENT = ("name", "type", "count", "flag", "repeatable")
-C_COMMENT = re.compile(r'("(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\')|//[^\n]*|/\*.*?\*/', re.DOTALL)
+C_COMMENT = re.compile(
+    r'("(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\')|//[^\n]*|/\*.*?\*/', re.DOTALL
+)
 HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
 
 
 @cache
 def way() -> str:
     """Return a hash of this module and of Python: a hash of acting content is kept for the same
-    ones only."""
+    ones only.
+    """
     return hashlib.sha256(Path(__file__).read_bytes() + sys.version.encode()).hexdigest()
 
 
 def acting(file: Path) -> bytes:
-    """Return a file's content without words for people. A file that cannot be parsed counts
-    whole."""
+    """Return a file's content without words for people.
+
+    A file that cannot be parsed counts whole.
+    """
     return _acting(file.name, file.read_bytes())
 
 
 @lru_cache(maxsize=1024)
 def _acting(name: str, content: bytes) -> bytes:
-    """Return a content without words. It is cached: the cells of a campaign have most files in
-    common."""
+    """Return a content without words.
+
+    It is cached: the cells of a campaign have most files in common.
+    """
     # Late: its import takes longer than a command that finds the hash in the cache.
     from openbach_run import yaml_loaders
 
@@ -62,7 +80,11 @@ def _acting(name: str, content: bytes) -> bytes:
                 return _described(yaml_loaders.load(text)).encode()
             case ".patch":
                 return text[text.find("\n--- ") :].encode()
-            case _ if text.startswith("#!") or file.suffix == ".sh" or file.name in ("Makefile", "Kbuild", "config"):
+            case _ if (
+                text.startswith("#!")
+                or file.suffix == ".sh"
+                or file.name in ("Makefile", "Kbuild", "config")
+            ):
                 return _shell(text).encode()
     except (ValueError, SyntaxError, tokenize.TokenError, TypeError, RecursionError):
         pass
@@ -77,7 +99,8 @@ def acting_job(job: dict[str, Any]) -> dict[str, Any]:
 
 def acting_scenario(stored: dict[str, Any]) -> dict[str, Any]:
     """Return a scenario in stored form without its description, its arguments' descriptions, and
-    its functions' labels."""
+    its functions' labels.
+    """
     functions = []
     for one in stored["openbach_functions"]:
         functions.append({key: value for key, value in one.items() if key != "label"})
@@ -91,7 +114,9 @@ def _tree(tree: dict[str, Any]) -> dict[str, Any]:
     for group in tree.get("subcommand") or ():
         choices = [{"name": one["name"], **_tree(one)} for one in group["choices"]]
         is_optional = bool(group.get("optional"))
-        groups.append({"group_name": group["group_name"], "optional": is_optional, "choices": choices})
+        groups.append(
+            {"group_name": group["group_name"], "optional": is_optional, "choices": choices}
+        )
     return {
         "required": _arguments(tree.get("required")),
         "optional": _arguments(tree.get("optional")),
@@ -116,7 +141,9 @@ def _python(text: str) -> str:
         if token.type == tokenize.COMMENT
     ]
     for node in ast.walk(ast.parse(text)):
-        for body in [getattr(node, "body", None)] if not isinstance(node, ast.Lambda | ast.IfExp) else []:
+        for body in (
+            [getattr(node, "body", None)] if not isinstance(node, ast.Lambda | ast.IfExp) else []
+        ):
             for one in body or ():  # a text that stands alone: a docstring, or one below a name
                 if (
                     isinstance(one, ast.Expr)
@@ -152,7 +179,11 @@ def _shell(text: str) -> str:
 
 def _described(value: Any) -> str:
     """Return a description as JSON, without the keys that only people read."""
-    own = {key: one for key, one in value.items() if key not in WORDS} if isinstance(value, dict) else value
+    own = (
+        {key: one for key, one in value.items() if key not in WORDS}
+        if isinstance(value, dict)
+        else value
+    )
     return json.dumps(own, sort_keys=True, default=str)
 
 

@@ -9,8 +9,10 @@ MULTIPLIERS = {"k": 1e3, "M": 1e6, "G": 1e9}
 
 
 def number(text: str) -> float | None:
-    """Return the value of a number with an optional multiplier: `30M` is 30 000 000. None for a
-    text that is not a finite number."""
+    """Return the value of a number with an optional multiplier: `30M` is 30 000 000.
+
+    None for a text that is not a finite number.
+    """
     digits, factor = (text[:-1], MULTIPLIERS[text[-1]]) if text[-1:] in MULTIPLIERS else (text, 1.0)
     try:
         value = float(digits) * factor

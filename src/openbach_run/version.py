@@ -12,13 +12,17 @@ from openbach_run.paths import REPOSITORY
 
 NAME = "openbach-run"
 UNKNOWN = "0"
-DESCRIBED = re.compile(r"(?:v(?P<tagged>[0-9][\w.]*)-(?P<after>[0-9]+)-g)?(?P<commit>[0-9a-f]{4,40})(?P<dirty>-dirty)?")
+DESCRIBED = re.compile(
+    r"(?:v(?P<tagged>[0-9][\w.]*)-(?P<after>[0-9]+)-g)?(?P<commit>[0-9a-f]{4,40})(?P<dirty>-dirty)?"
+)
 """The output of `git describe`."""
 
 
 def version() -> str:
-    """Return the version of this checkout. Without one (a wheel, a bundle) it comes from the
-    metadata."""
+    """Return the version of this checkout.
+
+    Without one (a wheel, a bundle) it comes from the metadata.
+    """
     if (REPOSITORY / ".git").exists():
         return version_of(REPOSITORY)
     try:
@@ -34,7 +38,18 @@ def version_of(checkout: Path) -> str:
     tag. The last two have .dirty at the end if files have changed since. It is UNKNOWN if git says
     nothing.
     """
-    command = ["git", "-C", str(checkout), "describe", "--tags", "--long", "--dirty", "--always", "--match", "v[0-9]*"]
+    command = [
+        "git",
+        "-C",
+        str(checkout),
+        "describe",
+        "--tags",
+        "--long",
+        "--dirty",
+        "--always",
+        "--match",
+        "v[0-9]*",
+    ]
     try:
         told = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):

@@ -31,7 +31,8 @@ NO_JSON = tuple(f"tag:yaml.org,2002:{kind}" for kind in ("set", "omap", "pairs",
 
 class _Bounded:
     """A loader that refuses what is too long with its aliases written out, what contains itself,
-    and values that JSON does not have."""
+    and values that JSON does not have.
+    """
 
     def get_single_node(self) -> yaml.Node | None:
         node: yaml.Node | None = super().get_single_node()  # type: ignore[misc]
@@ -42,10 +43,15 @@ class _Bounded:
 
 def _written_out(node: yaml.Node, known: dict[int, int]) -> int:
     """Return the length of a node's values and of the nodes in it, each as often as it stands
-    there. `known` has the lengths by the node's id. Raises YAMLError."""
+    there.
+
+    `known` has the lengths by the node's id. Raises YAMLError.
+    """
     if node.tag in NO_JSON:
         kind = node.tag.rpartition(":")[2]
-        raise yaml.constructor.ConstructorError(None, None, f"!!{kind} is no kind of value here", node.start_mark)
+        raise yaml.constructor.ConstructorError(
+            None, None, f"!!{kind} is no kind of value here", node.start_mark
+        )
     if isinstance(node, yaml.ScalarNode):
         if node.tag == INT and len(node.value) > LONGEST_INT:
             text = f"a whole number of more than {LONGEST_INT} digits"
@@ -53,14 +59,21 @@ def _written_out(node: yaml.Node, known: dict[int, int]) -> int:
         return 1 + len(node.value)
     if id(node) not in known:
         known[id(node)] = -1  # while it is read
-        inner = node.value if isinstance(node, yaml.SequenceNode) else chain.from_iterable(node.value)
+        inner = (
+            node.value if isinstance(node, yaml.SequenceNode) else chain.from_iterable(node.value)
+        )
         known[id(node)] = 1 + sum(_written_out(one, known) for one in inner)
     length = known[id(node)]
     if length < 0:
-        raise yaml.constructor.ConstructorError(None, None, "an alias stands for what it is in", node.start_mark)
+        raise yaml.constructor.ConstructorError(
+            None, None, "an alias stands for what it is in", node.start_mark
+        )
     if length > LONGEST:
         raise yaml.constructor.ConstructorError(
-            None, None, f"with its aliases written out this is longer than {LONGEST >> 20} MiB", node.start_mark
+            None,
+            None,
+            f"with its aliases written out this is longer than {LONGEST >> 20} MiB",
+            node.start_mark,
         )
     return length
 
@@ -72,7 +85,9 @@ class _Once:
         seen: set[Any] = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode) and key.value in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"{key.value!r} is there twice", key.start_mark)
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"{key.value!r} is there twice", key.start_mark
+                )
             if isinstance(key, yaml.ScalarNode):
                 seen.add(key.value)
         return super().construct_mapping(node, deep)  # type: ignore[misc,no-any-return]
@@ -91,8 +106,10 @@ class _FastLoader(_Once, _Bounded, yaml.CSafeLoader): ...
 
 
 def load(text: str, *, as_texts: bool = False) -> Any:
-    """Return the content of a text; with `as_texts` every value in it is a text. Raises ValueError,
-    which says where the fault is, or RecursionError."""
+    """Return the content of a text; with `as_texts` every value in it is a text.
+
+    Raises ValueError, which says where the fault is, or RecursionError.
+    """
     fast, exact = (_FastTextLoader, _TextLoader) if as_texts else (_FastLoader, _Loader)
     if len(text) > LONGEST:
         raise ValueError(f"longer than {LONGEST >> 20} MiB")

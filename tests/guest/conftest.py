@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs of the real command in the real guest, kept for the whole session: a test reads what a run left behind."""
+"""Runs of the real command in the real guest, kept for the whole session: a test reads what a run
+left behind.
+"""
 
 from __future__ import annotations
 
@@ -55,13 +57,18 @@ class Run:
         return self.record / "capture.pcapng"
 
 
-def command(*arguments: str, cwd: Path = REPOSITORY, checkout: Path = REPOSITORY) -> subprocess.CompletedProcess[str]:
+def command(
+    *arguments: str, cwd: Path = REPOSITORY, checkout: Path = REPOSITORY
+) -> subprocess.CompletedProcess[str]:
     """openbach-run, as a person types it (from this checkout, in the Python that runs the tests)."""
     return subprocess.run(
         [sys.executable, "-m", "openbach_run", *arguments],
-        check=False, cwd=cwd, text=True, capture_output=True,
+        check=False,
+        cwd=cwd,
+        text=True,
+        capture_output=True,
         env={**os.environ, "PYTHONPATH": str(checkout / "src")},
-    )  # fmt: skip
+    )
 
 
 def copy_of_the_checkout(place: Path) -> Path:
@@ -77,11 +84,15 @@ def copy_of_the_checkout(place: Path) -> Path:
 def records(results: Path) -> list[Run]:
     """The runs of a results directory, in the order of its results.csv."""
     with (results / "results.csv").open(newline="") as file:
-        return [Run(row, unpacked(results / "runs" / row["run_id"])) for row in csv.DictReader(file)]
+        return [
+            Run(row, unpacked(results / "runs" / row["run_id"])) for row in csv.DictReader(file)
+        ]
 
 
 def unpacked(run_dir: Path) -> Path:
-    """The directory of a finished run, with its files as the guest has left them beside the packed ones."""
+    """The directory of a finished run, with its files as the guest has left them beside the packed
+    ones.
+    """
     for packed in run_dir.glob("*.jsonl.gz"):
         packed.with_suffix("").write_bytes(gzip.decompress(packed.read_bytes()))
     for packed in run_dir.glob("files.tar.gz"):
@@ -95,10 +106,14 @@ RunCells = Callable[..., list[Run]]
 
 @pytest.fixture(scope="session")
 def run_cells(tmp_path_factory: pytest.TempPathFactory) -> RunCells:
-    """`run_cells("geo_loss", "vpn=none", ..., seeds="1", pcap=False, again=0)`; the same call gives the same runs."""
+    """`run_cells("geo_loss", "vpn=none", ..., seeds="1", pcap=False, again=0)`; the same call gives
+    the same runs.
+    """
     done: dict[tuple[object, ...], list[Run]] = {}
 
-    def run(scenario: str, *arguments: str, seeds: str = "1", pcap: bool = False, again: int = 0) -> list[Run]:
+    def run(
+        scenario: str, *arguments: str, seeds: str = "1", pcap: bool = False, again: int = 0
+    ) -> list[Run]:
         key = (scenario, arguments, seeds, pcap, again)
         if key not in done:
             results = tmp_path_factory.mktemp("results")
@@ -130,7 +145,9 @@ def listener() -> Iterator[str]:
 
 @dataclass
 class Host:
-    """Places of a guest that all users reach, and what stands before a command that runs as the user of the test."""
+    """Places of a guest that all users reach, and what stands before a command that runs as the
+    user of the test.
+    """
 
     place: Path
     user: list[str]
@@ -153,7 +170,9 @@ class Host:
 def host(request: pytest.FixtureRequest) -> Iterator[Host]:
     if request.param == "unprivileged" and os.geteuid() != 0:
         pytest.skip("this user is unprivileged")
-    place = Path("/tmp") / f"openbach-run-jail-{os.getpid()}"  # pytest's own directories are closed to others
+    place = (
+        Path("/tmp") / f"openbach-run-jail-{os.getpid()}"
+    )  # pytest's own directories are closed to others
     place.mkdir()
     user = ["setpriv", "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups"]
     made = Host(place, user if request.param == "unprivileged" else [])

@@ -16,7 +16,9 @@ Snapshot = tuple[str, int, str]
 
 
 class Job(NamedTuple):
-    """A job on a host; `launched` and `finished`: the numbers of those that must have been, before it is launched."""
+    """A job on a host; `launched` and `finished`: the numbers of those that must have been, before
+    it is launched.
+    """
 
     host: str
     name: str
@@ -26,8 +28,9 @@ class Job(NamedTuple):
 
 
 def with_snapshot(place: Path, *snapshots: Snapshot, first: Sequence[tuple[str, str]] = ()) -> Path:
-    """The scenario geo_loss with commands beside the download (job `snapshot`), and hosts with commands that come `first`,
-    while the link is made: its file, made in `place`."""
+    """The scenario geo_loss with commands beside the download (job `snapshot`), and hosts with
+    commands that come `first`, while the link is made: its file, made in `place`.
+    """
     scenario = json.loads((REPOSITORY / "scenarios/geo_loss.json").read_text())
     functions = scenario["openbach_functions"]
     (download,) = [function["id"] for function in functions if function.get("label") == "download"]
@@ -35,24 +38,36 @@ def with_snapshot(place: Path, *snapshots: Snapshot, first: Sequence[tuple[str, 
         job = Job(host, "snapshot", {"command": shell_command}, [download])
         functions.append(_function(len(functions), job, after_s))
     for host, shell_command in first:
-        functions.append(_function(len(functions), Job(host, "snapshot", {"command": shell_command})))
+        functions.append(
+            _function(len(functions), Job(host, "snapshot", {"command": shell_command}))
+        )
     path = place / "geo_loss.json"
     path.write_text(json.dumps(scenario))
     return path
 
 
 def scenario_of(place: Path, *jobs: Job) -> Path:
-    """A scenario that launches jobs and, when the last of them has finished, stops the others: its file, made in `place`."""
+    """A scenario that launches jobs and, when the last of them has finished, stops the others: its
+    file, made in `place`.
+    """
     functions = [_function(number, job) for number, job in enumerate(jobs)]
     *others, last = range(len(jobs))
-    functions.append({
-        "id": len(functions),
-        "wait": {"time": 0, "launched_ids": [], "finished_ids": [last]},
-        "on_fail": {},
-        "stop_job_instances": {"openbach_function_ids": others},
-    })  # fmt: skip
+    functions.append(
+        {
+            "id": len(functions),
+            "wait": {"time": 0, "launched_ids": [], "finished_ids": [last]},
+            "on_fail": {},
+            "stop_job_instances": {"openbach_function_ids": others},
+        }
+    )
     path = place / "made.json"
-    scenario = {"name": "made", "description": "", "arguments": {}, "constants": {}, "openbach_functions": functions}
+    scenario = {
+        "name": "made",
+        "description": "",
+        "arguments": {},
+        "constants": {},
+        "openbach_functions": functions,
+    }
     path.write_text(json.dumps(scenario))
     return path
 
@@ -61,7 +76,11 @@ def _function(number: int, job: Job, after_s: int = 0) -> dict[str, Any]:
     return {
         "id": number,
         "label": job.name,
-        "wait": {"time": after_s, "launched_ids": list(job.launched), "finished_ids": list(job.finished)},
+        "wait": {
+            "time": after_s,
+            "launched_ids": list(job.launched),
+            "finished_ids": list(job.finished),
+        },
         "on_fail": {},
         "start_job_instance": {"entity_name": f"satvpn_{job.host}", job.name: job.arguments},
     }

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A congestion control of the user's own, outside the checkout: docs/congestion-controls.md, word for word."""
+"""A congestion control of the user's own, outside the checkout: docs/congestion-controls.md, word
+for word.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ import own_files
 import pytest
 from conftest import Run, command, records
 
-(COMMAND,) = (line.removeprefix("./openbach-run ") for line in own_files.commands("congestion-controls.md"))
+(COMMAND,) = (
+    line.removeprefix("./openbach-run ") for line in own_files.commands("congestion-controls.md")
+)
 MOST_LINES = 40
 
 
@@ -27,7 +31,9 @@ def folder(tmp_path: Path) -> Path:
 
 def compare(place: Path, words: str = COMMAND) -> tuple[int, str, str]:
     """A command in `place`: exit code, what it prints, and its errors."""
-    ended = command(*shlex.split(words), "--seeds", "1", "--results", str(place / "results"), cwd=place)
+    ended = command(
+        *shlex.split(words), "--seeds", "1", "--results", str(place / "results"), cwd=place
+    )
     return ended.returncode, ended.stdout, ended.stderr
 
 
@@ -44,19 +50,31 @@ def test_the_guide(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     times_s = {cell: float(run.row["transfer_time_s"]) for cell, run in runs.items()}
     assert times_s["bbr2", "0.5"] < times_s["aimd", "0.5"] < times_s["cubic", "0.5"]
     for (cc, _), run in runs.items():
-        sent = [line["congestion_control"] for line in run.statistics("file_transfer") if "congestion_control" in line]
+        sent = [
+            line["congestion_control"]
+            for line in run.statistics("file_transfer")
+            if "congestion_control" in line
+        ]
         assert sent == [cc]
-        loaded = re.findall(r"(\w+): loading out-of-tree module", (run.record / "console.log").read_text())
-        assert loaded == ([] if cc == "cubic" else [f"tcp_{cc}"]), "a run loads its own module and no other"
+        loaded = re.findall(
+            r"(\w+): loading out-of-tree module", (run.record / "console.log").read_text()
+        )
+        assert loaded == ([] if cc == "cubic" else [f"tcp_{cc}"]), (
+            "a run loads its own module and no other"
+        )
     exit_code, _, errors = compare(tmp_path / "alone", "geo vpn=none cc=bbr2,cubic")
     assert exit_code == 0, errors
     for run in records(tmp_path / "alone/results"):
-        assert capture(run) == capture(runs[run.row["cc"], "0"]), "another module beside it changes no packet"
+        assert capture(run) == capture(runs[run.row["cc"], "0"]), (
+            "another module beside it changes no packet"
+        )
     lines = {file.name: file.read_text().count("\n") for file in folder.iterdir()}
     needed = sum(lines.values()) - lines["tcp_aimd.c"]
     assert needed <= MOST_LINES
     with capsys.disabled():
-        print(f"\na congestion control of one's own: {needed} lines beside {lines['tcp_aimd.c']} of C")
+        print(
+            f"\na congestion control of one's own: {needed} lines beside {lines['tcp_aimd.c']} of C"
+        )
 
 
 def test_a_source_that_does_not_compile(folder: Path, tmp_path: Path) -> None:
@@ -83,10 +101,12 @@ def test_a_module_that_the_kernel_refuses(folder: Path, tmp_path: Path) -> None:
     exit_code, _, errors = compare(tmp_path, "geo vpn=none cc=aimd,cubic size=100k --with mine")
     assert exit_code == 1
     assert f"its record: {tmp_path / 'results/runs'}" in errors
-    (refused, good) = sorted(records(tmp_path / "results"), key=lambda run: run.row["cc"])
+    refused, good = sorted(records(tmp_path / "results"), key=lambda run: run.row["cc"])
     assert (refused.row["status"], good.row["status"]) == ("Finished Ko", "Finished Ok")
     error = json.loads((refused.record / "record.json").read_text())["error"]
-    assert error.startswith("the kernel does not take the module of aimd: Device or resource busy; it says:\n")
+    assert error.startswith(
+        "the kernel does not take the module of aimd: Device or resource busy; it says:\n"
+    )
     assert error.splitlines()[-1] == "TCP: cubic already registered or non-unique key"
 
 

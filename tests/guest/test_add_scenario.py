@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A scenario of a user's own, in a folder outside the checkout: the one of docs/scenarios.md, by its commands."""
+"""A scenario of a user's own, in a folder outside the checkout: the one of docs/scenarios.md, by
+its commands.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from conftest import command, records
 MOST_LINES = 40
 
 
-def test_a_scenario_outside_the_checkout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_scenario_outside_the_checkout(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (file,) = own_files.write("scenarios.md", tmp_path)
     lines = file.read_text().count("\n")
     with capsys.disabled():
@@ -29,16 +33,25 @@ def test_a_scenario_outside_the_checkout(tmp_path: Path, capsys: pytest.CaptureF
     assert "accepted: " in checked and ", 0 warnings" in checked
     assert "upload: " in table and "wireguard" in table
     swept = records(tmp_path / "results/upload")
-    assert {run.row["streams"] for run in swept} == {"1", "4"}, "results.csv has what was asked for last"
+    assert {run.row["streams"] for run in swept} == {
+        "1",
+        "4",
+    }, "results.csv has what was asked for last"
     assert all(float(run.row["ping_rtt_ms"]) > 30 for run in swept)
     by_id = {
         one["arguments"]["vpn"]: one
-        for one in map(json.loads, (file.read_text() for file in tmp_path.glob("results/upload/runs/*/record.json")))
+        for one in map(
+            json.loads,
+            (file.read_text() for file in tmp_path.glob("results/upload/runs/*/record.json")),
+        )
         if one["arguments"]["streams"] == "2" and one["arguments"]["pep"] == "none"
     }
     assert by_id.keys() == {"none", "wireguard"}
     least_s = 5_000_000 * 8 / 10e6
     assert all(least_s < one["measures"]["transfer_time_s"] < 2 * least_s for one in by_id.values())
-    assert by_id["wireguard"]["measures"]["transfer_time_s"] > by_id["none"]["measures"]["transfer_time_s"]
+    assert (
+        by_id["wireguard"]["measures"]["transfer_time_s"]
+        > by_id["none"]["measures"]["transfer_time_s"]
+    )
     imported = json.loads((tmp_path / "mine/upload.json").read_text())
     assert imported["name"] == "upload" and len(imported["arguments"]) <= 6

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A topology of a user's own, in a folder outside the checkout: the one of docs/topologies.md, by its commands."""
+"""A topology of a user's own, in a folder outside the checkout: the one of docs/topologies.md, by
+its commands.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from conftest import command, records
 MOST_LINES = 40
 
 
-def test_a_topology_outside_the_checkout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_topology_outside_the_checkout(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     topology, scenario = own_files.write("topologies.md", tmp_path)
     lines = [file.read_text().count("\n") for file in (topology, scenario)]
     with capsys.disabled():
@@ -27,7 +31,9 @@ def test_a_topology_outside_the_checkout(tmp_path: Path, capsys: pytest.CaptureF
         assert done.returncode == 0, f"{line}: {done.stderr}"
         assert "small: transfer time (s)" in done.stdout
     small, large = records(tmp_path / "results/small")
-    assert 0.5 < float(small.row["transfer_time_s"]) < float(large.row["transfer_time_s"]), "as over GEO"
+    assert 0.5 < float(small.row["transfer_time_s"]) < float(large.row["transfer_time_s"]), (
+        "as over GEO"
+    )
 
 
 def test_the_inventory_is_found_by_its_name(tmp_path: Path) -> None:
@@ -38,6 +44,8 @@ def test_the_inventory_is_found_by_its_name(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     (run,) = records(tmp_path / "results/small")
     sources = {
-        packet.ip[12:16] for packet in pcapng.read(run.capture) if packet.ip and packet.interface == "server/to_sat"
+        packet.ip[12:16]
+        for packet in pcapng.read(run.capture)
+        if packet.ip and packet.interface == "server/to_sat"
     }
     assert bytes([172, 30, 0, 2]) in sources and bytes([10, 0, 2, 2]) not in sources

@@ -11,29 +11,37 @@ import pytest
 from conftest import command, records
 
 FILES = {
-    "vpn.json": """{
+    "vpn.json": (
+        """{
   "carrier": "UDP", "daemon": false, "inner_mtu": 1380, "overhead_bytes": 60,
   "packages": ["wireguard-tools", "nftables"], "commands": ["wg", "nft"],
   "values": {"keepalive": 25}
 }
-""",
-    "keygen": """#!/bin/sh
+"""
+    ),
+    "keygen": (
+        """#!/bin/sh
 set -eu
 umask 077
 wg genkey > "$VPN_DIR/private"
 wg pubkey < "$VPN_DIR/private"
-""",
-    "up": """#!/bin/sh
+"""
+    ),
+    "up": (
+        """#!/bin/sh
 set -eu
 . "${0%/*}/../lib.sh"
 ip link add "$VPN_DEVICE" type wireguard || exit 69
 configure_wireguard
 wg set "$VPN_DEVICE" peer "$(cat "$VPN_REMOTE_PUBLIC")" persistent-keepalive "$VPN_KEEPALIVE"
-""",
-    "down": """#!/bin/sh
+"""
+    ),
+    "down": (
+        """#!/bin/sh
 nft delete table inet "$VPN_DEVICE"
 ip link del "$VPN_DEVICE"
-""",
+"""
+    ),
 }
 
 
@@ -68,11 +76,17 @@ exec sleep 100000
 """
 
 
-def test_a_vpn_with_a_program_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_vpn_with_a_program_of_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path / "mine/vpn-configs/own_program"
     folder.mkdir(parents=True)
     described = json.loads(FILES["vpn.json"])
-    described |= {"daemon": True, "commands": ["mined"], "programs": {"mined": {"host": "https://example.org/mined"}}}
+    described |= {
+        "daemon": True,
+        "commands": ["mined"],
+        "programs": {"mined": {"host": "https://example.org/mined"}},
+    }
     up = """#!/bin/sh
 set -eu
 . "${0%/*}/../lib.sh"
@@ -111,12 +125,23 @@ def test_variants(tmp_path: Path) -> None:
     for name, described in VARIANTS.items():
         (tmp_path / "vpn-configs" / name).mkdir(parents=True)
         (tmp_path / "vpn-configs" / name / "vpn.json").write_text(json.dumps(described))
-    cells = ("geo", f"vpn=wireguard,{','.join(VARIANTS)}", "cc=cubic", "size=100k", "--with", str(tmp_path))
+    cells = (
+        "geo",
+        f"vpn=wireguard,{','.join(VARIANTS)}",
+        "cc=cubic",
+        "size=100k",
+        "--with",
+        str(tmp_path),
+    )
     done = command(*cells, "--results", str(tmp_path / "r"), "--pcap")
     assert done.returncode == 0, done.stderr
     runs = {run.row["vpn"]: run for run in records(tmp_path / "r")}
     sizes = {
-        vpn: [len(one.ip) for one in pcapng.read(runs[vpn].capture) if one.ip and one.interface == "pop/to_gw"]
+        vpn: [
+            len(one.ip)
+            for one in pcapng.read(runs[vpn].capture)
+            if one.ip and one.interface == "pop/to_gw"
+        ]
         for vpn in ("wireguard", "mtu", "keepalive")
     }
     assert max(sizes["mtu"]) == 1280 + 60

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""openbach_run from Python: the notebook of the documentation, executed in a kernel of Jupyter, and its results with right
-types."""
+"""openbach_run from Python: the notebook of the documentation, executed in a kernel of Jupyter, and
+its results with right types.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ def notebook(tmp_path_factory: pytest.TempPathFactory) -> Any:
         patch.setenv("IPYTHONDIR", str(place / ".ipython"))
         patch.setenv("JUPYTER_CONFIG_DIR", str(place / ".jupyter"))
         resources = {"metadata": {"path": str(place)}}
-        NotebookClient(made, timeout=CELL_LIMIT_S, kernel_name="python3", resources=resources).execute()
+        NotebookClient(
+            made, timeout=CELL_LIMIT_S, kernel_name="python3", resources=resources
+        ).execute()
     made.metadata.path = str(place)
     return made
 
@@ -45,7 +48,9 @@ def captured(notebook: Any) -> Results:
 
 
 def outputs(notebook: Any, kind: str) -> list[Any]:
-    return [one for cell in notebook.cells for one in cell.get("outputs", ()) if one.output_type == kind]
+    return [
+        one for cell in notebook.cells for one in cell.get("outputs", ()) if one.output_type == kind
+    ]
 
 
 def test_the_notebook_shows_tables_a_figure_and_progress(notebook: Any) -> None:
@@ -61,15 +66,21 @@ def test_runs_have_right_types(results: Results) -> None:
     runs = results.runs
     assert len(runs) == 8 and set(runs["status"]) == {"Finished Ok"}
     assert (
-        runs["loss"].dtype == "int64" and runs["transfer_time_s"].dtype == "float64" and runs["seed"].dtype == "int64"
+        runs["loss"].dtype == "int64"
+        and runs["transfer_time_s"].dtype == "float64"
+        and runs["seed"].dtype == "int64"
     )
-    assert list(runs["vpn"].cat.categories) == ["none", "wireguard"] and list(runs["size"].cat.categories) == ["300k"]
+    assert list(runs["vpn"].cat.categories) == ["none", "wireguard"] and list(
+        runs["size"].cat.categories
+    ) == ["300k"]
     assert runs.attrs["units"]["transfer_time_s"] == "s"
 
 
 def test_cells_are_the_medians(results: Results) -> None:
     cells, runs = results.cells(), results.runs
-    assert list(cells.columns) == ["vpn", "loss", "median", "low", "high", "seeds"] and len(cells) == 4
+    assert (
+        list(cells.columns) == ["vpn", "loss", "median", "low", "high", "seeds"] and len(cells) == 4
+    )
     median = runs[(runs["vpn"] == "none") & (runs["loss"] == 1)]["transfer_time_s"].median()
     (told,) = cells[(cells["vpn"] == "none") & (cells["loss"] == 1)]["median"]
     assert told == pytest.approx(median)
@@ -77,7 +88,9 @@ def test_cells_are_the_medians(results: Results) -> None:
 
 def test_series_of_all_runs(results: Results) -> None:
     window = results.series("cwnd_segments")
-    assert window["run_id"].nunique() == 8 and isinstance(window["time"].dtype, pandas.DatetimeTZDtype)
+    assert window["run_id"].nunique() == 8 and isinstance(
+        window["time"].dtype, pandas.DatetimeTZDtype
+    )
     assert (window["time_s"] >= 0).all() and window["value"].gt(0).any()
     with pytest.raises(openbach_run.InputError, match=r"there are .*transfer_time_s"):
         results.series("no_such_statistic")
@@ -87,7 +100,10 @@ def test_packets_have_tcps_numbers(results: Results, captured: Results) -> None:
     run_id = captured.runs["run_id"][0]
     packets = captured.packets(run_id, interface="sat/")
     data = packets[packets["payload"] > 0]
-    assert set(data["interface"].cat.remove_unused_categories().cat.categories) <= {"sat/to_st", "sat/to_gw"}
+    assert set(data["interface"].cat.remove_unused_categories().cat.categories) <= {
+        "sat/to_st",
+        "sat/to_gw",
+    }
     assert data["payload"].sum() >= 300_000
     opened = captured.packets(run_id, "pc/")
     assert (opened["flags"] == "S").sum() >= 1 and set(opened["protocol"]) >= {"tcp"}
@@ -97,9 +113,19 @@ def test_packets_have_tcps_numbers(results: Results, captured: Results) -> None:
 
 def test_the_engines_kernel_runs_with_its_clock_too(tmp_path: Path) -> None:
     runs = openbach_run.run(
-        "geo", vpn="none", cc="cubic", loss=0, size="100k", seeds=1, clock="real", results=tmp_path, quiet=True
+        "geo",
+        vpn="none",
+        cc="cubic",
+        loss=0,
+        size="100k",
+        seeds=1,
+        clock="real",
+        results=tmp_path,
+        quiet=True,
     ).runs
-    assert list(runs["status"]) == ["Finished Ok"] and runs["wall_s"][0] > runs["transfer_time_s"][0]
+    assert (
+        list(runs["status"]) == ["Finished Ok"] and runs["wall_s"][0] > runs["transfer_time_s"][0]
+    )
 
 
 def test_bad_input_is_an_exception(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Results are archived by the checkout that made them, and verified by another one; what differs is told."""
+"""Results are archived by the checkout that made them, and verified by another one; what differs is
+told.
+"""
 
 from __future__ import annotations
 
@@ -26,21 +28,39 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def archive(results: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("archives") / "archive"
-    done = command("archive", str(results), "-o", str(place), "--runs", "1", "--without-bundle", "--quiet")
+    done = command(
+        "archive", str(results), "-o", str(place), "--runs", "1", "--without-bundle", "--quiet"
+    )
     assert done.returncode == 0, done.stderr
     assert "1 of 1 runs repeated have the same packets (2 finished)" in done.stdout
     return place
 
 
 def test_what_is_in_it(archive: Path) -> None:
-    assert {file.name for file in archive.iterdir()} == {"README.md", "SHA256SUMS", "report", "results"}
+    assert {file.name for file in archive.iterdir()} == {
+        "README.md",
+        "SHA256SUMS",
+        "report",
+        "results",
+    }
     assert "vpn=none,wireguard" in (archive / "README.md").read_text()
-    assert (archive / "report/report.pdf").exists() and (archive / "results/small/results.csv").exists()
+    assert (archive / "report/report.pdf").exists() and (
+        archive / "results/small/results.csv"
+    ).exists()
 
 
 def test_another_checkout_verifies_it(archive: Path, tmp_path: Path) -> None:
     other = copy_of_the_checkout(tmp_path / "other")
-    done = command("archive", "--verify", str(archive), "--runs", "all", "--quiet", cwd=tmp_path, checkout=other)
+    done = command(
+        "archive",
+        "--verify",
+        str(archive),
+        "--runs",
+        "all",
+        "--quiet",
+        cwd=tmp_path,
+        checkout=other,
+    )
     assert done.returncode == 0, done.stderr
     assert "2 of 2 runs repeated have the same packets" in done.stdout
 
@@ -51,10 +71,16 @@ def test_one_that_makes_other_packets_says_what_differs(archive: Path, tmp_path:
     transfer.write_text(transfer.read_text() + "\nCHANGED = 1\n")
     record = _altered(archive, tmp_path / "altered")
     summed(tmp_path / "altered")
-    done = command("archive", "--verify", str(tmp_path / "altered"), "--quiet", cwd=tmp_path, checkout=other)
+    done = command(
+        "archive", "--verify", str(tmp_path / "altered"), "--quiet", cwd=tmp_path, checkout=other
+    )
     assert done.returncode == 1
-    assert f"{record.parent.name}: other packets than then" in done.stderr and "code: " in done.stderr
-    refused = command("archive", str(tmp_path / "altered/results/small"), "-o", str(tmp_path / "no"), cwd=tmp_path)
+    assert (
+        f"{record.parent.name}: other packets than then" in done.stderr and "code: " in done.stderr
+    )
+    refused = command(
+        "archive", str(tmp_path / "altered/results/small"), "-o", str(tmp_path / "no"), cwd=tmp_path
+    )
     assert refused.returncode == 1 and "is not the one that made these results" in refused.stderr
     assert not (tmp_path / "no").exists()
 
@@ -76,7 +102,9 @@ def summed(archive: Path) -> None:
 
 
 @pytest.mark.parametrize("sums", ["", "0" * 64 + "  README.md\n"])
-def test_nothing_of_an_archive_with_wrong_sums_is_repeated(archive: Path, tmp_path: Path, sums: str) -> None:
+def test_nothing_of_an_archive_with_wrong_sums_is_repeated(
+    archive: Path, tmp_path: Path, sums: str
+) -> None:
     place = Path(shutil.copytree(archive, tmp_path / "altered"))
     (place / SUMS).write_text(sums)
     done = command("archive", "--verify", str(place), "--quiet", cwd=tmp_path)
@@ -90,11 +118,15 @@ def test_an_archive_runs_no_code_of_its_own(archive: Path, tmp_path: Path) -> No
     place = Path(shutil.copytree(archive, tmp_path / "foreign"))
     files = place / "evil/jobs/evil/files"
     (files / "evil").mkdir(parents=True)
-    (files / "evil/Makefile").write_text(f"evil:\n\tid > {tmp_path}/out; cp /bin/true $(OUT)/evil\n")
+    (files / "evil/Makefile").write_text(
+        f"evil:\n\tid > {tmp_path}/out; cp /bin/true $(OUT)/evil\n"
+    )
     record = min(place.rglob("record.json"))
     told = json.loads(record.read_text())
     record.write_text(
-        json.dumps({**told, "command": f"{told['command']} --with {place}/evil --results {tmp_path}/out"})
+        json.dumps(
+            {**told, "command": f"{told['command']} --with {place}/evil --results {tmp_path}/out"}
+        )
     )
     summed(place)
     done = command("archive", "--verify", str(place), "--runs", "1", "--quiet", cwd=tmp_path)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""BBRv2 and BBRv3: behaviours of draft-ietf-ccwg-bbr, whose sections are named (4.x in draft-cardwell-iccrg-bbr-congestion-
-control-02 is 5.x there), seen in `ss -ti`, in queues and in transfer times."""
+"""BBRv2 and BBRv3: behaviours of draft-ietf-ccwg-bbr, whose sections are named (4.x in
+draft-cardwell-iccrg-bbr-congestion- control-02 is 5.x there), seen in `ss -ti`, in queues and in
+transfer times.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ STATES = {  # pacing gain, cwnd gain → state of section 5.1.1
 
 @dataclass(frozen=True)
 class Seen:
-    """One look at the sender: time since the first look, state, delivery rate, window, smoothed round-trip time."""
+    """One look at the sender: time since the first look, state, delivery rate, window, smoothed
+    round-trip time.
+    """
 
     time_s: float
     state: str
@@ -53,10 +57,14 @@ def cc(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def watch(tmp_path_factory: pytest.TempPathFactory) -> Watch:
-    """What the sender's socket shows every 0.1 s of a download; `on_sat`: a command for the link, and when."""
+    """What the sender's socket shows every 0.1 s of a download; `on_sat`: a command for the link,
+    and when.
+    """
     done: dict[tuple[object, ...], list[Seen]] = {}
 
-    def run(cc: str, *settings: str, seconds: int = 20, on_sat: tuple[int, str] | None = None) -> list[Seen]:
+    def run(
+        cc: str, *settings: str, seconds: int = 20, on_sat: tuple[int, str] | None = None
+    ) -> list[Seen]:
         key = (cc, settings, seconds, on_sat)
         if key not in done:
             place = tmp_path_factory.mktemp(cc)
@@ -72,11 +80,25 @@ def watch(tmp_path_factory: pytest.TempPathFactory) -> Watch:
 
 
 def download(
-    place: Path, cc: str, settings: Sequence[str], *snapshots: Snapshot, first: Sequence[tuple[str, str]] = ()
+    place: Path,
+    cc: str,
+    settings: Sequence[str],
+    *snapshots: Snapshot,
+    first: Sequence[tuple[str, str]] = (),
 ) -> Run:
     """One download, and commands beside it and before it."""
     place.mkdir(exist_ok=True)
-    asked = ["vpn=none", f"cc={cc}", *settings, "--seeds", "1", "--jobs", str(TEST_JOBS), "--results", str(place / "r")]
+    asked = [
+        "vpn=none",
+        f"cc={cc}",
+        *settings,
+        "--seeds",
+        "1",
+        "--jobs",
+        str(TEST_JOBS),
+        "--results",
+        str(place / "r"),
+    ]
     ended = command(str(with_snapshot(place, *snapshots, first=first)), *asked)
     assert ended.returncode == 0, ended.stderr
     (run,) = records(place / "r")
@@ -87,7 +109,9 @@ LOOKED_AT = (r"delivery_rate (\d+)bps", r"cwnd:(\d+)", r" rtt:([\d.]+)")
 
 
 def looks(printed: str) -> list[Seen]:
-    """The data connection's lines: the one that has sent more than iperf3's control connection does."""
+    """The data connection's lines: the one that has sent more than iperf3's control connection
+    does.
+    """
     seen: list[Seen] = []
     time_s = 0.0
     for line in printed.splitlines():
@@ -113,57 +137,87 @@ def state(line: str) -> str:
 def periods(seen: list[Seen]) -> list[tuple[str, float, float]]:
     """State, begin and length in s, one after the other."""
     groups = [(name, list(group)) for name, group in groupby(seen, key=lambda one: one.state)]
-    return [(name, group[0].time_s, group[-1].time_s - group[0].time_s + PERIOD_S) for name, group in groups]
+    return [
+        (name, group[0].time_s, group[-1].time_s - group[0].time_s + PERIOD_S)
+        for name, group in groups
+    ]
 
 
 def test_startup_reaches_the_links_rate_and_ends_on_a_plateau(watch: Watch, cc: str) -> None:
-    """5.3.1.2: doubles every round; ends three rounds after the bandwidth has stopped to grow by a quarter."""
+    """5.3.1.2: doubles every round; ends three rounds after the bandwidth has stopped to grow by a
+    quarter.
+    """
     seen = watch(cc, "loss=0")
     first = next(one.time_s for one in seen if one.rate_bps > 0.9 * LINK_BPS * 1448 / 1514)
     doublings = 6  # from 10 packets in 500 ms to 430
     assert first <= (doublings + 3) * RTT_S  # pacing lags by one round, the measured rate by two
     (startup, _, length_s), *_ = periods(seen)
     assert startup == "Startup"
-    assert first < length_s <= first + 3 * 2 * RTT_S + PERIOD_S  # a buffer of one BDP doubles the RTT
+    assert (
+        first < length_s <= first + 3 * 2 * RTT_S + PERIOD_S
+    )  # a buffer of one BDP doubles the RTT
 
 
 def test_drain_empties_the_queue_within_three_rounds(watch: Watch, cc: str) -> None:
     """5.3.2"""
-    (drain,) = [length_s for name, _, length_s in periods(watch(cc, *SHALLOW, seconds=30)) if name == "Drain"]
+    (drain,) = [
+        length_s
+        for name, _, length_s in periods(watch(cc, *SHALLOW, seconds=30))
+        if name == "Drain"
+    ]
     assert drain <= 3 * RTT_S
 
 
-LONGER = [f"tc qdisc change dev {port} root handle 2: netem limit 100000 delay 150ms" for port in ("to_st", "to_gw")]
+LONGER = [
+    f"tc qdisc change dev {port} root handle 2: netem limit 100000 delay 150ms"
+    for port in ("to_st", "to_gw")
+]
 LONGER_RTT_S = 0.3
 
 
 def test_drain_that_cannot_empty_the_queue_ends_after_three_rounds(watch: Watch) -> None:
-    """5.3.2: bbr3's limit; -02 has none. The path becomes three times as long at Startup's end. What is in flight then stays
-    above the product of the bandwidth and the round trip of the handshake, until ProbeRTT (5 s) measures another one."""
+    """5.3.2: bbr3's limit; -02 has none.
+
+    The path becomes three times as long at Startup's end. What is in flight then stays above the
+    product of the bandwidth and the round trip of the handshake, until ProbeRTT (5 s) measures
+    another one.
+    """
     lasts = {}
     for cc in CONTROLS:
         longer = (0, " && ".join(["sleep 1.4", *LONGER]))
         seen = periods(watch(cc, "loss=0", "delay_ms=50", seconds=12, on_sat=longer))
-        ((_, _, lasts[cc]), (after, _, _)) = next(pair for pair in pairwise(seen) if pair[0][0] == "Drain")
+        (_, _, lasts[cc]), (after, _, _) = next(
+            pair for pair in pairwise(seen) if pair[0][0] == "Drain"
+        )
         assert after == ("ProbeRTT" if cc == "bbr2" else "Down")
-    assert 3 * LONGER_RTT_S - PERIOD_S <= lasts["bbr3"] <= 4 * LONGER_RTT_S + PERIOD_S < lasts["bbr2"]
+    assert (
+        3 * LONGER_RTT_S - PERIOD_S <= lasts["bbr3"] <= 4 * LONGER_RTT_S + PERIOD_S < lasts["bbr2"]
+    )
 
 
 def test_probe_rtt_comes_after_five_seconds_and_halves_the_window(watch: Watch, cc: str) -> None:
-    """5.3.4: not before 5 s without a lower RTT, for 200 ms and a round at least, with half a BDP in flight."""
+    """5.3.4: not before 5 s without a lower RTT, for 200 ms and a round at least, with half a BDP
+    in flight.
+    """
     seen = watch(cc, "loss=0")
-    probes = [(begin_s, length_s) for name, begin_s, length_s in periods(seen) if name == "ProbeRTT"]
+    probes = [
+        (begin_s, length_s) for name, begin_s, length_s in periods(seen) if name == "ProbeRTT"
+    ]
     assert probes
     assert probes[0][0] >= 5 - RTT_S
     assert all(later - earlier >= 5 for (earlier, _), (later, _) in pairwise(probes))
     assert all(length_s >= 0.2 for _, length_s in probes[:-1])
     bdp_packets = LINK_BPS * RTT_S / 8 / 1514
-    assert min(one.cwnd for one in seen if one.state == "ProbeRTT") == pytest.approx(bdp_packets / 2, rel=0.1)
+    assert min(one.cwnd for one in seen if one.state == "ProbeRTT") == pytest.approx(
+        bdp_packets / 2, rel=0.1
+    )
 
 
 def test_probe_bw_goes_up_and_comes_down(watch: Watch, cc: str) -> None:
     """5.3.3: Cruise or Refill, then Up, then Down."""
-    order = [name for name, _, _ in periods(watch(cc, "loss=0.5", seconds=30)) if name != "ProbeRTT"]
+    order = [
+        name for name, _, _ in periods(watch(cc, "loss=0.5", seconds=30)) if name != "ProbeRTT"
+    ]
     ups = [place for place, name in enumerate(order) if name == "Up"]
     assert ups
     assert all(order[place - 1] == "Cruise" for place in ups)
@@ -171,7 +225,9 @@ def test_probe_bw_goes_up_and_comes_down(watch: Watch, cc: str) -> None:
 
 
 def test_startup_ends_on_losses(watch: Watch, cc: str) -> None:
-    """5.3.1.3: a buffer of 5 % of the BDP overflows in Startup; it ends without waiting for the plateau."""
+    """5.3.1.3: a buffer of 5 % of the BDP overflows in Startup; it ends without waiting for the
+    plateau.
+    """
     lossy = periods(watch(cc, "loss=0", "buffer_bdp=0.05", "size=10M"))[0]
     patient = periods(watch(cc, "loss=0"))[0]
     assert lossy[0] == patient[0] == "Startup"
@@ -180,14 +236,21 @@ def test_startup_ends_on_losses(watch: Watch, cc: str) -> None:
 
 @pytest.mark.parametrize("scenario", ["geo_loss", "leo_loss"])
 def test_a_flow_alone_leaves_the_queue_empty(run_cells: RunCells, cc: str, scenario: str) -> None:
-    """2.2, 5.6.2: paced 1 % below the bandwidth, in payload as TCP paces; in whole packets it would be 2.6 % above."""
+    """2.2, 5.6.2: paced 1 % below the bandwidth, in payload as TCP paces; in whole packets it would
+    be 2.6 % above.
+    """
     (run,) = run_cells(scenario, "vpn=none", f"cc={cc}", "loss=0", f"series_s={PERIOD_S}")
-    sent = [line["_metadata"]["time"] for line in run.statistics("tcp_series") if line.get("goodput_bps")]
+    sent = [
+        line["_metadata"]["time"]
+        for line in run.statistics("tcp_series")
+        if line.get("goodput_bps")
+    ]
     looked = [line for line in run.statistics("satcom_link") if "queue_delay_ms" in line]
     after_startup = [
         line["queue_delay_ms"]
         for line in looked
-        if line["_metadata"]["suffix"] == "forward" and sent[0] + 8000 <= line["_metadata"]["time"] <= sent[-1]
+        if line["_metadata"]["suffix"] == "forward"
+        and sent[0] + 8000 <= line["_metadata"]["time"] <= sent[-1]
     ]
     assert len(after_startup) > 10 / PERIOD_S
     assert median(after_startup) <= 3
@@ -195,24 +258,42 @@ def test_a_flow_alone_leaves_the_queue_empty(run_cells: RunCells, cc: str, scena
 
 def test_the_round_trip_is_that_of_the_path_while_it_cruises(watch: Watch, cc: str) -> None:
     """5.6.2"""
-    round_trips = [one.rtt_ms for one in watch(cc, "loss=0") if one.state == "Cruise" and one.time_s > 10]
+    round_trips = [
+        one.rtt_ms for one in watch(cc, "loss=0") if one.state == "Cruise" and one.time_s > 10
+    ]
     assert median(round_trips) < RTT_S * 1000 + 3
 
 
 @pytest.mark.parametrize(("cc", "rounds"), [("bbr2", 1), ("bbr3", 3)])
 def test_a_probe_ends_when_the_bandwidth_does_not_grow(watch: Watch, cc: str, rounds: int) -> None:
-    """-02, 4.3.3.6: with a quarter more than the BDP in flight, which takes a round; 5.3.3.7: after three rounds. (Without
-    losses: with them the next ProbeRTT comes before a probe of three rounds has ended.)"""
+    """-02, 4.3.3.6: with a quarter more than the BDP in flight, which takes a round; 5.3.3.7: after
+    three rounds.
+
+    (Without losses: with them the next ProbeRTT comes before a probe of three rounds has ended.)
+    """
     seen = periods(watch(cc, "loss=0", "size=40M", seconds=40))
-    ended = [length_s for (name, _, length_s), (after, _, _) in pairwise(seen) if (name, after) == ("Up", "Down")]
+    ended = [
+        length_s
+        for (name, _, length_s), (after, _, _) in pairwise(seen)
+        if (name, after) == ("Up", "Down")
+    ]
     assert ended
-    assert all(rounds * RTT_S - PERIOD_S <= length_s < (rounds + 1) * RTT_S + PERIOD_S for length_s in ended)
+    assert all(
+        rounds * RTT_S - PERIOD_S <= length_s < (rounds + 1) * RTT_S + PERIOD_S
+        for length_s in ended
+    )
 
 
 def test_after_a_probe_that_went_too_high_the_next_one_is_cautious(watch: Watch, cc: str) -> None:
-    """5.3.3.6: in a buffer of a tenth of the BDP a probe loses packets; the next ends within a round, as soon as it gets to
-    where that one was, and since it has lost nothing another one follows at once, which is not: it lasts until it loses."""
-    ups = [(begin_s, length_s) for name, begin_s, length_s in periods(watch(cc, *SHALLOW, seconds=30)) if name == "Up"]
+    """5.3.3.6: in a buffer of a tenth of the BDP a probe loses packets; the next ends within a
+    round, as soon as it gets to where that one was, and since it has lost nothing another one
+    follows at once, which is not: it lasts until it loses.
+    """
+    ups = [
+        (begin_s, length_s)
+        for name, begin_s, length_s in periods(watch(cc, *SHALLOW, seconds=30))
+        if name == "Up"
+    ]
     pairs = [(one[1], other[1]) for one, other in pairwise(ups) if other[0] - one[0] < PROBE_WAIT_S]
     (_, first_s), (_, second_s), *_ = ups
     assert second_s < RTT_S < first_s
@@ -225,10 +306,17 @@ MARK = "tc qdisc change dev to_st root handle 2: netem limit 100000 delay 250ms 
 
 
 def test_ce_marks_are_congestion(tmp_path: Path, cc: str) -> None:
-    """3.7: if ECN was negotiated. A CUBIC flow needs as long with these marks; a flow that takes no notice of them, as long as
-    one without."""
+    """3.7: if ECN was negotiated.
+
+    A CUBIC flow needs as long with these marks; a flow that takes no notice of them, as long as one
+    without.
+    """
     times = {}
-    for name, control, first in (("unmarked", cc, []), ("marked", cc, ECN), ("cubic", "cubic", ECN)):
+    for name, control, first in (
+        ("unmarked", cc, []),
+        ("marked", cc, ECN),
+        ("cubic", "cubic", ECN),
+    ):
         commands = [("sat", 0, MARK)] if first else []
         run = download(tmp_path / name, control, ["loss=0", "size=10M"], *commands, first=first)
         times[name] = float(run.row["transfer_time_s"])
@@ -258,7 +346,9 @@ def test_it_finds_a_bandwidth_that_rises_by_ten(tmp_path: Path, watch: Watch, cc
     assert settled(seen, 40, 50) > 0.8 * LINK_BPS
 
 
-def test_losses_below_the_threshold_hardly_matter_and_above_they_do(run_cells: RunCells, cc: str) -> None:
+def test_losses_below_the_threshold_hardly_matter_and_above_they_do(
+    run_cells: RunCells, cc: str
+) -> None:
     """2.8, 5.5.10: 2 % in a round. Median of three seeds."""
     times: dict[str, list[float]] = {}
     for run in run_cells("geo_loss", "vpn=none", f"cc={cc}", "loss=0,0.5,5", "size=10M", seeds="3"):
@@ -273,8 +363,12 @@ POLICER = f"tc filter add dev to_gw ingress pref 1 protocol ip matchall action {
 
 
 def test_behind_a_policer_it_sends_at_the_policed_rate(tmp_path: Path, cc: str) -> None:
-    """5.5.6.2: a policer has no queue that would show, only losses; what is in flight goes back when they pass 2 %. A probe
-    has lost more by then (a quarter of the window, for a round trip, every few seconds), but less than BBRv1 loses."""
+    """5.5.6.2: a policer has no queue that would show, only losses; what is in flight goes back
+    when they pass 2 %.
+
+    A probe has lost more by then (a quarter of the window, for a round trip, every few seconds),
+    but less than BBRv1 loses.
+    """
     lost = {}
     for control in (cc, "bbr"):
         run = download(tmp_path / control, control, ["loss=0"], ("sat", 0, POLICER))
@@ -287,14 +381,24 @@ CHECKS = REPOSITORY / "tests/guest/controls/tcp_checked.c"
 
 
 def test_the_cases_that_a_transfer_seldom_meets(tmp_path: Path, cc: str) -> None:
-    """CHECKS, loaded into the guest as a congestion control that has `cc`'s source in it: the kernel takes the module only if
-    what it does with a socket is right in each case, and the run's error names those in which it is not."""
+    """CHECKS, loaded into the guest as a congestion control that has `cc`'s source in it: the
+    kernel takes the module only if what it does with a socket is right in each case, and the
+    run's error names those in which it is not.
+    """
     shipped = REPOSITORY / "congestion-controls" / cc
     folder = tmp_path / "mine/congestion-controls/checked"
     shutil.copytree(shipped, folder, ignore=lambda *_: [f"tcp_{cc}.c"])
     shutil.copy(shipped / f"tcp_{cc}.c", folder / "control.h")
     shutil.copy(CHECKS, folder)
-    asked = ["vpn=none", "cc=checked", "size=100k", "--with", str(tmp_path / "mine"), "--results", str(tmp_path / "r")]
+    asked = [
+        "vpn=none",
+        "cc=checked",
+        "size=100k",
+        "--with",
+        str(tmp_path / "mine"),
+        "--results",
+        str(tmp_path / "r"),
+    ]
     ended = command("geo", *asked)
     assert ended.returncode == 0, ended.stderr
 
@@ -303,16 +407,26 @@ CHAOS_STEP_S = 2
 
 
 def chaos(number: int) -> str:
-    """What the link does for CHAOS_STEP_S: another delay, jitter, loss, rate; with duplicates and reordering."""
+    """What the link does for CHAOS_STEP_S: another delay, jitter, loss, rate; with duplicates and
+    reordering.
+    """
     device, delay_ms = ("to_st", "to_gw")[number % 2], 10 + 10 * (number % 4)
-    netem = f"limit 100000 delay {delay_ms}ms {delay_ms // 4}ms loss {number % 7}% duplicate 1% reorder 5%"
+    netem = (
+        f"limit 100000 delay {delay_ms}ms {delay_ms // 4}ms loss {number % 7}% duplicate 1%"
+        " reorder 5%"
+    )
     rate = RATE_CHANGE.format((10, 2, 5)[number % 3])
-    return f"tc qdisc change dev {device} root handle 2: netem {netem} && {rate} && sleep {CHAOS_STEP_S}"
+    return (
+        f"tc qdisc change dev {device} root handle 2: netem {netem} && {rate} && sleep"
+        f" {CHAOS_STEP_S}"
+    )
 
 
 @pytest.mark.parametrize("cc", [*CONTROLS, "bbr3_resume", "cubic_resume"])
 def test_a_thousand_short_transfers_over_a_link_that_changes(tmp_path: Path, cc: str) -> None:
-    """1 byte to 200 kB each, 8 at a time: none hangs, all bytes are right; a complaint of the kernel would fail the run."""
+    """1 byte to 200 kB each, 8 at a time: none hangs, all bytes are right; a complaint of the
+    kernel would fail the run.
+    """
     steps = 60
     link = {"orbit": "geo", "forward_interface": "to_st", "return_interface": "to_gw"}
     jobs = [
@@ -322,10 +436,17 @@ def test_a_thousand_short_transfers_over_a_link_that_changes(tmp_path: Path, cc:
         Job("server", "transport_profile", {"cc": cc}),
         Job("server", "downloads", {"server": {}}, launched=[2, 3]),
         Job("sat", "snapshot", {"command": " && ".join(map(chaos, range(steps)))}, finished=[1]),
-        Job("pc", "downloads", {"client": {"server_ip": "192.168.20.2", "count": 1000, "at_once": 8}}, launched=[4, 5]),
+        Job(
+            "pc",
+            "downloads",
+            {"client": {"server_ip": "192.168.20.2", "count": 1000, "at_once": 8}},
+            launched=[4, 5],
+        ),
     ]
     scenario = scenario_of(tmp_path, *jobs)
-    ended = command(str(scenario), "--seeds", "3", "--jobs", str(TEST_JOBS), "--results", str(tmp_path / "r"))
+    ended = command(
+        str(scenario), "--seeds", "3", "--jobs", str(TEST_JOBS), "--results", str(tmp_path / "r")
+    )
     assert ended.returncode == 0, ended.stderr
     runs = records(tmp_path / "r")
     assert [run.statistic("downloads", "downloads") for run in runs] == 3 * [1000]

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The bundle of this checkout: made twice it is the same file. An ordinary user runs it where there is nothing but a kernel's
-interface (no shell, no C library, no Python, no network), and gets the captures that this checkout gets."""
+"""The bundle of this checkout: made twice it is the same file.
+
+An ordinary user runs it where there is nothing but a kernel's interface (no shell, no C library, no
+Python, no network), and gets the captures that this checkout gets.
+"""
 
 from __future__ import annotations
 
@@ -53,8 +56,28 @@ def in_an_empty_system(bundle: Path, home: Path, *words: str) -> subprocess.Comp
     ensure_tools({"bwrap": "bubblewrap", "setpriv": "util-linux"})
     user = ["setpriv", "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]
     empty = [
-        *("bwrap", "--unshare-user", "--unshare-pid", "--unshare-net", "--proc", "/proc", "--dev", "/dev"),
-        *("--tmpfs", "/tmp", "--bind", str(home), "/home", "--ro-bind", str(bundle), "/openbach", "--chdir", "/home"),
+        *(
+            "bwrap",
+            "--unshare-user",
+            "--unshare-pid",
+            "--unshare-net",
+            "--proc",
+            "/proc",
+            "--dev",
+            "/dev",
+        ),
+        *(
+            "--tmpfs",
+            "/tmp",
+            "--bind",
+            str(home),
+            "/home",
+            "--ro-bind",
+            str(bundle),
+            "/openbach",
+            "--chdir",
+            "/home",
+        ),
         *("--clearenv", "--setenv", "HOME", "/home", "/openbach"),
     ]
     return subprocess.run([*user, *empty, *words], check=False, capture_output=True, text=True)
@@ -94,8 +117,17 @@ def test_it_says_what_it_is_made_of(bundle: Path, home: Path) -> None:
     (place,) = (home / ".cache/openbach-run").glob("bundle-????????????????")
     described = json.loads((place / "sbom.spdx.json").read_text())
     parts = {part["externalRefs"][0]["referenceLocator"]: part for part in described["packages"]}
-    assert len(parts) == len(described["packages"]) == len({part["SPDXID"] for part in described["packages"]})
-    for name in ("pypi/pandas", "deb/debian/wireguard-tools", "deb/debian/linux-source-7.2", "deb/debian/libzstd-dev"):
+    assert (
+        len(parts)
+        == len(described["packages"])
+        == len({part["SPDXID"] for part in described["packages"]})
+    )
+    for name in (
+        "pypi/pandas",
+        "deb/debian/wireguard-tools",
+        "deb/debian/linux-source-7.2",
+        "deb/debian/libzstd-dev",
+    ):
         assert len([url for url in parts if url.startswith(f"pkg:{name}@")]) == 1, name
     origins = {
         one["spdxElementId"]: one["relatedSpdxElement"]
@@ -104,11 +136,18 @@ def test_it_says_what_it_is_made_of(bundle: Path, home: Path) -> None:
     }
     identified = {part["SPDXID"]: part for part in parts.values()}
     for name in ("deb/debian/iproute2", "deb/debian/wireguard-tools", "deb/debian/libc6"):
-        (url,) = [url for url in parts if url.startswith(f"pkg:{name}@") and url.endswith("arch=amd64")]
+        (url,) = [
+            url for url in parts if url.startswith(f"pkg:{name}@") and url.endswith("arch=amd64")
+        ]
         source = identified[origins[parts[url]["SPDXID"]]]
         assert source["packageFileName"].endswith(".dsc") and ".tar." in source["comment"]
         assert len(source["checksums"][0]["checksumValue"]) == 64
     for kind in ("pkg:pypi", "pkg:deb"):
-        assert len([url for url, part in parts.items() if url.startswith(kind) and "checksums" in part]) > 40
+        assert (
+            len(
+                [url for url, part in parts.items() if url.startswith(kind) and "checksums" in part]
+            )
+            > 40
+        )
     assert "GENERAL PUBLIC LICENSE" in (place / "licenses/openbach-run").read_text()
     assert (place / "licenses/debian/openvpn").exists()

@@ -44,7 +44,10 @@ def undisturbed(campaign_file: Path) -> Path:
 def rows(results: Path) -> list[dict[str, str]]:
     """results.csv without the column that may differ."""
     with (results / "results.csv").open(newline="") as file:
-        return [{name: value for name, value in row.items() if name != "wall_s"} for row in csv.DictReader(file)]
+        return [
+            {name: value for name, value in row.items() if name != "wall_s"}
+            for row in csv.DictReader(file)
+        ]
 
 
 def test_the_same_campaign_twice_gives_the_same_results_and_report(
@@ -59,11 +62,16 @@ def test_the_same_campaign_twice_gives_the_same_results_and_report(
         done = command("report", str(results), "-o", str(report))
         assert done.returncode == 0, done.stderr
     first, second = ((report / "report.md").read_text().splitlines() for report in reports)
-    assert [pair for pair in zip(first, second, strict=True) if pair[0] != pair[1] and "cells," not in pair[0]] == []
+    assert [
+        pair
+        for pair in zip(first, second, strict=True)
+        if pair[0] != pair[1] and "cells," not in pair[0]
+    ] == []
     figures = sorted(file.name for file in (reports[0] / "figures").iterdir())
     assert figures
     assert all(
-        (reports[0] / "figures" / one).read_bytes() == (reports[1] / "figures" / one).read_bytes() for one in figures
+        (reports[0] / "figures" / one).read_bytes() == (reports[1] / "figures" / one).read_bytes()
+        for one in figures
     )
 
 
@@ -74,20 +82,26 @@ def test_killed_at_ten_random_moments_and_resumed_it_ends_the_same(
     generator = random.Random(1)
     for _ in range(KILLS):
         records = len(list(results.glob("runs/*/record.json")))
-        kill_after(campaign_file, results, records + generator.randrange(4), generator.uniform(0, 0.5))
+        kill_after(
+            campaign_file, results, records + generator.randrange(4), generator.uniform(0, 0.5)
+        )
     assert 0 < len(list(results.glob("runs/*/record.json"))) < RUNS, "no kill came in mid campaign"
     assert command(str(campaign_file), "--results", str(results)).returncode == 0
     assert rows(results) == rows(undisturbed)
-    assert sorted(file.name for file in (results / "runs").iterdir()) == sorted(row["run_id"] for row in rows(results))
+    assert sorted(file.name for file in (results / "runs").iterdir()) == sorted(
+        row["run_id"] for row in rows(results)
+    )
 
 
 def kill_after(campaign_file: Path, results: Path, records: int, further_s: float) -> None:
     """Starts the campaign and kills it (-9) some time after so many records are there."""
     with subprocess.Popen(
         [sys.executable, "-m", "openbach_run", str(campaign_file), "--results", str(results)],
-        cwd=REPOSITORY, env={**os.environ, "PYTHONPATH": str(REPOSITORY / "src")},
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    ) as campaign:  # fmt: skip
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY / "src")},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as campaign:
         end = time.monotonic() + 120
         while len(list(results.glob("runs/*/record.json"))) < records:
             assert campaign.poll() is None, "the campaign ended before it was killed"

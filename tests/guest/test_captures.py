@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The capture of one host or interface: both directions, names, and every recipe of docs/captures.md."""
+"""The capture of one host or interface: both directions, names, and every recipe of
+docs/captures.md.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def run(place: Path) -> Run:
 
 def tshark(file: Path, *words: str) -> list[str]:
     ensure_tools({"tshark": "tshark"})
-    done = subprocess.run(["tshark", "-r", file, *words], check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        ["tshark", "-r", file, *words], check=True, capture_output=True, text=True
+    )
     return done.stdout.splitlines()
 
 
@@ -61,7 +65,8 @@ def test_a_host_has_its_interfaces_directions_and_names(run: Run, place: Path) -
 
 
 @pytest.mark.parametrize(
-    "line", re.findall(r"^(?:tshark|tcptrace) .*$", (REPOSITORY / "docs/captures.md").read_text(), re.M)
+    "line",
+    re.findall(r"^(?:tshark|tcptrace) .*$", (REPOSITORY / "docs/captures.md").read_text(), re.M),
 )
 def test_the_recipes_of_the_page(line: str, run: Run, place: Path) -> None:
     ensure_tools({"tshark": "tshark", "tcptrace": "tcptrace"})
@@ -79,7 +84,10 @@ def test_tshark_decrypts_wireguard_with_the_keys_and_not_without(run: Run, place
     """Away from the tunnel's ends, where the transfer is to be seen in WireGuard's packets alone."""
     keys = run.record / KEYS
     wanted = ["-Y", "wg && tcp", "-T", "fields", "-e", "tcp.len"]
-    found = [tshark(place / "st.pcapng", *wanted), tshark(place / "st.pcap", "-o", f"wg.keylog_file:{keys}", *wanted)]
+    found = [
+        tshark(place / "st.pcapng", *wanted),
+        tshark(place / "st.pcap", "-o", f"wg.keylog_file:{keys}", *wanted),
+    ]
     for lengths in found:
         assert sum(map(int, lengths)) >= 1_000_000
     assert len(found[0]) > len(found[1])  # of both interfaces, and of one
@@ -89,16 +97,24 @@ def test_tshark_decrypts_wireguard_with_the_keys_and_not_without(run: Run, place
         assert file.stat().st_mode & 0o777 == 0o600
 
 
-def test_the_keys_are_in_no_other_file_and_change_no_packet(run: Run, place: Path, run_cells: RunCells) -> None:
+def test_the_keys_are_in_no_other_file_and_change_no_packet(
+    run: Run, place: Path, run_cells: RunCells
+) -> None:
     (without,) = run_cells("geo", "vpn=wireguard", "cc=cubic", "size=1M", "loss=0")
     assert run.row["capture_hash"] == without.row["capture_hash"]
     assert not (without.record / KEYS).exists()
-    secret = [line.split(" = ")[1] for line in (run.record / KEYS).read_text().splitlines() if "PRIVATE" in line]
+    secret = [
+        line.split(" = ")[1]
+        for line in (run.record / KEYS).read_text().splitlines()
+        if "PRIVATE" in line
+    ]
     assert len(set(secret)) == 4  # of both ends: static and ephemeral
     for file in (place / "results").rglob("*"):
         if file.is_file() and file.name != KEYS:
             content = file.read_bytes()
-            assert not any(one.encode() in content or b64decode(one) in content for one in secret), file
+            assert not any(
+                one.encode() in content or b64decode(one) in content for one in secret
+            ), file
 
 
 def test_what_is_not_there_is_named(run: Run, place: Path, tmp_path: Path) -> None:
@@ -119,14 +135,28 @@ def test_what_is_not_there_is_named(run: Run, place: Path, tmp_path: Path) -> No
 def test_a_full_disk_ends_the_guest_and_is_named(tmp_path: Path) -> None:
     """Nobody reads the guest's packets any more then: it would wait for ever."""
     run = subprocess.list2cmdline(
-        [sys.executable, "-m", "openbach_run", "geo", "vpn=none", "cc=cubic", "size=3M", "--pcap", "--quiet"]
+        [
+            sys.executable,
+            "-m",
+            "openbach_run",
+            "geo",
+            "vpn=none",
+            "cc=cubic",
+            "size=3M",
+            "--pcap",
+            "--quiet",
+        ]
     )
     unshare = ["unshare", "--mount", *(["--map-root-user"] if os.geteuid() else [])]
     small = f"mount -t tmpfs -o size=3m none {tmp_path} && exec {run} --results {tmp_path}/results"
     done = subprocess.run(
-        [*unshare, "sh", "-c", small], check=False, capture_output=True, text=True, cwd=REPOSITORY,
+        [*unshare, "sh", "-c", small],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=REPOSITORY,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY / "src")},
-    )  # fmt: skip
+    )
     assert done.returncode == 1, done.stderr
     assert "No space left on device: " in done.stderr
     assert "capture.pcapng'. What finished is kept" in done.stderr

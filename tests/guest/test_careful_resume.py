@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Careful Resume (RFC 9959): a transfer of 1 MB after one of 5 MB, over a path that is as before, or is not. What became of
-the saved parameters is counted in /proc/net of the sender (docs/method/careful-resume.md)."""
+"""Careful Resume (RFC 9959): a transfer of 1 MB after one of 5 MB, over a path that is as before,
+or is not.
+
+What became of the saved parameters is counted in /proc/net of the sender
+(docs/method/careful-resume.md).
+"""
 
 from __future__ import annotations
 
@@ -22,12 +26,15 @@ BETWEEN_S = 12
 END_S = 30
 SLOW = "tc qdisc change dev q_forward root handle 1: tbf rate 1mbit burst 1540 limit 62500"
 NEAR = " && ".join(
-    f"tc qdisc change dev {device} root handle 2: netem limit 100000 delay 50ms" for device in ("to_st", "to_gw")
+    f"tc qdisc change dev {device} root handle 2: netem limit 100000 delay 50ms"
+    for device in ("to_st", "to_gw")
 )
 
 
 class Transfer(NamedTuple):
-    """The run, what the module has counted at its end, and the largest window of each half second of the measured transfer."""
+    """The run, what the module has counted at its end, and the largest window of each half second
+    of the measured transfer.
+    """
 
     run: Run
     counts: dict[str, int]
@@ -61,9 +68,19 @@ def transfer(
     ended = command(scenario, *asked)
     assert ended.returncode == 0, ended.stderr
     (run,) = records(place / "r")
-    words = [line.split() for line in max((one["printed"] for one in run.statistics("snapshot")), key=len).splitlines()]
+    words = [
+        line.split()
+        for line in max(
+            (one["printed"] for one in run.statistics("snapshot")), key=len
+        ).splitlines()
+    ]
     counts = {line[0]: int(line[1]) for line in words if len(line) == 2}
-    windows = [int(word.removeprefix("cwnd:")) for line in words for word in line if word.startswith("cwnd:")]
+    windows = [
+        int(word.removeprefix("cwnd:"))
+        for line in words
+        for word in line
+        if word.startswith("cwnd:")
+    ]
     return Transfer(run, counts, windows)
 
 
@@ -73,7 +90,9 @@ def told(counts: dict[str, int]) -> dict[str, int]:
 
 
 def test_on_a_path_that_is_as_before_it_jumps(tmp_path: Path, run_cells: RunCells, cc: str) -> None:
-    """Three doublings of slow start less, of which the later ones of both are in a buffer that fills."""
+    """Three doublings of slow start less, of which the later ones of both are in a buffer that
+    fills.
+    """
     seen = transfer(tmp_path / "resumed", cc)
     (plain,) = run_cells("geo_loss", "vpn=none", f"cc={PLAIN[cc]}", *WARM)
     assert seen.run.row["resumes"] == "1"
@@ -82,7 +101,10 @@ def test_on_a_path_that_is_as_before_it_jumps(tmp_path: Path, run_cells: RunCell
 
 
 def test_on_a_path_of_less_capacity_it_retreats(tmp_path: Path, cc: str) -> None:
-    """A tenth of the rate: the jump overflows the buffer. The set is deleted, and the transfer is not later for it."""
+    """A tenth of the rate: the jump overflows the buffer.
+
+    The set is deleted, and the transfer is not later for it.
+    """
     fallen: Snapshot = ("sat", BETWEEN_S, SLOW)
     seen = transfer(tmp_path / "resumed", cc, fallen)
     plain = transfer(tmp_path / "plain", PLAIN[cc], fallen)
@@ -110,23 +132,33 @@ def test_the_table_can_be_emptied(tmp_path: Path, cc: str) -> None:
 
 
 def test_one_connection_at_a_time_uses_a_set(tmp_path: Path, cc: str) -> None:
-    seen = transfer(tmp_path / "two", cc, settings=("loss=0", "size=5M", "warm_up=10M", "streams=2"))
+    seen = transfer(
+        tmp_path / "two", cc, settings=("loss=0", "size=5M", "warm_up=10M", "streams=2")
+    )
     assert seen.run.row["resumes"] == "1"
     assert seen.counts["in_use"] == 1
 
 
 def test_turned_off_it_sends_as_the_plain_control_does(tmp_path: Path) -> None:
-    """CUBIC; BBR waits for random times, which another start changes. With the profile's receive buffer, which is another part
-    of it. The capture is not the same: the job that looks for the plain control's name starts the transfer 2 us later, with
-    other sequence numbers."""
+    """CUBIC; BBR waits for random times, which another start changes.
+
+    With the profile's receive buffer, which is another part of it. The capture is not the same: the
+    job that looks for the plain control's name starts the transfer 2 us later, with other sequence
+    numbers.
+    """
     cc = "cubic_resume"
     mine = tmp_path / "mine/congestion-controls" / cc
     shutil.copytree(REPOSITORY / "congestion-controls" / PLAIN[cc], mine)
     profile = json.loads((REPOSITORY / "congestion-controls" / cc / "profile.json").read_text())
     (mine / "profile.json").write_text(json.dumps({**profile, "algorithm": PLAIN[cc]}))
-    off = ("server", f"test ! -e /sys/module/tcp_{cc} || echo 0 > /sys/module/tcp_{cc}/parameters/lifetime_s")
+    off = (
+        "server",
+        f"test ! -e /sys/module/tcp_{cc} || echo 0 > /sys/module/tcp_{cc}/parameters/lifetime_s",
+    )
     turned_off = transfer(tmp_path / "off", cc, first=[off])
-    plain = transfer(tmp_path / "plain", cc, first=[off], options=["--with", str(tmp_path / "mine")])
+    plain = transfer(
+        tmp_path / "plain", cc, first=[off], options=["--with", str(tmp_path / "mine")]
+    )
     assert turned_off.counts["saved"] == 0 and not plain.counts
     assert turned_off.windows == plain.windows
     assert turned_off.time_s == pytest.approx(plain.time_s, abs=1e-5)

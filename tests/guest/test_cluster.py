@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A campaign on a real Dask scheduler and workers, all on this machine: one dies in the middle, one does not fit, one gives
-other packets."""
+"""A campaign on a real Dask scheduler and workers, all on this machine: one dies in the middle, one
+does not fit, one gives other packets.
+"""
 
 from __future__ import annotations
 
@@ -56,24 +57,43 @@ def wait_for(state: Callable[[], bool], what: str) -> None:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Callable[..., list[subprocess.Popen[bytes]]]]:
-    """`cluster(n)` starts a scheduler (`cluster.address` of a file) and n workers, of which the last ones may be wrong."""
+    """`cluster(n)` starts a scheduler (`cluster.address` of a file) and n workers, of which the
+    last ones may be wrong.
+    """
     with ExitStack() as stack:
 
-        def start(workers: int, checkout: Path = REPOSITORY, wrong: int = 0) -> list[subprocess.Popen[bytes]]:
+        def start(
+            workers: int, checkout: Path = REPOSITORY, wrong: int = 0
+        ) -> list[subprocess.Popen[bytes]]:
             file = tmp_path / "scheduler.json"
             local = ("--host", "127.0.0.1", "--port", "0", "--no-dashboard")
             stack.enter_context(process("scheduler", "--scheduler-file", str(file), *local))
             wait_for(file.exists, "the scheduler")
-            of_worker = ("--scheduler-file", str(file), "--nthreads", "1", "--no-nanny", "--no-dashboard")
+            of_worker = (
+                "--scheduler-file",
+                str(file),
+                "--nthreads",
+                "1",
+                "--no-nanny",
+                "--no-dashboard",
+            )
             started = [
                 stack.enter_context(
                     process(
-                        *("worker", *of_worker, "--name", f"worker-{n}", "--local-directory", str(tmp_path / str(n))),
-                        checkout=checkout, dask=("-c", WRONG) if n >= workers - wrong else DASK,
+                        *(
+                            "worker",
+                            *of_worker,
+                            "--name",
+                            f"worker-{n}",
+                            "--local-directory",
+                            str(tmp_path / str(n)),
+                        ),
+                        checkout=checkout,
+                        dask=("-c", WRONG) if n >= workers - wrong else DASK,
                     )
                 )
                 for n in range(workers)
-            ]  # fmt: skip
+            ]
             with Client(address(tmp_path), set_as_default=False) as client:
                 client.wait_for_workers(workers, READY_LIMIT_S)
             return started
@@ -87,7 +107,10 @@ def address(folder: Path) -> str:
 
 def rows(results: Path) -> list[dict[str, str]]:
     with (results / "results.csv").open(newline="") as file:
-        return [{name: value for name, value in row.items() if name != "wall_s"} for row in csv.DictReader(file)]
+        return [
+            {name: value for name, value in row.items() if name != "wall_s"}
+            for row in csv.DictReader(file)
+        ]
 
 
 def test_a_worker_dies_and_nothing_is_lost_or_kept_twice(
@@ -98,13 +121,17 @@ def test_a_worker_dies_and_nothing_is_lost_or_kept_twice(
     arguments = [*CELLS, "--scheduler", address(tmp_path), "--results", str(results)]
     with subprocess.Popen(
         [sys.executable, "-m", "openbach_run", *arguments],
-        cwd=REPOSITORY, env={**os.environ, "PYTHONPATH": str(REPOSITORY / "src")}, stdout=subprocess.DEVNULL,
-    ) as campaign:  # fmt: skip
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY / "src")},
+        stdout=subprocess.DEVNULL,
+    ) as campaign:
         wait_for(lambda: len(list(results.glob(RECORDS))) >= 3, "the third record")
         kept = {file: file.stat().st_mtime_ns for file in results.glob(RECORDS)}
         first.kill()
         assert campaign.wait(300) == 0
-    assert all(file.stat().st_mtime_ns == when for file, when in kept.items()), "a finished run was run again"
+    assert all(file.stat().st_mtime_ns == when for file, when in kept.items()), (
+        "a finished run was run again"
+    )
     assert len(list((results / "runs").iterdir())) == 16
     here = tmp_path / "here"
     assert command(*CELLS, "--results", str(here)).returncode == 0
@@ -117,30 +144,48 @@ def test_a_wrong_worker_costs_its_runs_and_nothing_else(
     cluster(2, wrong=1)
     done = command(*CELLS, "--scheduler", address(tmp_path), "--results", str(tmp_path / "results"))
     assert done.returncode == 0, done.stderr
-    assert re.search(r"the Dask worker worker-1 \(tcp://\S+\) gives other packets than this machine", done.stderr)
+    assert re.search(
+        r"the Dask worker worker-1 \(tcp://\S+\) gives other packets than this machine", done.stderr
+    )
     here = tmp_path / "here"
     assert command(*CELLS, "--results", str(here)).returncode == 0
     assert rows(tmp_path / "results") == rows(here)
 
 
-def test_the_only_worker_dies(cluster: Callable[..., list[subprocess.Popen[bytes]]], tmp_path: Path) -> None:
+def test_the_only_worker_dies(
+    cluster: Callable[..., list[subprocess.Popen[bytes]]], tmp_path: Path
+) -> None:
     (worker,) = cluster(1)
     limit = (
-        "import openbach_run.engine.cluster as it; it.WORKERS_LIMIT_S = 3; from openbach_run.commands.main import main"
+        "import openbach_run.engine.cluster as it; it.WORKERS_LIMIT_S = 3; from"
+        " openbach_run.commands.main import main"
     )
-    arguments = [*CELLS, "--seeds", "50", "--scheduler", address(tmp_path), "--results", str(tmp_path / "results")]
+    arguments = [
+        *CELLS,
+        "--seeds",
+        "50",
+        "--scheduler",
+        address(tmp_path),
+        "--results",
+        str(tmp_path / "results"),
+    ]
     with subprocess.Popen(
         [sys.executable, "-c", f"{limit}; raise SystemExit(main())", *arguments],
-        cwd=REPOSITORY, env={**os.environ, "PYTHONPATH": str(REPOSITORY / "src")}, stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE, text=True,
-    ) as campaign:  # fmt: skip
-        wait_for(lambda: len(list(tmp_path.glob("results/runs/*/record.json"))) >= 1, "the first record")
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY / "src")},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as campaign:
+        wait_for(
+            lambda: len(list(tmp_path.glob("results/runs/*/record.json"))) >= 1, "the first record"
+        )
         worker.kill()
         _, told = campaign.communicate(timeout=READY_LIMIT_S)
     assert campaign.returncode == 1
     assert (
-        f"the Dask cluster at {address(tmp_path)} has had no worker for 3 s; the last ones were worker-0 (tcp://127.0.0.1:"
-        in told
+        f"the Dask cluster at {address(tmp_path)} has had no worker for 3 s; the last ones were"
+        " worker-0 (tcp://127.0.0.1:" in told
     )
     assert "Traceback" not in told
 
@@ -160,6 +205,8 @@ def test_a_worker_of_another_checkout_refuses(
 
 
 def test_no_scheduler(tmp_path: Path) -> None:
-    done = command(*CELLS, "--scheduler", "tcp://127.0.0.1:9", "--results", str(tmp_path / "results"))
+    done = command(
+        *CELLS, "--scheduler", "tcp://127.0.0.1:9", "--results", str(tmp_path / "results")
+    )
     assert done.returncode == 1
     assert "no Dask scheduler answers at tcp://127.0.0.1:9" in done.stderr

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""commands.sh, which each run leaves, makes the same platform again: it is executed beside the run itself, in namespaces of its
-own in the same guest, and each host's interfaces, addresses, routes, rules, queues, firewall and TCP are compared."""
+"""commands.sh, which each run leaves, makes the same platform again: it is executed beside the run
+itself, in namespaces of its own in the same guest, and each host's interfaces, addresses,
+routes, rules, queues, firewall and TCP are compared.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,14 @@ from scenario_with import TEST_JOBS, Snapshot, with_snapshot
 
 HOSTS = ("pc", "box", "st", "sat", "gw", "pop", "server")
 SHOW = (
-    "ip -br link; ip -br address; ip route show table all; ip rule; tc qdisc show; tc filter show dev to_st ingress;"
-    " nft -s -t list ruleset; sysctl net.ipv4.tcp_congestion_control net.ipv4.tcp_rmem net.ipv4.ip_forward"
+    "ip -br link; ip -br address; ip route show table all; ip rule; tc qdisc show; tc filter show"
+    " dev to_st ingress; nft -s -t list ruleset; sysctl net.ipv4.tcp_congestion_control"
+    " net.ipv4.tcp_rmem net.ipv4.ip_forward"
 )
-OUTSIDE = 'import os; os.setns(os.pidfd_open(1), os.CLONE_NEWNET); os.execvp("sh", ["sh", "/tmp/commands.sh"])'
+OUTSIDE = (
+    'import os; os.setns(os.pidfd_open(1), os.CLONE_NEWNET); os.execvp("sh", ["sh",'
+    ' "/tmp/commands.sh"])'
+)
 AGAIN = f"""
 mkdir -p /run/netns && mount -t tmpfs tmpfs /run/netns && mount -t tmpfs tmpfs /tmp && cp /run/openbach/commands.sh /tmp
 echo again
@@ -31,19 +37,32 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     place = tmp_path_factory.mktemp("commands")
     shown: list[Snapshot] = [(host, 1, f"echo == {host}; ({SHOW}) 2>&1") for host in HOSTS]
     scenario = with_snapshot(place, *shown, ("pc", 1, AGAIN))
-    settings = [f"vpn={request.param}", "cc=bbr2", "pep=B", "loss=0.5", "initcwnd=20", "size=20M", "--seeds", "1"]
-    done = command(str(scenario), *settings, "--jobs", str(TEST_JOBS), "--results", str(place / "results"))
+    settings = [
+        f"vpn={request.param}",
+        "cc=bbr2",
+        "pep=B",
+        "loss=0.5",
+        "initcwnd=20",
+        "size=20M",
+        "--seeds",
+        "1",
+    ]
+    done = command(
+        str(scenario), *settings, "--jobs", str(TEST_JOBS), "--results", str(place / "results")
+    )
     assert done.returncode == 0, done.stderr
     return records(place / "results")[0]
 
 
 def by_host(printed: str) -> dict[str, list[str]]:
-    """The lines that each host has shown, sorted, without what the kernel counts or draws: numbers of interfaces, MAC addresses
-    that nobody has given."""
+    """The lines that each host has shown, sorted, without what the kernel counts or draws: numbers
+    of interfaces, MAC addresses that nobody has given.
+    """
     hosts = re.split(r"^== (\w+)\n", printed, flags=re.MULTILINE)[1:]
     counted = r"@if\d+|@\w+|\b(?!0[26]:00:)[0-9a-f]{2}(:[0-9a-f]{2}){5}\b"
     return {
-        name: sorted(re.sub(counted, "", said).splitlines()) for name, said in zip(hosts[::2], hosts[1::2], strict=True)
+        name: sorted(re.sub(counted, "", said).splitlines())
+        for name, said in zip(hosts[::2], hosts[1::2], strict=True)
     }
 
 

@@ -29,15 +29,23 @@ def _of_no_use(text: str) -> str:
 
 
 def test_an_edit_that_does_nothing_changes_no_packet(run_cells: RunCells, tmp_path: Path) -> None:
-    """Jobs run as forks of the director: what they send must not follow from where its memory lies (OpenSSL's random numbers
-    do)."""
+    """Jobs run as forks of the director: what they send must not follow from where its memory lies
+    (OpenSSL's random numbers do).
+    """
     edited = copy_of_the_checkout(tmp_path / "edited")
     for name in ("src/openbach_run/guest/director.py", "jobs/web_page/files/web_page.py"):
         file = edited / name
         head, found, rest = file.read_text().partition('if __name__ == "__main__":')
         file.write_text(f"{head}{EDIT}\n\n{found}{rest}")
     cell = ("vpn=none", "pep=B", "http=2", "loads=1")
-    done = command("scenarios/web.json", *cell, "--results", str(tmp_path / "results"), cwd=edited, checkout=edited)
+    done = command(
+        "scenarios/web.json",
+        *cell,
+        "--results",
+        str(tmp_path / "results"),
+        cwd=edited,
+        checkout=edited,
+    )
     assert done.returncode == 0, done.stderr
     (before,), (after,) = run_cells("web", *cell), records(tmp_path / "results")
     assert before.row["run_id"] != after.row["run_id"], "the edit was not run"
@@ -46,9 +54,12 @@ def test_an_edit_that_does_nothing_changes_no_packet(run_cells: RunCells, tmp_pa
 
 @pytest.mark.parametrize("vpn", ["wireguard", "openvpn_udp", "strongswan"])
 def test_another_cpu_changes_no_packet(run_cells: RunCells, vpn: str, tmp_path: Path) -> None:
-    """Where the loader looks for a program's libraries follows from the CPU. glibc is told of one without SSE 4.2. strongSwan's
-    programs have directories of libraries of their own. (init.py is not edited: it is in the image, which would be made
-    anew, with the packages that Debian has by now.)"""
+    """Where the loader looks for a program's libraries follows from the CPU. glibc is told of one
+    without SSE 4.2. strongSwan's programs have directories of libraries of their own.
+
+    (init.py is not edited: it is in the image, which would be made anew, with the packages that
+    Debian has by now.)
+    """
     edited = copy_of_the_checkout(tmp_path / "edited")
     for name, place, added in (
         ("agent.py", '"PYTHONHASHSEED": "0",', '"GLIBC_TUNABLES": "glibc.cpu.hwcaps=-SSE4_2",'),
@@ -64,7 +75,16 @@ def test_another_cpu_changes_no_packet(run_cells: RunCells, vpn: str, tmp_path: 
         file.write_text(text.replace(place, place + added))
     cell = (f"vpn={vpn}", *CELL)
     results = str(tmp_path / "results")
-    done = command("scenarios/geo_loss.json", *cell, "--seeds", "1", "--results", results, cwd=edited, checkout=edited)
+    done = command(
+        "scenarios/geo_loss.json",
+        *cell,
+        "--seeds",
+        "1",
+        "--results",
+        results,
+        cwd=edited,
+        checkout=edited,
+    )
     assert done.returncode == 0, done.stderr
     (here,), (there,) = run_cells("geo_loss", *cell), records(tmp_path / "results")
     assert here.row["run_id"] != there.row["run_id"], "the edit was not run"
@@ -79,7 +99,13 @@ def test_other_seed_other_capture(run_cells: RunCells, vpn: str) -> None:
 
 
 def test_the_hash_is_that_of_the_capture_file(run_cells: RunCells) -> None:
-    """With --pcap the stream that was hashed is the file that was kept, and keeping it changes no packet."""
+    """With --pcap the stream that was hashed is the file that was kept, and keeping it changes no
+    packet.
+    """
     (kept,) = run_cells("geo_loss", "vpn=none", *CELL, pcap=True)
     (hashed,) = run_cells("geo_loss", "vpn=none", *CELL)
-    assert blake3(kept.capture.read_bytes()).hexdigest() == kept.row["capture_hash"] == hashed.row["capture_hash"]
+    assert (
+        blake3(kept.capture.read_bytes()).hexdigest()
+        == kept.row["capture_hash"]
+        == hashed.row["capture_hash"]
+    )

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A run can never hang, and an empty one costs next to nothing: guests that run a few lines of Python instead of a scenario."""
+"""A run can never hang, and an empty one costs next to nothing: guests that run a few lines of
+Python instead of a scenario.
+"""
 
 from __future__ import annotations
 
@@ -28,16 +30,22 @@ UNCHECKED_HASH = 0b01
 """Of the flags of a compiled file (PEP 552)."""
 
 
-def engine_with(folder: Path, *parts: str, silence_limit_s: float = SILENCE_LIMIT_S) -> VirtualEngine:
+def engine_with(
+    folder: Path, *parts: str, silence_limit_s: float = SILENCE_LIMIT_S
+) -> VirtualEngine:
     """An engine whose guests run the lines of `parts` in place of the director."""
     guest = folder / "openbach_run/guest"
     guest.mkdir(parents=True)
     (guest.parent / "__init__.py").touch()
     (guest / "__init__.py").touch()
-    (guest / "main.py").write_text("def main():\n" + "".join(indent(dedent(part), "    ") for part in parts))
+    (guest / "main.py").write_text(
+        "def main():\n" + "".join(indent(dedent(part), "    ") for part in parts)
+    )
     (folder / "jobs").mkdir()
     (folder / "jobs/empty").touch()
-    engine = VirtualEngine(REPOSITORY, {"src": folder, "jobs": folder / "jobs"}, silence_limit_s=silence_limit_s)
+    engine = VirtualEngine(
+        REPOSITORY, {"src": folder, "jobs": folder / "jobs"}, silence_limit_s=silence_limit_s
+    )
     engine.prepare(lambda text, part: None)
     return engine
 
@@ -71,9 +79,14 @@ def test_an_empty_run_ends_well(guest_run: GuestRun) -> None:
 
 
 def test_no_compiled_file_depends_on_the_time_of_its_source(tmp_path: Path) -> None:
-    """Where PYTHONDONTWRITEBYTECODE is not set, some did: Python wrote into the tree of a bundle, which then was damaged."""
+    """Where PYTHONDONTWRITEBYTECODE is not set, some did: Python wrote into the tree of a bundle,
+    which then was damaged.
+    """
     library = engine_with(tmp_path, FINISH).image.root / "usr/lib" / GUEST_PYTHON
-    compiled = {file.name: int.from_bytes(file.read_bytes()[4:8], "little") for file in library.rglob("*.pyc")}
+    compiled = {
+        file.name: int.from_bytes(file.read_bytes()[4:8], "little")
+        for file in library.rglob("*.pyc")
+    }
     assert len(compiled) > 100
     assert [name for name, flags in compiled.items() if flags != UNCHECKED_HASH] == []
 
@@ -94,13 +107,18 @@ MEASURE = """
 
 
 def test_a_program_that_measures_for_ever_how_fast_it_computes_is_named(tmp_path: Path) -> None:
-    """Every hundredth reading of the clock enters the kernel; what is computed meanwhile takes no time there."""
+    """Every hundredth reading of the clock enters the kernel; what is computed meanwhile takes no
+    time there.
+    """
     (tmp_path / "record").mkdir()
     outcome = engine_with(tmp_path / "code", MEASURE, silence_limit_s=900).run(
         {"seed": 1}, tmp_path / "record", 0, print
     )
     assert outcome.error is not None
-    assert "program python3 (pid 1) computes without end: no sleep in 60 s of CPU time" in outcome.error
+    assert (
+        "program python3 (pid 1) computes without end: no sleep in 60 s of CPU time"
+        in outcome.error
+    )
 
 
 FLOOD = """
@@ -111,7 +129,9 @@ FLOOD = """
 """
 
 
-def test_a_run_that_fills_the_disk_is_ended(guest_run: GuestRun, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_fills_the_disk_is_ended(
+    guest_run: GuestRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("openbach_run.engine.virtual.engine.RUN_LIMIT_BYTES", 32 << 20)
     outcome = guest_run(FLOOD)
     assert outcome.error is not None
@@ -119,7 +139,9 @@ def test_a_run_that_fills_the_disk_is_ended(guest_run: GuestRun, monkeypatch: py
 
 
 def test_time_passes_for_a_program_that_polls(guest_run: GuestRun) -> None:
-    """100 virtual seconds of a loop on select() with nothing to wait for; without a price per call it would never end."""
+    """100 virtual seconds of a loop on select() with nothing to wait for; without a price per call
+    it would never end.
+    """
     outcome = guest_run(
         """
         import select, time
@@ -134,7 +156,9 @@ def test_time_passes_for_a_program_that_polls(guest_run: GuestRun) -> None:
 
 
 def test_a_program_that_polls_does_not_hold_up_the_others(guest_run: GuestRun) -> None:
-    """A host's poller has no CPU of another host: each sleep ends when it is due, or within Linux's timer slack of 50 µs."""
+    """A host's poller has no CPU of another host: each sleep ends when it is due, or within Linux's
+    timer slack of 50 µs.
+    """
     outcome = guest_run(
         """
         import os, select, time
@@ -234,7 +258,9 @@ def test_a_kernel_that_warns_fails_the_run(guest_run: GuestRun) -> None:
     outcome = guest_run(warn, FINISH)
     assert outcome.status == "Kernel Complained"
     assert outcome.error is not None
-    assert outcome.error.startswith("the guest's kernel complained: WARNING: net/ipv4/tcp_made_up.c:1 at")
+    assert outcome.error.startswith(
+        "the guest's kernel complained: WARNING: net/ipv4/tcp_made_up.c:1 at"
+    )
 
 
 def test_a_guest_without_progress_is_ended(tmp_path: Path) -> None:
@@ -258,7 +284,9 @@ SEND = """
 
 
 def test_packets_are_progress(tmp_path: Path) -> None:
-    """A guest with much to carry needs long for the 10 virtual seconds to its next event, the longer the busier the host."""
+    """A guest with much to carry needs long for the 10 virtual seconds to its next event, the
+    longer the busier the host.
+    """
     engine = engine_with(tmp_path / "code", SEND, FINISH, silence_limit_s=2)
     record = tmp_path / "record"
     record.mkdir()
@@ -275,7 +303,9 @@ def test_stop_ends_the_guest(tmp_path: Path) -> None:
     record = tmp_path / "record"
     record.mkdir()
     outcomes: list[Outcome] = []
-    thread = threading.Thread(target=lambda: outcomes.append(engine.run({"seed": 1}, record, 0, lambda event: None)))
+    thread = threading.Thread(
+        target=lambda: outcomes.append(engine.run({"seed": 1}, record, 0, lambda event: None))
+    )
     thread.start()
     _wait_for(lambda: _guests_of(record), "the guest")
     engine.stop()
@@ -290,7 +320,9 @@ def test_a_process_that_the_jail_has_left_is_not_waited_for_without_limit(
     """It has the pipe of the packets: the command waited for the end of it."""
     monkeypatch.setattr("openbach_run.engine.virtual.engine.END_LIMIT_S", 1)
     engine = engine_with(tmp_path / "code", FINISH)
-    (leaky := tmp_path / "jail").write_text(f"#!/bin/sh\nexec 3<&0\nsleep 1000 & echo $! > '{tmp_path}/left'\n")
+    (leaky := tmp_path / "jail").write_text(
+        f"#!/bin/sh\nexec 3<&0\nsleep 1000 & echo $! > '{tmp_path}/left'\n"
+    )
     leaky.chmod(0o755)
     engine._jail = Jail(leaky, "none")
     (tmp_path / "record").mkdir()
@@ -322,7 +354,9 @@ engine.run({{"seed": 1}}, Path({str(record)!r}), 0, lambda event: None)
 
 
 def _guests_of(record: Path) -> list[int]:
-    """Processes of jails whose command line names the record, zombies apart: the guest's kernel ends with them."""
+    """Processes of jails whose command line names the record, zombies apart: the guest's kernel
+    ends with them.
+    """
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:

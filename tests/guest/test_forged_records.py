@@ -99,7 +99,11 @@ def run_of(place: Path, results: Path, code: str, *options: str) -> Path:
 
 
 def content(place: Path) -> dict[str, bytes]:
-    return {str(file.relative_to(place)): file.read_bytes() for file in sorted(place.rglob("*")) if file.is_file()}
+    return {
+        str(file.relative_to(place)): file.read_bytes()
+        for file in sorted(place.rglob("*"))
+        if file.is_file()
+    }
 
 
 @pytest.fixture(scope="module")
@@ -109,9 +113,13 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("capture_too", [False, True], ids=["records", "capture too"])
-def test_a_job_changes_nothing_that_the_host_measures(tmp_path: Path, honest: Path, capture_too: bool) -> None:
-    """The record has the hash of the packets, also where the job has spoilt the file. What the job
-    has said of another one is there as said."""
+def test_a_job_changes_nothing_that_the_host_measures(
+    tmp_path: Path, honest: Path, capture_too: bool
+) -> None:
+    """The record has the hash of the packets, also where the job has spoilt the file.
+
+    What the job has said of another one is there as said.
+    """
     results, before = honest.parent.parent, content(honest)
     code = forging(honest) + (SPOIL if capture_too else "")
     forged = run_of(tmp_path / "scenario", results, code, "--pcap")
@@ -123,7 +131,9 @@ def test_a_job_changes_nothing_that_the_host_measures(tmp_path: Path, honest: Pa
     if is_whole:
         assert host["capture_bytes"] == capture.stat().st_size
         *_, last = packets(capture)
-        assert host["last_packet_s"] * 1e9 == pytest.approx(last.time_ns - GUEST_START_NS - BEGIN_NS, abs=1000)
+        assert host["last_packet_s"] * 1e9 == pytest.approx(
+            last.time_ns - GUEST_START_NS - BEGIN_NS, abs=1000
+        )
     assert host["exit"] == was["host"]["exit"] == "exit code 0"
     assert 1 < host["last_packet_s"] <= now["virtual_s"] + 1
     assert now["virtual_s"] == pytest.approx(was["virtual_s"], abs=1)  # the director's own
@@ -138,7 +148,9 @@ def test_a_job_changes_nothing_that_the_host_measures(tmp_path: Path, honest: Pa
     assert "measures" in now[SOURCES]
 
 
-def test_a_job_that_ends_its_guest_has_said_what_is_in_the_record(tmp_path: Path, honest: Path) -> None:
+def test_a_job_that_ends_its_guest_has_said_what_is_in_the_record(
+    tmp_path: Path, honest: Path
+) -> None:
     """Status and virtual time are its word then, and are named so. The host has measured others."""
     code = forging(honest) + POWER_OFF
     now = written(run_of(tmp_path / "scenario", tmp_path / "results", code))

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The packets of small, different cells are those of tests/data/golden.json, to the bit, on the packages of debian.lock.
+"""The packets of small, different cells are those of tests/data/golden.json, to the bit, on the
+packages of debian.lock.
 
-An edit that should change no packet changes none here. Where one does, `make golden` writes the file
-anew, in the commit that says why packets change. Where the locked packages can no longer be had, the
-test fails: `make bump-debian` locks those of today.
+An edit that should change no packet changes none here. Where one does, `make golden` writes the
+file anew, in the commit that says why packets change. Where the locked packages can no longer be
+had, the test fails: `make bump-debian` locks those of today.
 """
 
 from __future__ import annotations
@@ -56,4 +57,6 @@ def test_the_packets_are_those_of_before(cell: str, tmp_path: Path) -> None:
         others = [one for one in before if one["command"] != now["command"]]
         FILE.write_text(json.dumps({"cells": [*others, now]}, indent=1) + "\n")
         return
-    assert now in before, "other packets: if they are meant to move, make golden, and CHANGELOG.md says why"
+    assert now in before, (
+        "other packets: if they are meant to move, make golden, and CHANGELOG.md says why"
+    )

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""docs/guide.md: its commands are executed in their order, each sweep in its first cell, with little data."""
+"""docs/guide.md: its commands are executed in their order, each sweep in its first cell, with
+little data.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,13 @@ def one_cell(line: str) -> list[str]:
     if "size" in named:
         named["size"] = short["size"]
     options = [word for word in words[1:] if "=" not in word and word not in ("--seeds", "5")]
-    return [words[0], *(f"{name}={value}" for name, value in named.items()), *options, "--seeds", "1"]
+    return [
+        words[0],
+        *(f"{name}={value}" for name, value in named.items()),
+        *options,
+        "--seeds",
+        "1",
+    ]
 
 
 def test_its_commands(tmp_path: Path) -> None:

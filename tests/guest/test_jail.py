@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Nothing gets out of a guest: code that stands in the place of its kernel, and jobs that are root in it, try every way."""
+"""Nothing gets out of a guest: code that stands in the place of its kernel, and jobs that are root
+in it, try every way.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,15 @@ from conftest import AWKWARD, REPOSITORY, Host, command, records
 from scenario_with import TEST_JOBS, Job, scenario_of
 from test_engine import FINISH, engine_with
 
-from openbach_run.engine.virtual.jail import EXIT_LIMIT, HOW_TO_ALLOW, MODES, PARTIAL, UNJAILED, VARIABLE, Jail
+from openbach_run.engine.virtual.jail import (
+    EXIT_LIMIT,
+    HOW_TO_ALLOW,
+    MODES,
+    PARTIAL,
+    UNJAILED,
+    VARIABLE,
+    Jail,
+)
 
 LIMIT_S = 30
 CELL = ("vpn=none", "cc=cubic", "size=1k")
@@ -30,7 +40,9 @@ OLD = "Linux 4.18"
 
 def built(name: str, place: Path, *more: str) -> Path:
     flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-static", *more]
-    subprocess.run(["gcc", *flags, REPOSITORY / f"tests/guest/jail/{name}.c", "-o", place / name], check=True)
+    subprocess.run(
+        ["gcc", *flags, REPOSITORY / f"tests/guest/jail/{name}.c", "-o", place / name], check=True
+    )
     return place / name
 
 
@@ -39,7 +51,9 @@ def evil(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built("evil", tmp_path_factory.mktemp("evil"))
 
 
-@pytest.mark.parametrize(("mode", "host_has"), [*((mode, "all") for mode in MODES), (MODES[0], OLD)])
+@pytest.mark.parametrize(
+    ("mode", "host_has"), [*((mode, "all") for mode in MODES), (MODES[0], OLD)]
+)
 def test_nothing_gets_out_of_the_jail(
     launcher: Path, evil: Path, listener: str, mode: str, host_has: str, host: Host
 ) -> None:
@@ -55,14 +69,27 @@ def test_nothing_gets_out_of_the_jail(
     command = Jail(Path(copy), mode).command(cpu, guest, code, run, Path(program), *attempts)
     old = without(OLD) if host_has == OLD else []
     done = subprocess.run(
-        [*old, *host.user, *command], check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True
+        [*old, *host.user, *command],
+        check=False,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
     )
     assert (done.stdout, done.stderr, done.returncode) == ("0 got through\n", "", 0)
     assert secret.read_text() == "secret\n"
     for one, was in zip(watched, before, strict=True):
         now = one.stat()
-        assert (now.st_mode, now.st_uid, now.st_mtime_ns) == (was.st_mode, was.st_uid, was.st_mtime_ns)
-    assert {one.name for one in host.place.iterdir()} == {"evil", "jail", "secret", *(place.name for place in places)}
+        assert (now.st_mode, now.st_uid, now.st_mtime_ns) == (
+            was.st_mode,
+            was.st_uid,
+            was.st_mtime_ns,
+        )
+    assert {one.name for one in host.place.iterdir()} == {
+        "evil",
+        "jail",
+        "secret",
+        *(place.name for place in places),
+    }
     assert [(place / "kept").read_text() for place in places[:2]] == ["kept\n"] * 2
     assert sorted(one.name for one in run.iterdir()) == ["allowed", "kept", "link"]
 
@@ -74,12 +101,16 @@ def outlives(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("end", ["of the kernel", "by the command", "of the command"])
 @pytest.mark.parametrize("mode", MODES)
-def test_no_process_outlives_a_guest(launcher: Path, outlives: Path, host: Host, mode: str, end: str) -> None:
+def test_no_process_outlives_a_guest(
+    launcher: Path, outlives: Path, host: Host, mode: str, end: str
+) -> None:
     """Once the jail has ended no process has its standard output."""
     program, copy = shutil.copy(outlives, host.place), shutil.copy(launcher, host.place)
     how = "ends" if end == "of the kernel" else "stays"
     guest, code, run = host.places()
-    jail = Jail(Path(copy), mode).command(min(os.sched_getaffinity(0)), guest, code, run, Path(program), how)
+    jail = Jail(Path(copy), mode).command(
+        min(os.sched_getaffinity(0)), guest, code, run, Path(program), how
+    )
     between = "import signal, subprocess, sys; subprocess.Popen(sys.argv[1:]); signal.pause()"
     command = [*host.user, *jail]
     if end == "of the command":
@@ -116,7 +147,9 @@ def host_call(kernel: Path) -> int:
     (headers,) = struct.unpack_from("<Q", program, 32)
     size, count = struct.unpack_from("<HH", program, 54)
     for number in range(count):
-        kind, flags, offset, address, _, length = struct.unpack_from("<IIQQQQ", program, headers + number * size)
+        kind, flags, offset, address, _, length = struct.unpack_from(
+            "<IIQQQQ", program, headers + number * size
+        )
         found = program.find(b"\x0f\x05\xc3", offset, offset + length)
         if (kind, flags & 1) == (1, 1) and found >= 0:  # loaded, executable
             return int(address + found - offset)
@@ -127,7 +160,10 @@ def host_call(kernel: Path) -> int:
 def test_host_calls_of_a_guests_program_get_nowhere(
     launcher: Path, raw: Path, kernel: Path, listener: str, host: Host, mode: str
 ) -> None:
-    """In a real guest, whose kernel is in the process of its program. Nor does a process that it starts so live on."""
+    """In a real guest, whose kernel is in the process of its program.
+
+    Nor does a process that it starts so live on.
+    """
     guest, code, run = host.places()
     shutil.copy(raw, guest)
     (secret := host.place / "secret").write_text("secret\n")
@@ -137,7 +173,15 @@ def test_host_calls_of_a_guests_program_get_nowhere(
     before = [one.stat() for one in (secret, record, code / "kept")]
     jail = Jail(Path(shutil.copy(launcher, host.place)), mode)
     arguments = (
-        *("mem=64M", "quiet", "panic=-1", "root=/dev/root", "rootfstype=hostfs", "ro", "time-travel=inf-cpu"),
+        *(
+            "mem=64M",
+            "quiet",
+            "panic=-1",
+            "root=/dev/root",
+            "rootfstype=hostfs",
+            "ro",
+            "time-travel=inf-cpu",
+        ),
         *("seccomp=on", "seed=1", "con=null", "con0=fd:3,fd:1", "init=/raw"),
         *("--", str(secret), str(record), str(os.getpid()), listener, f"{host_call(kernel):x}"),
     )
@@ -151,13 +195,23 @@ def test_host_calls_of_a_guests_program_get_nowhere(
         text=True,
         timeout=4 * LIMIT_S,
     )
-    assert [line for line in done.stdout.splitlines() if not line.startswith("[")] == ["0 got through"]
+    assert [line for line in done.stdout.splitlines() if not line.startswith("[")] == [
+        "0 got through"
+    ]
     assert done.returncode == 0
     after = [one.stat() for one in (secret, record, code / "kept")]
-    assert [(one.st_mode, one.st_mtime_ns) for one in after] == [(one.st_mode, one.st_mtime_ns) for one in before]
+    assert [(one.st_mode, one.st_mtime_ns) for one in after] == [
+        (one.st_mode, one.st_mtime_ns) for one in before
+    ]
     assert {one.name for one in host.place.iterdir()} == {
-        "jail", "linux", "other", "secret", guest.name, code.name, run.name,
-    }  # fmt: skip
+        "jail",
+        "linux",
+        "other",
+        "secret",
+        guest.name,
+        code.name,
+        run.name,
+    }
     assert sorted(one.name for one in other.iterdir()) == ["record.json"]
     assert sorted(one.name for one in run.iterdir()) == ["kept", "own"]
 
@@ -173,7 +227,9 @@ NAMELESS = "64 MiB of shared memory and of files without a name"
 ENDED = "jail: the guest had {} and was ended\n"
 
 
-def taken(launcher: Path, greedy: Path, host: Host, mode: str, way: str) -> subprocess.CompletedProcess[str]:
+def taken(
+    launcher: Path, greedy: Path, host: Host, mode: str, way: str
+) -> subprocess.CompletedProcess[str]:
     """Run `greedy` in place of a guest's kernel, in one of its ways."""
     program, copy = shutil.copy(greedy, host.place), shutil.copy(launcher, host.place)
     guest, code, run = host.places()
@@ -223,7 +279,9 @@ def test_who_hides_its_files_is_ended(launcher: Path, greedy: Path, host: Host, 
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_thread_that_has_ended_hides_nothing(launcher: Path, greedy: Path, host: Host, mode: str) -> None:
+def test_a_thread_that_has_ended_hides_nothing(
+    launcher: Path, greedy: Path, host: Host, mode: str
+) -> None:
     """It is root's, so an ordinary user may not look: each kernel's process is so when it ends."""
     done = taken(launcher, greedy, host, mode, "second thread")
     assert (done.stderr, done.returncode) == ("", 0)
@@ -238,8 +296,12 @@ def test_the_limit_that_a_guest_has_passed_is_told(tmp_path: Path, greedy: Path)
     engine._kernel = replace(engine._kernel, executable=greedy)  # its last argument is /init.py
     outcome = engine.run({"seed": 1}, record, 0, lambda event: None)
     assert outcome.status == "Guest Lost"
-    assert (outcome.error or "").startswith("the guest passed a limit of the jail; its console's last lines:\n")
-    assert "jail: the guest had more than 64 MiB of memory beside the guest's and was ended" in (outcome.error or "")
+    assert (outcome.error or "").startswith(
+        "the guest passed a limit of the jail; its console's last lines:\n"
+    )
+    assert "jail: the guest had more than 64 MiB of memory beside the guest's and was ended" in (
+        outcome.error or ""
+    )
 
 
 ATTEMPTS = """
@@ -311,7 +373,9 @@ ATTEMPTS = """
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_job_that_is_root_gets_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+def test_a_job_that_is_root_gets_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
     """Also from places whose names have blanks, quotes and line ends in them."""
     monkeypatch.setenv(VARIABLE, mode)
     engine = engine_with(tmp_path / AWKWARD / "code", ATTEMPTS, FINISH)
@@ -343,8 +407,13 @@ attempt()
 
 
 def test_no_module_is_loaded_once_jobs_run(tmp_path: Path) -> None:
-    """Not even looked at: a kernel that takes modules says of this one that it is none (ENOEXEC). And it stays so."""
-    scenario = scenario_of(tmp_path, Job("pc", "snapshot", {"command": f"python3 -c {shlex.quote(LOAD_A_MODULE)}"}))
+    """Not even looked at: a kernel that takes modules says of this one that it is none (ENOEXEC).
+
+    And it stays so.
+    """
+    scenario = scenario_of(
+        tmp_path, Job("pc", "snapshot", {"command": f"python3 -c {shlex.quote(LOAD_A_MODULE)}"})
+    )
     results = tmp_path / "results"
     done = command(str(scenario), "--jobs", str(TEST_JOBS), "--results", str(results), "--quiet")
     assert done.returncode == 0, done.stderr
@@ -383,7 +452,9 @@ def without(means: str) -> list[str]:
     return [sys.executable, "-c", WITHOUT, means]
 
 
-def run_without(means: str, tmp_path: Path, *cell: str, jail: str = "") -> subprocess.CompletedProcess[str]:
+def run_without(
+    means: str, tmp_path: Path, *cell: str, jail: str = ""
+) -> subprocess.CompletedProcess[str]:
     words = ("geo", *(cell or CELL), "--results", str(tmp_path / "results"), "--quiet")
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src"), VARIABLE: jail}
     command = [*without(means), sys.executable, "-m", "openbach_run", *words]
@@ -394,8 +465,8 @@ def test_a_host_without_any_means_is_told_how_to_allow_one(tmp_path: Path) -> No
     done = run_without("namespaces,landlock", tmp_path)
     assert done.returncode == 1
     assert (
-        "this host has no means to keep a guest from your files:\n  namespaces: jail: making namespaces: "
-        in done.stderr
+        "this host has no means to keep a guest from your files:\n  namespaces: jail: making"
+        " namespaces: " in done.stderr
     )
     assert "\n  landlock: jail: " in done.stderr
     assert done.stderr.endswith(f"{HOW_TO_ALLOW}\n")
@@ -409,13 +480,20 @@ def test_a_host_without_any_means_runs_if_it_is_told_to(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("means", "jail", "reason"),
-    [("namespaces", "", "this host lets nobody make namespaces: "), ("", "landlock", "OPENBACH_RUN_JAIL=landlock: ")],
+    [
+        ("namespaces", "", "this host lets nobody make namespaces: "),
+        ("", "landlock", "OPENBACH_RUN_JAIL=landlock: "),
+    ],
     ids=["no namespaces", "asked for"],
 )
-def test_landlock_alone_is_told_with_its_reason(tmp_path: Path, means: str, jail: str, reason: str) -> None:
+def test_landlock_alone_is_told_with_its_reason(
+    tmp_path: Path, means: str, jail: str, reason: str
+) -> None:
     done = run_without(means, tmp_path, jail=jail)
     assert done.returncode == 0, done.stderr
-    assert [line for line in done.stderr.splitlines() if "Landlock" in line] == [f"openbach-run: {reason}{PARTIAL}"]
+    assert [line for line in done.stderr.splitlines() if "Landlock" in line] == [
+        f"openbach-run: {reason}{PARTIAL}"
+    ]
 
 
 @pytest.mark.parametrize("vpn", ["none", "openvpn_udp"])
@@ -425,31 +503,37 @@ def test_an_old_host_gives_the_same_packets(tmp_path: Path, vpn: str) -> None:
     done = [run_without(means, tmp_path / means, *cell) for means in (OLD, "nothing")]
     assert [(one.returncode, one.stderr) for one in done] == [(0, "")] * 2
     old, new = (
-        [run.row["capture_hash"] for run in records(tmp_path / means / "results")] for means in (OLD, "nothing")
+        [run.row["capture_hash"] for run in records(tmp_path / means / "results")]
+        for means in (OLD, "nothing")
     )
     assert old == new
 
 
 @pytest.mark.parametrize("shm", ["size=64m", None], ids=["64 MB", "none"])
 def test_memory_is_not_taken_from_dev_shm(tmp_path: Path, shm: str | None) -> None:
-    """A container's /dev/shm has 64 MB, the guest 512; another host has none, and a /tmp of the same size."""
+    """A container's /dev/shm has 64 MB, the guest 512; another host has none, and a /tmp of the
+    same size.
+    """
     hidden = (
-        f"mount -t tmpfs -o {shm} none /dev/shm" if shm else "mount -t tmpfs -o size=0,nr_inodes=1,mode=0 none /dev/shm"
+        f"mount -t tmpfs -o {shm} none /dev/shm"
+        if shm
+        else "mount -t tmpfs -o size=0,nr_inodes=1,mode=0 none /dev/shm"
     )
     code = tmp_path / "run.py"
     code.write_text(
-        "import sys; from pathlib import Path; sys.path[:0] = sys.argv[1:3]\n"
-        "from test_engine import FINISH, engine_with\n"
-        "work = Path(sys.argv[3]); (work / 'record').mkdir()\n"
-        "filled = 'filled = bytearray(128 << 20)'\n"
-        "outcome = engine_with(work / 'code', filled, FINISH).run({'seed': 1}, work / 'record', 0, lambda event: None)\n"
-        "print(outcome.error)\n"
+        "import sys; from pathlib import Path; sys.path[:0] = sys.argv[1:3]\nfrom test_engine"
+        " import FINISH, engine_with\nwork = Path(sys.argv[3]); (work / 'record').mkdir()\nfilled ="
+        " 'filled = bytearray(128 << 20)'\noutcome = engine_with(work / 'code', filled,"
+        " FINISH).run({'seed': 1}, work / 'record', 0, lambda event: None)\nprint(outcome.error)\n"
     )
     paths = [str(REPOSITORY / "src"), str(REPOSITORY / "tests/guest"), str(tmp_path)]
     python = subprocess.list2cmdline([sys.executable, str(code), *paths])
     unshare = ["unshare", "--mount", *(["--map-root-user"] if os.geteuid() else [])]
     done = subprocess.run(
         [*unshare, "sh", "-c", f"{hidden} && exec {python}"],
-        check=False, capture_output=True, text=True, env={**os.environ, "TMPDIR": "/dev/shm" if not shm else "/tmp"},
-    )  # fmt: skip
+        check=False,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "TMPDIR": "/dev/shm" if not shm else "/tmp"},
+    )
     assert (done.stdout, done.returncode) == ("None\n", 0), done.stderr

@@ -20,7 +20,15 @@ SMALL = ("size=1M",)
 
 
 def run_one(folder: Path, scenario: Path, *settings: str) -> dict[str, Any]:
-    ended = command(str(scenario), *settings, "--results", str(folder / "results"), "--format", "json", "--quiet")
+    ended = command(
+        str(scenario),
+        *settings,
+        "--results",
+        str(folder / "results"),
+        "--format",
+        "json",
+        "--quiet",
+    )
     assert ended.returncode == 0, ended.stderr
     (row,) = json.loads(ended.stdout)
     return dict(row)
@@ -38,13 +46,22 @@ def test_a_scenario_may_have_any_name(tmp_path: Path) -> None:
     scenario = json.loads((REPOSITORY / "scenarios/geo.json").read_text())
     name = "a b'\"\n%é,$HOME ${vpn} `id` <b> {x} \\ ünï*|#"
     (tmp_path / name).write_text(json.dumps({**scenario, "name": name}))
-    row = run_one(tmp_path / name.replace("x", "y"), tmp_path / name, "vpn=none", "cc=bbr", "loss=0", "size=1k")
+    row = run_one(
+        tmp_path / name.replace("x", "y"),
+        tmp_path / name,
+        "vpn=none",
+        "cc=bbr",
+        "loss=0",
+        "size=1k",
+    )
     assert (row["scenario"], row["status"]) == (name, "Finished Ok")
 
 
 def test_http_counts_from_the_connection_on_iperf3_from_its_test_on(run_cells: RunCells) -> None:
-    """TCP, TLS 1.3, the request; QUIC has the first two in one round trip. HTTP/1.1's first record of TLS is longer than the
-    initial window: one round trip more."""
+    """TCP, TLS 1.3, the request; QUIC has the first two in one round trip.
+
+    HTTP/1.1's first record of TLS is longer than the initial window: one round trip more.
+    """
     (iperf3,) = run_cells("geo", "vpn=none", "cc=bbr", *SMALL)
     for http, handshake_s, ttfb_s in (("1.1", 1.0, 2.0), ("2", 1.0, 1.5), ("3", 0.5, 1.0)):
         (run,) = run_cells("geo", "vpn=none", "cc=bbr", f"http={http}", *SMALL)
@@ -54,18 +71,37 @@ def test_http_counts_from_the_connection_on_iperf3_from_its_test_on(run_cells: R
 
 
 def test_the_transport_is_the_one_asked_for(run_cells: RunCells) -> None:
-    """Of the sender of the download, as iperf3 reads it from its socket; and of the host, as the kernel has it."""
-    profiles = ("cubic", "cubic_nohystart", "bbr", "bbr2", "bbr3", "hybla", "reno", "cubic_resume", "bbr3_resume")
+    """Of the sender of the download, as iperf3 reads it from its socket; and of the host, as the
+    kernel has it.
+    """
+    profiles = (
+        "cubic",
+        "cubic_nohystart",
+        "bbr",
+        "bbr2",
+        "bbr3",
+        "hybla",
+        "reno",
+        "cubic_resume",
+        "bbr3_resume",
+    )
     for run in run_cells("geo", "vpn=none", f"cc={','.join(profiles)}", *SMALL):
-        assert {read["congestion_control"] for read in run.statistics("transport_profile")} == {run.row["cc"]}
+        assert {read["congestion_control"] for read in run.statistics("transport_profile")} == {
+            run.row["cc"]
+        }
         (sender,) = [
-            line["congestion_control"] for line in run.statistics("file_transfer") if "transfer_time_s" in line
+            line["congestion_control"]
+            for line in run.statistics("file_transfer")
+            if "transfer_time_s" in line
         ]
         assert sender == run.row["cc"]
 
 
 def test_the_series_tells_what_the_transfer_did(run_cells: RunCells) -> None:
-    """Goodput over time adds up to the bytes; RTT begins at that of the path. Off, it sends nothing."""
+    """Goodput over time adds up to the bytes; RTT begins at that of the path.
+
+    Off, it sends nothing.
+    """
     (none,) = run_cells("geo", "vpn=none", "cc=cubic", *SMALL)
     assert not none.statistics("tcp_series")
     (run,) = run_cells("geo", "vpn=none", "cc=cubic", "size=5M", "series_s=0.5")

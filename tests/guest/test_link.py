@@ -27,21 +27,29 @@ UP_S = 3
 """After this time the link has measured itself."""
 PING_LINE = re.compile(r"\[(\d+\.\d+)\] .* icmp_seq=\d+ .* time=([\d.]+) ms")
 SEND = (
-    "import socket, time; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); start = time.monotonic()\n"
-    "for n in range({count}):\n"
-    " s.sendto(n.to_bytes(4, 'big').ljust({size} - 42, b'.'), ('{to}', 9))\n"
-    " time.sleep(max(start + (n + 1) * {gap_s} - time.monotonic(), 0))"
+    "import socket, time; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); start ="
+    " time.monotonic()\nfor n in range({count}):\n s.sendto(n.to_bytes(4, 'big').ljust({size} - 42,"
+    " b'.'), ('{to}', 9))\n time.sleep(max(start + (n + 1) * {gap_s} - time.monotonic(), 0))"
 )
 """Sends numbered UDP packets in frames of `size` bytes. Nobody listens: the answers are ICMP, at most one a second."""
 
 
-def run_link(place: Path, link: dict[str, Any], host: str, shell_command: str, *options: str) -> Run:
+def run_link(
+    place: Path, link: dict[str, Any], host: str, shell_command: str, *options: str
+) -> Run:
     """The link alone, and a command on one of the hosts beside it."""
     jobs = [
         Job("sat", "satcom_link", {**LINK, **link, "run": {}}),
         Job(host, "snapshot", {"command": f"sleep {UP_S}; {shell_command}"}, launched=[0]),
     ]
-    ended = command(str(scenario_of(place, *jobs)), "--jobs", str(TEST_JOBS), "--results", str(place / "r"), *options)
+    ended = command(
+        str(scenario_of(place, *jobs)),
+        "--jobs",
+        str(TEST_JOBS),
+        "--results",
+        str(place / "r"),
+        *options,
+    )
     assert ended.returncode == 0, ended.stderr
     (run,) = records(place / "r")
     return run
@@ -54,19 +62,30 @@ def send(size: int, count: int, gap_s: float, to: str) -> str:
 def begin_s(run: Run) -> float:
     """When the link was up and its changes began: right after its last measurement."""
     return (
-        float(max(line["_metadata"]["time"] for line in run.statistics("satcom_link") if "asked_rate_bps" in line))
+        float(
+            max(
+                line["_metadata"]["time"]
+                for line in run.statistics("satcom_link")
+                if "asked_rate_bps" in line
+            )
+        )
         / 1000
     )
 
 
 def delay_ms(changes: list[link_file.Change], direction: str, time_s: float) -> float:
-    past = takewhile(lambda change: change.time_s <= time_s, (one for one in changes if one.direction == direction))
+    past = takewhile(
+        lambda change: change.time_s <= time_s,
+        (one for one in changes if one.direction == direction),
+    )
     return [change.state.delay_ms for change in past][-1]
 
 
 def held(changes: list[link_file.Change], time_s: float) -> bool:
     """Whether a packet of this time meets an outage, on its way there or back."""
-    return any(-0.2 < time_s - change.time_s < 0.05 for change in changes if change.state.rate_bps == 0)
+    return any(
+        -0.2 < time_s - change.time_s < 0.05 for change in changes if change.state.rate_bps == 0
+    )
 
 
 def test_pings_over_the_constellation_take_what_it_says(tmp_path: Path) -> None:
@@ -93,10 +112,16 @@ RATES_MBPS = (10, 4, 2, 8, 0, 3, 10, 2.5)
 
 @pytest.mark.parametrize("queue", ["fifo", "fq_codel"])
 def test_each_second_has_the_rate_of_the_link_file(tmp_path: Path, queue: str) -> None:
-    """Frames that leave in each second of saturation, to 1 % (and those at its border, which is known to 1 ms)."""
+    """Frames that leave in each second of saturation, to 1 % (and those at its border, which is
+    known to 1 ms).
+    """
     file = tmp_path / "steps.csv"
-    rows = [f"{UP_S + 2 + second},forward,{rate * 1e6:g},20,0" for second, rate in enumerate(RATES_MBPS)]
-    file.write_text("\n".join(["time_s,direction,rate_bps,delay_ms,loss_pct", "0,both,10e6,20,0", *rows, ""]))
+    rows = [
+        f"{UP_S + 2 + second},forward,{rate * 1e6:g},20,0" for second, rate in enumerate(RATES_MBPS)
+    ]
+    file.write_text(
+        "\n".join(["time_s,direction,rate_bps,delay_ms,loss_pct", "0,both,10e6,20,0", *rows, ""])
+    )
     scenario = {"orbit": "geo", "link_file": "$link_file", "queue": queue, "buffer_bdp": "40"}
     run = run_link_file(tmp_path, scenario, file, "gw", send(514, 40_000, 0.0003, ST), "--pcap")
     begin_ns = round((begin_s(run) + UP_S + 2 + 0.020) * 1e9)
@@ -111,7 +136,9 @@ def test_each_second_has_the_rate_of_the_link_file(tmp_path: Path, queue: str) -
         assert frames.get(second, 0) == pytest.approx(wanted, rel=0.01, abs=3), second
 
 
-def run_link_file(place: Path, link: dict[str, Any], file: Path, host: str, shell_command: str, *options: str) -> Run:
+def run_link_file(
+    place: Path, link: dict[str, Any], file: Path, host: str, shell_command: str, *options: str
+) -> Run:
     """`run_link` with the scenario's argument `link_file`."""
     jobs = [
         Job("sat", "satcom_link", {**LINK, **link, "run": {}}),
@@ -120,7 +147,11 @@ def run_link_file(place: Path, link: dict[str, Any], file: Path, host: str, shel
     path = scenario_of(place, *jobs)
     scenario = json.loads(path.read_text())
     scenario["arguments"] = {"link_file": "a link file"}
-    scenario["x-sweep"] = {"defaults": {"link_file": "none"}, "values": {}, "link_files": ["link_file"]}
+    scenario["x-sweep"] = {
+        "defaults": {"link_file": "none"},
+        "values": {},
+        "link_files": ["link_file"],
+    }
     path.write_text(json.dumps(scenario))
     where = ("--seeds", "1", "--jobs", str(TEST_JOBS), "--results", str(place / "r"))
     ended = command(str(path), f"link_file={file}", *where, *options)
@@ -146,10 +177,14 @@ def test_bursts_of_losses_are_as_long_as_gilberts_model_has_them(tmp_path: Path)
     arrived = numbers(run, "sat/to_st", 114)
     gaps = [after - before - 1 for before, after in pairwise(arrived) if after > before + 1]
     bursts = len(gaps)
-    assert sum(gaps) / bursts == pytest.approx(burst, abs=4 * sqrt(1 - 1 / burst) * burst / sqrt(bursts))
+    assert sum(gaps) / bursts == pytest.approx(
+        burst, abs=4 * sqrt(1 - 1 / burst) * burst / sqrt(bursts)
+    )
     spread = sqrt(loss * (1 - loss) * (2 * burst - 1) / count)
     assert 1 - len(arrived) / count == pytest.approx(loss, abs=4 * spread)
-    assert gaps.count(1) / bursts == pytest.approx(1 / burst, abs=4 * sqrt(1 / burst * (1 - 1 / burst) / bursts))
+    assert gaps.count(1) / bursts == pytest.approx(
+        1 / burst, abs=4 * sqrt(1 / burst * (1 - 1 / burst) / bursts)
+    )
 
 
 def bad_times_s(seed: int, until_s: float) -> list[tuple[float, float]]:
@@ -159,8 +194,12 @@ def bad_times_s(seed: int, until_s: float) -> list[tuple[float, float]]:
 
 
 def test_bursts_in_ms_are_as_long_and_as_many_as_published(tmp_path: Path) -> None:
-    """A packet a millisecond for 100 s: the lost ones are those of the bursts' own times, to 0.1 ms. Their share, and how many
-    are lost in a row, are within four standard deviations of the formulas in bursts.py."""
+    """A packet a millisecond for 100 s: the lost ones are those of the bursts' own times, to 0.1
+    ms.
+
+    Their share, and how many are lost in a row, are within four standard deviations of the formulas
+    in bursts.py.
+    """
     count, loss, mean_ms, gap_ms = 100_000, 0.05, 10, 1
     link = {"orbit": "geo", "delay_ms": "10", "loss": "5", "burst_ms": f"{mean_ms}", "seed": "4"}
     run = run_link(tmp_path, link, "gw", send(114, count, gap_ms / 1000, ST), "--pcap")
@@ -182,23 +221,38 @@ def test_bursts_in_ms_are_as_long_and_as_many_as_published(tmp_path: Path) -> No
             at += 1
         assert at == len(within) or time_s + begin_off_s < within[at][0]
     lost_share = 1 - len(arrived) / count
-    in_a_row = [after - before - 1 for before, after in pairwise(sorted(arrived)) if after > before + 1]
+    in_a_row = [
+        after - before - 1 for before, after in pairwise(sorted(arrived)) if after > before + 1
+    ]
     relaxes_ms = mean_ms * (1 - loss)
     spread = sqrt(2 * loss * (1 - loss) * relaxes_ms / (count * gap_ms))
     assert lost_share == pytest.approx(loss, abs=4 * spread)
     wanted = 1 / (1 - bursts.loss_after(gap_ms, 100 * loss, mean_ms))
     assert sum(in_a_row) / len(in_a_row) == pytest.approx(wanted, rel=4 / sqrt(len(in_a_row)))
-    (told,) = [line for line in run.statistics("satcom_link") if line.get("bursts", 0) > 100 and is_forward(line)]
-    assert told["bursts_s"] / told["bursts"] == pytest.approx(mean_ms / 1000, rel=4 / sqrt(told["bursts"]))
-    print(f"lost {100 * lost_share:.3f} %, in a row {sum(in_a_row) / len(in_a_row):.2f} ({wanted:.2f})")
+    (told,) = [
+        line
+        for line in run.statistics("satcom_link")
+        if line.get("bursts", 0) > 100 and is_forward(line)
+    ]
+    assert told["bursts_s"] / told["bursts"] == pytest.approx(
+        mean_ms / 1000, rel=4 / sqrt(told["bursts"])
+    )
+    print(
+        f"lost {100 * lost_share:.3f} %, in a row {sum(in_a_row) / len(in_a_row):.2f}"
+        f" ({wanted:.2f})"
+    )
 
 
 def off_s(times: list[tuple[float, float]], missing: list[float]) -> float:
-    """By how much the begin of the link, whose time is known to 1 ms, is off: what fits the lost packets best."""
+    """By how much the begin of the link, whose time is known to 1 ms, is off: what fits the lost
+    packets best.
+    """
     offs = [number / 20_000 for number in range(-40, 41)]
 
     def outside(off: float) -> int:
-        return sum(not any(begin < time_s + off < end for begin, end in times) for time_s in missing[:300])
+        return sum(
+            not any(begin < time_s + off < end for begin, end in times) for time_s in missing[:300]
+        )
 
     return min(offs, key=lambda off: (outside(off), abs(off)))
 
@@ -217,7 +271,9 @@ def test_jitter_changes_the_order_only_if_it_may(tmp_path: Path, reorder: str) -
 
 
 def test_the_losses_are_where_they_were_asked_for(run_cells: RunCells) -> None:
-    for run in run_cells("geo", "vpn=none", "cc=bbr", "loss=1", "loss_at=satellite,last_mile", "size=5M"):
+    for run in run_cells(
+        "geo", "vpn=none", "cc=bbr", "loss=1", "loss_at=satellite,last_mile", "size=5M"
+    ):
         satellite = sum(line.get("lost_packets", 0) for line in run.statistics("satcom_link"))
         last_mile = sum(line.get("lost_packets", 0) for line in run.statistics("lan_link"))
         assert (satellite > 10, last_mile > 10) == (
@@ -226,10 +282,18 @@ def test_the_losses_are_where_they_were_asked_for(run_cells: RunCells) -> None:
 
 
 def test_an_active_queue_is_shorter_than_the_buffer(run_cells: RunCells) -> None:
-    """A CUBIC download in its second half, whose window has outgrown the path: a FIFO of 2 BDP fills up."""
+    """A CUBIC download in its second half, whose window has outgrown the path: a FIFO of 2 BDP
+    fills up.
+    """
     mean_bytes = {}
     for run in run_cells(
-        "geo", "vpn=none", "cc=cubic", "queue=fifo,codel,fq_codel,cake", "buffer_bdp=2", "size=40M", "series_s=0.5"
+        "geo",
+        "vpn=none",
+        "cc=cubic",
+        "queue=fifo,codel,fq_codel,cake",
+        "buffer_bdp=2",
+        "size=40M",
+        "series_s=0.5",
     ):
         seen = [
             line["queue_bytes"]
@@ -239,14 +303,28 @@ def test_an_active_queue_is_shorter_than_the_buffer(run_cells: RunCells) -> None
         later = seen[len(seen) // 2 :]
         mean_bytes[run.row["queue"]] = sum(later) / len(later)
     assert mean_bytes["fifo"] > 200_000
-    assert max(mean_bytes["codel"], mean_bytes["fq_codel"], mean_bytes["cake"]) < mean_bytes["fifo"] / 2
+    assert (
+        max(mean_bytes["codel"], mean_bytes["fq_codel"], mean_bytes["cake"])
+        < mean_bytes["fifo"] / 2
+    )
 
 
 def test_the_record_has_what_was_asked_and_what_was_measured(run_cells: RunCells) -> None:
     (run,) = run_cells(
-        "geo", "vpn=none", "cc=bbr", "loss=1", "loss_at=satellite", "size=5M", "rate=4M", "return_rate=1M"
+        "geo",
+        "vpn=none",
+        "cc=bbr",
+        "loss=1",
+        "loss_at=satellite",
+        "size=5M",
+        "rate=4M",
+        "return_rate=1M",
     )
-    seen = {one["_metadata"]["suffix"]: one for one in run.statistics("satcom_link") if "asked_rate_bps" in one}
+    seen = {
+        one["_metadata"]["suffix"]: one
+        for one in run.statistics("satcom_link")
+        if "asked_rate_bps" in one
+    }
     assert [seen[name]["asked_rate_bps"] for name in ("forward", "return")] == [4e6, 1e6]
     for one in seen.values():
         assert one["measured_rate_bps"] == pytest.approx(one["asked_rate_bps"], rel=0.01)
@@ -263,9 +341,19 @@ def test_a_varying_link_is_the_same_again_to_the_bit(tmp_path: Path) -> None:
     hashes = []
     for again in range(2):
         ended = command(
-            "scenarios/leo.json", "vpn=none", "cc=bbr2", "loss=1", "burst_packets=3", "jitter_ms=2", "size=2M",
-            f"link_file=none,{file}", "--seeds", "1", "--results", str(tmp_path / str(again)),
-        )  # fmt: skip
+            "scenarios/leo.json",
+            "vpn=none",
+            "cc=bbr2",
+            "loss=1",
+            "burst_packets=3",
+            "jitter_ms=2",
+            "size=2M",
+            f"link_file=none,{file}",
+            "--seeds",
+            "1",
+            "--results",
+            str(tmp_path / str(again)),
+        )
         assert ended.returncode == 0, ended.stderr
         hashes.append([run.row["capture_hash"] for run in records(tmp_path / str(again))])
     assert hashes[0] == hashes[1]
@@ -280,18 +368,35 @@ def directions(run: Run, job: str, name: str) -> dict[str, float]:
 def test_a_round_trip_takes_twice_both_delays(run_cells: RunCells) -> None:
     """Pings of 64 bytes from pc to server, beside a call; to 1 ms."""
     cells = run_cells(
-        "voip", "vpn=none", "background=none", "duration_s=4", "ping_s=0.5", "delay_ms=40", "terrestrial_ms=0,15"
+        "voip",
+        "vpn=none",
+        "background=none",
+        "duration_s=4",
+        "ping_s=0.5",
+        "delay_ms=40",
+        "terrestrial_ms=0,15",
     )
     for run in cells:
         wanted_ms = 2 * (40 + float(run.row["terrestrial_ms"]))
         assert float(run.row["ping_rtt_ms"]) == pytest.approx(wanted_ms, abs=1)
 
 
-@pytest.mark.parametrize(("loss_at", "job"), [("satellite", "satcom_link"), ("last_mile", "lan_link")])
+@pytest.mark.parametrize(
+    ("loss_at", "job"), [("satellite", "satcom_link"), ("last_mile", "lan_link")]
+)
 def test_each_direction_has_its_own_loss(run_cells: RunCells, loss_at: str, job: str) -> None:
-    """2 % of the packets from the user: within six standard deviations; none of those towards the user."""
+    """2 % of the packets from the user: within six standard deviations; none of those towards the
+    user.
+    """
     (run,) = run_cells(
-        "geo", "vpn=none", "cc=bbr", "size=10M", "initcwnd=40", "loss=0", "return_loss=2", f"loss_at={loss_at}"
+        "geo",
+        "vpn=none",
+        "cc=bbr",
+        "size=10M",
+        "initcwnd=40",
+        "loss=0",
+        "return_loss=2",
+        f"loss_at={loss_at}",
     )
     lost, sent = (directions(run, job, name) for name in ("lost_packets", "sent_packets"))
     assert lost["forward"] == 0
@@ -302,8 +407,10 @@ def test_each_direction_has_its_own_loss(run_cells: RunCells, loss_at: str, job:
 
 @pytest.mark.parametrize("queue", ["fifo", "codel"])
 def test_a_buffer_of_packets_holds_that_many_of_any_size(tmp_path: Path, queue: str) -> None:
-    """200 small packets at once: those that the bottleneck's bucket lets through pass, and 20 wait. In bytes there is
-    room for all."""
+    """200 small packets at once: those that the bottleneck's bucket lets through pass, and 20 wait.
+
+    In bytes there is room for all.
+    """
     arrived = {}
     for buffer in ("20p", "30280B"):
         link = {"orbit": "geo", "delay_ms": "10", "rate": "1M", "buffer": buffer, "queue": queue}
@@ -313,31 +420,43 @@ def test_a_buffer_of_packets_holds_that_many_of_any_size(tmp_path: Path, queue: 
         arrived[buffer] = len(numbers(run, "sat/to_st", 114))
     through = 1540 // 114
     assert 20 + through <= arrived["20p"] <= 20 + through + 2
-    assert arrived["30280B"] == (200 if queue == "fifo" else arrived["20p"]), "CoDel counts packets in any case"
+    assert arrived["30280B"] == (200 if queue == "fifo" else arrived["20p"]), (
+        "CoDel counts packets in any case"
+    )
 
 
 def test_an_upload_goes_the_other_way(run_cells: RunCells) -> None:
-    for run in run_cells("geo", "vpn=none", "cc=bbr", "size=2M", "return_rate=5M", "direction=download,upload"):
+    for run in run_cells(
+        "geo", "vpn=none", "cc=bbr", "size=2M", "return_rate=5M", "direction=download,upload"
+    ):
         sent = directions(run, "satcom_link", "sent_bytes")
-        there, back = ("return", "forward") if run.row["direction"] == "upload" else ("forward", "return")
+        there, back = (
+            ("return", "forward") if run.row["direction"] == "upload" else ("forward", "return")
+        )
         assert sent[there] > 2e6 > 10 * sent[back]
         assert float(run.row["transfer_time_s"]) > 2e6 * 8 / (5e6 if there == "return" else 10e6)
 
 
 def test_a_medium_orbit_has_the_delay_of_its_geometry(run_cells: RunCells) -> None:
     """145 to 147 ms there and back, as satellites/meo.yml says."""
-    (run,) = run_cells("voip", "orbit=meo", "vpn=none", "background=none", "duration_s=4", "ping_s=0.5")
+    (run,) = run_cells(
+        "voip", "orbit=meo", "vpn=none", "background=none", "duration_s=4", "ping_s=0.5"
+    )
     assert 144 < float(run.row["ping_rtt_ms"]) < 149
     assert run.row["delay_ms"] == "none"
 
 
 def test_bursts_in_ms_on_the_last_mile(run_cells: RunCells) -> None:
     """Those of the satellite, drawn from the same seed; beside them a number of packets is refused."""
-    (run,) = run_cells("geo", "vpn=none", "cc=bbr", "size=3M", "loss=2", "burst_ms=20", "loss_at=last_mile")
+    (run,) = run_cells(
+        "geo", "vpn=none", "cc=bbr", "size=3M", "loss=2", "burst_ms=20", "loss_at=last_mile"
+    )
     assert (run.row["burst_ms"], run.row["burst_packets"]) == ("20", "none")
     lost = directions(run, "lan_link", "lost_packets")
     assert all(5 < one < 1000 for one in lost.values())
     assert not any(directions(run, "satcom_link", "lost_packets").values())
-    refused = command("geo", "vpn=none", "cc=bbr", "loss=1", "burst_ms=20", "burst_packets=3", "--dry-run")
+    refused = command(
+        "geo", "vpn=none", "cc=bbr", "loss=1", "burst_ms=20", "burst_packets=3", "--dry-run"
+    )
     assert refused.returncode == 2
     assert "burst_packets and burst_ms: give one of them" in refused.stderr

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Paths with a round trip of seconds, as over BGAN or to the Moon: every delay that is accepted works. At commit 94585d7 none
-above 2 s did."""
+"""Paths with a round trip of seconds, as over BGAN or to the Moon: every delay that is accepted
+works.
+
+At commit 94585d7 none above 2 s did.
+"""
 
 from __future__ import annotations
 
@@ -29,29 +32,46 @@ def test_ten_seconds_there_and_back(run_cells: RunCells, settings: str) -> None:
 
 
 def test_the_longest_delay(run_cells: RunCells) -> None:
-    runs = run_cells("geo", f"vpn={','.join(['none', *SLOW])}", "cc=cubic", "delay_ms=10000", "size=30k")
+    runs = run_cells(
+        "geo", f"vpn={','.join(['none', *SLOW])}", "cc=cubic", "delay_ms=10000", "size=30k"
+    )
     assert all(20 < float(run.row["transfer_time_s"]) < 100 for run in runs)
 
 
 def test_a_vpn_that_cannot_says_why(tmp_path: Path) -> None:
     ended = command(
-        "geo", f"vpn={','.join(QUICK)}", "cc=cubic", "delay_ms=2600", "size=30k", "--results", str(tmp_path / "r")
+        "geo",
+        f"vpn={','.join(QUICK)}",
+        "cc=cubic",
+        "delay_ms=2600",
+        "size=30k",
+        "--results",
+        str(tmp_path / "r"),
     )
     assert ended.returncode == 1
     for run in records(tmp_path / "r"):
-        assert f"{run.row['vpn']} does not come up on a path whose round trip is 5.20 s: above " in error_of(run)
+        assert (
+            f"{run.row['vpn']} does not come up on a path whose round trip is 5.20 s: above "
+            in error_of(run)
+        )
 
 
 def test_a_link_that_becomes_slow(tmp_path: Path, run_cells: RunCells) -> None:
     """The keys are exchanged over the fast link."""
     file = tmp_path / "slow.csv"
     file.write_text("time_s,rate_bps,delay_ms\n0,10e6,20\n1.2,10e6,2000\n")
-    runs = run_cells("geo", "vpn=none,openvpn_udp,strongswan", "cc=cubic", f"link_file={file}", "size=30k")
+    runs = run_cells(
+        "geo", "vpn=none,openvpn_udp,strongswan", "cc=cubic", f"link_file={file}", "size=30k"
+    )
     assert all(float(run.row["transfer_time_s"]) > 4 for run in runs)
 
 
 def test_a_telephone_call_and_a_page(run_cells: RunCells) -> None:
-    (call,) = run_cells("voip", "vpn=none", "background=none", "delay_ms=3000", "duration_s=5", "orbit=geo")
-    (page,) = run_cells("web", "vpn=none", "http=2", "pep=none", "delay_ms=3000", "loads=1", "loss=0")
+    (call,) = run_cells(
+        "voip", "vpn=none", "background=none", "delay_ms=3000", "duration_s=5", "orbit=geo"
+    )
+    (page,) = run_cells(
+        "web", "vpn=none", "http=2", "pep=none", "delay_ms=3000", "loads=1", "loss=0"
+    )
     assert json.loads((call.record / "record.json").read_text())["status"] == "Finished Ok"
     assert float(page.row["page_load_time_s"]) > 6

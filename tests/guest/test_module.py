@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Congestion controls of ours are ordinary modules: DKMS builds them, without a warning, for Debian's kernels and compilers,
-and checkpatch has nothing to say of our kernel code. `make modules` runs these tests alone.
+"""Congestion controls of ours are ordinary modules: DKMS builds them, without a warning, for
+Debian's kernels and compilers, and checkpatch has nothing to say of our kernel code.
 
-Headers, compiler and DKMS are unpacked into trees of their own in the cache and run in a guest: nothing is installed.
-checkpatch is that of the virtual kernel's source.
+`make modules` runs these tests alone.
+
+Headers, compiler and DKMS are unpacked into trees of their own in the cache and run in a guest:
+nothing is installed. checkpatch is that of the virtual kernel's source.
 """
 
 from __future__ import annotations
@@ -36,9 +38,19 @@ SUITES: dict[str, tuple[tuple[str, ...], dict[str, tuple[str, ...]]]] = {
 }
 """Whose kernel → Debian's suites, and the packages that come from another one than the first."""
 PACKAGES = (
-    *("linux-headers-amd64", "dkms", "base-files", "bash", "busybox", "coreutils", "dash", "debianutils", "diffutils"),
+    *(
+        "linux-headers-amd64",
+        "dkms",
+        "base-files",
+        "bash",
+        "busybox",
+        "coreutils",
+        "dash",
+        "debianutils",
+        "diffutils",
+    ),
     *("findutils", "grep", "gzip", "hostname", "mawk", "sed", "tar", "util-linux", "xz-utils"),
-)  # fmt: skip
+)
 BUILD = """\
 busybox mount -t proc proc /proc
 busybox mount -t tmpfs tmpfs /tmp
@@ -78,7 +90,11 @@ def tree(suite: str, progress: Progress) -> Path:
         apt = Apt(cache_directory() / f"apt-{suite}", *SUITES[suite])
         progress(f"{suite}: downloading kernel headers and their compiler", 0)
         apt.prepare()
-        needed = [package for package in apt.resolve(PACKAGES) if not package.name.startswith("linux-image-")]
+        needed = [
+            package
+            for package in apt.resolve(PACKAGES)
+            if not package.name.startswith("linux-image-")
+        ]
         archives = apt.directory / "archives"
         fetch_current(needed, archives, progress, f"{suite}: downloading")
         for _ in unpack(needed, archives, place):
@@ -87,7 +103,10 @@ def tree(suite: str, progress: Progress) -> Path:
         (place / "usr/bin/awk").symlink_to("mawk")
         (place / "build.sh").write_text(BUILD)
 
-    return made_once(cache_directory() / f"headers-{suite}-{content_hash([], REPOSITORY, *PACKAGES, BUILD)}", make)
+    return made_once(
+        cache_directory() / f"headers-{suite}-{content_hash([], REPOSITORY, *PACKAGES, BUILD)}",
+        make,
+    )
 
 
 def built(suite: str, progress: Progress) -> dict[str, bytes]:
@@ -100,14 +119,33 @@ def built(suite: str, progress: Progress) -> dict[str, bytes]:
         packages = [installer.add_source(name, place) for name in PROFILES]
         (place / "built").mkdir()
         command = [
-            str(kernel), f"mem={GUEST_MEMORY_MB}M", "quiet", "panic=-1", "root=/dev/root", "rootfstype=hostfs",
-            f"rootflags={root}", "rw", "seccomp=on", "con=null", "con0=null,fd:1", f"PLACE={place}",
-            "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "init=/bin/sh", "--", "/build.sh",
-        ]  # fmt: skip
+            str(kernel),
+            f"mem={GUEST_MEMORY_MB}M",
+            "quiet",
+            "panic=-1",
+            "root=/dev/root",
+            "rootfstype=hostfs",
+            f"rootflags={root}",
+            "rw",
+            "seccomp=on",
+            "con=null",
+            "con0=null,fd:1",
+            f"PLACE={place}",
+            "PATH=/usr/sbin:/usr/bin:/sbin:/bin",
+            "init=/bin/sh",
+            "--",
+            "/build.sh",
+        ]
         console = subprocess.run(
-            command, check=False, timeout=LIMIT_S, text=True, errors="replace",
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        ).stdout  # fmt: skip
+            command,
+            check=False,
+            timeout=LIMIT_S,
+            text=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        ).stdout
         for package in packages:
             exit_code = place / f"exit_code_{package.replace('/', '-')}"
             assert exit_code.exists(), console
@@ -137,7 +175,11 @@ CHECKED = {
     "kernel/src": ("**/*.c", "**/*.h", "**/*.S"),
     "tests/guest/controls": ("*.c",),
 }
-IGNORED = {"congestion-controls": (), "kernel/src": ("BIT_MACRO", "UNDOCUMENTED_SETUP"), "tests/guest/controls": ()}
+IGNORED = {
+    "congestion-controls": (),
+    "kernel/src": ("BIT_MACRO", "UNDOCUMENTED_SETUP"),
+    "tests/guest/controls": (),
+}
 """A size that is a power of two is no bit; a parameter of our kernel is described in docs/reference.md."""
 
 
@@ -147,7 +189,17 @@ def test_checkpatch_has_nothing_to_say(folder: str, tmp_path: Path, progress: Pr
     scripts = [f"scripts/{name}" for name in CHECKPATCH]
     run(["tar", "-C", str(tmp_path), "-xf", str(headers), *scripts], "unpacking checkpatch")
     ensure_tools({"perl": "perl"})
-    files = [str(file) for pattern in CHECKED[folder] for file in sorted((REPOSITORY / folder).glob(pattern))]
+    files = [
+        str(file)
+        for pattern in CHECKED[folder]
+        for file in sorted((REPOSITORY / folder).glob(pattern))
+    ]
     assert files
-    options = ["--strict", "--no-tree", "--terse", "--no-summary", *(f"--ignore={one}" for one in IGNORED[folder])]
+    options = [
+        "--strict",
+        "--no-tree",
+        "--terse",
+        "--no-summary",
+        *(f"--ignore={one}" for one in IGNORED[folder]),
+    ]
     run(["perl", str(tmp_path / scripts[0]), *options, "--file", *files], "checkpatch")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""MTUs as values of a scenario: tunnels fit the smallest network on the way, fragments are counted and said, and a path may
-drop the messages that a packet is too big."""
+"""MTUs as values of a scenario: tunnels fit the smallest network on the way, fragments are counted
+and said, and a path may drop the messages that a packet is too big.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,12 @@ from vpns_tested import VPNS, on
 
 GEO = ("cc=cubic", "size=60k")
 SIDES = ("forward_fragments", "return_fragments")
-WRONG = {"base": "openvpn_udp", "description": "too big for its cipher", "overhead_bytes": 20, "inner_mtu": 1480}
+WRONG = {
+    "base": "openvpn_udp",
+    "description": "too big for its cipher",
+    "overhead_bytes": 20,
+    "inner_mtu": 1480,
+}
 CBC = {"base": "openvpn_udp", "description": "CBC with HMAC", "values": {"cipher": "AES-256-CBC"}}
 
 
@@ -74,7 +80,9 @@ def test_a_black_hole_of_path_mtu_discovery(tmp_path: Path) -> None:
     assert ended.returncode == 1
     runs = {(run.row["vpn"], run.row["icmp_too_big"]): run for run in records(tmp_path / "r")}
     assert runs.pop(("none", "drop")).row["status"] == "Finished Ko", "full packets never arrive"
-    assert all(float(run.row["transfer_time_s"]) < 5 for run in runs.values()), "a tunnel sets the size of segments"
+    assert all(float(run.row["transfer_time_s"]) < 5 for run in runs.values()), (
+        "a tunnel sets the size of segments"
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Two access links and a multipath VPN in the guest: both links together, and one of them cut off for a while."""
+"""Two access links and a multipath VPN in the guest: both links together, and one of them cut off
+for a while.
+"""
 
 from __future__ import annotations
 
@@ -43,9 +45,13 @@ def test_one_path_is_the_second_link(run_cells: RunCells) -> None:
 
 @pytest.mark.parametrize("cut", ["to_geo", "to_leo"])
 def test_a_link_that_is_cut_off_stops_who_has_no_other(run_cells: RunCells, cut: str) -> None:
-    """The second link is the one path. Multipath TCP sends again over the other what it has lost on one."""
+    """The second link is the one path.
+
+    Multipath TCP sends again over the other what it has lost on one.
+    """
     two, one_path = (
-        one(run_cells, "multipath", f"vpn={vpn}", f"cut={cut}", *CUT).row for vpn in ("openvpn_mptcp", "openvpn_tcp")
+        one(run_cells, "multipath", f"vpn={vpn}", f"cut={cut}", *CUT).row
+        for vpn in ("openvpn_mptcp", "openvpn_tcp")
     )
     assert float(two["longest_gap_s"]) < 4
     assert (float(one_path["longest_gap_s"]) >= 7.5) is (cut == "to_leo")
@@ -58,6 +64,11 @@ def test_packets_keep_their_order_in_a_stream(run_cells: RunCells) -> None:
 
 @pytest.mark.parametrize("scenario", ["multipath", "multipath_udp"])
 def test_same_seed_same_capture(run_cells: RunCells, scenario: str) -> None:
-    cell = ("vpn=openvpn_mptcp", "cut=to_leo", *CUT, *(["udp_rate=300k"] if scenario == "multipath_udp" else []))
+    cell = (
+        "vpn=openvpn_mptcp",
+        "cut=to_leo",
+        *CUT,
+        *(["udp_rate=300k"] if scenario == "multipath_udp" else []),
+    )
     first, second = (one(run_cells, scenario, *cell, "loss=0.5", again=again) for again in (0, 1))
     assert first.row["capture_hash"] == second.row["capture_hash"]

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A NAT before the box: each VPN comes up behind it, nothing new reaches the box from outside, and packets fit."""
+"""A NAT before the box: each VPN comes up behind it, nothing new reaches the box from outside, and
+packets fit.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,15 @@ from vpns_tested import VPNS, on
 GEO = ("cc=cubic", "size=60k")
 TERMINAL = "10.10.2.1"
 UDP, ESP = 17, 50
-ALIVE = "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('{own}', 7000)); "
+ALIVE = (
+    "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('{own}', 7000)); "
+)
 ASKS = ALIVE + "s.settimeout(5); s.sendto(b'?', ('10.10.4.2', 7000)); print(s.recvfrom(9)[0])"
 ANSWERS = ALIVE + "peer = s.recvfrom(9)[1]; s.sendto(b'1', peer); print(peer[0])"
-LATE = ALIVE + "peer = s.recvfrom(9)[1]; import time; time.sleep(10); s.sendto(b'1', peer); print(peer[0])"
+LATE = (
+    ALIVE
+    + "peer = s.recvfrom(9)[1]; import time; time.sleep(10); s.sendto(b'1', peer); print(peer[0])"
+)
 
 
 def sources(run: Run, interface: str) -> set[str]:
@@ -41,7 +48,9 @@ def test_the_address_is_translated_and_ipsec_goes_in_udp_that_fits(run_cells: Ru
         assert (sources(run, "st/to_sat") == {TERMINAL}) == has_nat
         assert fragments(run) == 0
         if run.row["vpn"] == "strongswan":
-            packets = [one for one in on(run, "pop/to_gw") if one[9] in (UDP, ESP) and len(one) > 1000]
+            packets = [
+                one for one in on(run, "pop/to_gw") if one[9] in (UDP, ESP) and len(one) > 1000
+            ]
             assert {one[9] for one in packets} == {UDP if has_nat else ESP}
             mtu = 1492 if run.row["access_mtu"] == "1492" else 1500
             assert mtu - 4 < max(map(len, packets)) <= mtu
@@ -55,15 +64,30 @@ def test_proxies_split_connections_through_a_nat(run_cells: RunCells, pep: str) 
         assert max(split, default=0) > 0 or run.row["vpn"] == "openvpn_tcp"
 
 
-@pytest.mark.parametrize(("server", "timeout_s", "answered"), [(ANSWERS, 0, True), (LATE, 5, False)])
+@pytest.mark.parametrize(
+    ("server", "timeout_s", "answered"), [(ANSWERS, 0, True), (LATE, 5, False)]
+)
 def test_a_silent_flow_is_forgotten_and_nobody_comes_in_from_outside(
     tmp_path: Path, server: str, timeout_s: int, answered: bool
 ) -> None:
-    """A UDP packet of the box is answered at the terminal's address, at once or too late; a ping to the box is not."""
+    """A UDP packet of the box is answered at the terminal's address, at once or too late; a ping to
+    the box is not.
+    """
     path = with_snapshot(
         tmp_path,
-        ("pop", 0, f'timeout 30 python3 -c "{server.format(own="10.10.4.2")}"; ping -c 1 -W 2 10.10.1.1 || true'),
-        ("box", 1, f'python3 -c "{ASKS.format(own="10.10.1.1").replace("5)", "20)", 1)}" || echo nothing'),
+        (
+            "pop",
+            0,
+            (
+                f'timeout 30 python3 -c "{server.format(own="10.10.4.2")}"; ping -c 1 -W 2'
+                " 10.10.1.1 || true"
+            ),
+        ),
+        (
+            "box",
+            1,
+            f'python3 -c "{ASKS.format(own="10.10.1.1").replace("5)", "20)", 1)}" || echo nothing',
+        ),
     )
     options = (
         "vpn=none",

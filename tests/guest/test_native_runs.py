@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The native engine on this machine's kernel: it runs as root and as an ordinary user, says why it cannot, leaves nothing."""
+"""The native engine on this machine's kernel: it runs as root and as an ordinary user, says why it
+cannot, leaves nothing.
+"""
 
 from __future__ import annotations
 
@@ -38,13 +40,17 @@ def of_the_host() -> dict[str, object]:
         "interfaces": sorted(os.listdir("/sys/class/net")),
         "congestion control": Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text(),
         "cgroups": sorted(
-            str(place) for place in Path("/sys/fs/cgroup").glob("**/openbach-run-*") if not _lives_of(place)
+            str(place)
+            for place in Path("/sys/fs/cgroup").glob("**/openbach-run-*")
+            if not _lives_of(place)
         ),
     }
 
 
 def _lives_of(cgroup: Path) -> bool:
-    """Whether the command that has made it still runs: another one's run may go on beside this test."""
+    """Whether the command that has made it still runs: another one's run may go on beside this
+    test.
+    """
     return Path(f"/proc/{cgroup.name.split('-')[2]}").exists()
 
 
@@ -84,7 +90,9 @@ def test_a_run_says_its_engine_its_clock_and_its_cpu_time(pings: tuple[Path, Run
 
 
 def test_a_finished_run_is_one_of_its_engine(pings: tuple[Path, Run]) -> None:
-    """The virtual engine's run of the same values is another one, and the native one is not repeated."""
+    """The virtual engine's run of the same values is another one, and the native one is not
+    repeated.
+    """
     results, run = pings
     assert command(*PINGS, "--results", str(results)).returncode == 0
     assert [one.row["run_id"] for one in records(results)] == [run.row["run_id"]]
@@ -92,19 +100,37 @@ def test_a_finished_run_is_one_of_its_engine(pings: tuple[Path, Run]) -> None:
     assert command(*virtual, "--results", str(results)).returncode == 0
     (other,) = records(results)
     assert other.row["run_id"] != run.row["run_id"]
-    assert (identity(results, other)["engine"], identity(results, other)["clock"]) == ("virtual", "virtual")
+    assert (identity(results, other)["engine"], identity(results, other)["clock"]) == (
+        "virtual",
+        "virtual",
+    )
 
 
 def test_daemons_tell_their_cpu_time(tmp_path: Path) -> None:
-    cell = ("lan_stability", *NATIVE, "vpn=openvpn_udp", "duration_s=3", "looks_s=1", "--results", str(tmp_path))
+    cell = (
+        "lan_stability",
+        *NATIVE,
+        "vpn=openvpn_udp",
+        "duration_s=3",
+        "looks_s=1",
+        "--results",
+        str(tmp_path),
+    )
     done = command(*cell)
     assert done.returncode == 0, done.stderr
     (run,) = records(tmp_path)
     for end in ("client", "server"):
         assert int(run.row[f"{end}_descriptors_end"]) > 3
         assert 0 <= float(run.row[f"{end}_cpu_user_s"]) <= float(run.row["wall_s"])
-    assert [line["cpu"] for line in run.statistics("daemons") if "cpu" in line] == ["measured", "measured"]
-    assert all(line["host_user_s"] + line["host_system_s"] > 0 for line in run.statistics("daemons") if "cpu" in line)
+    assert [line["cpu"] for line in run.statistics("daemons") if "cpu" in line] == [
+        "measured",
+        "measured",
+    ]
+    assert all(
+        line["host_user_s"] + line["host_system_s"] > 0
+        for line in run.statistics("daemons")
+        if "cpu" in line
+    )
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +151,9 @@ def readable(pings: tuple[Path, Run]) -> Iterator[tuple[Path, Path, Path]]:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def test_an_ordinary_user_needs_no_root(readable: tuple[Path, Path, Path], pings: tuple[Path, Run]) -> None:
+def test_an_ordinary_user_needs_no_root(
+    readable: tuple[Path, Path, Path], pings: tuple[Path, Run]
+) -> None:
     if os.geteuid() != 0:
         return  # the other tests were that
     root, code, program = readable
@@ -134,9 +162,24 @@ def test_an_ordinary_user_needs_no_root(readable: tuple[Path, Path, Path], pings
     shutil.copy(pings[1].record / "run.json", run_dir)
     subprocess.run(["chown", "-R", NOBODY, run_dir], check=True)
     words = Boundary(USER).command("", root, code, run_dir, *PYTHON)
-    python = next(one for one in ("/usr/bin/python3", "/usr/local/bin/python3") if os.path.exists(one))
-    user = ["setpriv", "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", python, "-SE", str(program), *words[3:]]
-    with subprocess.Popen(user, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as started:
+    python = next(
+        one for one in ("/usr/bin/python3", "/usr/local/bin/python3") if os.path.exists(one)
+    )
+    user = [
+        "setpriv",
+        "--reuid",
+        NOBODY,
+        "--regid",
+        NOBODY,
+        "--clear-groups",
+        python,
+        "-SE",
+        str(program),
+        *words[3:],
+    ]
+    with subprocess.Popen(
+        user, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as started:
         code_of_it = started.wait(LIMIT_S)
         assert started.stdout
         assert code_of_it == 0, started.stdout.read().decode()
@@ -151,8 +194,12 @@ def without_user_namespaces(drop: str, results: Path) -> subprocess.CompletedPro
     words = " ".join([sys.executable, "-m", "openbach_run", *PINGS, "--results", str(results)])
     return subprocess.run(
         ["unshare", "-Ur", "sh", "-c", WITHOUT.format(drop=drop, words=words)],
-        check=False, capture_output=True, text=True, cwd=REPOSITORY, env={**os.environ, "PYTHONPATH": "src"},
-    )  # fmt: skip
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONPATH": "src"},
+    )
 
 
 def test_without_user_namespaces_root_is_enough(tmp_path: Path) -> None:
@@ -180,7 +227,9 @@ def test_a_mode_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 def test_what_the_kernel_lacks_is_said_before_anything_starts(tmp_path: Path) -> None:
     """No Linux kernel has BBRv2; the link's rate needs netem, which not every host has."""
-    done = command("lan_tcp", "--engine", "native", "vpn=none", "cc=bbr2", "--results", str(tmp_path / "none"))
+    done = command(
+        "lan_tcp", "--engine", "native", "vpn=none", "cc=bbr2", "--results", str(tmp_path / "none")
+    )
     assert done.returncode == 2
     assert "cc=bbr2: no congestion control of this host's namespaces" in done.stderr
     assert not (tmp_path / "none/runs").exists() or not any((tmp_path / "none/runs").iterdir())
@@ -191,9 +240,12 @@ def test_killed_in_the_middle_it_leaves_nothing(victim: str, tmp_path: Path) -> 
     before = of_the_host()
     words = [*("lan_tcp", *NATIVE, "vpn=none", "duration_s=300"), "--results", str(tmp_path)]
     started = subprocess.Popen(
-        [sys.executable, "-m", "openbach_run", *words], cwd=REPOSITORY, env={**os.environ, "PYTHONPATH": "src"},
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        [sys.executable, "-m", "openbach_run", *words],
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONPATH": "src"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
 
     def measures() -> bool:
         return any(
@@ -207,7 +259,9 @@ def test_killed_in_the_middle_it_leaves_nothing(victim: str, tmp_path: Path) -> 
     process_1 = next(pid for depth, pid, _ in descendants(keeper) if depth == 1)
     namespaces = {os.stat(f"/proc/{pid}/ns/net").st_ino for _, pid, _ in descendants(keeper)}
     assert len(namespaces) > 1
-    os.kill({"command": started.pid, "keeper": keeper, "process 1": process_1}[victim], signal.SIGKILL)
+    os.kill(
+        {"command": started.pid, "keeper": keeper, "process 1": process_1}[victim], signal.SIGKILL
+    )
     started.wait(LIMIT_S)
     assert started.returncode == (-signal.SIGKILL if victim == "command" else 1)
     wait_until("the end of all processes", lambda: not any(_lives(pid) for _, pid, _ in below))
@@ -234,7 +288,9 @@ def _network_namespaces() -> Iterator[int]:
             continue
 
 
-def with_both_clocks(run_cells: Callable[..., list[Run]], clock: str, results: Path) -> tuple[Run, Run]:
+def with_both_clocks(
+    run_cells: Callable[..., list[Run]], clock: str, results: Path
+) -> tuple[Run, Run]:
     """The same download in virtual time and with `clock`."""
     words = ("geo", "vpn=none", "cc=cubic", "size=100k")
     (virtual,) = run_cells(*words)
@@ -245,18 +301,28 @@ def with_both_clocks(run_cells: Callable[..., list[Run]], clock: str, results: P
     return virtual, real
 
 
-def test_the_kernel_with_its_clock_running_agrees(run_cells: Callable[..., list[Run]], tmp_path: Path) -> None:
+def test_the_kernel_with_its_clock_running_agrees(
+    run_cells: Callable[..., list[Run]], tmp_path: Path
+) -> None:
     """Loosely, on a machine that does other things: make bench-clock compares."""
     virtual, real = with_both_clocks(run_cells, "real", tmp_path)
     assert real.row["run_id"] != virtual.row["run_id"]
-    assert float(real.row["transfer_time_s"]) == pytest.approx(float(virtual.row["transfer_time_s"]), rel=0.2)
-    buckets = {line["bucket_bytes"] for line in real.statistics("satcom_link") if "bucket_bytes" in line}
+    assert float(real.row["transfer_time_s"]) == pytest.approx(
+        float(virtual.row["transfer_time_s"]), rel=0.2
+    )
+    buckets = {
+        line["bucket_bytes"] for line in real.statistics("satcom_link") if "bucket_bytes" in line
+    }
     assert buckets == {15400}
-    assert {line["bucket_bytes"] for line in virtual.statistics("satcom_link") if "bucket_bytes" in line} == {1540}
+    assert {
+        line["bucket_bytes"] for line in virtual.statistics("satcom_link") if "bucket_bytes" in line
+    } == {1540}
 
 
 def test_a_slow_clock_comes_nearer(run_cells: Callable[..., list[Run]], tmp_path: Path) -> None:
     """What the machine disturbs is ten times less of the guest's time."""
     virtual, slow = with_both_clocks(run_cells, "real/10", tmp_path)
     assert float(slow.row["wall_s"]) > 9 * float(slow.row["virtual_s"])
-    assert float(slow.row["transfer_time_s"]) == pytest.approx(float(virtual.row["transfer_time_s"]), rel=0.05)
+    assert float(slow.row["transfer_time_s"]) == pytest.approx(
+        float(virtual.row["transfer_time_s"]), rel=0.05
+    )

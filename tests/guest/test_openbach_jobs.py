@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Two agents with OpenBACH's own wireguard job: packets cross their tunnel. It needs the checkouts of `make openbach-jobs`."""
+"""Two agents with OpenBACH's own wireguard job: packets cross their tunnel.
+
+It needs the checkouts of `make openbach-jobs`.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,8 @@ CHECKOUTS = [Path(path) for name in ("OPENBACH", "EXTRA") if (path := os.environ
 
 
 @pytest.mark.skipif(
-    len(CHECKOUTS) < 2, reason="OPENBACH and EXTRA name no checkouts: make openbach-jobs OPENBACH=… EXTRA=…"
+    len(CHECKOUTS) < 2,
+    reason="OPENBACH and EXTRA name no checkouts: make openbach-jobs OPENBACH=… EXTRA=…",
 )
 def test_a_tunnel_of_upstreams_job_carries_packets() -> None:
     assert openbach_jobs.tried("wireguard", openbach_jobs.CASES["wireguard"], CHECKOUTS) == ""

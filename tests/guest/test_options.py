@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Options of VPNs (`vpn.NAME=VALUE`) and of the end hosts' TCP: each is seen to act, in the packets or in the kernel."""
+"""Options of VPNs (`vpn.NAME=VALUE`) and of the end hosts' TCP: each is seen to act, in the packets
+or in the kernel.
+"""
 
 from __future__ import annotations
 
@@ -83,8 +85,10 @@ def test_the_mtu_follows_the_cipher_that_is_given(run_cells: RunCells) -> None:
     runs = by_values(run_cells("geo", *settings, *GEO, pcap=True))
     assert {values: fragments(run) for values, run in runs.items()} == dict.fromkeys(runs, 0)
     assert {values: largest(run, "pop/to_gw") for values, run in runs.items()} == {
-        "cipher=AES-256-CBC": 1492, "cipher=CHACHA20-POLY1305": 1500, "none": 1500,
-    }  # fmt: skip
+        "cipher=AES-256-CBC": 1492,
+        "cipher=CHACHA20-POLY1305": 1500,
+        "none": 1500,
+    }
 
 
 OTHER_CIPHERS = (
@@ -103,7 +107,13 @@ def test_other_vpns_take_a_cipher(run_cells: RunCells, vpn: str, cipher: str) ->
 
 
 def test_a_lighthouse_and_its_ends_have_the_same_values(tmp_path: Path) -> None:
-    settings = ["orbit=leo", "vpn=nebula_lighthouse", "vpn.cipher=chachapoly", "cc=cubic", "size=60k"]
+    settings = [
+        "orbit=leo",
+        "vpn=nebula_lighthouse",
+        "vpn.cipher=chachapoly",
+        "cc=cubic",
+        "size=60k",
+    ]
     ended = command("topologies/coordinated.json", *settings, "--results", str(tmp_path / "r"))
     assert ended.returncode == 0, ended.stderr
     (run,) = records(tmp_path / "r")
@@ -112,10 +122,16 @@ def test_a_lighthouse_and_its_ends_have_the_same_values(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("setting", ["vpn.mssfix=1300 fixed", "vpn.options=--mssfix 1300 fixed"])
 @pytest.mark.parametrize("vpn", ["openvpn_udp", "openvpn_tcp"])
-def test_openvpn_makes_the_segments_in_the_tunnel_smaller(run_cells: RunCells, vpn: str, setting: str) -> None:
+def test_openvpn_makes_the_segments_in_the_tunnel_smaller(
+    run_cells: RunCells, vpn: str, setting: str
+) -> None:
     (run,) = run_cells("geo", f"vpn={vpn}", setting, *GEO, pcap=True)
     assert largest(run, "server/") == 1300
-    assert {int.from_bytes(one.options[MSS], "big") for one in segments(run, "box/to_pc") if one.flags & SYN} == {1260}
+    assert {
+        int.from_bytes(one.options[MSS], "big")
+        for one in segments(run, "box/to_pc")
+        if one.flags & SYN
+    } == {1260}
 
 
 @pytest.mark.parametrize("vpn", KEEPALIVE)
@@ -124,7 +140,8 @@ def test_a_keepalive_is_sent_while_nothing_else_is(run_cells: RunCells, vpn: str
     settings = (f"vpn={vpn}", "delay_ms=100", "pings=3", "ping_s=5", "impairment=none")
     runs = by_values(run_cells("lan_ping", *settings, "vpn.keepalive=1,default", pcap=True))
     counted = {
-        values: sum(len(one) == KEEPALIVE[vpn] for one in on(run, "box_1/to_lan")) for values, run in runs.items()
+        values: sum(len(one) == KEEPALIVE[vpn] for one in on(run, "box_1/to_lan"))
+        for values, run in runs.items()
     }
     assert counted["keepalive=1"] >= counted["none"] + 6, counted
 
@@ -170,7 +187,10 @@ def test_a_buffer_that_the_kernel_does_not_give_is_told(tmp_path: Path) -> None:
     settings = ("vpn=openvpn_udp", "vpn.rcvbuf=9000000", *GEO)
     ended = command("geo", *settings, "--results", str(tmp_path / "r"))
     assert ended.returncode == 1
-    assert "this kernel gives a socket at most 4194304 bytes, not 9000000 (net.core.rmem_max)" in ended.stderr
+    assert (
+        "this kernel gives a socket at most 4194304 bytes, not 9000000 (net.core.rmem_max)"
+        in ended.stderr
+    )
 
 
 def test_a_sweep_is_in_the_table_and_in_the_records(tmp_path: Path) -> None:
@@ -211,16 +231,26 @@ def test_a_queue_marks_packets_that_have_ecn(run_cells: RunCells) -> None:
         asked = [one for one in syns(run) if one.flags & (ACK | ECE | CWR) == ECE | CWR]
         answered = [one for one in syns(run) if one.flags & (ACK | ECE | CWR) == ACK | ECE]
         assert bool(asked) == bool(answered) == (value == "on")
-    marked = {value: sum(one.ecn == MARKED for one in segments(run, "st/")) for value, run in runs.items()}
+    marked = {
+        value: sum(one.ecn == MARKED for one in segments(run, "st/")) for value, run in runs.items()
+    }
     assert marked["on"] > 0 == marked["off"] == marked["default"]
     assert {value: read_back(run) for value, run in runs.items()} == {
-        "on": {"ecn": 1}, "off": {"ecn": 0}, "default": {},
-    }  # fmt: skip
+        "on": {"ecn": 1},
+        "off": {"ecn": 0},
+        "default": {},
+    }
 
 
 @pytest.mark.parametrize("direction", ["download", "upload"])
 def test_a_small_buffer_is_the_largest_window(run_cells: RunCells, direction: str) -> None:
-    settings = ("vpn=none", "cc=cubic", "size=300k", f"direction={direction}", "tcp_buffer=64k,default")
+    settings = (
+        "vpn=none",
+        "cc=cubic",
+        "size=300k",
+        f"direction={direction}",
+        "tcp_buffer=64k,default",
+    )
     small, usual = run_cells("geo", *settings)
     assert time_s(small) > 300_000 / 64_000 * RTT_S > time_s(usual)
     assert read_back(small) == {"buffer_bytes": 64_000}
@@ -230,29 +260,53 @@ def read_back(run: Run) -> dict[str, Any]:
     """What the end hosts' kernels have, of the options that were given."""
     hosts = ("satvpn_pc", "satvpn_server")
     names = ("buffer_bytes", "ecn", "sack", "window_scaling")
-    lines = [one for one in run.statistics("transport_profile") if one["_metadata"]["agent_name"] in hosts]
-    found: list[dict[str, Any]] = [{name: one[name] for name in names if name in one} for one in lines]
+    lines = [
+        one
+        for one in run.statistics("transport_profile")
+        if one["_metadata"]["agent_name"] in hosts
+    ]
+    found: list[dict[str, Any]] = [
+        {name: one[name] for name in names if name in one} for one in lines
+    ]
     assert len(found) == len(hosts)
     assert found[0] == found[1]
     return found[0]
 
 
 SETTINGS = "cd /proc/sys/net/ipv4; cat tcp_ecn tcp_sack tcp_window_scaling tcp_rmem tcp_wmem"
-GIVEN: Mapping[str, str] = {"cc": "reno", "ecn": "on", "sack": "off", "window_scaling": "off", "buffer_bytes": "50k"}
+GIVEN: Mapping[str, str] = {
+    "cc": "reno",
+    "ecn": "on",
+    "sack": "off",
+    "window_scaling": "off",
+    "buffer_bytes": "50k",
+}
 
 
 def test_the_kernels_own_settings_come_back(tmp_path: Path) -> None:
     """A look before, while and after the profile is there."""
     looks = [look(number, [number - 1] if number else []) for number in (0, 2, 4)]
-    start = function(1, [0], {"start_job_instance": {"entity_name": "satvpn_pc", "transport_profile": dict(GIVEN)}})
+    start = function(
+        1,
+        [0],
+        {"start_job_instance": {"entity_name": "satvpn_pc", "transport_profile": dict(GIVEN)}},
+    )
     stop = function(3, [2], {"stop_job_instances": {"openbach_function_ids": [1]}})
     functions = sorted([*looks, start, stop], key=lambda one: one["id"])
     start["wait"] = {"time": 0, "launched_ids": [], "finished_ids": [0]}
     looks[1]["wait"] = {"time": 1, "launched_ids": [1], "finished_ids": []}
     looks[2]["wait"] = {"time": 1, "launched_ids": [3], "finished_ids": []}
-    scenario = {"name": "made", "description": "", "arguments": {}, "constants": {}, "openbach_functions": functions}
+    scenario = {
+        "name": "made",
+        "description": "",
+        "arguments": {},
+        "constants": {},
+        "openbach_functions": functions,
+    }
     (tmp_path / "made.json").write_text(json.dumps(scenario))
-    ended = command(str(tmp_path / "made.json"), "--jobs", str(TEST_JOBS), "--results", str(tmp_path / "r"))
+    ended = command(
+        str(tmp_path / "made.json"), "--jobs", str(TEST_JOBS), "--results", str(tmp_path / "r")
+    )
     assert ended.returncode == 0, ended.stderr
     (run,) = records(tmp_path / "r")
     before, meanwhile, after = (one["printed"].split() for one in run.statistics("snapshot"))
@@ -277,9 +331,18 @@ def function(number: int, finished: list[int], what: dict[str, Any]) -> dict[str
     ("settings", "right"),
     [
         ("vpn=wireguard vpn.keepalife=25", "wireguard does not read it; did you mean keepalive?"),
-        ("vpn=wireguard vpn.cipher=AES-256-CBC", "wireguard does not read it; it has keepalive, psk"),
-        ("vpn=none,openvpn_udp vpn.cipher=AES-256-CBC", "there is no VPN that could have it (vpn=none)"),
-        ("vpn=strongswan vpn.encap=yes", "give vpn=strongswan (encap=no) or strongswan_udp (encap=yes)"),
+        (
+            "vpn=wireguard vpn.cipher=AES-256-CBC",
+            "wireguard does not read it; it has keepalive, psk",
+        ),
+        (
+            "vpn=none,openvpn_udp vpn.cipher=AES-256-CBC",
+            "there is no VPN that could have it (vpn=none)",
+        ),
+        (
+            "vpn=strongswan vpn.encap=yes",
+            "give vpn=strongswan (encap=no) or strongswan_udp (encap=yes)",
+        ),
         ("vpn=openvpn_udp vpn.keepalive=abc", "abc should be seconds, as 10"),
         ("vpn=none window_scaling=of", "window_scaling is one of default, on, off"),
     ],

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Hosts share no directory that they can write: as machines of their own, none sees a file of another."""
+"""Hosts share no directory that they can write: as machines of their own, none sees a file of
+another.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,18 @@ from conftest import Run, command, records
 from scenario_with import TEST_JOBS, Job, scenario_of
 
 PLACES = (
-    *("/tmp", "/root", "/dev/shm", "/run", "/etc", "/etc/sysctl.d", "/var", "/var/cache", "/var/lib", "/var/log"),
+    *(
+        "/tmp",
+        "/root",
+        "/dev/shm",
+        "/run",
+        "/etc",
+        "/etc/sysctl.d",
+        "/var",
+        "/var/cache",
+        "/var/lib",
+        "/var/log",
+    ),
     *("/var/run", "/var/tmp", "/opt/openbach/agent", "/opt/openbach/agent/jobs"),
 )
 WRITE = "for place in {places}; do mkdir -p $place/.; echo {host} > $place/mine; done"
@@ -24,23 +37,39 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     place = tmp_path_factory.mktemp("own")
 
     def shell(host: str, words: str) -> Job:
-        return Job(host, "snapshot", {"command": words.format(places=" ".join(PLACES), host=host).replace("$", "$$")})
+        return Job(
+            host,
+            "snapshot",
+            {"command": words.format(places=" ".join(PLACES), host=host).replace("$", "$$")},
+        )
 
     hosts = ("pc", "server")
     writes = [shell(host, f"{WRITE}; {EDIT}; {ANEW}") for host in hosts]
     reads = [
-        shell(host, f"{READ}; tail -n 1 /etc/hosts; wc -l < /etc/passwd; {DELETED}")._replace(finished=[0, 1])
+        shell(host, f"{READ}; tail -n 1 /etc/hosts; wc -l < /etc/passwd; {DELETED}")._replace(
+            finished=[0, 1]
+        )
         for host in hosts
     ]
     reads[-1] = reads[-1]._replace(finished=[0, 1, 2])
-    ended = command(str(scenario_of(place, *writes, *reads)), "--jobs", str(TEST_JOBS), "--results", str(place / "r"))
+    ended = command(
+        str(scenario_of(place, *writes, *reads)),
+        "--jobs",
+        str(TEST_JOBS),
+        "--results",
+        str(place / "r"),
+    )
     assert ended.returncode == 0, ended.stderr
     (run,) = records(place / "r")
     return {host: read_by(run, host) for host in hosts}
 
 
 def read_by(run: Run, host: str) -> list[str]:
-    lines = [line for line in run.statistics("snapshot") if line["_metadata"]["agent_name"] == f"satvpn_{host}"]
+    lines = [
+        line
+        for line in run.statistics("snapshot")
+        if line["_metadata"]["agent_name"] == f"satvpn_{host}"
+    ]
     return str(lines[-1]["printed"]).split()
 
 

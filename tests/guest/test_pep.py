@@ -25,21 +25,31 @@ CANNOT_SPLIT = [("none", "none"), ("wireguard", "A"), ("openvpn_udp", "A")]
 
 def legs_shown(printed: str) -> dict[str, str]:
     """`ss -tinHO` by "local address > peer"."""
-    return {" > ".join(line.split()[3:5]): line for line in printed.splitlines() if line.startswith("ESTAB")}
+    return {
+        " > ".join(line.split()[3:5]): line
+        for line in printed.splitlines()
+        if line.startswith("ESTAB")
+    }
 
 
 @pytest.mark.parametrize(("position", "host"), [("A", "gw"), ("B", "pop")])
 def test_ss_and_the_statistics_show_both_legs(tmp_path: Path, position: str, host: str) -> None:
-    """CUBIC on the end hosts, BBR on both legs of the proxy: of the download's connection, 10 s after it has begun."""
+    """CUBIC on the end hosts, BBR on both legs of the proxy: of the download's connection, 10 s
+    after it has begun.
+    """
     scenario = with_snapshot(tmp_path, (host, 10, "ss -tinHO"))
     settings = ["vpn=none", "cc=cubic", "cc_pep=bbr", f"pep={position}", "loss=0"]
-    ended = command(str(scenario), *settings, "--jobs", str(TEST_JOBS), "--results", str(tmp_path / "results"))
+    ended = command(
+        str(scenario), *settings, "--jobs", str(TEST_JOBS), "--results", str(tmp_path / "results")
+    )
     assert ended.returncode == 0, ended.stderr
     (run,) = records(tmp_path / "results")
     (snapshot,) = run.statistics("snapshot")
     legs = legs_shown(snapshot["printed"])
     downloads = [
-        line for line in run.statistics("satpep") if line.get("server") == IPERF3_SERVER and line["event"] == "ended"
+        line
+        for line in run.statistics("satpep")
+        if line.get("server") == IPERF3_SERVER and line["event"] == "ended"
     ]
     download = max(downloads, key=lambda line: int(line["bytes_to_client"]))
     assert int(download["bytes_to_client"]) >= 30_000_000
@@ -50,14 +60,19 @@ def test_ss_and_the_statistics_show_both_legs(tmp_path: Path, position: str, hos
         assert download[f"{side}_cc"] == "bbr"
     assert float(re.search(r"minrtt:([\d.]+)", towards_client)[1]) == pytest.approx(500, abs=2)  # type: ignore[index]
     assert download["client_min_rtt_ms"] == pytest.approx(500, abs=2)
-    assert download["server_min_rtt_ms"] <= 10  # the LAN takes no time: what is left is a tick of the kernel's clock
+    assert (
+        download["server_min_rtt_ms"] <= 10
+    )  # the LAN takes no time: what is left is a tick of the kernel's clock
 
 
-@pytest.mark.parametrize(("vpn", "servers"), [
-    ("wireguard", []),
-    ("openvpn_udp", []),
-    ("openvpn_tcp", [OPENVPN_SERVER]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("vpn", "servers"),
+    [
+        ("wireguard", []),
+        ("openvpn_udp", []),
+        ("openvpn_tcp", [OPENVPN_SERVER]),
+    ],
+)
 def test_between_a_vpns_ends_it_sees_only_a_tunnel_that_is_tcp(
     run_cells: RunCells, vpn: str, servers: list[str]
 ) -> None:
@@ -82,7 +97,9 @@ def test_where_it_splits_its_congestion_control_bears_the_losses(
 
 
 @pytest.mark.parametrize(("vpn", "pep"), CANNOT_SPLIT)
-def test_where_it_cannot_split_the_end_hosts_bear_them(run_cells: RunCells, vpn: str, pep: str) -> None:
+def test_where_it_cannot_split_the_end_hosts_bear_them(
+    run_cells: RunCells, vpn: str, pep: str
+) -> None:
     """Claim C8 likewise."""
     (run,) = run_cells("geo_loss", f"vpn={vpn}", "cc=cubic", "cc_pep=bbr", f"pep={pep}", "loss=1")
     assert transfer_time_s(run) > 3 * 46
@@ -94,7 +111,15 @@ def test_its_initial_window_shortens_a_transfer_without_loss(run_cells: RunCells
 
 
 def test_the_same_seed_gives_the_same_packets_through_it(run_cells: RunCells) -> None:
-    cells = ("geo_loss", "vpn=none,openvpn_tcp", "cc=cubic", "cc_pep=bbr", "pep=A_double", "loss=1", "size=3M")
+    cells = (
+        "geo_loss",
+        "vpn=none,openvpn_tcp",
+        "cc=cubic",
+        "cc_pep=bbr",
+        "pep=A_double",
+        "loss=1",
+        "size=3M",
+    )
     first, again = (run_cells(*cells, seeds="2", again=number) for number in (0, 1))
     assert [run.row["capture_hash"] for run in first] == [run.row["capture_hash"] for run in again]
     assert len({run.row["capture_hash"] for run in first}) == 4

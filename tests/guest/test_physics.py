@@ -41,7 +41,7 @@ def test_loss_free_transfer_time_lies_between_theory_and_32_s(loss_free: Run) ->
 def test_netem_loses_what_it_was_asked_to(run_cells: RunCells, loss_pct: float) -> None:
     """Losses of the forward direction within the central 99.99 % of the binomial distribution."""
     (run,) = run_cells("geo_loss", "vpn=none", "cc=bbr", f"loss={loss_pct:g}")
-    (forward, _) = [line for line in run.statistics("satcom_link") if "sent_packets" in line]
+    forward, _ = [line for line in run.statistics("satcom_link") if "sent_packets" in line]
     offered = forward["sent_packets"] + forward["lost_packets"]
     low, high = binom.interval(0.9999, offered, loss_pct / 100)
     assert offered > 20_000
@@ -49,12 +49,18 @@ def test_netem_loses_what_it_was_asked_to(run_cells: RunCells, loss_pct: float) 
 
 
 def _sizes(run: Run, interface: str) -> Counter[int]:
-    return Counter(len(packet.ip) for packet in pcapng.read(run.capture) if packet.interface == interface and packet.ip)
+    return Counter(
+        len(packet.ip)
+        for packet in pcapng.read(run.capture)
+        if packet.interface == interface and packet.ip
+    )
 
 
 @pytest.mark.parametrize("vpn", TUNNELS)
 def test_extra_bytes_on_the_wire_equal_the_vpns_overhead(run_cells: RunCells, vpn: str) -> None:
-    """Full-sized packets: what the POP sends into the tunnel, and what it then sends to the gateway."""
+    """Full-sized packets: what the POP sends into the tunnel, and what it then sends to the
+    gateway.
+    """
     (run,) = run_cells("geo", f"vpn={vpn}", "cc=cubic", "loss=0", "size=2M", pcap=True)
     described = json.loads((REPOSITORY / "vpn-configs" / vpn / "vpn.json").read_text())
     inner = max(_sizes(run, "server/to_pop"))
@@ -67,14 +73,24 @@ def test_extra_bytes_on_the_wire_equal_the_vpns_overhead(run_cells: RunCells, vp
 def test_nothing_goes_in_clear_when_there_is_a_tunnel(run_cells: RunCells) -> None:
     (run,) = run_cells("geo", "vpn=wireguard", "cc=cubic", "loss=0", "size=2M", pcap=True)
     lan = bytes([192, 168])
-    satellite = [packet.ip for packet in pcapng.read(run.capture) if packet.interface.startswith("sat/") and packet.ip]
+    satellite = [
+        packet.ip
+        for packet in pcapng.read(run.capture)
+        if packet.interface.startswith("sat/") and packet.ip
+    ]
     assert satellite
     assert not [ip for ip in satellite if ip[12:14] == lan or ip[16:18] == lan]
 
 
 def test_the_bottleneck_never_sends_faster_than_its_rate(run_cells: RunCells) -> None:
-    """Bytes in each second of the forward satellite hop, Ethernet header included, against 10 Mbit/s."""
+    """Bytes in each second of the forward satellite hop, Ethernet header included, against 10
+    Mbit/s.
+    """
     (run,) = run_cells("geo", "vpn=wireguard", "cc=cubic", "loss=0", "size=2M", pcap=True)
-    sent = [packet for packet in pcapng.read(run.capture) if packet.interface == "sat/to_st" and packet.ip]
+    sent = [
+        packet
+        for packet in pcapng.read(run.capture)
+        if packet.interface == "sat/to_st" and packet.ip
+    ]
     for _, second in groupby(sent, key=lambda packet: packet.time_ns // 10**9):
         assert sum(len(packet.ip) + 14 for packet in second) * 8 <= RATE_BPS + 8 * 2 * FRAME_BYTES

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What our jobs send is what they declare, to the last name: in the statistics of their YAML, on which columns rely."""
+"""What our jobs send is what they declare, to the last name: in the statistics of their YAML, on
+which columns rely.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,29 @@ from openbach_run.openbach.job_folders import load_packages
 from openbach_run.yaml_files import read_yaml
 
 CELLS = (
-    ("geo", "vpn=openvpn_tcp", "pep=B", "cc=cubic", "size=1M", "series_s=0.5", "loss=1", "loss_at=last_mile"),
-    ("geo", "vpn=none", "cc=cubic", "size=1M", "loss=1", "burst_ms=20", "nat=terminal", "ecn=on", "sack=off",
-     "window_scaling=off", "queue=cake"),
+    (
+        "geo",
+        "vpn=openvpn_tcp",
+        "pep=B",
+        "cc=cubic",
+        "size=1M",
+        "series_s=0.5",
+        "loss=1",
+        "loss_at=last_mile",
+    ),
+    (
+        "geo",
+        "vpn=none",
+        "cc=cubic",
+        "size=1M",
+        "loss=1",
+        "burst_ms=20",
+        "nat=terminal",
+        "ecn=on",
+        "sack=off",
+        "window_scaling=off",
+        "queue=cake",
+    ),
     ("web", "vpn=none", "pep=none", "http=2", "loads=1"),
     ("voip", "vpn=none", "background=download", "duration_s=5"),
     ("multi_flow_loss", "orbit=geo", "vpn=none", "pep=none", "loss=0", "size=200k"),
@@ -23,8 +45,15 @@ CELLS = (
     ("lan_video", "vpn=none", "duration_s=2"),
     ("lan_stability", "vpn=openvpn_udp", "duration_s=5", "cpu=vm_xeon_2500"),
     ("lan_cache", "vpn=none", "rate=20M", "files=2"),
-    ("lan_reconnect", "vpn=wireguard", "event=restart", "pings=100", "event_after_s=2", "event_s=2"),
-)  # fmt: skip
+    (
+        "lan_reconnect",
+        "vpn=wireguard",
+        "event=restart",
+        "pings=100",
+        "event_after_s=2",
+        "event_s=2",
+    ),
+)
 """All jobs, with everything that they send."""
 ELSEWHERE = {"daemons": ("user_s", "system_s", "host_")}
 """How names begin that are sent only where the clock is real."""
@@ -35,11 +64,15 @@ def statistics(runs: Iterable[Run]) -> dict[str, set[str]]:
     sent: dict[str, set[str]] = {}
     for run in runs:
         for line in map(json.loads, (run.record / "statistics.jsonl").read_text().splitlines()):
-            sent.setdefault(line["_metadata"]["job_name"], set()).update(line.keys() - {"_metadata"})
+            sent.setdefault(line["_metadata"]["job_name"], set()).update(
+                line.keys() - {"_metadata"}
+            )
     return sent
 
 
-def test_every_statistic_that_is_sent_is_declared_and_the_other_way_round(run_cells: RunCells) -> None:
+def test_every_statistic_that_is_sent_is_declared_and_the_other_way_round(
+    run_cells: RunCells,
+) -> None:
     sent = statistics(run for cell in CELLS for run in run_cells(*cell))
     declared = {
         name: {

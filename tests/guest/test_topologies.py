@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The inventories of topologies/ in the guest: LANs, several links, routing by table, MTU, IPv6, many terminals."""
+"""The inventories of topologies/ in the guest: LANs, several links, routing by table, MTU, IPv6,
+many terminals.
+"""
 
 from __future__ import annotations
 
@@ -36,12 +38,21 @@ def run_file(file: Path, place: Path, *options: str) -> Run:
     return run
 
 
-def run_commands(inventory: Path, place: Path, commands: dict[str, str], *options: str) -> tuple[Run, dict[str, str]]:
+def run_commands(
+    inventory: Path, place: Path, commands: dict[str, str], *options: str
+) -> tuple[Run, dict[str, str]]:
     """What a shell command on each host prints, all at the same time."""
-    jobs = [Job(host, "snapshot", {"command": shell.replace("$", "$$")}) for host, shell in commands.items()]
+    jobs = [
+        Job(host, "snapshot", {"command": shell.replace("$", "$$")})
+        for host, shell in commands.items()
+    ]
     place.mkdir(exist_ok=True)
-    run = run_file(scenario_of(place, *jobs), place / "results", "--inventory", str(inventory), *options)
-    printed = {line["_metadata"]["agent_name"]: line["printed"] for line in run.statistics("snapshot")}
+    run = run_file(
+        scenario_of(place, *jobs), place / "results", "--inventory", str(inventory), *options
+    )
+    printed = {
+        line["_metadata"]["agent_name"]: line["printed"] for line in run.statistics("snapshot")
+    }
     return run, {host: printed[f"satvpn_{host}"] for host in commands}
 
 
@@ -50,7 +61,9 @@ def addresses(run: Run) -> dict[str, list[tuple[str, str]]]:
     found = defaultdict(list)
     for packet in pcapng.read(run.capture):
         if packet.ip:
-            source, destination = (str(ipaddress.ip_address(packet.ip[at : at + 4])) for at in (12, 16))
+            source, destination = (
+                str(ipaddress.ip_address(packet.ip[at : at + 4])) for at in (12, 16)
+            )
             found[packet.interface].append((source, destination))
     return found
 
@@ -67,16 +80,27 @@ def transfer_times(run: Run) -> Iterator[float]:
 
 
 def test_all_hosts_of_a_lan_reach_one_another(tmp_path: Path) -> None:
-    hosts = {"pc_1": "192.168.10.11", "pc_2": "192.168.10.12", "pc_3": "192.168.10.13", "box": "192.168.10.1"}
+    hosts = {
+        "pc_1": "192.168.10.11",
+        "pc_2": "192.168.10.12",
+        "pc_3": "192.168.10.13",
+        "box": "192.168.10.1",
+    }
     shell = "".join(PING.format(address, address) for address in hosts.values())
-    run, printed = run_commands(TOPOLOGIES / "lan.yml", tmp_path, dict.fromkeys(hosts, shell), "--pcap")
+    run, printed = run_commands(
+        TOPOLOGIES / "lan.yml", tmp_path, dict.fromkeys(hosts, shell), "--pcap"
+    )
     assert all(text.split() == list(hosts.values()) for text in printed.values())
     ports = addresses(run)
-    assert set(ports) - {"lo"} >= {f"office_lan/{host}" for host in hosts} | {f"{host}/to_lan" for host in hosts}
+    assert set(ports) - {"lo"} >= {f"office_lan/{host}" for host in hosts} | {
+        f"{host}/to_lan" for host in hosts
+    }
     for host, address in hosts.items():
         others = set(hosts.values()) - {address}
         assert {source for source, _ in ports[f"office_lan/{host}"]} == others
-        assert {destination for _, destination in ports[f"office_lan/{host}"]} == {address}, "only its own packets"
+        assert {destination for _, destination in ports[f"office_lan/{host}"]} == {address}, (
+            "only its own packets"
+        )
         assert {source for source, _ in ports[f"{host}/to_lan"]} == {address}
 
 
@@ -109,16 +133,27 @@ def test_each_access_link_is_used_by_whom_its_table_says(tmp_path: Path) -> None
     run = run_file(TOPOLOGIES / "two_links.json", tmp_path, "size=300k", "--pcap")
     assert float(run.row["pc_1_transfer_time_s"]) > 1 > float(run.row["pc_2_transfer_time_s"])
     ports = addresses(run)
-    for orbit, own, others in (("geo", "192.168.10.11", "192.168.10.12"), ("leo", "192.168.10.12", "192.168.10.11")):
+    for orbit, own, others in (
+        ("geo", "192.168.10.11", "192.168.10.12"),
+        ("leo", "192.168.10.12", "192.168.10.11"),
+    ):
         for name in (f"st_{orbit}/to_sat", f"gw_{orbit}/to_sat"):
-            users = {address for ends in ports[name] for address in ends if address.startswith("192.168.10.")}
+            users = {
+                address
+                for ends in ports[name]
+                for address in ends
+                if address.startswith("192.168.10.")
+            }
             assert (own in users, others in users) == (True, False)
 
 
 def test_routes_are_chosen_by_table_and_metric(tmp_path: Path) -> None:
     asked = {
-        "box": "for from in '' 'from 10.10.1.1' 'from 10.20.1.1'; do ip route get 192.168.20.2 $from | head -1 | "
-        "sed 's/.*via \\([^ ]*\\).*/\\1/'; done; ip link set to_leo down; ip route get 192.168.20.2 | head -1",
+        "box": (
+            "for from in '' 'from 10.10.1.1' 'from 10.20.1.1'; do ip route get 192.168.20.2 $from |"
+            " head -1 | sed 's/.*via \\([^ ]*\\).*/\\1/'; done; ip link set to_leo down; ip route"
+            " get 192.168.20.2 | head -1"
+        ),
     }
     _, printed = run_commands(TOPOLOGIES / "two_links.yml", tmp_path, asked)
     *vias, fallback = printed["box"].splitlines()
@@ -151,8 +186,11 @@ def test_no_packet_is_larger_than_its_networks_mtu(tmp_path: Path) -> None:
 def test_ipv6_reaches_the_other_end(tmp_path: Path) -> None:
     addresses_ipv6 = ["fd00:168:20::2", "fd00:10:5::2"]
     asked = {
-        "pc": "".join(PING.format(address, address) for address in addresses_ipv6)
-        + "ping -n -c 1 -W 2 -M do -s 1300 fd00:168:20::2 | grep -o 'Packet too big: mtu=[0-9]*'",
+        "pc": (
+            "".join(PING.format(address, address) for address in addresses_ipv6)
+            + "ping -n -c 1 -W 2 -M do -s 1300 fd00:168:20::2 | grep -o 'Packet too big:"
+            " mtu=[0-9]*'"
+        ),
         "server": "cat /sys/class/net/to_isp/mtu",
         "sat": "cat /sys/class/net/to_st/mtu /sys/class/net/to_gw/mtu",
     }
@@ -162,7 +200,9 @@ def test_ipv6_reaches_the_other_end(tmp_path: Path) -> None:
 
 
 def test_the_default_inventory_has_no_ipv6(tmp_path: Path) -> None:
-    _, printed = run_commands(REPOSITORY / "inventory.yml", tmp_path, {"pc": "ip -6 address; ip rule | wc -l"})
+    _, printed = run_commands(
+        REPOSITORY / "inventory.yml", tmp_path, {"pc": "ip -6 address; ip rule | wc -l"}
+    )
     assert printed["pc"].split() == ["3"]
 
 
@@ -170,17 +210,31 @@ def test_fifty_terminals(tmp_path: Path) -> None:
     inventory = tmp_path / "star.yml"
     inventory.write_text(yaml.safe_dump(build.star_inventory(50)))
     pings = dict.fromkeys(("pc_1", "pc_50"), PING.format("192.168.20.2", "answered"))
-    _, printed = run_commands(inventory, tmp_path, {**pings, "sat": "grep MemAvailable /proc/meminfo"})
+    _, printed = run_commands(
+        inventory, tmp_path, {**pings, "sat": "grep MemAvailable /proc/meminfo"}
+    )
     assert [printed[host].strip() for host in pings] == ["answered", "answered"]
     hosts = 2 * 50 + 3
-    assert int(printed["sat"].split()[1]) / 1024 > 14 * hosts, "of 16 MB a host the jobs have the most"
+    assert int(printed["sat"].split()[1]) / 1024 > 14 * hosts, (
+        "of 16 MB a host the jobs have the most"
+    )
 
 
 def test_more_interfaces_than_a_capture_has_room_for_are_refused(tmp_path: Path) -> None:
     inventory = tmp_path / "star.yml"
     inventory.write_text(yaml.safe_dump(build.star_inventory(70)))
     path = scenario_of(tmp_path, Job("sat", "snapshot", {"command": "true"}))
-    options: Any = ["--inventory", str(inventory), "--jobs", str(TEST_JOBS), "--results", str(tmp_path / "r")]
+    options: Any = [
+        "--inventory",
+        str(inventory),
+        "--jobs",
+        str(TEST_JOBS),
+        "--results",
+        str(tmp_path / "r"),
+    ]
     ended = command(str(path), *options)
     assert ended.returncode == 2
-    assert "286 interfaces, with those of the switches; the virtual engine has at most 240" in ended.stderr
+    assert (
+        "286 interfaces, with those of the switches; the virtual engine has at most 240"
+        in ended.stderr
+    )

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A VPN whose ends a third host brings together (vpn.json's `coordinator`): on a host of its own, or at the server."""
+"""A VPN whose ends a third host brings together (vpn.json's `coordinator`): on a host of its own,
+or at the server.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,17 @@ from conftest import Run, RunCells, command, records
 from scenario_with import TEST_JOBS, Job, scenario_of
 from vpns_tested import VPNS, describe, error_of, on
 
-HUB, POP, BOX = (bytes(map(int, address.split("."))) for address in ("10.10.4.3", "10.10.4.2", "10.10.1.1"))
+HUB, POP, BOX = (
+    bytes(map(int, address.split("."))) for address in ("10.10.4.3", "10.10.4.2", "10.10.1.1")
+)
 COORDINATED = [vpn for vpn in VPNS if describe(vpn)["coordinator"]]
-CELLS = ("../topologies/scenarios/coordinated", f"vpn={','.join(['nebula', *COORDINATED])}", "orbit=geo", "loss=0", "size=300k")
+CELLS = (
+    "../topologies/scenarios/coordinated",
+    f"vpn={','.join(['nebula', *COORDINATED])}",
+    "orbit=geo",
+    "loss=0",
+    "size=300k",
+)
 SOURCE, DESTINATION = slice(12, 16), slice(16, 20)
 PROTOCOL, TCP = 9, 6
 EXCHANGE_LIMIT_S = 180
@@ -33,12 +43,20 @@ def test_there_is_one() -> None:
 
 def between(run: Run, one: bytes, other: bytes) -> list[bytes]:
     """What two hosts have sent each other beside the job's exchange of keys."""
-    sent = [packet for packet in on(run, "") if {packet[SOURCE], packet[DESTINATION]} == {one, other}]
-    return [packet for packet in sent if not (packet[PROTOCOL] == TCP and EXCHANGE in (packet[20:22], packet[22:24]))]
+    sent = [
+        packet for packet in on(run, "") if {packet[SOURCE], packet[DESTINATION]} == {one, other}
+    ]
+    return [
+        packet
+        for packet in sent
+        if not (packet[PROTOCOL] == TCP and EXCHANGE in (packet[20:22], packet[22:24]))
+    ]
 
 
 @pytest.mark.parametrize("vpn", COORDINATED)
-def test_both_ends_have_to_do_with_the_host_that_brings_them_together(runs: dict[str, Run], vpn: str) -> None:
+def test_both_ends_have_to_do_with_the_host_that_brings_them_together(
+    runs: dict[str, Run], vpn: str
+) -> None:
     for end in (POP, BOX):
         assert between(runs[vpn], HUB, end)
         assert not between(runs["nebula"], HUB, end)
@@ -79,4 +97,7 @@ def test_a_coordinator_that_never_comes(tmp_path: Path) -> None:
 def test_ends_that_never_come(tmp_path: Path) -> None:
     hub = Job("hub", "vpn", end("coordinator", local_ip="10.10.4.3"))
     error = ends_with(tmp_path, hub, Job("pc", "snapshot", {"command": "sleep 190"}, launched=[0]))
-    assert "0 of 2 ends of nebula_lighthouse connected to port 6000 of the coordinator in 180 s" in error
+    assert (
+        "0 of 2 ends of nebula_lighthouse connected to port 6000 of the coordinator in 180 s"
+        in error
+    )

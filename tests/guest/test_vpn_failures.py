@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How each VPN ends when something is wrong: within a stated time, with the reason, and nothing has gone in clear.
+"""How each VPN ends when something is wrong: within a stated time, with the reason, and nothing has
+gone in clear.
 
-A fault is a change of the VPN's own folder, in a directory beside ours (--with); all VPNs with the same fault are one campaign.
+A fault is a change of the VPN's own folder, in a directory beside ours (--with); all VPNs with the
+same fault are one campaign.
 """
 
 from __future__ import annotations
@@ -69,12 +71,18 @@ def reasons(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Reasons
             for vpn in vpns:
                 folder = place / f"vpn-configs/{vpn}_{fault}"
                 shutil.copytree(scripts(vpn), folder)
-                own = {key: value for key, value in describe(vpn).items() if key not in ("base", "own_mtu")}
+                own = {
+                    key: value
+                    for key, value in describe(vpn).items()
+                    if key not in ("base", "own_mtu")
+                }
                 (folder / "vpn.json").write_text(json.dumps(own))
                 FAULTS[fault](folder)
             names = ",".join(f"{vpn}_{fault}" for vpn in vpns)
             cells = (f"vpn={names}", "cc=cubic", "loss=0", "size=300k")
-            ended = command("geo", *cells, "--with", str(place), "--results", str(place / "r"), "--pcap")
+            ended = command(
+                "geo", *cells, "--with", str(place), "--results", str(place / "r"), "--pcap"
+            )
             assert ended.returncode == 1, ended.stderr
             done[fault] = by_vpn(place / "r", f"_{fault}")
         return done[fault]
@@ -87,7 +95,9 @@ def by_vpn(results: Path, suffix: str = "") -> Reasons:
 
 
 def nothing_went_in_clear(run: Run) -> bool:
-    return not [packet for packet in on(run, "sat/") if packet[12:14] == LAN or packet[16:18] == LAN]
+    return not [
+        packet for packet in on(run, "sat/") if packet[12:14] == LAN or packet[16:18] == LAN
+    ]
 
 
 FAULTS = {
@@ -123,37 +133,47 @@ def test_a_tunnel_that_does_not_fit(reasons: Callable[[str], Reasons], vpn: str)
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Reasons:
-    """Runs in which the client's daemon is killed in mid transfer; of a VPN without one, its interface is deleted."""
+    """Runs in which the client's daemon is killed in mid transfer; of a VPN without one, its
+    interface is deleted.
+    """
     place = tmp_path_factory.mktemp("killed")
     of_this_host = f"pkill -9 --ns $$$$ --nslist net -x '{'|'.join(DAEMONS)}'"
     kill = with_snapshot(place, ("box", 6, f"{of_this_host} || ip link del vpn0"))
     cells = (f"vpn={','.join(VPNS)}", "cc=cubic", "loss=0", "size=10M")
-    ended = command(str(kill), *cells, "--jobs", str(TEST_JOBS), "--results", str(place / "r"), "--pcap")
+    ended = command(
+        str(kill), *cells, "--jobs", str(TEST_JOBS), "--results", str(place / "r"), "--pcap"
+    )
     assert ended.returncode == 1, ended.stderr
     return by_vpn(place / "r")
 
 
 @pytest.mark.parametrize("vpn", VPNS)
 def test_a_tunnel_that_ends_in_mid_transfer(killed: Reasons, vpn: str) -> None:
-    """The run ends soon, with the reason; the sender goes on for a while, and what it sends must not leave the POP."""
+    """The run ends soon, with the reason; the sender goes on for a while, and what it sends must
+    not leave the POP.
+    """
     run, error = killed[vpn]
     assert f"{vpn} ended by itself" in error
     assert "private" not in error.lower(), "a daemon's last lines tell its key"
     assert float(run.row["virtual_s"]) < LIMIT_S
     assert nothing_went_in_clear(run)
-    packets = [packet for packet in pcapng.read(run.capture) if packet.ip and packet.ip[12:15] == SERVER]
-    sent_ns, arrived_ns = ([packet.time_ns for packet in packets if packet.interface == name] for name in ENDS)
+    packets = [
+        packet for packet in pcapng.read(run.capture) if packet.ip and packet.ip[12:15] == SERVER
+    ]
+    sent_ns, arrived_ns = (
+        [packet.time_ns for packet in packets if packet.interface == name] for name in ENDS
+    )
     assert len(arrived_ns) > 50, "it was killed before the transfer"
     assert max(sent_ns) > max(arrived_ns), "the server sent nothing more: the test shows nothing"
 
 
 MOVE = (
-    "way=$$(ip route show default); ip address del 10.10.1.1/24 dev to_st; ip address add 10.10.1.77/24 dev to_st; "
-    "ip route replace $$way; echo $$way"
+    "way=$$(ip route show default); ip address del 10.10.1.1/24 dev to_st; ip address add"
+    " 10.10.1.77/24 dev to_st; ip route replace $$way; echo $$way"
 )
 ROAMS = {
-    "easytier", "openvpn_dco", "rosenpass", "tailscale", "tinc_router", "tinc_switch", "wireguard", "wireguard_go",
-    "yggdrasil",
+    "easytier", "openvpn_dco", "rosenpass", "tailscale", "tinc_router", "tinc_switch", "wireguard",
+    "wireguard_go", "yggdrasil",
 }  # fmt: skip
 """VPNs whose tunnel outlives the address of the client: tinc connects anew from the new one."""
 ROAMED_S = 150
@@ -179,7 +199,10 @@ def test_an_address_that_changes_in_mid_transfer(moved: Reasons, vpn: str) -> No
         assert run.row["status"] == "Finished Ok", error
         assert float(run.row["virtual_s"]) < ROAMED_S
     else:
-        lost = f"no packet has gone through {vpn} since this host lost its address 10.10.1.1, after 60 s"
+        lost = (
+            f"no packet has gone through {vpn} since this host lost its address 10.10.1.1, after"
+            " 60 s"
+        )
         assert lost in error or f"{vpn} ended by itself" in error
         assert float(run.row["virtual_s"]) < END_S + 20
 

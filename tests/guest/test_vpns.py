@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every VPN: the same packets for the same seed, nothing in clear, the overhead that its vpn.json says, and its counters."""
+"""Every VPN: the same packets for the same seed, nothing in clear, the overhead that its vpn.json
+says, and its counters.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ def test_extra_bytes_of_a_full_packet_are_the_overhead(runs: dict[str, Run], vpn
     described, run = describe(vpn), runs[vpn]
     for where in ("server/to_pop", "box/to_pc"):
         assert max(map(len, on(run, where))) == described["inner_mtu"], where
-    carriers = [packet for packet in on(run, "pop/to_gw") if packet[PROTOCOL] != TCP]  # the exchange of keys is TCP
+    carriers = [
+        packet for packet in on(run, "pop/to_gw") if packet[PROTOCOL] != TCP
+    ]  # the exchange of keys is TCP
     sizes = Counter(map(len, carriers))
     assert sizes.most_common(1)[0][0] == described["inner_mtu"] + described["overhead_bytes"]
     assert max(sizes) <= 1500
@@ -72,7 +76,10 @@ def test_every_tunnel_tells_the_same(runs: dict[str, Run], vpn: str) -> None:
 @pytest.mark.parametrize(
     ("shell", "printed"),
     [
-        ("echo /sys/class/net/*", " ".join(f"/sys/class/net/{name}" for name in ("lo", "to_pc", "to_st"))),  # no tunl0
+        (
+            "echo /sys/class/net/*",
+            " ".join(f"/sys/class/net/{name}" for name in ("lo", "to_pc", "to_st")),
+        ),  # no tunl0
         ("ethtool -k to_st | grep -c 'tx-udp-segmentation: off'", "1"),
         ("echo 5 > /var/run/test && awk '{print NR + 9}' /var/run/test", "10"),
     ],

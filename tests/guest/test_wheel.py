@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The wheel works without a checkout: installed into an environment of its own, run in another directory, it makes the same
-runs with the same packets, and its tests, benches and reports are not in it."""
+"""The wheel works without a checkout: installed into an environment of its own, run in another
+directory, it makes the same runs with the same packets, and its tests, benches and reports are
+not in it.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +21,22 @@ CELL = ("geo", "vpn=none", "cc=cubic", "loss=0", "size=300k", "--results", "resu
 
 
 def pip(*words: str) -> None:
-    done = subprocess.run([sys.executable, "-m", "pip", *words], check=False, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", *words], check=False, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("wheel")
-    subprocess.run(["git", "clone", "--quiet", REPOSITORY, place / "clone"], check=True)  # builds leave files behind
     subprocess.run(
-        f"git -C {REPOSITORY} diff HEAD --binary | git -C {place}/clone apply --allow-empty", shell=True, check=True
+        ["git", "clone", "--quiet", REPOSITORY, place / "clone"], check=True
+    )  # builds leave files behind
+    subprocess.run(
+        f"git -C {REPOSITORY} diff HEAD --binary | git -C {place}/clone apply --allow-empty",
+        shell=True,
+        check=True,
     )
     pip("wheel", "--quiet", "--no-deps", "--wheel-dir", str(place / "dist"), str(place / "clone"))
     (file,) = (place / "dist").glob("*.whl")
@@ -37,7 +45,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The command in an environment that has the wheel, and what the wheel requires from the environment of the tests."""
+    """The command in an environment that has the wheel, and what the wheel requires from the
+    environment of the tests.
+    """
     place = tmp_path_factory.mktemp("environment")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True)
     pip("--python", str(place / "bin/python"), "install", "--quiet", "--no-deps", str(wheel))
@@ -46,11 +56,18 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place / "bin/openbach-run"
 
 
-def test_it_runs_in_another_directory_and_gets_the_same_packets(installed: Path, tmp_path: Path) -> None:
+def test_it_runs_in_another_directory_and_gets_the_same_packets(
+    installed: Path, tmp_path: Path
+) -> None:
     (tmp_path / "wheel").mkdir()
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
-        [installed, *CELL], cwd=tmp_path / "wheel", env=environment, check=False, capture_output=True, text=True
+        [installed, *CELL],
+        cwd=tmp_path / "wheel",
+        env=environment,
+        check=False,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
     here = command(*CELL[:-1], str(tmp_path / "here"))
@@ -75,5 +92,7 @@ def test_what_is_in_it(wheel: Path, tmp_path: Path) -> None:
     assert entries["vpn-configs/wireguard/keygen"].mode == 0o755
     assert entries["jobs/vpn/files/vpn-configs"].issym()
     assert not [
-        name for name in entries if name.startswith(("tests", "bench", "reports/full")) or "__pycache__" in name
+        name
+        for name in entries
+        if name.startswith(("tests", "bench", "reports/full")) or "__pycache__" in name
     ]

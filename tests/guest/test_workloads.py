@@ -36,7 +36,9 @@ HANDSHAKES = {"1.1": 2, "2": 2, "3": 1}
 def test_handshakes_take_a_round_trip_each(pages: dict[str, Run]) -> None:
     assert pages.keys() == HANDSHAKES.keys()
     for http, run in pages.items():
-        assert float(run.row["handshake_time_s"]) == pytest.approx(HANDSHAKES[http] * GEO_RTT_S, abs=0.02)
+        assert float(run.row["handshake_time_s"]) == pytest.approx(
+            HANDSHAKES[http] * GEO_RTT_S, abs=0.02
+        )
         assert float(run.row["ttfb_s"]) >= (HANDSHAKES[http] + 1) * GEO_RTT_S  # and the request
     for http in ("1.1", "2"):
         assert float(pages[http].row["connect_time_s"]) == pytest.approx(GEO_RTT_S, abs=0.01)
@@ -56,7 +58,10 @@ def test_every_load_is_whole_and_cold(pages: dict[str, Run]) -> None:
         loads = pages[http].statistics("web_page")
         assert len(loads) == 2
         for load in loads:
-            assert (load["objects"], load["bytes"]) == (len(page.sizes()), sum(page.sizes().values()))
+            assert (load["objects"], load["bytes"]) == (
+                len(page.sizes()),
+                sum(page.sizes().values()),
+            )
             assert load["connections"] == connections
             assert load["handshake_time_s"] > 0.9 * HANDSHAKES[http] * GEO_RTT_S
 
@@ -96,12 +101,18 @@ SMALLEST_QUIC, LARGEST_PACKET = 1200 + 28, 1500
 
 @pytest.mark.parametrize("vpn", ["none", "wireguard", "openvpn_udp", "openvpn_tcp"])
 def test_a_page_over_quic_passes_every_tunnel_and_no_proxy(run_cells: RunCells, vpn: str) -> None:
-    """libcurl reports HTTP/3 (else the load fails); in the clear, all between pc and box are whole datagrams of QUIC."""
+    """libcurl reports HTTP/3 (else the load fails); in the clear, all between pc and box are whole
+    datagrams of QUIC.
+    """
     (run,) = run_cells("web", f"vpn={vpn}", "pep=B", "http=3", "loads=1", "orbit=leo", pcap=True)
     assert split_at_the_pop(run) == 0
     clear = ["sat/to_st", "box/to_pc"] if vpn == "none" else ["box/to_pc"]
     for interface in clear:
-        packets = [packet.ip for packet in pcapng.read(run.capture) if packet.interface == interface and packet.ip]
+        packets = [
+            packet.ip
+            for packet in pcapng.read(run.capture)
+            if packet.interface == interface and packet.ip
+        ]
         sent = [ip for ip in packets if ip[9] == UDP and int.from_bytes(ip[20:22]) == WEB_PORT]
         assert sum(map(len, sent)) > sum(page.sizes().values())
         assert SMALLEST_QUIC <= max(map(len, sent)) <= LARGEST_PACKET
@@ -110,17 +121,25 @@ def test_a_page_over_quic_passes_every_tunnel_and_no_proxy(run_cells: RunCells, 
 
 
 def test_what_congestion_control_is_set_does_not_change_quic(run_cells: RunCells) -> None:
-    loads = run_cells("web", "vpn=none", "pep=none", "http=3", "loads=1", "orbit=leo", "cc=cubic,bbr2", "loss=0.5")
+    loads = run_cells(
+        "web", "vpn=none", "pep=none", "http=3", "loads=1", "orbit=leo", "cc=cubic,bbr2", "loss=0.5"
+    )
     one, other = (float(run.row["page_load_time_s"]) for run in loads)
     assert abs(one - other) < 1e-5  # setting the one takes some system calls more
 
 
 def test_each_flow_has_its_own_tunnel_with_a_proxy_at_its_ends_too(run_cells: RunCells) -> None:
-    """Both carry data, and satpep splits both: what answers the proxy is not sent into the second flow's tunnel."""
-    for run in run_cells("multi_flow", "vpn=openvpn_tcp", "vpn_2=openvpn_tcp", "pep=B,B_double", "orbit=leo"):
+    """Both carry data, and satpep splits both: what answers the proxy is not sent into the second
+    flow's tunnel.
+    """
+    for run in run_cells(
+        "multi_flow", "vpn=openvpn_tcp", "vpn_2=openvpn_tcp", "pep=B,B_double", "orbit=leo"
+    ):
         assert run.row["status"] == "Finished Ok"
         at_pop = [
-            one for one in run.statistics("vpn") if one["_metadata"]["agent_name"] == "satvpn_pop" and "tx_bytes" in one
+            one
+            for one in run.statistics("vpn")
+            if one["_metadata"]["agent_name"] == "satvpn_pop" and "tx_bytes" in one
         ]
         assert len(at_pop) == 2
         assert all(one["tx_bytes"] > 20e6 for one in at_pop)
@@ -134,20 +153,25 @@ def test_each_flow_has_its_own_tunnel_with_a_proxy_at_its_ends_too(run_cells: Ru
 
 @pytest.mark.parametrize(
     ("damage", "said"),
-    [("truncate -s 100 /tmp/*/page/0.js", "0.js: 100 of 26155 bytes arrived"), ("rm /tmp/*/page/0.js", "404")],
+    [
+        ("truncate -s 100 /tmp/*/page/0.js", "0.js: 100 of 26155 bytes arrived"),
+        ("rm /tmp/*/page/0.js", "404"),
+    ],
     ids=["short", "missing"],
 )
 def test_a_load_without_an_object_fails(tmp_path: Path, damage: str, said: str) -> None:
     scenario = json.loads((REPOSITORY / "scenarios/web.json").read_text())
     functions = scenario["openbach_functions"]
     by_label = {function["label"]: function for function in functions}
-    functions.append({
-        "id": len(functions),
-        "label": "damage",
-        "wait": {"time": 0, "launched_ids": [], "finished_ids": [by_label["path ready"]["id"]]},
-        "on_fail": {},
-        "start_job_instance": {"entity_name": "satvpn_server", "snapshot": {"command": damage}},
-    })  # fmt: skip
+    functions.append(
+        {
+            "id": len(functions),
+            "label": "damage",
+            "wait": {"time": 0, "launched_ids": [], "finished_ids": [by_label["path ready"]["id"]]},
+            "on_fail": {},
+            "start_job_instance": {"entity_name": "satvpn_server", "snapshot": {"command": damage}},
+        }
+    )
     by_label["page loads"]["wait"]["finished_ids"] = [functions[-1]["id"]]
     file = tmp_path / "web.json"
     file.write_text(json.dumps(scenario))
@@ -171,13 +195,17 @@ def test_a_call_alone_is_as_good_as_its_delay(calls: dict[str, Run], direction: 
     row = calls["none"].row
     assert float(row[f"{direction}_delay_ms"]) == pytest.approx(250, abs=1)
     assert float(row[f"{direction}_loss_pct"]) == float(row[f"{direction}_late_pct"]) == 0
-    assert float(row[f"{direction}_mos"]) == pytest.approx(e_model.mos(e_model.rating(FULL_CALL_MS, 0)), abs=0.02)
+    assert float(row[f"{direction}_mos"]) == pytest.approx(
+        e_model.mos(e_model.rating(FULL_CALL_MS, 0)), abs=0.02
+    )
 
 
 def test_a_download_fills_the_buffer_of_its_direction_only(calls: dict[str, Run]) -> None:
     alone, beside = calls["none"].row, calls["download"].row
     assert float(beside["to_client_delay_ms"]) > float(alone["to_client_delay_ms"]) + 100
-    assert float(beside["to_server_delay_ms"]) == pytest.approx(float(alone["to_server_delay_ms"]), abs=5)
+    assert float(beside["to_server_delay_ms"]) == pytest.approx(
+        float(alone["to_server_delay_ms"]), abs=5
+    )
     assert float(beside["to_client_mos"]) < float(alone["to_client_mos"]) - 0.5
     assert float(beside["ping_rtt_ms"]) > float(alone["ping_rtt_ms"]) + 100
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which VPNs are tested, and what their tests look for in a capture. Those whose program is built first are tested by
-`make vpns` (BUILT_VPNS=1) only."""
+"""Which VPNs are tested, and what their tests look for in a capture.
+
+Those whose program is built first are tested by `make vpns` (BUILT_VPNS=1) only.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,11 @@ LIMIT_S = 60
 
 def on(run: Run, interface: str) -> list[bytes]:
     """The IP packets that a run's capture has of interfaces whose names begin so."""
-    return [packet.ip for packet in pcapng.read(run.capture) if packet.interface.startswith(interface) and packet.ip]
+    return [
+        packet.ip
+        for packet in pcapng.read(run.capture)
+        if packet.interface.startswith(interface) and packet.ip
+    ]
 
 
 def error_of(run: Run) -> str:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Serves OpenBACH's built web UI, with the controller's REST API below /openbach/: what nginx does on an auditorium."""
+"""Serves OpenBACH's built web UI, with the controller's REST API below /openbach/: what nginx does
+on an auditorium.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ class Auditorium(SimpleHTTPRequestHandler):
         headers = {name: self.headers[name] for name in PASSED if name in self.headers}
         connection = http.client.HTTPConnection(self.controller, timeout=120)
         try:
-            connection.request(self.command, self.path.removeprefix(PREFIX[:-1]), self.rfile.read(length), headers)
+            connection.request(
+                self.command, self.path.removeprefix(PREFIX[:-1]), self.rfile.read(length), headers
+            )
             answer = connection.getresponse()
             content = answer.read()
         except OSError as error:
@@ -65,7 +69,9 @@ class Auditorium(SimpleHTTPRequestHandler):
 def main() -> None:
     """Serves ADDRESS PORT FRONTEND CONTROLLER until it is ended; says "ready" when it does."""
     address, port, frontend, controller = sys.argv[1:]
-    with ThreadingHTTPServer((address, int(port)), partial(Auditorium, controller, directory=frontend)) as server:
+    with ThreadingHTTPServer(
+        (address, int(port)), partial(Auditorium, controller, directory=frontend)
+    ) as server:
         print("ready", flush=True)
         server.serve_forever()
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Part 7: the same by clicks in OpenBACH's own web UI (Debian's Chromium), with a picture of each step."""
+"""Part 7: the same by clicks in OpenBACH's own web UI (Debian's Chromium), with a picture of each
+step.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def chromium() -> Iterator[Browser]:
 
 
 class Hand:
-    """Clicks in OpenBACH's web UI at `url`; whose it is, is said in the record and in the pictures' names."""
+    """Clicks in OpenBACH's web UI at `url`; whose it is, is said in the record and in the pictures'
+    names.
+    """
 
     def __init__(self, page: Page, url: str, record: Record, name: str) -> None:
         self.page, self.url, self.record, self.name = page, url, record, name
@@ -76,8 +80,12 @@ class Hand:
             project.click()
             self.clicks += 1
         self.click("tab", "Scenarios")
-        expect(self.page.get_by_text("geo_loss_table", exact=True).first).to_be_visible(timeout=LIMIT_MS)
-        shown = self.page.locator(f"a[href*='/app/project/{PROJECT}/scenario/'] .MuiListItemText-primary")
+        expect(self.page.get_by_text("geo_loss_table", exact=True).first).to_be_visible(
+            timeout=LIMIT_MS
+        )
+        shown = self.page.locator(
+            f"a[href*='/app/project/{PROJECT}/scenario/'] .MuiListItemText-primary"
+        )
         return shown.all_inner_texts()
 
     def open_dialog(self, scenario: str) -> list[str]:
@@ -88,7 +96,9 @@ class Hand:
         self.record.count("clicks")
         dialog = self.page.get_by_role("dialog")
         expect(dialog.get_by_role("button", name="Launch")).to_be_visible(timeout=LIMIT_MS)
-        return [label.removesuffix("*").strip() for label in dialog.locator("label").all_inner_texts()]
+        return [
+            label.removesuffix("*").strip() for label in dialog.locator("label").all_inner_texts()
+        ]
 
     def fill(self, values: Mapping[str, str]) -> None:
         for name, value in values.items():
@@ -103,10 +113,13 @@ class Hand:
         """The list of instances, and the dialog of the newest one."""
         self.click("tab", "Instances")
         panel = self.page.locator(
-            ".MuiListItemButton-root:visible", has=self.page.get_by_text("Delete Selected Instances")
+            ".MuiListItemButton-root:visible",
+            has=self.page.get_by_text("Delete Selected Instances"),
         )
         expect(panel.first).to_be_visible(timeout=LIMIT_MS)
-        self.page.locator(".MuiListItemButton-root:visible").filter(has_not_text="Delete Selected").first.click()
+        self.page.locator(".MuiListItemButton-root:visible").filter(
+            has_not_text="Delete Selected"
+        ).first.click()
         self.clicks += 1
         expect(self.page.get_by_role("dialog")).to_be_visible(timeout=LIMIT_MS)
 
@@ -116,7 +129,9 @@ class Hand:
     def import_scenario(self, file: Path) -> None:
         self.page.locator("input[type=file]").first.set_input_files(str(file))
         self.click("button", "Import Scenario")
-        expect(self.page.get_by_role("heading", name=f"Scenario {file.stem}")).to_be_visible(timeout=LIMIT_MS)
+        expect(self.page.get_by_role("heading", name=f"Scenario {file.stem}")).to_be_visible(
+            timeout=LIMIT_MS
+        )
 
 
 def shrink(file: Path) -> None:
@@ -157,18 +172,28 @@ def click_all(run: Run) -> None:
         )
         for name in ("geo",):
             launch_by_clicks(run, hand, name, values_of(run, name), pictures=False, netem=there)
-        run.record.check("the web UI has no error of its own on these pages", not errors, "; ".join(errors)[:300])
+        run.record.check(
+            "the web UI has no error of its own on these pages", not errors, "; ".join(errors)[:300]
+        )
         run.record.say(f"{hand.clicks} clicks")
         page.close()
         run.nothing_left("after these", before)
         picture_of_table(run, browser)
     sizes = {file.name: file.stat().st_size for file in run.record.directory.glob("*.png")}
     too_big = [f"{name}: {size}" for name, size in sizes.items() if size > MOST_BYTES]
-    run.record.check(f"each picture has less than {MOST_BYTES // 1000} kB", not too_big, ", ".join(too_big))
+    run.record.check(
+        f"each picture has less than {MOST_BYTES // 1000} kB", not too_big, ", ".join(too_big)
+    )
 
 
 def launch_by_clicks(
-    run: Run, hand: Hand, scenario: str, values: Mapping[str, str], *, pictures: bool, netem: bool = True
+    run: Run,
+    hand: Hand,
+    scenario: str,
+    values: Mapping[str, str],
+    *,
+    pictures: bool,
+    netem: bool = True,
 ) -> None:
     hand.scenarios()
     newest = run.newest()
@@ -190,7 +215,13 @@ def launch_by_clicks(
     number = run.newest()
     hand.show_newest()
     if pictures:
-        until(lambda: len([one for one in run.instance(number)["openbach_functions"] if one.get("job")]) > 8, 60)
+        until(
+            lambda: (
+                len([one for one in run.instance(number)["openbach_functions"] if one.get("job")])
+                > 8
+            ),
+            60,
+        )
         time.sleep(5)  # from one look of the UI at the instance to the next
         hand.picture("3-running")
     instance = run.ended(number)
@@ -199,13 +230,17 @@ def launch_by_clicks(
     hand.close()
     run.record.count(f"instances {instance['status']}")
     if netem:
-        run.record.check(f"{scenario}, launched by clicks: {instance['status']}", instance["status"] == "Finished Ok")
+        run.record.check(
+            f"{scenario}, launched by clicks: {instance['status']}",
+            instance["status"] == "Finished Ok",
+        )
         if instance["status"] != "Finished Ok":
             run.record.show(said(run, instance))
     else:
         reason = said(run, instance)
         run.record.check(
-            f"{scenario}, launched by clicks: {instance['status']}, and the reason names netem", NETEM in reason.lower()
+            f"{scenario}, launched by clicks: {instance['status']}, and the reason names netem",
+            NETEM in reason.lower(),
         )
         run.record.show(reason)
 
@@ -219,9 +254,13 @@ def picture_of_table(run: Run, browser: Browser) -> None:
     text = file.read_text()
     typed = f"$ openbach-run {NAME}.json {' '.join(TABLE)} size={BYTES} --engine controller"
     page = browser.new_page(viewport={"width": 1100, "height": 320})
-    style = "background:#1e1e1e;color:#e6e6e6;font:15px monospace;padding:1rem;margin:0;white-space:pre-wrap"
+    style = (
+        "background:#1e1e1e;color:#e6e6e6;font:15px"
+        " monospace;padding:1rem;margin:0;white-space:pre-wrap"
+    )
     page.set_content(
-        f"<body style='margin:0'><pre style='{style}'>{html.escape(typed)}\n\n{html.escape(text)}</pre></body>"
+        "<body style='margin:0'><pre"
+        f" style='{style}'>{html.escape(typed)}\n\n{html.escape(text)}</pre></body>"
     )
     picture = Path(run.record.picture("openbach-5-table"))
     page.locator("pre").screenshot(path=picture)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Stand-in for OpenBACH's collector: keeps in memory what Logstash would write to InfluxDB and Elasticsearch, and answers for
-both what OpenBACH and this project ask them.
+"""Stand-in for OpenBACH's collector: keeps in memory what Logstash would write to InfluxDB and
+Elasticsearch, and answers for both what OpenBACH and this project ask them.
 
     UDP and TCP 2222    statistics, as rstats sends them (JSON)
     UDP 10514           log lines, as rsyslog forwards them
@@ -25,11 +25,14 @@ from urllib.parse import parse_qs, urlsplit
 
 TAGS = ("owner_scenario_instance_id", "scenario_instance_id", "job_instance_id", "agent_name")
 ABOUT_A_JOB = re.compile(
-    r"OWNER_SCENARIO_INSTANCE_ID (-?\d+), SCENARIO_INSTANCE_ID (-?\d+), JOB_INSTANCE_ID (-?\d+), AGENT_NAME ([^,]+), (.*)",
+    r"OWNER_SCENARIO_INSTANCE_ID (-?\d+), SCENARIO_INSTANCE_ID (-?\d+), JOB_INSTANCE_ID (-?\d+),"
+    r" AGENT_NAME ([^,]+), (.*)",
     re.DOTALL,
 )
 FORWARDED = re.compile(r"<(\d+)>(\S+) (\S+) ([^\[:\s]+)(?:\[(\d+)\])?: ?(.*)", re.DOTALL)
-TOKEN = re.compile(r"""\s*(\(|\)|AND\b|OR\b|"[^"]*"|'[^']*'|<>|!=|<=|>=|=~|!~|[=<>]|[^\s()=<>!]+)""")
+TOKEN = re.compile(
+    r"""\s*(\(|\)|AND\b|OR\b|"[^"]*"|'[^']*'|<>|!=|<=|>=|=~|!~|[=<>]|[^\s()=<>!]+)"""
+)
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,9 @@ class Store:
         try:
             values = json.loads(text)
             about = values.pop("_metadata")
-            tags = {f"@{name}": str(about[name]) for name in TAGS} | {"@stored_file": str(about["is_file"]).lower()}
+            tags = {f"@{name}": str(about[name]) for name in TAGS} | {
+                "@stored_file": str(about["is_file"]).lower()
+            }
             if about.get("suffix"):
                 tags["@suffix"] = str(about["suffix"])
             if about["flag"] & 1:
@@ -81,9 +86,12 @@ class Store:
         if about := ABOUT_A_JOB.search(message):
             owner, scenario, job, agent, rest = about.groups()
             log |= {
-                "owner_scenario_instance_id": int(owner), "scenario_instance_id": int(scenario),
-                "job_instance_id": int(job), "agent_name": agent, "message": [message, rest],
-            }  # fmt: skip
+                "owner_scenario_instance_id": int(owner),
+                "scenario_instance_id": int(scenario),
+                "job_instance_id": int(job),
+                "agent_name": agent,
+                "message": [message, rest],
+            }
         self.logs.append(log)
 
 
@@ -125,10 +133,17 @@ def compare(there: Any, operator: str, value: str) -> bool:
         given = float(value.removesuffix("ms"))
     if there is None:
         return False
-    return bool({
-        "=": there == given, "<>": there != given, "!=": there != given,
-        "<": there < given, "<=": there <= given, ">": there > given, ">=": there >= given,
-    }[operator])  # fmt: skip
+    return bool(
+        {
+            "=": there == given,
+            "<>": there != given,
+            "!=": there != given,
+            "<": there < given,
+            "<=": there <= given,
+            ">": there > given,
+            ">=": there >= given,
+        }[operator]
+    )
 
 
 QUERY = re.compile(
@@ -146,7 +161,11 @@ def influx(store: Store, query: str) -> dict[str, Any]:
     found = QUERY.match(query.strip())
     if not found:  # CREATE, DROP, DELETE: nothing here needs them
         return {"results": [{"statement_id": 0}]}
-    measurement = (found["measurement"] or "/.*/").split(".")[-1].strip('"') if found["measurement"] != "/.*/" else ""
+    measurement = (
+        (found["measurement"] or "/.*/").split(".")[-1].strip('"')
+        if found["measurement"] != "/.*/"
+        else ""
+    )
     selected = condition_of(found["where"] or "")
     by_name: dict[str, list[Point]] = {}
     for point in list(store.points):
@@ -165,18 +184,32 @@ def answers(found: re.Match[str], by_name: dict[str, list[Point]]) -> Iterator[d
     for name, points in by_name.items():
         if found["what"] == "SHOW FIELD KEYS":
             keys = sorted({key for point in points for key in point.fields})
-            yield {"name": name, "columns": ["fieldKey", "fieldType"], "values": [[key, "float"] for key in keys]}
+            yield {
+                "name": name,
+                "columns": ["fieldKey", "fieldType"],
+                "values": [[key, "float"] for key in keys],
+            }
         elif found["what"] == "SHOW TAG VALUES":
             key = found["with"]
             values = sorted({point.tags[key] for point in points if key in point.tags})
             if values:
-                yield {"name": name, "columns": ["key", "value"], "values": [[key, value] for value in values]}
+                yield {
+                    "name": name,
+                    "columns": ["key", "value"],
+                    "values": [[key, value] for value in values],
+                }
         else:
             wanted = found["fields"].strip()
             columns = sorted({key for point in points for key in (*point.fields, *point.tags)})
             if wanted != "*":
-                columns = [one for one in columns if one in {part.strip().strip('"') for part in wanted.split(",")}]
-            ordered = sorted(points, key=lambda point: point.time_ms)[: int(found["limit"] or len(points))]
+                columns = [
+                    one
+                    for one in columns
+                    if one in {part.strip().strip('"') for part in wanted.split(",")}
+                ]
+            ordered = sorted(points, key=lambda point: point.time_ms)[
+                : int(found["limit"] or len(points))
+            ]
             rows = [[point.time_ms, *(point[one] for one in columns)] for point in ordered]
             yield {"name": name, "columns": ["time", *columns], "values": rows}
 
@@ -186,10 +219,15 @@ def search_logs(store: Store, body: dict[str, Any]) -> dict[str, Any]:
     query = body.get("query", {})
     must = query.get("bool", {}).get("must") or [query]
     text = next((one["query_string"]["query"] for one in must if "query_string" in one), "")
-    groups = [re.split(r" \|\| | OR ", group) for group in re.split(r" && | AND ", text)] if text else []
+    groups = (
+        [re.split(r" \|\| | OR ", group) for group in re.split(r" && | AND ", text)] if text else []
+    )
 
     def matches(log: dict[str, Any]) -> bool:
-        return all(any(str(log.get(term.split(":")[0])) == term.split(":")[-1] for term in group) for group in groups)
+        return all(
+            any(str(log.get(term.split(":")[0])) == term.split(":")[-1] for term in group)
+            for group in groups
+        )
 
     hits = [
         {"_index": "logstash-2026.11.25", "_id": str(number), "_source": log}
@@ -198,7 +236,12 @@ def search_logs(store: Store, body: dict[str, Any]) -> dict[str, Any]:
     ]
     if "desc" in json.dumps(body.get("sort", "")):
         hits.reverse()
-    return {"hits": {"total": {"value": len(hits), "relation": "eq"}, "hits": hits[: body.get("size", 10_000)]}}
+    return {
+        "hits": {
+            "total": {"value": len(hits), "relation": "eq"},
+            "hits": hits[: body.get("size", 10_000)],
+        }
+    }
 
 
 def handler(store: Store) -> type[BaseHTTPRequestHandler]:
@@ -217,9 +260,18 @@ def handler(store: Store) -> type[BaseHTTPRequestHandler]:
             elif parts.path.endswith("/_search"):
                 self.send(200, search_logs(store, json.loads(body or b"{}")))
             elif parts.path == "/seen":
-                self.send(200, {"points": len(store.points), "logs": len(store.logs), "unread": store.unread})
+                self.send(
+                    200,
+                    {"points": len(store.points), "logs": len(store.logs), "unread": store.unread},
+                )
             elif parts.path == "/points":
-                self.send(200, [[one.measurement, one.time_ms, one.tags, one.fields] for one in list(store.points)])
+                self.send(
+                    200,
+                    [
+                        [one.measurement, one.time_ms, one.tags, one.fields]
+                        for one in list(store.points)
+                    ],
+                )
             else:
                 self.send(200, {})
 

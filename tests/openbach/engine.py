@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Parts 3 to 5: our command with --engine controller; what a stop of it, or its sudden end, leaves; and its requests.
+"""Parts 3 to 5: our command with --engine controller; what a stop of it, or its sudden end, leaves;
+and its requests.
 
-The satellite link needs netem. A scenario without the link (geo, less its two functions for it) works on every kernel:
-what VPNs, proxy and congestion control do on real hosts is seen there, and how long a transfer takes is not the point.
+The satellite link needs netem. A scenario without the link (geo, less its two functions for it)
+works on every kernel: what VPNs, proxy and congestion control do on real hosts is seen there, and
+how long a transfer takes is not the point.
 """
 
 from __future__ import annotations
@@ -43,7 +45,11 @@ REQUESTS, THREADS = 400, 16
 def write_scenario(file: Path) -> None:
     """Geo without its satellite link."""
     scenario = json.loads((REPOSITORY / "scenarios/geo.json").read_text())
-    kept = [one for one in scenario["openbach_functions"] if LINK not in one.get("start_job_instance", {})]
+    kept = [
+        one
+        for one in scenario["openbach_functions"]
+        if LINK not in one.get("start_job_instance", {})
+    ]
     numbers = {one["id"]: number for number, one in enumerate(kept)}
 
     def renumbered(ids: list[int]) -> list[int]:
@@ -58,9 +64,18 @@ def write_scenario(file: Path) -> None:
     used = set(re.findall(r"\$(\w+)", json.dumps(kept)))
     for group in ("arguments", "constants"):
         scenario[group] = {name: value for name, value in scenario[group].items() if name in used}
-    scenario |= {"name": NAME, "description": "geo without its satellite link", "openbach_functions": kept}
-    scenario = {key: value for key, value in scenario.items() if not key.startswith("x-") or key in KEPT}
-    scenario["x-sweep"] = {"defaults": {"pep": "none", "size": "30M", "loss": "0"}, "values": {"vpn": ["none"]}}
+    scenario |= {
+        "name": NAME,
+        "description": "geo without its satellite link",
+        "openbach_functions": kept,
+    }
+    scenario = {
+        key: value for key, value in scenario.items() if not key.startswith("x-") or key in KEPT
+    }
+    scenario["x-sweep"] = {
+        "defaults": {"pep": "none", "size": "30M", "loss": "0"},
+        "values": {"vpn": ["none"]},
+    }
     file.write_text(json.dumps(scenario, indent=1))
 
 
@@ -99,11 +114,14 @@ def cells(run: Run) -> None:
             judge(run, results)
     run.nothing_left("after these runs", before)
     not_allowed(run, scenario)
-    code, text = ran(run, "geo", "vpn=none", "cc=bbr", "size=1M", *options(run.temporary / "results-geo"))
+    code, text = ran(
+        run, "geo", "vpn=none", "cc=bbr", "size=1M", *options(run.temporary / "results-geo")
+    )
     there = has_netem(run)
     named = LINK in text and "satvpn_sat" in text and "netem" in text.lower()
     run.record.check(
-        "earlier defect: failures without a reason. geo itself: the command names the job, its host, and netem",
+        "earlier defect: failures without a reason. geo itself: the command names the job, its"
+        " host, and netem",
         (code == 0) if there else (code != 0 and named),
         f"exit code {code}",
     )
@@ -111,19 +129,24 @@ def cells(run: Run) -> None:
 
 
 def judge(run: Run, results: Path) -> None:
-    """What came of the cells: the file arrived whole, by the tunnel and the proxy where there is one."""
+    """What came of the cells: the file arrived whole, by the tunnel and the proxy where there is
+    one.
+    """
     for row in rows(results):
         said = f"vpn={row['vpn']}, pep={row['pep']}, cc={row['cc']}"
         run.record.count("cells with --engine controller")
         run.record.check(
             f"{said}: {BYTES} bytes are received",
-            row["status"] == "Finished Ok" and BYTES <= float(row["bytes"] or 0) < BYTES + BLOCK_BYTES,
+            row["status"] == "Finished Ok"
+            and BYTES <= float(row["bytes"] or 0) < BYTES + BLOCK_BYTES,
             f"{row['status']}, {row['bytes']} bytes in {row['transfer_time_s']} s",
         )
 
 
 def not_allowed(run: Run, scenario: Path) -> None:
-    """An algorithm that Linux lets no namespace set: hosts of this platform are namespaces, real ones are not."""
+    """An algorithm that Linux lets no namespace set: hosts of this platform are namespaces, real
+    ones are not.
+    """
     available = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
     what = "earlier defect: algorithms not allowed in a namespace"
     others = sorted(set(available) & {"cubic", "reno", "bbr"} - set(namespace_algorithms(run)))
@@ -131,7 +154,12 @@ def not_allowed(run: Run, scenario: Path) -> None:
         run.record.check(f"{what}. Here all are allowed", True)
         return
     code, text = ran(
-        run, str(scenario), "vpn=none", f"cc={others[0]}", f"size={BYTES}", *options(run.temporary / "results-cc")
+        run,
+        str(scenario),
+        "vpn=none",
+        f"cc={others[0]}",
+        f"size={BYTES}",
+        *options(run.temporary / "results-cc"),
     )
     named = "transport_profile" in text and "tcp_congestion_control" in text and others[0] in text
     run.record.check(
@@ -203,10 +231,20 @@ def stops(run: Run) -> None:
     place = run.temporary / "results-stops"
     newest = run.newest()
     interrupted(
-        run, "while jobs are being started", lambda: run.newest() > newest, *lasting, *options(place / "starts")
+        run,
+        "while jobs are being started",
+        lambda: run.newest() > newest,
+        *lasting,
+        *options(place / "starts"),
     )
     run.nothing_left("earlier defect: jobs left running by a stop during starts", before)
-    interrupted(run, "during the transfer", lambda: transferring(run), *lasting, *options(place / "transfer"))
+    interrupted(
+        run,
+        "during the transfer",
+        lambda: transferring(run),
+        *lasting,
+        *options(place / "transfer"),
+    )
     run.nothing_left("Ctrl-C during the transfer", before)
     killed = killed_while_transferring(run, *lasting, *options(place / "killed"))
     code, text = ran(run, *lasting, *options(place / "killed"))
@@ -217,9 +255,15 @@ def stops(run: Run) -> None:
     )
     run.record.show(text[-1500:])
     run.nothing_left("after that", before)
-    longer = (scenario, *LASTING[:-1], "duration_s=600")  # so that it still runs when the next command looks
+    longer = (
+        scenario,
+        *LASTING[:-1],
+        "duration_s=600",
+    )  # so that it still runs when the next command looks
     number = killed_while_transferring(run, *longer, *options(place / "again"))
-    code, text = ran(run, scenario, "vpn=none", "cc=bbr", f"size={BYTES}", *options(place / "other"))
+    code, text = ran(
+        run, scenario, "vpn=none", "cc=bbr", f"size={BYTES}", *options(place / "other")
+    )
     run.record.check(
         "kill -9, then another command: it starts nothing, and says how to end what runs",
         code != 0 and run.newest() == number and f"stop_scenario_instance.py {number}" in text,
@@ -228,7 +272,8 @@ def stops(run: Run) -> None:
     run.record.show(text[-1500:])
     code, _ = run.auditorium("stop_scenario_instance.py", str(number))
     run.record.check(
-        "the command that it names ends it", not code and bool(run.ended(number, STOP_LIMIT_S)["stop_date"])
+        "the command that it names ends it",
+        not code and bool(run.ended(number, STOP_LIMIT_S)["stop_date"]),
     )
     run.nothing_left("kill -9, then a stop", before)
 
@@ -243,17 +288,23 @@ def ask_all(run: Run) -> None:
         ("the controller's uWSGI", CONTROLLER_URL),
         ("the auditorium's proxy, which keeps connections", f"{AUDITORIUM_URL}openbach/"),
     ):
-        controller = Controller(Access(url, run.controller.access.login, run.controller.access.password))
+        controller = Controller(
+            Access(url, run.controller.access.login, run.controller.access.password)
+        )
         controller.log_in()
         begun_s = time.monotonic()
         with concurrent.futures.ThreadPoolExecutor(THREADS) as pool:
-            asked = [pool.submit(controller.get, *paths[number % len(paths)]) for number in range(REQUESTS)]
+            asked = [
+                pool.submit(controller.get, *paths[number % len(paths)])
+                for number in range(REQUESTS)
+            ]
             lost = [str(one.exception()) for one in asked if one.exception()]
         run.record.count("requests", REQUESTS)
         run.record.count("requests answered", REQUESTS - len(lost))
         took_s = time.monotonic() - begun_s
         run.record.check(
-            f"earlier defect: requests lost on kept connections. {REQUESTS}, {THREADS} at a time, over {what}: none is lost",
+            f"earlier defect: requests lost on kept connections. {REQUESTS}, {THREADS} at a time,"
+            f" over {what}: none is lost",
             not lost,
             f"{len(lost)} lost, {took_s:.0f} s{'; ' + lost[0] if lost else ''}",
         )
@@ -265,7 +316,8 @@ def ask_all(run: Run) -> None:
             except requests.ConnectionError:
                 lost_plainly += 1
     run.record.say(
-        f"for comparison: a client that trusts kept connections (requests.Session) loses {lost_plainly} of 20 requests there"
+        "for comparison: a client that trusts kept connections (requests.Session) loses"
+        f" {lost_plainly} of 20 requests there"
     )
 
 
@@ -275,9 +327,21 @@ def ask_all(run: Run) -> None:
 def checks_before_a_start(run: Run) -> None:
     run.record.part("6. What our command finds before a start")
     scenario = written(run)
-    words = (str(scenario), "vpn=none", "cc=bbr", "size=1M", "--seeds", "1", "--engine", "controller", "--quiet")
+    words = (
+        str(scenario),
+        "vpn=none",
+        "cc=bbr",
+        "size=1M",
+        "--seeds",
+        "1",
+        "--engine",
+        "controller",
+        "--quiet",
+    )
     pc = run.stack.agents["satvpn_pc"]
-    code, text = ran(run, *words[:-1], "--prepare", "--results", str(run.temporary / "results-checks"))
+    code, text = ran(
+        run, *words[:-1], "--prepare", "--results", str(run.temporary / "results-checks")
+    )
     run.record.check(
         "earlier defect: the version that a 2.7 platform states (2.6.0) is taken for 2.7",
         code == 0 and "2.7 or later (it says 2.6.0)" in text,
@@ -286,12 +350,19 @@ def checks_before_a_start(run: Run) -> None:
     geo = json.loads((run.package / "scenarios/geo.json").read_text())
     run.record.check(
         "earlier defect: $cc as a value is accepted by the platform",
-        "$cc" in json.dumps(geo) and run.controller.get("project/", PROJECT, "scenario/", "geo") == geo,
+        "$cc" in json.dumps(geo)
+        and run.controller.get("project/", PROJECT, "scenario/", "geo") == geo,
     )
     # registered in the controller's database on an agent that has not got it
     gw = run.stack.agents["satvpn_gw"]
     run.controller.post(
-        "job/", body={"action": "install", "names": ["outage"], "addresses": [gw.address], "skip_playbook": True}
+        "job/",
+        body={
+            "action": "install",
+            "names": ["outage"],
+            "addresses": [gw.address],
+            "skip_playbook": True,
+        },
     )
     until(lambda: "outage" in _installed(run, gw.address), 30)
     with_outage = json.loads(scenario.read_text())
@@ -314,7 +385,8 @@ def checks_before_a_start(run: Run) -> None:
     with_outage["openbach_functions"][-1]["start_job_instance"]["outage"] = required
     file.write_text(json.dumps(with_outage))
     run.record.say(
-        f"the database says that {gw.address} has the job outage (registered with skip_playbook); the agent has it not"
+        f"the database says that {gw.address} has the job outage (registered with skip_playbook);"
+        " the agent has it not"
     )
     code, text = ran(run, str(file), *words[1:], "--results", str(run.temporary / "results-outage"))
     run.record.check(
@@ -326,7 +398,8 @@ def checks_before_a_start(run: Run) -> None:
     code, text = ran(run, *words, "--results", str(run.temporary / "results-dead"))
     run.record.check(
         "an agent that cannot be reached has a message of its own",
-        code != 0 and f"the agent of satvpn_pc, {pc.address}, does not answer the controller" in text,
+        code != 0
+        and f"the agent of satvpn_pc, {pc.address}, does not answer the controller" in text,
         text.strip()[-300:],
     )
     pc.run("systemctl", "start", "openbach_agent")

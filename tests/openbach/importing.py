@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Part 1: the platform gets its agents, then what `openbach-run package` has made, by the commands of the package's README."""
+"""Part 1: the platform gets its agents, then what `openbach-run package` has made, by the commands
+of the package's README.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,21 @@ def set_up(run: Run) -> None:
     run.controller.log_in()
     place = {"address": COLLECTOR, "name": "collector", "skip_playbook": True}
     run.controller.post("collector/", body=place)
-    until(lambda: _done(run.controller.get("collector/", COLLECTOR, "state/")["add"]), STATE_LIMIT_S)
+    until(
+        lambda: _done(run.controller.get("collector/", COLLECTOR, "state/")["add"]), STATE_LIMIT_S
+    )
     for agent in run.stack.agents.values():
-        body = {"address": agent.address, "name": agent.name, "collector_ip": COLLECTOR, "skip_playbook": True}
+        body = {
+            "address": agent.address,
+            "name": agent.name,
+            "collector_ip": COLLECTOR,
+            "skip_playbook": True,
+        }
         run.controller.post("agent/", body=body)
-        until(lambda at=agent.address: _done(run.controller.get("agent/", at, "state/")["install"]), STATE_LIMIT_S)  # type: ignore[misc]
+        until(
+            lambda at=agent.address: _done(run.controller.get("agent/", at, "state/")["install"]),
+            STATE_LIMIT_S,
+        )  # type: ignore[misc]
     run.record.count("agents", len(run.stack.agents))
     jobs = run.checkout / "src/jobs"
     for playbook in sorted(jobs.glob("**/install_*.yml")):
@@ -42,10 +54,16 @@ def import_all(run: Run) -> None:
     run.record.part("1. Import, as the package's README says")
     set_up(run)
     version = run.controller.get("version/")["openbach_version"]
-    run.record.say(f"controller {CONTROLLER} says that it is {version}; {len(run.stack.agents)} agents")
+    run.record.say(
+        f"controller {CONTROLLER} says that it is {version}; {len(run.stack.agents)} agents"
+    )
     code, text = run.auditorium("get_job_infos.py", "fping")
     form = "2.7" if "ansible_distribution_release" in text else "2.6"
-    run.record.check("README: a job of the platform tells which packages it takes", code == 0 and form == "2.7", form)
+    run.record.check(
+        "README: a job of the platform tells which packages it takes",
+        code == 0 and form == "2.7",
+        form,
+    )
     add_jobs(run)
     install_jobs(run)
     import_project(run)
@@ -71,7 +89,9 @@ def add_jobs(run: Run) -> None:
         "; ".join(refused),
     )
     said = {name for name in packed - added if f"`{name}`" in run.readme}
-    run.record.check("README: a job that is not in its list is named, with the reason", said == packed - added)
+    run.record.check(
+        "README: a job that is not in its list is named, with the reason", said == packed - added
+    )
 
 
 def install_jobs(run: Run) -> None:
@@ -84,10 +104,14 @@ def install_jobs(run: Run) -> None:
         code, text = run.auditorium("install_jobs.py", *words)
         if code or "Operation successfull" not in text:
             failed.append(f"{address}: {text[-300:]}")
-    run.record.check(f"install_jobs.py, the real Ansible, on {len(wanted)} agents", not failed, "; ".join(failed))
+    run.record.check(
+        f"install_jobs.py, the real Ansible, on {len(wanted)} agents", not failed, "; ".join(failed)
+    )
     checks = run.commands_of("list_installed_jobs.py")
     run.record.check(
-        "README: how to check an install", {words[0] for words in checks} == wanted.keys(), f"{len(checks)} commands"
+        "README: how to check an install",
+        {words[0] for words in checks} == wanted.keys(),
+        f"{len(checks)} commands",
     )
     early = 0
     for words in checks:
@@ -103,47 +127,71 @@ def install_jobs(run: Run) -> None:
         there = {job for job in wanted[words[0]] if f"'name': '{job}'" in text}
         missing = wanted[words[0]] - there
         run.record.check(
-            f"{words[0]} says itself that it has {', '.join(sorted(wanted[words[0]]))}", not missing, ", ".join(missing)
+            f"{words[0]} says itself that it has {', '.join(sorted(wanted[words[0]]))}",
+            not missing,
+            ", ".join(missing),
         )
         run.record.count("jobs installed by Ansible", len(there))
     run.record.say(
-        f"installing took {(time.monotonic() - begun_s) / 60:.1f} minutes. {early} agents had not all of their jobs when "
-        "install_jobs.py said that it was successful: OpenBACH's role install_job registers a job as installed before its "
-        "playbook has ended"
+        f"installing took {(time.monotonic() - begun_s) / 60:.1f} minutes. {early} agents had not"
+        " all of their jobs when install_jobs.py said that it was successful: OpenBACH's role"
+        " install_job registers a job as installed before its playbook has ended"
     )
 
 
 def import_project(run: Run) -> None:
     code, text = run.auditorium("add_project.py", "project.json")
-    run.record.check("add_project.py takes project.json", code == 0, "" if code == 0 else text[-400:])
+    run.record.check(
+        "add_project.py takes project.json", code == 0, "" if code == 0 else text[-400:]
+    )
     failed = [
-        words[0] for words in run.commands_of("modify_entity.py") if run.auditorium("modify_entity.py", *words)[0]
+        words[0]
+        for words in run.commands_of("modify_entity.py")
+        if run.auditorium("modify_entity.py", *words)[0]
     ]
     project = run.controller.get("project/", PROJECT)
     attached = [entity["name"] for entity in project["entity"] if entity["agent"]]
     run.record.count("entities attached", len(attached))
     run.record.check(
-        f"{len(attached)} of {len(project['entity'])} entities have their agents", len(attached) == 7 and not failed
+        f"{len(attached)} of {len(project['entity'])} entities have their agents",
+        len(attached) == 7 and not failed,
     )
     files = sorted((run.package / "scenarios").glob("*.json"))
     there = {scenario["name"]: scenario for scenario in project["scenario"]}
     run.record.count("scenarios imported", len(there))
-    run.record.check(f"the project has all {len(files)} scenarios", {file.stem for file in files} == there.keys())
+    run.record.check(
+        f"the project has all {len(files)} scenarios", {file.stem for file in files} == there.keys()
+    )
     changed = [
         file.stem
         for file in files
-        if run.controller.get("project/", PROJECT, "scenario/", file.stem) != json.loads(file.read_text())
+        if run.controller.get("project/", PROJECT, "scenario/", file.stem)
+        != json.loads(file.read_text())
     ]
     run.record.check("each scenario comes back as it was sent", not changed, ", ".join(changed))
-    again = [file.stem for file in files if run.auditorium("modify_scenario.py", file.stem, PROJECT, str(file))[0]]
-    run.record.check("each file of scenarios/ is taken by itself (modify_scenario.py)", not again, ", ".join(again))
+    again = [
+        file.stem
+        for file in files
+        if run.auditorium("modify_scenario.py", file.stem, PROJECT, str(file))[0]
+    ]
+    run.record.check(
+        "each file of scenarios/ is taken by itself (modify_scenario.py)",
+        not again,
+        ", ".join(again),
+    )
 
 
 def check_readme(run: Run) -> None:
     """Earlier defects: 19 mandatory fields, and values that could not be typed as they stood there."""
-    fields = {file.stem: run.arguments_of(file.stem) for file in (run.package / "scenarios").glob("*.json")}
+    fields = {
+        file.stem: run.arguments_of(file.stem)
+        for file in (run.package / "scenarios").glob("*.json")
+    }
     most = max(fields.values(), key=len)
-    run.record.check(f"earlier defect: mandatory fields (were 19; now at most {len(most)})", len(most) <= MOST_FIELDS)
+    run.record.check(
+        f"earlier defect: mandatory fields (were 19; now at most {len(most)})",
+        len(most) <= MOST_FIELDS,
+    )
     values = run.values()
     without = {name for names in fields.values() for name in names} - values.keys()
     strange = [name for name, value in values.items() if not value or "$" in value or " " in value]
@@ -153,9 +201,12 @@ def check_readme(run: Run) -> None:
         ", ".join([*without, *strange]),
     )
     texts = {
-        json.loads((run.package / f"scenarios/{name}.json").read_text())["arguments"].get("vpn", "another")
+        json.loads((run.package / f"scenarios/{name}.json").read_text())["arguments"].get(
+            "vpn", "another"
+        )
         for name in fields
     }
     run.record.check(
-        "a description of vpn does not name four values as if they were all", all("another" in text for text in texts)
+        "a description of vpn does not name four values as if they were all",
+        all("another" in text for text in texts),
     )

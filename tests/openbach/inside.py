@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The part of run.py in namespaces: brings up the platform, has every part of the run done, writes the report."""
+"""The part of run.py in namespaces: brings up the platform, has every part of the run done, writes
+the report.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,17 @@ from steps import Run
 
 from openbach_run.errors import SetupError
 
-PARTS = ("importing.import_all", "launching.launch_all", "engine.cells", "engine.stops", "engine.ask_all",
-         "engine.checks_before_a_start", "clicks.click_all", "serving.serve_all", "launching.launch_table")  # fmt: skip
+PARTS = (
+    "importing.import_all",
+    "launching.launch_all",
+    "engine.cells",
+    "engine.stops",
+    "engine.ask_all",
+    "engine.checks_before_a_start",
+    "clicks.click_all",
+    "serving.serve_all",
+    "launching.launch_table",
+)
 
 
 def parse() -> argparse.Namespace:
@@ -50,7 +61,9 @@ def main() -> int:
             if not wanted or number in wanted:
                 attempt(record, part, run)
         said = f"{len(record.checks)} checks, {sum(not so for _, so, _ in record.checks)} failed"
-        print(f"{said}; {dict(record.counts)}\nreport: {arguments.output / 'report.md'}", flush=True)
+        print(
+            f"{said}; {dict(record.counts)}\nreport: {arguments.output / 'report.md'}", flush=True
+        )
         if arguments.hold:
             signal.pause()
     return 0 if record.holds else 1

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Part 2: scenarios launched over REST with the values of the package's README. This machine's kernel may have no netem."""
+"""Part 2: scenarios launched over REST with the values of the package's README.
+
+This machine's kernel may have no netem.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,9 @@ def has_netem(run: Run) -> bool:
 
 
 def values_of(run: Run, scenario: str) -> dict[str, str]:
-    """The README's value for each argument, with a congestion control that Linux lets a namespace set."""
+    """The README's value for each argument, with a congestion control that Linux lets a namespace
+    set.
+    """
     values = {argument: run.values()[argument] for argument in run.arguments_of(scenario)}
     return values | {name: value for name, value in INSTEAD.items() if name in values}
 
@@ -47,7 +52,8 @@ def launch_all(run: Run) -> None:
     there = has_netem(run)
     release = Path("/proc/sys/kernel/osrelease").read_text().strip()
     run.record.say(
-        f"this machine's kernel, {release}, has {'netem' if there else 'no netem: the satellite link cannot be emulated'}"
+        f"this machine's kernel, {release}, has"
+        f" {'netem' if there else 'no netem: the satellite link cannot be emulated'}"
     )
     before = run.networks()
     for name in SCENARIOS:
@@ -67,12 +73,15 @@ def launch_table(run: Run) -> None:
     try:
         number = run.start(TABLE, values)
     except Lost:  # 36 scenarios of 26 functions are written to the database before the answer comes
-        run.record.say(f"the order to start {TABLE} has no answer within 30 s; the controller goes on with it")
+        run.record.say(
+            f"the order to start {TABLE} has no answer within 30 s; the controller goes on with it"
+        )
         place = ("project/", PROJECT, "scenario/", TABLE, "scenario_instance/")
 
         def listed() -> list[int]:
             return [
-                int(one["scenario_instance_id"]) for one in run.controller.get(*place, quiet="", offset="0", limit="5")
+                int(one["scenario_instance_id"])
+                for one in run.controller.get(*place, quiet="", offset="0", limit="5")
             ]
 
         until(lambda: max(listed(), default=0) > newest, 240)
@@ -88,7 +97,11 @@ def launch_table(run: Run) -> None:
 
 
 def _ended(instance: dict[str, Any]) -> list[dict[str, Any]]:
-    children = [function["scenario"] for function in instance["openbach_functions"] if function.get("scenario")]
+    children = [
+        function["scenario"]
+        for function in instance["openbach_functions"]
+        if function.get("scenario")
+    ]
     return [child for child in children if child["stop_date"]]
 
 
@@ -101,6 +114,7 @@ def judge(run: Run, name: str, instance: dict[str, Any], there: bool) -> None:
         return
     reason = said(run, instance)
     run.record.check(
-        f"{name}: {status}, and the reason names netem", status == "Finished Ko" and NETEM in reason.lower()
+        f"{name}: {status}, and the reason names netem",
+        status == "Finished Ko" and NETEM in reason.lower(),
     )
     run.record.show(reason)

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What all hosts of the platform have in common: Debian packages, the user openbach, and OpenBACH's Python environment.
+"""What all hosts of the platform have in common: Debian packages, the user openbach, and OpenBACH's
+Python environment.
 
-It is a layer over this machine's own root directory: an overlay, whose changes are kept in the cache. Nothing of this
-machine is changed by it. It is made anew when the packages of this machine or what is asked for here change.
+It is a layer over this machine's own root directory: an overlay, whose changes are kept in the
+cache. Nothing of this machine is changed by it. It is made anew when the packages of this machine
+or what is asked for here change.
 """
 
 from __future__ import annotations
@@ -17,14 +19,18 @@ from pathlib import Path
 
 from openbach_run.errors import SetupError
 
-CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "openbach-run/real-openbach"
+CACHE = (
+    Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "openbach-run/real-openbach"
+)
 PACKAGES = (
-    "acl", "openssh-server", "postgresql", "python3-apt", "python3-dev", "python3-venv", "rsyslog", "sudo", "g++", "make",
+    "acl", "openssh-server", "postgresql", "python3-apt", "python3-dev", "python3-venv", "rsyslog",
+    "sudo", "g++", "make",
 )  # fmt: skip
 """Of the platform itself; those of our jobs are named by their playbooks."""
 PYTHON = (
-    "packaging", "ansible==12.1.0", "psycopg2-binary", "fuzzywuzzy", "python-Levenshtein", "django", "uwsgi",
-    "apscheduler==3.7.0", "psutil==5.8.0", "PyYAML", "requests", "pandas", "matplotlib", "setuptools<81", "wheel",
+    "packaging", "ansible==12.1.0", "psycopg2-binary", "fuzzywuzzy", "python-Levenshtein", "django",
+    "uwsgi", "apscheduler==3.7.0", "psutil==5.8.0", "PyYAML", "requests", "pandas", "matplotlib",
+    "setuptools<81", "wheel",
 )  # fmt: skip
 """As the roles install_controller and install_agent_Debian of the checkout name them; apscheduler 3.7 needs setuptools."""
 ENVIRONMENT = "/opt/openbach/virtualenv"
@@ -60,11 +66,15 @@ VARIABLE = re.compile(r'"[^"]*{{[^"]*"')
 
 
 def packages_of(playbooks: Iterable[str]) -> list[str]:
-    """Debian packages that the texts of these playbooks install, apart from those that they can do without."""
+    """Debian packages that the texts of these playbooks install, apart from those that they can do
+    without.
+    """
     found: set[str] = set()
     for text in playbooks:
         for listed in NAMED.findall(VARIABLE.sub("", text)):
-            found.update(name for word in listed.split(",") if (name := word.strip()) and name != "dkms")
+            found.update(
+                name for word in listed.split(",") if (name := word.strip()) and name != "dkms"
+            )
     return sorted(found)
 
 
@@ -76,7 +86,8 @@ def made(checkout: Path, packages: Sequence[str], temporary: Path) -> Path:
     if layer.exists():
         return layer
     print(
-        f"making {layer}: {len(wanted)} Debian packages, OpenBACH's Python environment (some 5 minutes, once)",
+        f"making {layer}: {len(wanted)} Debian packages, OpenBACH's Python environment (some 5"
+        " minutes, once)",
         flush=True,
     )
     CACHE.mkdir(parents=True, exist_ok=True)
@@ -91,22 +102,37 @@ def made(checkout: Path, packages: Sequence[str], temporary: Path) -> Path:
     (unfinished / "work").mkdir()
     root = temporary / "layer"
     root.mkdir()
-    script = "\n".join([
-        "set -eu",
-        f"mount -t overlay overlay -o lowerdir=/,upperdir={unfinished}/upper,workdir={unfinished}/work {root}",
-        f"mount -t proc proc {root}/proc",
-        f"mount --rbind /dev {root}/dev",
-        f"exec chroot {root} /bin/bash -c \"$BUILD\"",
-    ])  # fmt: skip
+    script = "\n".join(
+        [
+            "set -eu",
+            (
+                "mount -t overlay overlay -o"
+                f" lowerdir=/,upperdir={unfinished}/upper,workdir={unfinished}/work {root}"
+            ),
+            f"mount -t proc proc {root}/proc",
+            f"mount --rbind /dev {root}/dev",
+            f'exec chroot {root} /bin/bash -c "$BUILD"',
+        ]
+    )
     log = CACHE / f"{layer.name}.log"
     with log.open("w") as said_by_it:
         done = subprocess.run(
             ["unshare", "--mount", "--pid", "--fork", "--kill-child", "/bin/bash", "-c", script],
-            check=False, stdin=subprocess.DEVNULL, stdout=said_by_it, stderr=subprocess.STDOUT,
-            env={**os.environ, "BUILD": BUILD, "PACKAGES": " ".join(wanted), "PYTHON": " ".join(f"'{one}'" for one in PYTHON)},
-        )  # fmt: skip
+            check=False,
+            stdin=subprocess.DEVNULL,
+            stdout=said_by_it,
+            stderr=subprocess.STDOUT,
+            env={
+                **os.environ,
+                "BUILD": BUILD,
+                "PACKAGES": " ".join(wanted),
+                "PYTHON": " ".join(f"'{one}'" for one in PYTHON),
+            },
+        )
     if done.returncode:
-        raise SetupError(f"making the layer of the platform's hosts failed; {log} ends with:\n{_end_of(log)}")
+        raise SetupError(
+            f"making the layer of the platform's hosts failed; {log} ends with:\n{_end_of(log)}"
+        )
     shutil.rmtree(unfinished / "upper/tmp", ignore_errors=True)
     (unfinished / "upper").rename(layer)
     shutil.rmtree(unfinished)

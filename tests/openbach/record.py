@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The report of a run, written as it goes: what was done, what came of it, and a line for each check."""
+"""The report of a run, written as it goes: what was done, what came of it, and a line for each
+check.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,8 @@ class Record:
         self.checks.append((what, is_so, detail))
         self._add(f"- {'ok' if is_so else '**failed**'}: {what}{f' ({detail})' if detail else ''}")
         print(
-            f"   {self._minutes()} {'ok    ' if is_so else 'FAILED'} {what}{f' ({detail})' if detail else ''}",
+            f"   {self._minutes()} {'ok    ' if is_so else 'FAILED'}"
+            f" {what}{f' ({detail})' if detail else ''}",
             flush=True,
         )
 
@@ -63,7 +66,9 @@ class Record:
             + ", ".join(f"{what}: {number}" for what, number in self.counts.items()),
         ]
         told = [f"- {what}" for what in failed]
-        (self.directory / "report.md").write_text("\n".join([*head, "", *told, *self._lines]) + "\n")
+        (self.directory / "report.md").write_text(
+            "\n".join([*head, "", *told, *self._lines]) + "\n"
+        )
 
     def _add(self, line: str) -> None:
         self._lines.append(line)

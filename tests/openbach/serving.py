@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Part 8: the same clicks and auditorium scripts against our own `serve`; what it answers otherwise is listed."""
+"""Part 8: the same clicks and auditorium scripts against our own `serve`; what it answers otherwise
+is listed.
+"""
 
 from __future__ import annotations
 
@@ -19,32 +21,58 @@ SERVE_PASSWORD = "of a test of serve"
 SERVE_URL = "http://127.0.0.1:8000/"
 LIMIT_S = 300.0
 ROUTES: tuple[tuple[str, str, dict[str, Any] | None], ...] = (
-    ("GET", "version/", None), ("GET", "login/", None), ("GET", "login/users/", None), ("GET", "project/", None),
-    ("GET", f"project/{PROJECT}/", None), ("GET", f"project/{PROJECT}/entity/", None),
-    ("GET", f"project/{PROJECT}/scenario/", None), ("GET", f"project/{PROJECT}/scenario/geo/", None),
-    ("GET", f"project/{PROJECT}/scenario/nothing/", None), ("GET", "project/nothing/", None), ("GET", "agent/", None),
-    ("GET", "agent/?update", None), ("GET", "collector/", None), ("GET", "job/", None), ("GET", "job/vpn/", None),
-    ("GET", "job/vpn/?type=help", None), ("GET", "job/vpn/?type=statistics", None), ("GET", "job/vpn/?type=keywords", None),
-    ("GET", "job/vpn/?type=agents", None), ("GET", "job/nothing/", None), ("GET", "job/?address=172.20.34.12", None),
-    ("GET", "job/?address=172.20.34.12&update", None), ("GET", "job/?address=192.0.2.1", None),
-    ("GET", "job/?string_to_search=vpn", None), ("GET", "job_instance/?address=172.20.34.12", None),
-    ("GET", "job_instance/999999/", None), ("GET", "scenario_instance/999999/", None),
-    ("GET", f"project/{PROJECT}/scenario_instance/?quiet&offset=0&limit=15", None), ("GET", "logs/", None),
-    ("GET", f"statistics/{PROJECT}/", None), ("GET", "nothing/", None), ("GET", "version", None),
+    ("GET", "version/", None),
+    ("GET", "login/", None),
+    ("GET", "login/users/", None),
+    ("GET", "project/", None),
+    ("GET", f"project/{PROJECT}/", None),
+    ("GET", f"project/{PROJECT}/entity/", None),
+    ("GET", f"project/{PROJECT}/scenario/", None),
+    ("GET", f"project/{PROJECT}/scenario/geo/", None),
+    ("GET", f"project/{PROJECT}/scenario/nothing/", None),
+    ("GET", "project/nothing/", None),
+    ("GET", "agent/", None),
+    ("GET", "agent/?update", None),
+    ("GET", "collector/", None),
+    ("GET", "job/", None),
+    ("GET", "job/vpn/", None),
+    ("GET", "job/vpn/?type=help", None),
+    ("GET", "job/vpn/?type=statistics", None),
+    ("GET", "job/vpn/?type=keywords", None),
+    ("GET", "job/vpn/?type=agents", None),
+    ("GET", "job/nothing/", None),
+    ("GET", "job/?address=172.20.34.12", None),
+    ("GET", "job/?address=172.20.34.12&update", None),
+    ("GET", "job/?address=192.0.2.1", None),
+    ("GET", "job/?string_to_search=vpn", None),
+    ("GET", "job_instance/?address=172.20.34.12", None),
+    ("GET", "job_instance/999999/", None),
+    ("GET", "scenario_instance/999999/", None),
+    ("GET", f"project/{PROJECT}/scenario_instance/?quiet&offset=0&limit=15", None),
+    ("GET", "logs/", None),
+    ("GET", f"statistics/{PROJECT}/", None),
+    ("GET", "nothing/", None),
+    ("GET", "version", None),
     ("POST", f"project/{PROJECT}/scenario/", {"name": "no_functions"}),
     ("POST", f"project/{PROJECT}/scenario/", {"openbach_functions": []}),
     ("POST", f"project/{PROJECT}/scenario/geo/scenario_instance/", {"arguments": {}}),
     ("POST", f"project/{PROJECT}/scenario/geo/scenario_instance/", {"arguments": {"nothing": "1"}}),
     ("POST", f"project/{PROJECT}/scenario/nothing/scenario_instance/", {"arguments": {}}),
-    ("POST", "scenario_instance/999999/", {}), ("DELETE", "scenario_instance/999999/", None),
-    ("POST", "job_instance/", {"action": "start", "agent_ip": "172.20.34.12", "job_name": "nothing", "instance_args": {}}),
+    ("POST", "scenario_instance/999999/", {}),
+    ("DELETE", "scenario_instance/999999/", None),
+    (
+        "POST",
+        "job_instance/",
+        {"action": "start", "agent_ip": "172.20.34.12", "job_name": "nothing", "instance_args": {}},
+    ),
     ("POST", "job_instance/", {"action": "stop", "job_instance_ids": [999999]}),
-)  # fmt: skip
+)
 """What is asked of both."""
 SCRIPTS: tuple[tuple[str, ...], ...] = (
-    ("list_projects.py",), ("list_scenarios.py", PROJECT), ("list_agents.py",), ("list_collectors.py",), ("list_jobs.py",),
-    ("get_project.py", PROJECT), ("get_scenario.py", "geo", PROJECT), ("get_job_infos.py", "vpn"),
-    ("get_job_help.py", "vpn"), ("get_job_stats.py", "vpn"), ("list_installed_jobs.py", "172.20.34.12", "--update"),
+    ("list_projects.py",), ("list_scenarios.py", PROJECT), ("list_agents.py",),
+    ("list_collectors.py",), ("list_jobs.py",), ("get_project.py", PROJECT),
+    ("get_scenario.py", "geo", PROJECT), ("get_job_infos.py", "vpn"), ("get_job_help.py", "vpn"),
+    ("get_job_stats.py", "vpn"), ("list_installed_jobs.py", "172.20.34.12", "--update"),
     ("list_job_instances.py", "172.20.34.12"), ("list_scenario_instances.py", "-p", PROJECT),
     ("status_scenario_instance.py", "999999"), ("stop_scenario_instance.py", "999999"),
     ("start_job_instance.py", "172.20.34.11", "path_ready", "{}"), ("get_job_help.py", "nothing"),
@@ -54,7 +82,9 @@ SCRIPTS: tuple[tuple[str, ...], ...] = (
 def session(url: str, password: str) -> requests.Session:
     made = requests.Session()
     made.headers["Connection"] = "close"
-    made.post(f"{url}login/", json={"login": LOGIN, "password": password}, timeout=60).raise_for_status()
+    made.post(
+        f"{url}login/", json={"login": LOGIN, "password": password}, timeout=60
+    ).raise_for_status()
     return made
 
 
@@ -82,13 +112,17 @@ def differences(run: Run) -> list[str]:
         statuses = [answer.status_code for answer in answers]
         if statuses[0] != statuses[1]:
             found.append(
-                f"{method} {route} {json.dumps(body) if body else ''}: OpenBACH {statuses[0]}, serve {statuses[1]}"
+                f"{method} {route} {json.dumps(body) if body else ''}: OpenBACH {statuses[0]},"
+                f" serve {statuses[1]}"
             )
             continue
         shapes = [_keys(answer) for answer in answers]
         missing, more = shapes[0] - shapes[1], shapes[1] - shapes[0]
         if missing or more:
-            found.append(f"{method} {route}: serve's answer lacks {sorted(missing)}, has beside {sorted(more)}")
+            found.append(
+                f"{method} {route}: serve's answer lacks {sorted(missing)}, has beside"
+                f" {sorted(more)}"
+            )
     return found
 
 
@@ -122,9 +156,13 @@ def serve_all(run: Run) -> None:
     run.record.say(f"`openbach-run {' '.join(words)}`")
     log = (directory / "log").open("w")
     serving = subprocess.Popen(
-        [sys.executable, "-P", "-m", "openbach_run", *words], cwd=directory, stdin=subprocess.DEVNULL, stdout=log,
-        stderr=subprocess.STDOUT, env={**_environment(), "PYTHONPATH": str(REPOSITORY / "src")},
-    )  # fmt: skip
+        [sys.executable, "-P", "-m", "openbach_run", *words],
+        cwd=directory,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        env={**_environment(), "PYTHONPATH": str(REPOSITORY / "src")},
+    )
     try:
         up = until(_is_up, LIMIT_S)
         run.record.check("serve is up", up, "" if up else (directory / "log").read_text()[-500:])
@@ -152,7 +190,8 @@ def _is_up() -> bool:
 def compare(run: Run, directory: Path) -> None:
     found = differences(run)
     run.record.check(
-        f"earlier defect: REST differences. {len(ROUTES)} requests asked of both; the differences are listed",
+        f"earlier defect: REST differences. {len(ROUTES)} requests asked of both; the differences"
+        " are listed",
         True,
         f"{len(found)} differ",
     )
@@ -166,11 +205,13 @@ def compare(run: Run, directory: Path) -> None:
         ours, text = run.auditorium(script, *words, directory=directory)
         if theirs != ours:
             other.append(
-                f"`{script} {' '.join(words)}`: with OpenBACH exit code {theirs}, with serve {ours}: "
-                + " ".join((text if ours else said).split())[-160:]
+                f"`{script} {' '.join(words)}`: with OpenBACH exit code {theirs}, with serve"
+                f" {ours}: " + " ".join((text if ours else said).split())[-160:]
             )
     run.record.check(
-        f"{len(SCRIPTS)} auditorium scripts end alike with both; the others are listed", True, f"{len(other)} differ"
+        f"{len(SCRIPTS)} auditorium scripts end alike with both; the others are listed",
+        True,
+        f"{len(other)} differ",
     )
     for line in other:
         run.record.say(line)
@@ -181,7 +222,8 @@ def by_clicks(run: Run) -> None:
         page = browser.new_page(viewport=SIZE)  # type: ignore[arg-type]
         hand = Hand(page, SERVE_URL, run.record, "serve")
         run.record.say(
-            "serve has a login page of its own, in place of the web UI's dialog, and its project is under Public Projects"
+            "serve has a login page of its own, in place of the web UI's dialog, and its project is"
+            " under Public Projects"
         )
         page.goto(f"{SERVE_URL}app/")
         page.get_by_label("Password").fill(SERVE_PASSWORD)
@@ -190,12 +232,16 @@ def by_clicks(run: Run) -> None:
         page.goto(f"{SERVE_URL}app/")
         listed = hand.scenarios()
         run.record.check(
-            "serve: OpenBACH's web UI lists the package's scenarios", len(listed) >= 12, f"{len(listed)} shown"
+            "serve: OpenBACH's web UI lists the package's scenarios",
+            len(listed) >= 12,
+            f"{len(listed)} shown",
         )
         hand.picture("1-scenarios")
         fields = hand.open_dialog("geo")
         run.record.check(
-            "serve: the start dialog of geo has the same fields", fields == run.arguments_of("geo"), ", ".join(fields)
+            "serve: the start dialog of geo has the same fields",
+            fields == run.arguments_of("geo"),
+            ", ".join(fields),
         )
         values = run.values() | {"size": "1M", "loss": "0"}
         hand.fill({name: values[name] for name in fields})
@@ -206,11 +252,14 @@ def by_clicks(run: Run) -> None:
 
         def newest() -> dict[str, Any]:
             listed = ours.get(
-                f"{SERVE_URL}project/{PROJECT}/scenario_instance/?quiet&offset=0&limit=1", timeout=60
+                f"{SERVE_URL}project/{PROJECT}/scenario_instance/?quiet&offset=0&limit=1",
+                timeout=60,
             ).json()
             return listed[0] if listed else {}
 
-        ended = until(lambda: newest().get("status") in ("Finished Ok", "Finished Ko", "Stopped"), LIMIT_S)
+        ended = until(
+            lambda: newest().get("status") in ("Finished Ok", "Finished Ko", "Stopped"), LIMIT_S
+        )
         run.record.check(
             "serve: the click runs geo to Finished Ok",
             ended and newest().get("status") == "Finished Ok",

@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A whole OpenBACH platform in namespaces of this machine, from a checkout: controller, collector, auditorium, seven agents.
+"""A whole OpenBACH platform in namespaces of this machine, from a checkout: controller, collector,
+auditorium, seven agents.
 
-    172.20.34.0/24, a bridge:   .1 this side (auditorium's web UI on port 80)   .80 controller   .81 collector
+    172.20.34.0/24, a bridge:   .1 this side (auditorium's web UI on port 80)   .80 controller   .81
+                                collector
                                 .11 … .17 agents, as inventory.yml has them
     and between the agents the networks of inventory.yml, each a pair of virtual interfaces
 
-Every host has namespaces of its own for network, mounts, names and processes, and a root directory that is an overlay over
-this machine's: what is installed or written there is gone with it. The real parts are OpenBACH's backend (under uWSGI, as
-its service file starts it), conductor, director, agents, rstats and collect_agent, PostgreSQL, rsyslog, sshd and Ansible.
-Not real: systemd (systemctl.py), Logstash with both databases (collector.py), nginx (auditorium.py); there is no PgBouncer.
+Every host has namespaces of its own for network, mounts, names and processes, and a root directory
+that is an overlay over this machine's: what is installed or written there is gone with it. The real
+parts are OpenBACH's backend (under uWSGI, as its service file starts it), conductor, director,
+agents, rstats and collect_agent, PostgreSQL, rsyslog, sshd and Ansible. Not real: systemd
+(systemctl.py), Logstash with both databases (collector.py), nginx (auditorium.py); there is no
+PgBouncer.
 
-Must run as the first process of a PID namespace, in mount and network namespaces of its own (run.py sees to it): when it
-ends, however it does, the kernel ends all the rest.
+Must run as the first process of a PID namespace, in mount and network namespaces of its own (run.py
+sees to it): when it ends, however it does, the kernel ends all the rest.
 """
 
 from __future__ import annotations
@@ -124,7 +128,9 @@ def wait_for(what: str, is_so: Callable[[], bool], limit_s: float = START_LIMIT_
 def command(*words: str, text: str | None = None) -> str:
     """What it prints. Raises SetupError with all that it said."""
     stdin = {"input": text} if text is not None else {"stdin": subprocess.DEVNULL}
-    done = subprocess.run(words, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **stdin)
+    done = subprocess.run(
+        words, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **stdin
+    )
     if done.returncode:
         raise SetupError(f"{' '.join(words)[:300]} failed:\n{done.stdout}")
     return str(done.stdout)
@@ -158,7 +164,10 @@ class Host:
     def processes(self) -> dict[int, str]:
         """Command lines by pid, of what runs there."""
         shown = self.run(
-            "/bin/sh", "-c", "cd /proc && for p in [0-9]*; do echo $p $(tr '\\0' ' ' < $p/cmdline); done 2>/dev/null"
+            "/bin/sh",
+            "-c",
+            "cd /proc && for p in [0-9]*; do echo $p $(tr '\\0' ' ' < $p/cmdline); done"
+            " 2>/dev/null",
         )
         split = [line.partition(" ") for line in shown.splitlines()]
         return {int(pid): text.strip() for pid, _, text in split if pid.isdigit() and text.strip()}
@@ -168,10 +177,10 @@ class Host:
         shown = self.run(
             "/bin/sh",
             "-c",
-            "ip -o link | sed 's/.*: \\(.*\\): <.*/\\1/' | sort; ip -o addr | awk '{print $2, $4}' | sort; ip rule; "
-            "ip route show table all | grep -v '^local\\|^broadcast\\|^multicast\\|fe80\\|ff00' | sort; "
-            "tc qdisc show; nft list ruleset; "
-            "sysctl net.ipv4.tcp_congestion_control net.ipv4.tcp_rmem net.ipv4.tcp_wmem",
+            "ip -o link | sed 's/.*: \\(.*\\): <.*/\\1/' | sort; ip -o addr | awk '{print $2, $4}'"
+            " | sort; ip rule; ip route show table all | grep -v"
+            " '^local\\|^broadcast\\|^multicast\\|fe80\\|ff00' | sort; tc qdisc show; nft list"
+            " ruleset; sysctl net.ipv4.tcp_congestion_control net.ipv4.tcp_rmem net.ipv4.tcp_wmem",
         )
         return shown
 
@@ -179,7 +188,9 @@ class Host:
 class Stack:
     """The platform. `start` makes it; it ends with this process."""
 
-    def __init__(self, checkout: Path, layer: Path, temporary: Path, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, checkout: Path, layer: Path, temporary: Path, say: Callable[[str], None]
+    ) -> None:
         self._checkout, self._layer, self._temporary, self._say = checkout, layer, temporary, say
         self._base = temporary / "base"
         self.inventory = load_inventory(INVENTORY)
@@ -194,10 +205,24 @@ class Stack:
         self.logs.mkdir()
         (self._temporary / "base-work").mkdir()
         self._base.mkdir()
-        command("mount", "-t", "overlay", "overlay", "-o",
-                f"lowerdir=/,upperdir={self._layer},workdir={self._temporary}/base-work", str(self._base))  # fmt: skip
-        command("ip", "-batch", "-", text="link set lo up\nlink add platform type bridge\nlink set platform up\n"
-                f"addr add {THIS_SIDE}/24 dev platform\naddr add {COLLECTOR}/24 dev platform\n")  # fmt: skip
+        command(
+            "mount",
+            "-t",
+            "overlay",
+            "overlay",
+            "-o",
+            f"lowerdir=/,upperdir={self._layer},workdir={self._temporary}/base-work",
+            str(self._base),
+        )
+        command(
+            "ip",
+            "-batch",
+            "-",
+            text=(
+                "link set lo up\nlink add platform type bridge\nlink set platform up\n"
+                f"addr add {THIS_SIDE}/24 dev platform\naddr add {COLLECTOR}/24 dev platform\n"
+            ),
+        )
         self._serve("collector", sys.executable, str(HERE / "collector.py"), COLLECTOR)
         self._say("collector's stand-in is up")
         self.controller = self._host("controller", CONTROLLER)
@@ -226,23 +251,55 @@ class Stack:
     # Hosts
 
     def _host(self, name: str, address: str) -> Host:
-        places = {part: self._temporary / "hosts" / name / part for part in ("upper", "work", "root")}
+        places = {
+            part: self._temporary / "hosts" / name / part for part in ("upper", "work", "root")
+        }
         for place in places.values():
             place.mkdir(parents=True)
         script = ROOT.format(name=name, base=self._base, **places)
         process = subprocess.Popen(
-            ["unshare", "--mount", "--net", "--uts", "--ipc", "--pid", "--fork", "--kill-child", "/bin/bash", "-c", script],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=(self.logs / f"{name}.start").open("w"), text=True,
-            env={"PATH": PATH, "INIT": INIT}, start_new_session=True,
-        )  # fmt: skip
+            [
+                "unshare",
+                "--mount",
+                "--net",
+                "--uts",
+                "--ipc",
+                "--pid",
+                "--fork",
+                "--kill-child",
+                "/bin/bash",
+                "-c",
+                script,
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=(self.logs / f"{name}.start").open("w"),
+            text=True,
+            env={"PATH": PATH, "INIT": INIT},
+            start_new_session=True,
+        )
         assert process.stdout
         if process.stdout.readline() != "up\n":
-            raise SetupError(f"host {name} does not come up: {(self.logs / f'{name}.start').read_text()}")
+            raise SetupError(
+                f"host {name} does not come up: {(self.logs / f'{name}.start').read_text()}"
+            )
         first = int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0])
         host = Host(name, address, places["upper"], process, first)
-        command("ip", "-batch", "-", text=f"link add eth0 netns {first} type veth peer name p_{name}\n"
-                f"link set p_{name} master platform up\n")  # fmt: skip
-        host.run("ip", "-batch", "-", text=f"link set lo up\naddr add {address}/24 dev eth0\nlink set eth0 up\n")
+        command(
+            "ip",
+            "-batch",
+            "-",
+            text=(
+                f"link add eth0 netns {first} type veth peer name p_{name}\n"
+                f"link set p_{name} master platform up\n"
+            ),
+        )
+        host.run(
+            "ip",
+            "-batch",
+            "-",
+            text=f"link set lo up\naddr add {address}/24 dev eth0\nlink set eth0 up\n",
+        )
         names = f"127.0.0.1 localhost {name}\n{CONTROLLER} controller\n{COLLECTOR} collector\n"
         host.write("/etc/hosts", names)
         return host
@@ -252,8 +309,21 @@ class Stack:
         for network, ends in self.inventory.attached():
             (one, own), (other, theirs) = ends
             pids = [self.agents[host.entity].first for host in (one, other)]
-            command("ip", "link", "add", own.name, "netns", str(pids[0]), "type", "veth",
-                    "peer", "name", theirs.name, "netns", str(pids[1]))  # fmt: skip
+            command(
+                "ip",
+                "link",
+                "add",
+                own.name,
+                "netns",
+                str(pids[0]),
+                "type",
+                "veth",
+                "peer",
+                "name",
+                theirs.name,
+                "netns",
+                str(pids[1]),
+            )
             mask = self.inventory.networks[network].address.partition("/")[2]
             for host, port in ends:
                 lines = f"addr add {port.address}/{mask} dev {port.name}\nlink set {port.name} up\n"
@@ -280,8 +350,14 @@ class Stack:
             },
         }
         for place, origin in copied.items():
-            shutil.copytree(origin, stage / place, ignore=shutil.ignore_patterns("__pycache__", "frontend", "*.zip"))
-        shutil.copytree(source / "ansible/roles/configure_backend/files", stage / "ansible", dirs_exist_ok=True)
+            shutil.copytree(
+                origin,
+                stage / place,
+                ignore=shutil.ignore_patterns("__pycache__", "frontend", "*.zip"),
+            )
+        shutil.copytree(
+            source / "ansible/roles/configure_backend/files", stage / "ansible", dirs_exist_ok=True
+        )
         shutil.copy(source / "version", stage)
         (stage / "src/jobs/private_jobs").mkdir(exist_ok=True)
         (stage / "files").mkdir()
@@ -292,15 +368,34 @@ class Stack:
         packed = subprocess.Popen(["tar", "-C", str(stage), "-c", "."], stdout=subprocess.PIPE)
         self.controller.run("mkdir", "-p", inside)
         subprocess.run(
-            self.controller.enters("tar", "-C", inside, "-x", "--no-same-owner"), stdin=packed.stdout, check=True
+            self.controller.enters("tar", "-C", inside, "-x", "--no-same-owner"),
+            stdin=packed.stdout,
+            check=True,
         )
         shutil.rmtree(stage)
         self.controller.run("chown", "-R", "openbach:", inside)
         self.controller.run(
-            "install", "-d", "-o", "openbach", "/home/openbach/.ssh", "/tmp/openbach_files", "/run/openbach"
+            "install",
+            "-d",
+            "-o",
+            "openbach",
+            "/home/openbach/.ssh",
+            "/tmp/openbach_files",
+            "/run/openbach",
         )
         self.controller.run("install", "-d", "-m", "777", "/var/log/openbach")
-        self.as_openbach("ssh-keygen", "-q", "-t", "rsa", "-b", "2048", "-N", "", "-f", "/home/openbach/.ssh/id_rsa")
+        self.as_openbach(
+            "ssh-keygen",
+            "-q",
+            "-t",
+            "rsa",
+            "-b",
+            "2048",
+            "-N",
+            "",
+            "-f",
+            "/home/openbach/.ssh/id_rsa",
+        )
         self.as_openbach("cp", f"{inside}/ansible/ansible.cfg", "/home/openbach/.ansible.cfg")
         return self.controller.run("cat", "/home/openbach/.ssh/id_rsa.pub")
 
@@ -309,17 +404,34 @@ class Stack:
         return self.controller.run(*_openbach(*words), text=text)
 
     def _database(self) -> None:
-        programs = self.controller.run("/bin/sh", "-c", "ls -d /usr/lib/postgresql/*/bin | tail -1").strip()
+        programs = self.controller.run(
+            "/bin/sh", "-c", "ls -d /usr/lib/postgresql/*/bin | tail -1"
+        ).strip()
         directory = "/var/lib/postgresql/of-openbach"
         as_postgres = ("runuser", "-u", "postgres", "--")
         self.controller.run(*as_postgres, f"{programs}/initdb", "-A", "trust", "-D", directory)
-        self._daemon("postgresql", self.controller.enters(
-            *as_postgres, f"{programs}/postgres", "-D", directory, "-k", "/tmp", "-c", "listen_addresses=127.0.0.1",
-            "-c", "fsync=off", "-c", "max_connections=400",
-        ))  # fmt: skip
+        self._daemon(
+            "postgresql",
+            self.controller.enters(
+                *as_postgres,
+                f"{programs}/postgres",
+                "-D",
+                directory,
+                "-k",
+                "/tmp",
+                "-c",
+                "listen_addresses=127.0.0.1",
+                "-c",
+                "fsync=off",
+                "-c",
+                "max_connections=400",
+            ),
+        )
 
         def answers() -> bool:
-            asked = self.controller.enters("psql", "-h", "127.0.0.1", "-U", "postgres", "-c", "select 1")
+            asked = self.controller.enters(
+                "psql", "-h", "127.0.0.1", "-U", "postgres", "-c", "select 1"
+            )
             return subprocess.run(asked, check=False, capture_output=True).returncode == 0
 
         wait_for("PostgreSQL answers", answers)
@@ -331,13 +443,17 @@ class Stack:
         manage = "/opt/openbach/controller/backend/manage.py"
         self.as_openbach(PYTHON, manage, "migrate", "--no-input")
         made = (
-            f"from django.contrib.auth.models import User; User.objects.create_superuser('{LOGIN}', '', '{PASSWORD}')"
+            f"from django.contrib.auth.models import User; User.objects.create_superuser('{LOGIN}',"
+            f" '', '{PASSWORD}')"
         )
         self.as_openbach(PYTHON, manage, "shell", "-c", made)
         self._say("database is up")
 
     def _programs(self) -> None:
-        backend, conductor = "/opt/openbach/controller/backend", "/opt/openbach/controller/conductor"
+        backend, conductor = (
+            "/opt/openbach/controller/backend",
+            "/opt/openbach/controller/conductor",
+        )
         self.controller.write("/etc/rsyslog.conf", RSYSLOG)
         self._systemctl(self.controller)
         self.controller.run("systemctl", "restart", "rsyslog")
@@ -346,14 +462,28 @@ class Stack:
             program = f"{conductor}/openbach_{name}.py"
             self._daemon(
                 name,
-                self.controller.enters(*_openbach("env", f"PYTHONPATH={backend}", *ANSIBLE, PYTHON, "-u", program)),
+                self.controller.enters(
+                    *_openbach("env", f"PYTHONPATH={backend}", *ANSIBLE, PYTHON, "-u", program)
+                ),
             )
         wait_for("the conductor listens", lambda: ":1113" in self.controller.run("ss", "-ltn"))
         uwsgi = f"{Path(PYTHON).parent}/uwsgi"
-        options = ("--master", "--workers", "5", "--http-socket", ":8000", "--module", "backend.wsgi", "--die-on-term")
-        self._daemon("backend", self.controller.enters(*_openbach(
-            "/bin/sh", "-c", f"cd {backend} && exec {uwsgi} {' '.join(options)}",
-        )))  # fmt: skip
+        options = (
+            "--master",
+            "--workers",
+            "5",
+            "--http-socket",
+            ":8000",
+            "--module",
+            "backend.wsgi",
+            "--die-on-term",
+        )
+        self._daemon(
+            "backend",
+            self.controller.enters(
+                *_openbach("/bin/sh", "-c", f"cd {backend} && exec {uwsgi} {' '.join(options)}")
+            ),
+        )
 
     def _answers(self) -> bool:
         try:
@@ -367,7 +497,9 @@ class Stack:
         """What the role install_agent_Debian leaves on a host."""
         source = self._checkout / "src/agent"
         for part in ("jobs", "job_instances", "rstats", "files"):
-            agent.run("install", "-d", "-o", "openbach", "-g", "openbach", f"/opt/openbach/agent/{part}")
+            agent.run(
+                "install", "-d", "-o", "openbach", "-g", "openbach", f"/opt/openbach/agent/{part}"
+            )
         agent.run(
             "install",
             "-d",
@@ -382,12 +514,16 @@ class Stack:
         for name in ("rstats/rstats.py", "rstats/rstats_reload.py"):
             agent.write(f"/opt/openbach/agent/{name}", (source / name).read_text(), 0o755)
         for name in ("openbach_agent.py", "openbach_agent_filter.conf"):
-            agent.write(f"/opt/openbach/agent/{name}", (source / "openbach-agent" / name).read_text(), 0o755)
+            agent.write(
+                f"/opt/openbach/agent/{name}", (source / "openbach-agent" / name).read_text(), 0o755
+            )
         agent.write("/opt/openbach/agent/agent_name", f"{agent.name}\n")
         agent.write("/opt/openbach/agent/collector.yml", COLLECTOR_YML)
         agent.write("/opt/openbach/agent/rstats/rstats.yml", RSTATS_YML)
         agent.run("chown", "-R", "openbach:", "/opt/openbach/agent")
-        agent.run("install", "-d", "-m", "700", "-o", "openbach", "-g", "openbach", "/home/openbach/.ssh")
+        agent.run(
+            "install", "-d", "-m", "700", "-o", "openbach", "-g", "openbach", "/home/openbach/.ssh"
+        )
         agent.write("/home/openbach/.ssh/authorized_keys", key)
         agent.run("usermod", "-p", "*", "openbach")  # sshd lets nobody in whose password is locked
         agent.write("/etc/ssh/sshd_config", SSHD)
@@ -404,7 +540,9 @@ class Stack:
     def _daemon(self, name: str, words: Sequence[str]) -> None:
         said = (self.logs / f"{name}.log").open("wb")
         self._daemons.append(
-            subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True)
+            subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True
+            )
         )
 
     def _serve(self, name: str, *words: str) -> None:
@@ -414,7 +552,16 @@ class Stack:
 
 
 def _openbach(*words: str) -> tuple[str, ...]:
-    return ("runuser", "-u", "openbach", "--", "env", "HOME=/home/openbach", "PYTHONDONTWRITEBYTECODE=1", *words)
+    return (
+        "runuser",
+        "-u",
+        "openbach",
+        "--",
+        "env",
+        "HOME=/home/openbach",
+        "PYTHONDONTWRITEBYTECODE=1",
+        *words,
+    )
 
 
 def _route_line(route: topology.Route) -> str:
@@ -424,7 +571,9 @@ def _route_line(route: topology.Route) -> str:
 
 @contextmanager
 def only_namespaces() -> Iterator[None]:
-    """Raises SetupError outside of namespaces of its own: on a machine's own network nothing here may be done."""
+    """Raises SetupError outside of namespaces of its own: on a machine's own network nothing here
+    may be done.
+    """
     if os.getpid() != 1 or command("ip", "-o", "link").count("\n") > 1:
         raise SetupError("start run.py: this runs in namespaces only")
     yield

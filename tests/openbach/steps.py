@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What every part of the run uses: the platform's REST API, the auditorium's scripts, our command, and what hosts show."""
+"""What every part of the run uses: the platform's REST API, the auditorium's scripts, our command,
+and what hosts show.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,8 @@ PROJECT = "satvpn"
 COMMAND = re.compile(r"^python3 (\w+\.py) (.*?)(?:\s+#.*)?$", re.MULTILINE)
 ROW = re.compile(r"^\| `(\w+)` \| `([^`]*)` \|", re.MULTILINE)
 OF_THE_PLATFORM = re.compile(
-    r"sshd|rsyslogd|rstats\.py|openbach_agent\.py|signal\.SIGCHLD|^/bin/sh -c (cd /proc|ip -o)|sftp-server|^tr |^ansible"
+    r"sshd|rsyslogd|rstats\.py|openbach_agent\.py|signal\.SIGCHLD|^/bin/sh -c (cd /proc|ip"
+    r" -o)|sftp-server|^tr |^ansible"
 )
 END_LIMIT_S = 240.0
 LOOK_S = 1.0
@@ -63,33 +66,50 @@ class Run:
         return dict(ROW.findall(self.readme))
 
     def arguments_of(self, scenario: str) -> list[str]:
-        return list(json.loads((self.package / f"scenarios/{scenario}.json").read_text())["arguments"])
+        return list(
+            json.loads((self.package / f"scenarios/{scenario}.json").read_text())["arguments"]
+        )
 
-    def auditorium(self, script: str, *words: str, directory: Path | None = None) -> tuple[int, str]:
+    def auditorium(
+        self, script: str, *words: str, directory: Path | None = None
+    ) -> tuple[int, str]:
         """Exit code and text of one of OpenBACH's own scripts."""
         file = self.extra / "apis/auditorium_scripts" / script
         done = subprocess.run(
-            [sys.executable, str(file), *words], check=False, cwd=directory or self.package, text=True,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            [sys.executable, str(file), *words],
+            check=False,
+            cwd=directory or self.package,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             env={**os.environ, "PYTHONPATH": str(self.extra / "apis"), "COLUMNS": "200"},
-        )  # fmt: skip
+        )
         self.record.count("auditorium commands")
         return done.returncode, done.stdout
 
     def command(self, *words: str) -> subprocess.Popen[str]:
         """Our own command, started where the file `controller` is."""
-        environment = {name: value for name, value in os.environ.items() if name != "OPENBACH_RUN_EXTRA"}
+        environment = {
+            name: value for name, value in os.environ.items() if name != "OPENBACH_RUN_EXTRA"
+        }
         self.record.say(f"`openbach-run {' '.join(words)}`")
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", "openbach_run", *words], cwd=self.package, text=True,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            [sys.executable, "-P", "-m", "openbach_run", *words],
+            cwd=self.package,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             env={**environment, "PYTHONPATH": str(REPOSITORY / "src")},
-        )  # fmt: skip
+        )
 
     def start(self, scenario: str, values: Mapping[str, str]) -> int:
         """The number of a scenario instance that was started over REST."""
         place = ("project/", PROJECT, "scenario/", scenario, "scenario_instance/")
-        number = int(self.controller.post(*place, body={"arguments": dict(values)})["scenario_instance_id"])
+        number = int(
+            self.controller.post(*place, body={"arguments": dict(values)})["scenario_instance_id"]
+        )
         self.record.count("launched over REST")
         return number
 
@@ -104,7 +124,9 @@ class Run:
 
     def newest(self) -> int:
         """The number of the project's newest scenario instance; 0 if there is none."""
-        listed = self.controller.get("project/", PROJECT, "scenario_instance/", quiet="", offset="0", limit="1")
+        listed = self.controller.get(
+            "project/", PROJECT, "scenario_instance/", quiet="", offset="0", limit="1"
+        )
         return int(listed[0]["scenario_instance_id"]) if listed else 0
 
     # What hosts show
@@ -126,7 +148,11 @@ class Run:
         until(lambda: not self.jobs_running() and self.networks() == before, limit_s)
         left = self.jobs_running()
         told = [f"{host}: {line[:120]}" for host, lines in left.items() for line in lines]
-        told += [f"{host}: {line}" for host, text in self.networks().items() for line in _changed(before[host], text)]
+        told += [
+            f"{host}: {line}"
+            for host, text in self.networks().items()
+            for line in _changed(before[host], text)
+        ]
         self.record.check(
             f"{what}: no process, interface, route, qdisc or rule of ours is left on a host",
             not told,

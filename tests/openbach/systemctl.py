@@ -1,6 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""systemctl of a host without systemd: starts and stops the three services of an agent, and tells Ansible what it asks."""
+"""systemctl of a host without systemd: starts and stops the three services of an agent, and tells
+Ansible what it asks.
+"""
 
 import os
 import signal
@@ -47,21 +49,37 @@ def start(service: str) -> None:
     KEPT.mkdir(exist_ok=True)
     with open(f"/var/log/{service}.out", "ab") as said:
         started = subprocess.Popen(
-            SERVICES[service], stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True, cwd="/",
-            env={"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "JOB_NAME": service},
-        )  # fmt: skip
+            SERVICES[service],
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            start_new_session=True,
+            cwd="/",
+            env={
+                "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+                "JOB_NAME": service,
+            },
+        )
     (KEPT / service).write_text(str(started.pid))
 
 
 def main() -> int:
-    """Does what it is told about the services that it knows; of others, says that they are not there."""
+    """Does what it is told about the services that it knows; of others, says that they are not
+    there.
+    """
     words = [word for word in sys.argv[1:] if not word.startswith("-")]
     verb, names = (words[0] if words else ""), [word.removesuffix(".service") for word in words[1:]]
     for name in names:
         known = name in SERVICES
         if verb == "show":
-            state = ("loaded", "active" if process_of(name) else "inactive") if known else ("not-found", "inactive")
-            print(f"Id={name}.service\nLoadState={state[0]}\nActiveState={state[1]}\nUnitFileState=enabled")
+            state = (
+                ("loaded", "active" if process_of(name) else "inactive")
+                if known
+                else ("not-found", "inactive")
+            )
+            print(
+                f"Id={name}.service\nLoadState={state[0]}\nActiveState={state[1]}\nUnitFileState=enabled"
+            )
         elif not known:
             return 5
         elif verb == "is-active":

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Pages in Debian's Chromium, driven by Playwright; every test fails on what the page's console calls an error, and on a
-request to another machine."""
+"""Pages in Debian's Chromium, driven by Playwright; every test fails on what the page's console
+calls an error, and on a request to another machine.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +18,14 @@ from openbach_run.engine.virtual.debian import ensure_tools
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-]  # fmt: skip
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 
 
 expect.set_options(timeout=30_000)  # a busy machine
@@ -27,7 +33,9 @@ expect.set_options(timeout=30_000)  # a busy machine
 
 @pytest.fixture
 def picture() -> Callable[[str], str]:
-    """The path for a picture of that name that a person can look at: results/screenshots/<name>.png."""
+    """The path for a picture of that name that a person can look at:
+    results/screenshots/<name>.png.
+    """
 
     def path(name: str) -> str:
         folder = REPOSITORY / "results/screenshots"
@@ -63,17 +71,24 @@ def page(browser: Browser) -> Iterator[Page]:
     context = browser.new_context()
     opened = context.new_page()
     errors: list[str] = []
-    opened.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    opened.on(
+        "console", lambda message: errors.append(message.text) if message.type == "error" else None
+    )
     opened.on("pageerror", lambda error: errors.append(str(error)))
     opened.on("requestfailed", lambda request: errors.extend(_failure(request)))
-    context.on("request", lambda request: errors.append(request.url) if _is_elsewhere(request.url) else None)
+    context.on(
+        "request",
+        lambda request: errors.append(request.url) if _is_elsewhere(request.url) else None,
+    )
     yield opened
     context.close()
     assert errors == []
 
 
 def _failure(request: Request) -> list[str]:
-    """Nothing if the page ended it itself: by going elsewhere, or because a newer one makes it useless."""
+    """Nothing if the page ended it itself: by going elsewhere, or because a newer one makes it
+    useless.
+    """
     return [] if request.failure == "net::ERR_ABORTED" else [f"{request.url}: {request.failure}"]
 
 

@@ -22,7 +22,18 @@ READABLE_PX = 12
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
-    assert main.main(["report", str(write_results(folder / "matrix")), "-o", str(folder / "report"), "--quiet"]) == 0
+    assert (
+        main.main(
+            [
+                "report",
+                str(write_results(folder / "matrix")),
+                "-o",
+                str(folder / "report"),
+                "--quiet",
+            ]
+        )
+        == 0
+    )
     return folder / "report"
 
 
@@ -38,8 +49,13 @@ def test_every_figure_is_drawn_and_has_words_for_those_who_do_not_see_it(
 ) -> None:
     images = opened.locator("figure img")
     assert images.count() == len(list((report / "figures").glob("*.svg")))
-    drawn = images.evaluate_all("images => images.map(i => [i.complete, i.naturalWidth, i.alt, i.src.slice(0, 5)])")
-    assert all(complete and width > 0 and words and source == "data:" for complete, width, words, source in drawn)
+    drawn = images.evaluate_all(
+        "images => images.map(i => [i.complete, i.naturalWidth, i.alt, i.src.slice(0, 5)])"
+    )
+    assert all(
+        complete and width > 0 and words and source == "data:"
+        for complete, width, words, source in drawn
+    )
     opened.screenshot(path=picture("report-desk"))
 
 
@@ -56,14 +72,18 @@ def test_figures_are_read_and_zoomed(
     first = data["panels"][0]["lines"][0]
     figure.locator(".plot").first.focus()
     opened.keyboard.press("ArrowRight")
-    expect(figure.locator(".panel-title").first).to_have_text(f"{data['panels'][0]['title']} at 0 %")
+    expect(figure.locator(".panel-title").first).to_have_text(
+        f"{data['panels'][0]['title']} at 0 %"
+    )
     expect(figure.locator(".legend .value").first).to_have_text(
         re.compile(rf"^ ?{first['v'][0]:.4g}".replace(".", r"\."))
     )
     figure.locator(".u-over").last.hover()
     expect(figure.locator(".panel-title").last).to_contain_text(" at ")
     expect(figure.locator(".panel-title").first).not_to_contain_text(" at ")
-    assert re.search(r"\d \[\d.*–\d.*\]", figure.locator(".legend .value").first.inner_text()), "with its interval"
+    assert re.search(r"\d \[\d.*–\d.*\]", figure.locator(".legend .value").first.inner_text()), (
+        "with its interval"
+    )
     figure.get_by_role("button", name="Zoom in").click()
     zoomed = figure.get_by_role("status").inner_text()
     assert zoomed.endswith(" %")
@@ -87,7 +107,9 @@ def test_figures_are_read_and_zoomed(
     expect(times.locator("canvas").first).to_be_visible()
     times.screenshot(path=picture(f"report-times-{width_px}"))
     accessible(opened)
-    assert opened.evaluate("document.documentElement.scrollWidth") <= width_px, "the page scrolls sideways"
+    assert opened.evaluate("document.documentElement.scrollWidth") <= width_px, (
+        "the page scrolls sideways"
+    )
     opened.emulate_media(media="print")
     expect(figure.locator("img")).to_be_visible()
     expect(figure.locator("canvas").first).to_be_hidden()
@@ -104,22 +126,27 @@ def _drag(page: Page, over: Locator) -> None:
 
 
 def test_links_lead_somewhere(opened: Page) -> None:
-    targets = opened.locator("a[href^='#']").evaluate_all("links => links.map(a => a.getAttribute('href'))")
+    targets = opened.locator("a[href^='#']").evaluate_all(
+        "links => links.map(a => a.getAttribute('href'))"
+    )
     assert {"#summary", "#claims", "#results", "#limitations"} <= set(targets)
     assert all(opened.locator(f"[id='{target[1:]}']").count() == 1 for target in targets)
 
 
 def test_it_is_readable_at_phone_width(opened: Page, picture: Callable[[str], str]) -> None:
     opened.set_viewport_size(PHONE)
-    assert opened.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], "the page scrolls sideways"
+    assert opened.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], (
+        "the page scrolls sideways"
+    )
     smallest = opened.evaluate(
         "Math.min(...[...document.querySelectorAll('p, li, td, th, figcaption, a')]"
         ".map(e => parseFloat(getComputedStyle(e).fontSize)))"
     )
     assert smallest >= READABLE_PX
     cut = opened.evaluate(
-        "[...document.querySelectorAll('table, figure img, pre')].filter(e => e.getBoundingClientRect().right > innerWidth"
-        " && !e.closest('.wide') && getComputedStyle(e).overflowX != 'auto').length"
+        "[...document.querySelectorAll('table, figure img, pre')].filter(e =>"
+        " e.getBoundingClientRect().right > innerWidth && !e.closest('.wide') &&"
+        " getComputedStyle(e).overflowX != 'auto').length"
     )
     assert cut == 0, "something wider than the phone cannot be scrolled to"
     figures_px = opened.locator("figure:not(.has-chart) img").evaluate_all(
@@ -139,7 +166,9 @@ def test_wide_tables_can_be_scrolled_with_the_keyboard(opened: Page) -> None:
     opened.wait_for_function("element => element.scrollLeft > 0", arg=wide.element_handle())
 
 
-def test_every_page_of_the_pdf_has_something_on_it(report: Path, picture: Callable[[str], str]) -> None:
+def test_every_page_of_the_pdf_has_something_on_it(
+    report: Path, picture: Callable[[str], str]
+) -> None:
     pdf = pypdfium2.PdfDocument(report / "report.pdf")
     assert len(pdf) > 10
     text = "".join(pdf[number].get_textpage().get_text_range() for number in range(len(pdf)))
@@ -150,4 +179,6 @@ def test_every_page_of_the_pdf_has_something_on_it(report: Path, picture: Callab
         page.save(picture(f"report-page-{number + 1}"))
         assert page.getextrema()[0] < 100, f"page {number + 1} is empty"
         inked = page.point(lambda value: 255 if value < 200 else 0).getbbox()
-        assert inked[0] >= 50 and inked[2] <= page.width - 50, f"page {number + 1} runs into its margin"
+        assert inked[0] >= 50 and inked[2] <= page.width - 50, (
+            f"page {number + 1} runs into its margin"
+        )

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The page of `openbach-run serve` in a browser: a first visit with the real engine, the rest with one that is made up."""
+"""The page of `openbach-run serve` in a browser: a first visit with the real engine, the rest with
+one that is made up.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,19 @@ PASSWORD = "a password for a test"
 def served(tmp_path: Path) -> Iterator[str]:
     """The URL of the real command."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    command = [sys.executable, "-m", "openbach_run", "serve", "--port", "0", "--results", str(tmp_path / "results")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=tmp_path) as server:
+    command = [
+        sys.executable,
+        "-m",
+        "openbach_run",
+        "serve",
+        "--port",
+        "0",
+        "--results",
+        str(tmp_path / "results"),
+    ]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=environment, cwd=tmp_path
+    ) as server:
         assert server.stdout
         url = server.stdout.readline().split()[0]
         yield url
@@ -58,8 +71,12 @@ def quick(page: Page, tmp_path: Path) -> Iterator[str]:
 
 
 def wait_for_end(page: Page, runs: int) -> None:
-    expect(page.locator("#status")).to_contain_text(f"{runs} of {runs} runs done", timeout=VISIT_LIMIT_S * 1000)
-    expect(page.locator("#main")).to_have_attribute("aria-busy", "false", timeout=VISIT_LIMIT_S * 1000)
+    expect(page.locator("#status")).to_contain_text(
+        f"{runs} of {runs} runs done", timeout=VISIT_LIMIT_S * 1000
+    )
+    expect(page.locator("#main")).to_have_attribute(
+        "aria-busy", "false", timeout=VISIT_LIMIT_S * 1000
+    )
 
 
 def launch(page: Page, url: str, scenario: str, *ticked: str, **texts: str) -> None:
@@ -89,7 +106,9 @@ def wide(request: pytest.FixtureRequest, page: Page) -> Page:
 # With the real engine
 
 
-def test_from_opening_to_two_tunnels_over_each_other(served: str, page: Page, picture: Callable[[str], str]) -> None:
+def test_from_opening_to_two_tunnels_over_each_other(
+    served: str, page: Page, picture: Callable[[str], str]
+) -> None:
     """Curves of two VPNs on the same axes, at an address that opens them again, in a minute."""
     page.set_viewport_size({"width": 1400, "height": 900})
     begun_s = time.monotonic()
@@ -115,7 +134,9 @@ def test_from_opening_to_two_tunnels_over_each_other(served: str, page: Page, pi
     page.screenshot(path=picture("serve-overlay"), full_page=True)
     again = page.context.new_page()
     again.goto(page.url)
-    expect(again.locator("figure", has_text="goodput").first.locator(".legend label")).to_have_count(2)
+    expect(
+        again.locator("figure", has_text="goodput").first.locator(".legend label")
+    ).to_have_count(2)
     page.get_by_role("link", name="openvpn_udp", exact=True).click()
     page.locator("#seeds ~ .wide a").first.click()
     expect(page.locator("svg.route")).to_have_attribute(
@@ -163,7 +184,9 @@ def test_seeds_are_those_of_the_command_line_if_none_are_given(page: Page, quick
     ("name", "text"),
     [("loss", "-1"), ("size", "10X"), ("rate", "fast"), ("buffer_bdp", "0")],
 )
-def test_a_bad_value_is_told_at_its_field_and_not_launched(page: Page, quick: str, name: str, text: str) -> None:
+def test_a_bad_value_is_told_at_its_field_and_not_launched(
+    page: Page, quick: str, name: str, text: str
+) -> None:
     page = page.context.new_page()  # its console calls the refused form an error
     page.goto(quick + "page/scenario/satvpn/geo")
     page.locator("form#launch > details > summary").click()
@@ -190,8 +213,9 @@ def test_nothing_ticked_launches_nothing(page: Page, quick: str) -> None:
     expect(group.get_by_role("checkbox", checked=True)).to_have_count(0)
 
 
-def test_the_form_with_the_keyboard_alone(wide: Page, quick: str, accessible: Callable[[Page], None],
-                                          picture: Callable[[str], str]) -> None:  # fmt: skip
+def test_the_form_with_the_keyboard_alone(
+    wide: Page, quick: str, accessible: Callable[[Page], None], picture: Callable[[str], str]
+) -> None:
     wide.goto(quick + "page/scenario/satvpn/geo_loss")
     expect(wide.locator("#count")).to_contain_text("1 cell, 1 run; about 2 s")
     accessible(wide)
@@ -211,17 +235,21 @@ def test_the_form_with_the_keyboard_alone(wide: Page, quick: str, accessible: Ca
 
 def test_a_link_file_is_uploaded_drawn_and_launched(page: Page, quick: str, tmp_path: Path) -> None:
     file = tmp_path / "rain.csv"
-    file.write_text("time_s,direction,rate_bps,delay_ms,loss_pct\n0,both,10000000,250,0\n20,forward,2000000,,1\n")
+    file.write_text(
+        "time_s,direction,rate_bps,delay_ms,loss_pct\n0,both,10000000,250,0\n20,forward,2000000,,1\n"
+    )
     page.goto(quick + "page/scenario/satvpn/geo")
     page.get_by_label("Link file (CSV)").set_input_files(file)
     page.get_by_role("button", name="Upload").click()
-    expect(page.locator("fieldset[data-name=link_file] input[type=checkbox]:checked")).to_have_value(
-        re.compile("rain.csv")
-    )
+    expect(
+        page.locator("fieldset[data-name=link_file] input[type=checkbox]:checked")
+    ).to_have_value(re.compile("rain.csv"))
     page.locator("summary", has_text="rain.csv").scroll_into_view_if_needed()
     drawn = page.get_by_role("img", name="Rate, delay and loss of rain.csv over time")
     expect(drawn).to_be_visible()
-    page.wait_for_function("image => image.complete && image.naturalWidth > 0", arg=drawn.element_handle())
+    page.wait_for_function(
+        "image => image.complete && image.naturalWidth > 0", arg=drawn.element_handle()
+    )
     page.get_by_role("textbox", name="seeds").fill("1")
     page.get_by_role("button", name="Launch", exact=True).click()
     wait_for_end(page, 1)
@@ -230,17 +258,22 @@ def test_a_link_file_is_uploaded_drawn_and_launched(page: Page, quick: str, tmp_
 # Results: finding, naming, deleting
 
 
-def test_results_of_the_page_and_of_commands_in_one_place(wide: Page, tmp_path: Path, accessible: Callable[[Page], None],
-                                                          picture: Callable[[str], str]) -> None:  # fmt: skip
+def test_results_of_the_page_and_of_commands_in_one_place(
+    wide: Page, tmp_path: Path, accessible: Callable[[Page], None], picture: Callable[[str], str]
+) -> None:
     write_results(tmp_path / "matrix")
     with visited(wide, application(tmp_path)) as url:
         launch(wide, url, "geo_loss", "bbr", loss="0, 1", seeds="1")
         wait_for_end(wide, 4)
         wide.goto(url + "page/results")
-        expect(wide.locator("tbody tr")).to_have_count(3)  # the launch, the folder that its runs are in, and matrix
+        expect(wide.locator("tbody tr")).to_have_count(
+            3
+        )  # the launch, the folder that its runs are in, and matrix
         accessible(wide)
         fits(wide)
-        wide.screenshot(path=picture(f"serve-results-{wide.viewport_size['width']}"), full_page=True)  # type: ignore[index]
+        wide.screenshot(
+            path=picture(f"serve-results-{wide.viewport_size['width']}"), full_page=True
+        )  # type: ignore[index]
         wide.get_by_label("Words, or values").fill("pep=A matrix")
         wide.keyboard.press("Enter")
         expect(wide.locator("tbody tr")).to_have_count(1)
@@ -262,8 +295,9 @@ def test_results_of_the_page_and_of_commands_in_one_place(wide: Page, tmp_path: 
         assert (tmp_path / "matrix").exists()
 
 
-def test_a_heat_map_with_failures_and_the_way_to_a_run(wide: Page, quick: str, accessible: Callable[[Page], None],
-                                                       picture: Callable[[str], str]) -> None:  # fmt: skip
+def test_a_heat_map_with_failures_and_the_way_to_a_run(
+    wide: Page, quick: str, accessible: Callable[[Page], None], picture: Callable[[str], str]
+) -> None:
     name = wide.viewport_size["width"]  # type: ignore[index]
     launch(wide, quick, "geo_loss", "wireguard", loss="0, 1, 13", seeds="3")
     wait_for_end(wide, 18)
@@ -283,7 +317,9 @@ def test_a_heat_map_with_failures_and_the_way_to_a_run(wide: Page, quick: str, a
     wide.locator("tbody a").first.press("Enter")
     expect(wide.locator(".uplot")).to_have_count(2)
     expect(wide.locator("figcaption").first).to_contain_text("goodput (Mbit/s)")
-    expect(wide.locator("svg.route")).to_have_attribute("aria-label", re.compile("pc, box, st, sat, gw, pop, server"))
+    expect(wide.locator("svg.route")).to_have_attribute(
+        "aria-label", re.compile("pc, box, st, sat, gw, pop, server")
+    )
     expect(wide.locator(".jobs")).to_contain_text("satcom_link")
     accessible(wide)
     fits(wide)
@@ -293,7 +329,9 @@ def test_a_heat_map_with_failures_and_the_way_to_a_run(wide: Page, quick: str, a
     accessible(wide)
 
 
-def test_curves_are_zoomed_read_and_hidden_with_keys_and_the_address_keeps_it(page: Page, quick: str) -> None:
+def test_curves_are_zoomed_read_and_hidden_with_keys_and_the_address_keeps_it(
+    page: Page, quick: str
+) -> None:
     launch(page, quick, "geo_loss", loss="2", seeds="1")
     wait_for_end(page, 1)
     page.locator(".heat a").first.click()
@@ -317,13 +355,20 @@ def test_curves_are_zoomed_read_and_hidden_with_keys_and_the_address_keeps_it(pa
     page.reload()
     expect(page.locator("#range")).to_have_text(zoomed)
     expect(page.locator(".legend input").first).not_to_be_checked()
-    for kind, begins in {"svg": b"<?xml", "png": b"\x89PNG", "csv": b"curve,of,time_s,value"}.items():
-        answer = page.request.get(quick + page.locator(f"a[data-export={kind}]").get_attribute("href").lstrip("/"))  # type: ignore[union-attr]
+    for kind, begins in {
+        "svg": b"<?xml",
+        "png": b"\x89PNG",
+        "csv": b"curve,of,time_s,value",
+    }.items():
+        answer = page.request.get(
+            quick + page.locator(f"a[data-export={kind}]").get_attribute("href").lstrip("/")
+        )  # type: ignore[union-attr]
         assert answer.body().startswith(begins)
 
 
-def test_comparing_cells_warns_and_gives_paired_ratios(wide: Page, quick: str, accessible: Callable[[Page], None],
-                                                       picture: Callable[[str], str]) -> None:  # fmt: skip
+def test_comparing_cells_warns_and_gives_paired_ratios(
+    wide: Page, quick: str, accessible: Callable[[Page], None], picture: Callable[[str], str]
+) -> None:
     launch(wide, quick, "geo_loss", "wireguard", loss="0", size="3M, 30M", seeds="3")
     wait_for_end(wide, 12)
     for box in wide.locator(".pick").all():
@@ -352,7 +397,9 @@ def test_a_report_of_what_a_command_has_run(page: Page, tmp_path: Path) -> None:
     with visited(page, application(tmp_path)) as url:
         page.goto(url + "page/set/folder/matrix")
         page.get_by_role("button", name="Report").click(timeout=VISIT_LIMIT_S * 1000)
-        expect(page.get_by_role("heading", level=1)).to_contain_text("technical report", timeout=VISIT_LIMIT_S * 1000)
+        expect(page.get_by_role("heading", level=1)).to_contain_text(
+            "technical report", timeout=VISIT_LIMIT_S * 1000
+        )
         figure = page.locator("figure.has-chart").first
         figure.scroll_into_view_if_needed()
         expect(figure.locator("canvas").first).to_be_visible()
@@ -395,10 +442,14 @@ def test_a_campaign_of_500_runs_fills_its_map_and_is_stopped_and_resumed(
     with visited(page, application(tmp_path, lambda: PacedEngine(permits))) as url:
         loss = ", ".join(f"{number / 10:g}" for number in range(50))
         launch(page, url, "geo_loss", "bbr", loss=loss, seeds="5")
-        expect(page.locator("#status")).to_contain_text("0 of 500 runs done", timeout=VISIT_LIMIT_S * 1000)
+        expect(page.locator("#status")).to_contain_text(
+            "0 of 500 runs done", timeout=VISIT_LIMIT_S * 1000
+        )
         assert page.locator(".heat td").count() == 100
         permits.release(150)
-        expect(page.locator("#status")).to_contain_text("150 of 500 runs done", timeout=VISIT_LIMIT_S * 1000)
+        expect(page.locator("#status")).to_contain_text(
+            "150 of 500 runs done", timeout=VISIT_LIMIT_S * 1000
+        )
         expect(page).to_have_title(re.compile("^150/500"))
         expect(page.locator(".heat td", has_text="1 of 5 seeds")).to_have_count(50)
         expect(page.locator(".heat td", has_text="2 of 5 seeds")).to_have_count(50)
@@ -408,7 +459,9 @@ def test_a_campaign_of_500_runs_fills_its_map_and_is_stopped_and_resumed(
             "500 of 500 runs done, 350 not finished well", timeout=VISIT_LIMIT_S * 1000
         )
         page.get_by_role("button", name="Resume").click()
-        expect(page.locator("#status")).to_contain_text("150 of 500 runs done", timeout=VISIT_LIMIT_S * 1000)
+        expect(page.locator("#status")).to_contain_text(
+            "150 of 500 runs done", timeout=VISIT_LIMIT_S * 1000
+        )
         page.get_by_role("button", name="Tell me when it is done").click()
         expect(page.get_by_text("You will be told")).to_be_visible()
         permits.release(350)
@@ -451,7 +504,9 @@ def test_a_launch_while_it_runs_is_stopped_and_resumed(
         page.screenshot(path=picture(f"serve-live-{name}"), full_page=True)
 
 
-def test_a_page_that_is_not_there_is_a_page(page: Page, quick: str, accessible: Callable[[Page], None]) -> None:
+def test_a_page_that_is_not_there_is_a_page(
+    page: Page, quick: str, accessible: Callable[[Page], None]
+) -> None:
     page = page.context.new_page()  # its console calls a 404 an error
     for path in ("nothing", "page/set/launch/99", "page/run/geo/0000", "page/scenario/satvpn/none"):
         page.goto(quick + path)
@@ -461,7 +516,9 @@ def test_a_page_that_is_not_there_is_a_page(page: Page, quick: str, accessible: 
 
 def test_import_a_scenario(page: Page, quick: str, tmp_path: Path) -> None:
     file = tmp_path / "mine.json"
-    file.write_text(json.dumps({"name": "mine", "description": "of my own", "openbach_functions": []}))
+    file.write_text(
+        json.dumps({"name": "mine", "description": "of my own", "openbach_functions": []})
+    )
     page.goto(quick)
     page.get_by_label("Scenario file").set_input_files(file)
     page.get_by_role("button", name="Import").click()

@@ -76,15 +76,21 @@ class FakeController:
         match method, route.strip("/").split("/"):
             case "POST", ["login"]:
                 right = body["login"] == "admin" and body["password"] == "secret"
-                return (200, {"username": "admin"}) if right else (401, {"msg": "Wrong Credentials"})
+                return (
+                    (200, {"username": "admin"}) if right else (401, {"msg": "Wrong Credentials"})
+                )
             case "GET", ["version"]:
                 return 200, {"openbach_version": self.version}
             case "GET", ["project", "satvpn", "entity"]:
                 return 200, [
-                    {"name": name, "agent": address and {"address": address}} for name, address in self.entities.items()
+                    {"name": name, "agent": address and {"address": address}}
+                    for name, address in self.entities.items()
                 ]
             case "GET", ["project", name, "entity"]:
-                return 404, {"error": "The requested Project is not in the database", "project_name": name}
+                return 404, {
+                    "error": "The requested Project is not in the database",
+                    "project_name": name,
+                }
             case "GET", ["job"] if query:
                 return 200, self.jobs_on(parse_qs(query, keep_blank_values=True))
             case "GET", ["job"]:
@@ -110,9 +116,16 @@ class FakeController:
                 self.stopped = True
                 return 204, None
             case "GET", ["job_instance"]:
-                return 202, {"instances": [{"address": "10.0.0.0", "installed_jobs": [
-                    {"job_name": one["name"], "instances": [one]} for one in self.left
-                ]}]}  # fmt: skip
+                return 202, {
+                    "instances": [
+                        {
+                            "address": "10.0.0.0",
+                            "installed_jobs": [
+                                {"job_name": one["name"], "instances": [one]} for one in self.left
+                            ],
+                        }
+                    ]
+                }
             case "POST", ["job_instance"]:
                 self.left = self.left if self.stubborn else []
                 return 202, {}
@@ -127,15 +140,25 @@ class FakeController:
         return 404, {"error": f"no route {method} {path}"}
 
     def jobs_on(self, query: dict[str, list[str]]) -> dict[str, Any]:
-        """As 2.7.0 answers: only with `update` the agent is asked, and what it has not is deleted from the database."""
+        """As 2.7.0 answers: only with `update` the agent is asked, and what it has not is deleted
+        from the database.
+        """
         (address,) = query["address"]
         errors: list[dict[str, Any]] = []
         if "update" in query and address == self.unreachable:
-            reason = f"Cannot connect socket to its destination ('{address}', 1112): [Errno 111] Connection refused"
+            reason = (
+                f"Cannot connect socket to its destination ('{address}', 1112): [Errno 111]"
+                " Connection refused"
+            )
             errors.append({"response": {"error": reason}, "returncode": 422})
         elif "update" in query:
             self.installed = [name for name in self.installed if name not in self.absent]
-            errors.append({"message": "A Job on the Agent is not found in the database", "job_name": "of_another"})
+            errors.append(
+                {
+                    "message": "A Job on the Agent is not found in the database",
+                    "job_name": "of_another",
+                }
+            )
         jobs = [{"name": name} for name in self.installed]
         return {"agent": address, "installed_jobs": jobs, **({"errors": errors} if errors else {})}
 
@@ -154,10 +177,17 @@ class FakeController:
     def listed(self) -> list[dict[str, Any]]:
         """Newest first, in the quiet form. The newest runs until it was looked at often enough."""
         return [
-            {"scenario_instance_id": 7 + index, "scenario_name": name,
-             "status": "Running" if index == len(self.names) - 1 and not self.has_ended else "Finished Ok"}
+            {
+                "scenario_instance_id": 7 + index,
+                "scenario_name": name,
+                "status": (
+                    "Running"
+                    if index == len(self.names) - 1 and not self.has_ended
+                    else "Finished Ok"
+                ),
+            }
             for index, name in reversed(list(enumerate(self.names)))
-        ]  # fmt: skip
+        ]
 
     @property
     def has_ended(self) -> bool:
@@ -170,7 +200,8 @@ class FakeController:
         return {
             "scenario_name": self.names[number - 7],
             "arguments": [
-                {"name": name, "value": value} for name, value in {"constant": "1", **self.started[number - 7]}.items()
+                {"name": name, "value": value}
+                for name, value in {"constant": "1", **self.started[number - 7]}.items()
             ],
             "scenario_instance_id": number,
             "status": status,
@@ -182,7 +213,9 @@ class FakeController:
 
 @contextmanager
 def serving(controller: FakeController) -> Iterator[FakeController]:
-    """Over HTTP, as OpenBACH's uWSGI: a connection looks as if it were kept, and whoever uses it again meets a reset."""
+    """Over HTTP, as OpenBACH's uWSGI: a connection looks as if it were kept, and whoever uses it
+    again meets a reset.
+    """
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -211,7 +244,11 @@ def serving(controller: FakeController) -> Iterator[FakeController]:
             if harm == "reset before":
                 self.reset()
                 return
-            answer = (502, None) if harm == "502 before" else controller.answer(self.command, self.path, body)
+            answer = (
+                (502, None)
+                if harm == "502 before"
+                else controller.answer(self.command, self.path, body)
+            )
             if answer is None or harm == "reset after":
                 self.reset()
                 return
@@ -220,7 +257,13 @@ def serving(controller: FakeController) -> Iterator[FakeController]:
             status, content = (200, answer) if isinstance(answer, str) else answer
             if harm == "502 after":
                 status, content = 502, None
-            text = content if isinstance(content, str) else "" if content is None else json.dumps(content)
+            text = (
+                content
+                if isinstance(content, str)
+                else ""
+                if content is None
+                else json.dumps(content)
+            )
             with suppress(BrokenPipeError, ConnectionResetError):  # who asked did not wait
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(text.encode())))
@@ -238,7 +281,9 @@ def serving(controller: FakeController) -> Iterator[FakeController]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     controller.url = f"http://127.0.0.1:{server.server_address[1]}/"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+    )
     thread.start()
     try:
         yield controller

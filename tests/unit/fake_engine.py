@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""An engine without a guest: the real director over agents that are made up. What it leaves has the form of a record."""
+"""An engine without a guest: the real director over agents that are made up.
+
+What it leaves has the form of a record.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,10 @@ class Agents:
 
 
 def bind(job: Any, arguments: dict[str, Any], values: dict[str, str], resolve: Any) -> list[str]:
-    """Transfers take 10 s times (1 + loss); loss=13 fails. Links, tunnels and servers last until they are stopped."""
+    """Transfers take 10 s times (1 + loss); loss=13 fails.
+
+    Links, tunnels and servers last until they are stopped.
+    """
     if "client" in arguments and job.name == "file_transfer":
         loss = float(values.get("loss", "0"))
         return [str(10 * (1 + loss)), "1" if loss == 13 else "0"]
@@ -83,7 +89,11 @@ class DirectedEngine:
         return ""
 
     def run(
-        self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: Callable[[Mapping[str, Any]], None]
+        self,
+        spec: Mapping[str, Any],
+        run_dir: Path,
+        cpu: int,
+        on_event: Callable[[Mapping[str, Any]], None],
     ) -> Outcome:
         self.runs += 1
         (run_dir / "run.json").write_text(json.dumps(spec))
@@ -101,19 +111,33 @@ class DirectedEngine:
 
             def send(job: JobInstance, t_s: float, takes_s: float) -> None:
                 for second in range(int(takes_s)):
-                    line(job, t_s + second, {"goodput_bps": 8e6 + 1e5 * second, "rtt_ms": 510 + second})
-                line(job, t_s + takes_s, {"transfer_time_s": takes_s, "goodput_bps": 8e6, "bytes": 10_000_000})
+                    line(
+                        job,
+                        t_s + second,
+                        {"goodput_bps": 8e6 + 1e5 * second, "rtt_ms": 510 + second},
+                    )
+                line(
+                    job,
+                    t_s + takes_s,
+                    {"transfer_time_s": takes_s, "goodput_bps": 8e6, "bytes": 10_000_000},
+                )
 
             def line(job: JobInstance, t_s: float, values: dict[str, Any]) -> None:
                 metadata = {
-                    "time": GUEST_START_NS // 1_000_000 + round(t_s * 1000), "is_file": False, "job_name": job.job,
-                    "agent_name": job.entity, "job_instance_id": job.id, "scenario_instance_id": job.scenario_id,
+                    "time": GUEST_START_NS // 1_000_000 + round(t_s * 1000),
+                    "is_file": False,
+                    "job_name": job.job,
+                    "agent_name": job.entity,
+                    "job_instance_id": job.id,
+                    "scenario_instance_id": job.scenario_id,
                     "owner_scenario_instance_id": job.owner_id,
-                }  # fmt: skip
+                }
                 statistics.write(json.dumps({**values, "_metadata": metadata}) + "\n")
 
             agents = Agents(send)
-            director = Director(agents, jobs, bind, spec["sub_scenarios"], observe, spec["virtual_limit_s"])
+            director = Director(
+                agents, jobs, bind, spec["sub_scenarios"], observe, spec["virtual_limit_s"]
+            )
             try:
                 status = director.run(spec["scenario"], spec["arguments"])
             except Stopped:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The files that a page of docs/ tells its reader to write: a line with the name, `mine.yml`:, and a block of code below."""
+"""The files that a page of docs/ tells its reader to write: a line with the name, `mine.yml`:, and
+a block of code below.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 def write(page: str | Path, place: Path) -> list[Path]:
     """Writes the files of `page`, a path or a name in docs/, below `place`."""
     written = []
-    for name, content in re.findall(r"^`([^`\n]+)`:\n\n```\w+\n(.*?)^```$", (DOCS / page).read_text(), re.M | re.S):
+    for name, content in re.findall(
+        r"^`([^`\n]+)`:\n\n```\w+\n(.*?)^```$", (DOCS / page).read_text(), re.M | re.S
+    ):
         file = place / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(content)
@@ -21,6 +25,8 @@ def write(page: str | Path, place: Path) -> list[Path]:
 
 
 def commands(page: str | Path) -> list[str]:
-    """The lines of `page`, a path or a name in docs/, that begin with ./openbach-run, without their comments."""
+    """The lines of `page`, a path or a name in docs/, that begin with ./openbach-run, without their
+    comments.
+    """
     lines = re.findall(r"^\./openbach-run .*$", (DOCS / page).read_text(), re.M)
     return [line.split("  #")[0].strip() for line in lines]

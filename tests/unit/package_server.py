@@ -50,7 +50,9 @@ class _Handler(BaseHTTPRequestHandler):
             content = self.server.files[path]
             start = int(wanted.removeprefix("bytes=").rstrip("-"))
             there = f"bytes {start}-{len(content) - 1}/{len(content)}"
-            self._answer(206, content[start:], **{"Content-Range": there, "Last-Modified": LONG_AGO})
+            self._answer(
+                206, content[start:], **{"Content-Range": there, "Last-Modified": LONG_AGO}
+            )
         else:
             self._answer(200, self.server.files[path])
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where a scenario's addresses come from: the constants of x-inventory, from the inventory that it runs on."""
+"""Where a scenario's addresses come from: the constants of x-inventory, from the inventory that it
+runs on.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,9 @@ def test_no_address_is_anywhere_else(file: Path) -> None:
     functions = json.dumps(read.functions)
     inventory = load_inventory(inventory_file(read, file, None))
     ports = [port for host in inventory.hosts for port in host.interfaces]
-    assert not [text for port in ports for text in (port.address, port.name) if f'"{text}"' in functions]
+    assert not [
+        text for port in ports for text in (port.address, port.name) if f'"{text}"' in functions
+    ]
 
 
 def test_topologies_are_in_step_with_their_builder(tmp_path: Path) -> None:
@@ -77,7 +81,10 @@ def test_topologies_are_in_step_with_their_builder(tmp_path: Path) -> None:
         build.write(tmp_path, one)
     for file in tmp_path.iterdir():
         assert (build.HERE / file.name).read_text() == file.read_text(), "run `make scenarios`"
-    of_scenarios = {"three_hosts.yml", "three_hosts_jumbo.yml"}  # of those in scenarios/ that have no satellite
+    of_scenarios = {
+        "three_hosts.yml",
+        "three_hosts_jumbo.yml",
+    }  # of those in scenarios/ that have no satellite
     assert {file.name for file in tmp_path.iterdir()} | of_scenarios == {
         file.name for file in build.HERE.iterdir() if file.suffix in (".json", ".yml")
     }
@@ -101,7 +108,10 @@ def test_what_a_reference_stands_for(reference: str, value: str) -> None:
 @pytest.mark.parametrize(
     ("reference", "words"),
     [
-        ("satvpn_serve.enterprise_lan.address", "no entity satvpn_serve; it has satvpn_pc, satvpn_server"),
+        (
+            "satvpn_serve.enterprise_lan.address",
+            "no entity satvpn_serve; it has satvpn_pc, satvpn_server",
+        ),
         ("satvpn_server.wan.address", "no network 'wan'; it has client_lan"),
         (
             "satvpn_server.client_lan.address",
@@ -152,9 +162,14 @@ def test_entities_that_an_inventory_lacks() -> None:
 
 def test_runs_have_the_addresses_of_the_inventory_and_no_setting_for_them(tmp_path: Path) -> None:
     campaign = plan(ROOT / "scenarios/geo_loss_table.json", [], (1,), PACKAGES)
-    (run,) = campaign.runs(PACKAGES, load_inventory(other_inventory(tmp_path)), Additions(), lambda uses: {})
+    (run,) = campaign.runs(
+        PACKAGES, load_inventory(other_inventory(tmp_path)), Additions(), lambda uses: {}
+    )
     (sub,) = run.sub_scenarios.values()
-    assert (sub["constants"]["server_ip"], sub["constants"]["enterprise_network"]) == ("172.30.0.2", "172.30.0.0/24")
+    assert (sub["constants"]["server_ip"], sub["constants"]["enterprise_network"]) == (
+        "172.30.0.2",
+        "172.30.0.0/24",
+    )
     assert "rate" in run.values and "server_ip" not in run.values
     (same,) = campaign.runs(PACKAGES, OURS, Additions(), lambda uses: {})
     assert same.run_id != run.run_id
@@ -163,11 +178,19 @@ def test_runs_have_the_addresses_of_the_inventory_and_no_setting_for_them(tmp_pa
 
 
 def test_a_package_has_the_addresses_of_the_platform(tmp_path: Path) -> None:
-    assert main.main(["package", "-o", str(tmp_path / "out"), "--inventory", str(other_inventory(tmp_path))]) == 0
+    assert (
+        main.main(
+            ["package", "-o", str(tmp_path / "out"), "--inventory", str(other_inventory(tmp_path))]
+        )
+        == 0
+    )
     project = json.loads((tmp_path / "out/project.json").read_text())
     given = {one["name"]: one["constants"].get("server_ip") for one in project["scenario"]}
     assert given["geo"] == given["voip"] == "172.30.0.2"
-    assert json.loads((tmp_path / "out/scenarios/geo.json").read_text())["constants"]["server_ip"] == "172.30.0.2"
+    assert (
+        json.loads((tmp_path / "out/scenarios/geo.json").read_text())["constants"]["server_ip"]
+        == "172.30.0.2"
+    )
     assert {"name": "enterprise_lan", "address": "172.30.0.0/24"} in project["network"]
 
 
@@ -175,21 +198,34 @@ def test_a_host_that_the_inventory_lacks_is_refused_before_a_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lan = ROOT / "topologies/lan.yml"
-    asked = [str(ROOT / "scenarios/geo.json"), "--inventory", str(lan), "--results", str(tmp_path / "r"), "--dry-run"]
+    asked = [
+        str(ROOT / "scenarios/geo.json"),
+        "--inventory",
+        str(lan),
+        "--results",
+        str(tmp_path / "r"),
+        "--dry-run",
+    ]
     assert main.main(asked) == 2
     said = capsys.readouterr().err
     assert "geo.json: geo: openbach_functions." in said
-    assert "the inventory has no entity satvpn_pop; it has satvpn_pc_1, satvpn_pc_2" in said and str(lan) in said
+    assert (
+        "the inventory has no entity satvpn_pop; it has satvpn_pc_1, satvpn_pc_2" in said
+        and str(lan) in said
+    )
 
 
-def test_check_warns_of_hosts_that_the_inventory_lacks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_warns_of_hosts_that_the_inventory_lacks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     made = scenario().source
     made["openbach_functions"][0]["start_job_instance"]["entity_name"] = "satvpn_cp"
     file = tmp_path / "ping.json"
     file.write_text(json.dumps(made))
     assert main.main(["--check", str(file)]) == 0
     assert (
-        "warning: openbach_functions.0.start_job_instance.entity_name: the inventory has no" in capsys.readouterr().err
+        "warning: openbach_functions.0.start_job_instance.entity_name: the inventory has no"
+        in capsys.readouterr().err
     )
     assert main.main(["--check", str(file), "--inventory", str(tmp_path / "none.yml")]) == 2
     assert "none.yml: no such file" in capsys.readouterr().err

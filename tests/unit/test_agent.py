@@ -33,7 +33,9 @@ def agents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GuestAgents:
     monkeypatch.setattr(agent, "inside", nowhere)
     jobs: dict[str, Any] = {
         "sh": SimpleNamespace(command="/bin/sh -c", command_stop=None),
-        "stoppable": SimpleNamespace(command="/bin/sh -c", command_stop="/bin/sh -c 'echo stop $0'"),
+        "stoppable": SimpleNamespace(
+            command="/bin/sh -c", command_stop="/bin/sh -c 'echo stop $0'"
+        ),
         "none": SimpleNamespace(command="/no/such/program", command_stop=None),
     }
     entities: dict[str, Any] = {"pc": SimpleNamespace(name="pc")}
@@ -59,7 +61,9 @@ def wait_for_the_end(agents: GuestAgents, number: int = 1, limit_s: float = 10) 
     return status
 
 
-def test_a_job_has_its_environment_its_directory_and_its_output(agents: GuestAgents, tmp_path: Path) -> None:
+def test_a_job_has_its_environment_its_directory_and_its_output(
+    agents: GuestAgents, tmp_path: Path
+) -> None:
     agents.start(one := job("env; pwd; echo problem >&2; exit 3"))
     assert wait_for_the_end(agents) is JobStatus.ERROR
     directory = tmp_path / "1_sh_pc"
@@ -90,7 +94,9 @@ def test_exit_code_0_is_not_running(agents: GuestAgents) -> None:
     assert wait_for_the_end(agents) is JobStatus.NOT_RUNNING
 
 
-def test_launches_are_refused_with_a_reason_and_leave_nothing(agents: GuestAgents, tmp_path: Path) -> None:
+def test_launches_are_refused_with_a_reason_and_leave_nothing(
+    agents: GuestAgents, tmp_path: Path
+) -> None:
     with pytest.raises(LaunchRefused, match="no entity moon; there are pc"):
         agents.start(job("", entity="moon"))
     with pytest.raises(LaunchRefused, match="/no/such/program on pc: No such file"):
@@ -98,8 +104,15 @@ def test_launches_are_refused_with_a_reason_and_leave_nothing(agents: GuestAgent
     assert list(tmp_path.iterdir()) == []
 
 
-def test_stop_ends_children_then_the_job_then_runs_command_stop(agents: GuestAgents, tmp_path: Path) -> None:
-    agents.start(job("trap 'echo bye; exit 0' TERM; sleep 1000 & sleep 1000 & echo up; wait; wait", name="stoppable"))
+def test_stop_ends_children_then_the_job_then_runs_command_stop(
+    agents: GuestAgents, tmp_path: Path
+) -> None:
+    agents.start(
+        job(
+            "trap 'echo bye; exit 0' TERM; sleep 1000 & sleep 1000 & echo up; wait; wait",
+            name="stoppable",
+        )
+    )
     output = tmp_path / "1_stoppable_pc" / "stdout"
     wait_for(agents, output, "up")
     agents.stop(1)
@@ -112,8 +125,13 @@ def test_stop_ends_children_then_the_job_then_runs_command_stop(agents: GuestAge
     assert agents.processes[1].stop_exit_code == 0
 
 
-def test_what_ignores_sigterm_is_killed_after_1_s_and_2_s(agents: GuestAgents, tmp_path: Path) -> None:
-    stubborn = "trap '' TERM; sh -c 'trap \"\" TERM; echo up; while :; do sleep 1; done' & while :; do sleep 1; done"
+def test_what_ignores_sigterm_is_killed_after_1_s_and_2_s(
+    agents: GuestAgents, tmp_path: Path
+) -> None:
+    stubborn = (
+        "trap '' TERM; sh -c 'trap \"\" TERM; echo up; while :; do sleep 1; done' & while :; do"
+        " sleep 1; done"
+    )
     agents.start(job(stubborn))
     wait_for(agents, tmp_path / "1_sh_pc" / "stdout", "up")
     ordered_us = agents.now_us()
@@ -138,4 +156,7 @@ def test_waiting_sleeps_until_its_time_and_serves_stops_meanwhile(agents: GuestA
     due_us = agents.now_us() + 200_000
     agents.wait_until(due_us)
     assert due_us <= agents.now_us() < due_us + SECOND_US
-    assert agents.processes[1].exit_code in (-15, 143)  # the shell itself, or its report of the program it ran
+    assert agents.processes[1].exit_code in (
+        -15,
+        143,
+    )  # the shell itself, or its report of the program it ran

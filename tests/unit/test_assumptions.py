@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The search for the assumptions under which claims hold, on a made-up platform: it finds those that the claims were made
-with."""
+"""The search for the assumptions under which claims hold, on a made-up platform: it finds those
+that the claims were made with.
+"""
 
 from __future__ import annotations
 
@@ -35,16 +36,29 @@ from openbach_run.report.assumptions import (
 from openbach_run.report.cells import Campaigns, Cell, Run
 from openbach_run.report.claims import HOLDS, Claim, judge, read_claims
 from openbach_run.report.explained import assumptions_of, map_of
-from openbach_run.report.search import Search, Stop, Tried, drivers, effects, in_turn, regions, search
+from openbach_run.report.search import (
+    Search,
+    Stop,
+    Tried,
+    drivers,
+    effects,
+    in_turn,
+    regions,
+    search,
+)
 from openbach_run.results.record import Record, Store
 from openbach_run.yaml_files import read_yaml
 
 ASSUMPTIONS = REPOSITORY / "reports/assumptions.yml"
 MADE_UP = {
-    "buffer": Assumption("", "1", {"2": Alternative({"buffer": "2"}), "4": Alternative({"buffer": "4"})}),
+    "buffer": Assumption(
+        "", "1", {"2": Alternative({"buffer": "2"}), "4": Alternative({"buffer": "4"})}
+    ),
     "direction": Assumption("", "both", {"one": Alternative({"direction": "one"})}),
     "colour": Assumption("", "red", {"blue": Alternative({"colour": "blue"})}),
-    "names": Assumption("", "as told", {"swapped": Alternative(read={"pep": {"A": "B", "B": "A"}})}),
+    "names": Assumption(
+        "", "as told", {"swapped": Alternative(read={"pep": {"A": "B", "B": "A"}})}
+    ),
 }
 OURS = {"buffer": "1", "direction": "both", "colour": "red"}
 HIDDEN = {"buffer": "4", "direction": "one", "names": "swapped"}
@@ -52,10 +66,17 @@ SEEDS = range(1, 6)
 
 
 def time_s(vpn: str, pep: str, under: Mapping[str, str], seed: int) -> float:
-    """A made-up platform: the buffer acts on tunnels, the direction on proxies, and both together on tunnels with proxy A.
-    Nothing depends on the colour."""
+    """A made-up platform: the buffer acts on tunnels, the direction on proxies, and both together
+    on tunnels with proxy A.
+
+    Nothing depends on the colour.
+    """
     buffer = float(under["buffer"])
-    taken = 20.0 + (vpn != "none") * 3 * buffer + (pep == "B") * (4 if under["direction"] == "one" else -4)
+    taken = (
+        20.0
+        + (vpn != "none") * 3 * buffer
+        + (pep == "B") * (4 if under["direction"] == "one" else -4)
+    )
     both = vpn != "none" and pep == "A" and under["direction"] == "one"
     return (taken + both * 5 * buffer) * (1 + seed / 1000)
 
@@ -63,7 +84,9 @@ def time_s(vpn: str, pep: str, under: Mapping[str, str], seed: int) -> float:
 def campaigns(choice: Choice) -> Campaigns:
     """What the made-up platform gives under a choice, named as the claims name it."""
     (entry,) = scenarios_under(
-        [{"scenario": "geo", "values": {"vpn": ["none", "tunnel"], "pep": ["none", "A", "B"]}}], choice, MADE_UP
+        [{"scenario": "geo", "values": {"vpn": ["none", "tunnel"], "pep": ["none", "A", "B"]}}],
+        choice,
+        MADE_UP,
     )
     names = {**{name: [value] for name, value in OURS.items()}, **entry["values"]}
     cells = []
@@ -71,8 +94,24 @@ def campaigns(choice: Choice) -> Campaigns:
         arguments = dict(zip(names, values, strict=True))
         cell = Cell({"scenario": "geo", "orbit": "geo", **arguments})
         for seed in SEEDS:
-            measures = {"transfer_time_s": time_s(arguments["vpn"], arguments["pep"], arguments, seed)}
-            record = Record("", "geo", arguments, seed, "Finished Ok", None, 1.0, 1.0, "", dict(measures), "", {}, ())
+            measures = {
+                "transfer_time_s": time_s(arguments["vpn"], arguments["pep"], arguments, seed)
+            }
+            record = Record(
+                "",
+                "geo",
+                arguments,
+                seed,
+                "Finished Ok",
+                None,
+                1.0,
+                1.0,
+                "",
+                dict(measures),
+                "",
+                {},
+                (),
+            )
             cell.runs.append(Run(seed, Path(), record))
         cells.append(cell)
     return as_claimed(Campaigns([], cells), choice, MADE_UP)
@@ -116,8 +155,12 @@ def test_the_assumptions_that_claims_were_made_with_are_found() -> None:
 
 
 def test_what_lets_most_hold_is_tried_before_what_is_nearest() -> None:
-    """One alternative brings the claim that is farthest off much nearer, and breaks another by a little. By nearness alone a
-    search of an hour found nothing under which more held than under its best single alternative."""
+    """One alternative brings the claim that is farthest off much nearer, and breaks another by a
+    little.
+
+    By nearness alone a search of an hour found nothing under which more held than under its best
+    single alternative.
+    """
     changed = {"near": {"x": -9.7, "y": 0.4}, "one": {"z": -0.6}, "other": {"w": -0.7}}
     ours = {"x": 20.0, "y": 9.9, "z": 10.5, "w": 10.6}
     assumptions = {name: Assumption("", "no", {"yes": Alternative()}) for name in changed}
@@ -128,8 +171,24 @@ def test_what_lets_most_hold_is_tried_before_what_is_nearest() -> None:
         cells = []
         for vpn, without in ours.items():
             taken = without + sum(changed[name].get(vpn, 0) for name in choice)
-            record = Record("", "geo", {}, 1, "Finished Ok", None, 1.0, 1.0, "", {"transfer_time_s": taken}, "", {}, ())
-            cells.append(Cell({"scenario": "geo", "orbit": "geo", "vpn": vpn}, [Run(1, Path(), record)]))
+            record = Record(
+                "",
+                "geo",
+                {},
+                1,
+                "Finished Ok",
+                None,
+                1.0,
+                1.0,
+                "",
+                {"transfer_time_s": taken},
+                "",
+                {},
+                (),
+            )
+            cells.append(
+                Cell({"scenario": "geo", "orbit": "geo", "vpn": vpn}, [Run(1, Path(), record)])
+            )
         return [judge(name, one, Campaigns([], cells)) for name, one in claims.items()]
 
     time_left = [True, True, True, True]
@@ -139,7 +198,9 @@ def test_what_lets_most_hold_is_tried_before_what_is_nearest() -> None:
     assert search(assumptions, judged).best.choice == found.best.choice
 
 
-@pytest.mark.parametrize("hidden", [{}, {"buffer": "2"}, {"direction": "one"}, {"names": "swapped", "buffer": "2"}])
+@pytest.mark.parametrize(
+    "hidden", [{}, {"buffer": "2"}, {"direction": "one"}, {"names": "swapped", "buffer": "2"}]
+)
 def test_of_fewer_hidden_ones_no_more_are_found(hidden: dict[str, str]) -> None:
     assert search(MADE_UP, judged_by(claims_of(hidden))).best.choice == hidden
 
@@ -150,40 +211,74 @@ def test_what_drives_a_claim_and_where_it_holds_is_said() -> None:
     assert regions(found)[key] == "buffer: 2"
     changed = {(one.assumption, one.alternative): one for one in effects(found.tried)[key]}
     of_buffer = changed["buffer", "2"]
-    assert of_buffer.change.median == pytest.approx(26 / 23) and of_buffer.is_factor and of_buffer.more == 1
+    assert (
+        of_buffer.change.median == pytest.approx(26 / 23)
+        and of_buffer.is_factor
+        and of_buffer.more == 1
+    )
     assert of_buffer.change.seeds == 5 and of_buffer.change.low is not None
-    assert changed["colour", "blue"].change.median == 1 and {"colour": "blue"} in found.without_effect
+    assert (
+        changed["colour", "blue"].change.median == 1 and {"colour": "blue"} in found.without_effect
+    )
     assert drivers(found)[0]["buffer", "2"] >= {(key[0], "geo")}
     ours = regions(search(MADE_UP, judged_by(claims_of({}))))
-    assert next(ours[key] for key in ours if key[1] == "tunnel none") == "ours, but not buffer: 2; or buffer: 4"
+    assert (
+        next(ours[key] for key in ours if key[1] == "tunnel none")
+        == "ours, but not buffer: 2; or buffer: 4"
+    )
     assert next(ours[key] for key in ours if key[1] == "none A") == "ours, but not names: swapped"
     together = regions(search(MADE_UP, judged_by(claims_of({"buffer": "2", "direction": "one"}))))
-    assert next(together[key] for key in together if key[1] == "tunnel A") == "buffer: 2 and direction: one"
+    assert (
+        next(together[key] for key in together if key[1] == "tunnel A")
+        == "buffer: 2 and direction: one"
+    )
 
 
 def test_where_a_claim_holds_is_what_several_seeds_say() -> None:
     """One seed had said that claims hold as ours, and under what; five did not."""
-    claims = {"C1": {"statement": "", "parts": [{"says": "time", "cell": {"vpn": ["none"]}, "most": 10}]}}
+    claims = {
+        "C1": {"statement": "", "parts": [{"says": "time", "cell": {"vpn": ["none"]}, "most": 10}]}
+    }
 
     def tried(choice: Choice, *times_s: float) -> Tried:
         runs = [
             Run(
                 seed,
                 Path(),
-                Record("", "geo", {}, seed, "Finished Ok", None, 1.0, 1.0, "", {"transfer_time_s": one}, "", {}, ()),
+                Record(
+                    "",
+                    "geo",
+                    {},
+                    seed,
+                    "Finished Ok",
+                    None,
+                    1.0,
+                    1.0,
+                    "",
+                    {"transfer_time_s": one},
+                    "",
+                    {},
+                    (),
+                ),
             )
             for seed, one in enumerate(times_s)
         ]
         cell = Cell({"scenario": "geo", "orbit": "geo", "vpn": "none"}, runs)
-        return Tried(dict(choice), [judge(name, one, Campaigns([], [cell])) for name, one in claims.items()])
+        return Tried(
+            dict(choice), [judge(name, one, Campaigns([], [cell])) for name, one in claims.items()]
+        )
 
     by_one = [tried({}, 9.0), tried({"buffer": "2"}, 12.0), tried({"queue": "codel"}, 9.0)]
     (key,) = by_one[0].findings
     assert regions(Search(by_one, True))[key] == "ours, but not buffer: 2"
     ours = tried({}, 11.0, 11.0, 11.0, 11.0, 9.0)
-    assert regions(Search(by_one, True, again=[ours]))[key] == "none of what was tried", "codel changed nothing"
+    assert regions(Search(by_one, True, again=[ours]))[key] == "none of what was tried", (
+        "codel changed nothing"
+    )
     holding = tried({}, 9.0, 9.0, 9.0, 9.0, 12.0)
-    assert regions(Search(by_one, True, again=[holding]))[key] == "ours, but not buffer: 2 (one seed)"
+    assert (
+        regions(Search(by_one, True, again=[holding]))[key] == "ours, but not buffer: 2 (one seed)"
+    )
     several = [ours, tried({"buffer": "2"}, 9.0, 9.0, 9.0, 9.0, 12.0)]
     assert regions(Search(by_one, True, again=several))[key] == "buffer: 2"
 
@@ -193,21 +288,34 @@ def test_what_there_was_no_time_to_run_again_is_not_the_answer() -> None:
     found = search(MADE_UP, judged_by(claims))
     (other,) = (one for one in found.tried if one.choice == {"buffer": "4"})
     assert found.joint is found.best
-    assert Search(found.tried, True, again=[found.tried[0]]).joint is found.best, "only ours: nothing to say of others"
+    assert Search(found.tried, True, again=[found.tried[0]]).joint is found.best, (
+        "only ours: nothing to say of others"
+    )
     assert Search(found.tried, True, again=[found.tried[0], other]).joint is other
     assert Search(found.tried, True, again=[found.tried[0], other, found.best]).joint is found.best
     less = Tried(found.best.choice, found.tried[0].claims)
     judged = Search(found.tried, True, again=[found.tried[0], other, less])
     assert judged.joint is other, "the seeds that searched promised more than the others have"
     assert map_of(judged, "", "", "", "seed 101", "seeds 1 to 5").promising == "", "it was run"
-    told = map_of(Search(found.tried, True, again=[found.tried[0], other]), "", "", "", "seed 101", "seeds 1 to 5")
+    told = map_of(
+        Search(found.tried, True, again=[found.tried[0], other]),
+        "",
+        "",
+        "",
+        "seed 101",
+        "seeds 1 to 5",
+    )
     assert told.joint == "buffer: 4" and "names: swapped" in told.promising and told.confirmed
 
 
 def test_one_alternative_of_each_assumption_comes_first() -> None:
     assert in_turn(MADE_UP) == [
-        ("buffer", "2"), ("direction", "one"), ("colour", "blue"), ("names", "swapped"), ("buffer", "4"),
-    ]  # fmt: skip
+        ("buffer", "2"),
+        ("direction", "one"),
+        ("colour", "blue"),
+        ("names", "swapped"),
+        ("buffer", "4"),
+    ]
 
 
 def test_what_takes_too_long_is_left_out_and_said() -> None:
@@ -219,10 +327,17 @@ def test_what_takes_too_long_is_left_out_and_said() -> None:
 
 
 def test_a_choice_that_a_search_before_has_found_is_not_forgotten() -> None:
-    """With another alternative a search goes another way, and did not come by the best that it had found."""
+    """With another alternative a search goes another way, and did not come by the best that it had
+    found.
+    """
     forgotten = search(MADE_UP, judged_by(claims_of(HIDDEN)), lambda choice: len(choice) < 2)
     assert forgotten.best.choice != HIDDEN
-    found = search(MADE_UP, judged_by(claims_of(HIDDEN)), lambda choice: len(choice) < 2 or choice == HIDDEN, [HIDDEN])
+    found = search(
+        MADE_UP,
+        judged_by(claims_of(HIDDEN)),
+        lambda choice: len(choice) < 2 or choice == HIDDEN,
+        [HIDDEN],
+    )
     assert found.best.choice == HIDDEN
 
 
@@ -238,7 +353,13 @@ def test_who_judges_can_stop_the_search() -> None:
 
 
 def test_the_effect_on_a_difference_is_a_difference() -> None:
-    part = {"says": "d", "cell": {"vpn": ["tunnel"]}, "against": {"vpn": ["none"]}, "as": "difference", "most": 5}
+    part = {
+        "says": "d",
+        "cell": {"vpn": ["tunnel"]},
+        "against": {"vpn": ["none"]},
+        "as": "difference",
+        "most": 5,
+    }
     claims = {"C1": {"statement": "", "parts": [part]}}
     (key,) = Tried({}, judged_by(claims)({})).findings
     tried = [Tried(dict(choice), judged_by(claims)(choice)) for choice in ({}, {"buffer": "4"})]
@@ -248,7 +369,9 @@ def test_the_effect_on_a_difference_is_a_difference() -> None:
 
 
 def test_an_effect_is_that_of_the_comparisons_that_change_sides() -> None:
-    """The median over all was said: of many of which one came to hold, a factor of 1.00 that drove a claim."""
+    """The median over all was said: of many of which one came to hold, a factor of 1.00 that drove
+    a claim.
+    """
     part = {"says": "all", "cell": {"pep": ["none", "A", "B"]}, "most": 22.5}
     claims = {"C1": {"statement": "", "parts": [part]}}
     choices: tuple[Choice, ...] = ({}, {"direction": "one"})
@@ -256,13 +379,27 @@ def test_an_effect_is_that_of_the_comparisons_that_change_sides() -> None:
     (key,) = tried[0].findings
     (changed,) = effects(tried)[key]
     assert changed.more == -2
-    assert changed.change.median == pytest.approx((24 / 16 + 27 / 19) / 2), "of PEP B; of all six it is 1.11"
+    assert changed.change.median == pytest.approx((24 / 16 + 27 / 19) / 2), (
+        "of PEP B; of all six it is 1.11"
+    )
 
 
 def test_a_time_may_include_another_measure() -> None:
     later = {"time": Assumption("", "", {"SYN": Alternative(add={"transfer_time_s": ["ttfb_s"]})})}
     record = Record(
-        "", "geo", {}, 1, "Finished Ok", None, 1.0, 1.0, "", {"transfer_time_s": 28.0, "ttfb_s": 1.5}, "", {}, ()
+        "",
+        "geo",
+        {},
+        1,
+        "Finished Ok",
+        None,
+        1.0,
+        1.0,
+        "",
+        {"transfer_time_s": 28.0, "ttfb_s": 1.5},
+        "",
+        {},
+        (),
     )
     ran = Campaigns([], [Cell({"scenario": "geo"}, [Run(1, Path(), record)])])
     (cell,) = as_claimed(ran, {"time": "SYN"}, later).cells
@@ -271,9 +408,14 @@ def test_a_time_may_include_another_measure() -> None:
 
 
 def test_a_proxy_of_its_own_is_the_claims_proxy() -> None:
-    """Cells that differ in the transport of the end hosts are compared although that of the proxy is fixed."""
+    """Cells that differ in the transport of the end hosts are compared although that of the proxy
+    is fixed.
+    """
     fixed = {"proxy": Assumption("", "", {"BBR": Alternative({"cc_pep": "bbr2"}, ("geo",))})}
-    cells = [Cell({"scenario": name, "cc_pep": pep}) for name, pep in (("geo", "bbr2"), ("mixed", "bbr2"))]
+    cells = [
+        Cell({"scenario": name, "cc_pep": pep})
+        for name, pep in (("geo", "bbr2"), ("mixed", "bbr2"))
+    ]
     named = as_claimed(Campaigns([], cells), {"proxy": "BBR"}, fixed).cells
     assert [one.values["cc_pep"] for one in named] == ["same", "bbr2"]
 
@@ -282,7 +424,9 @@ def test_without_loss_nobody_asks_for_its_direction() -> None:
     assumptions = read_assumptions(ASSUMPTIONS)
     of_loss = {"loss rate", "loss direction", "loss in a row", "place of loss"}
     values = {"orbit": ["leo"], "vpn": ["openvpn_tcp"], "pep": ["A"], "cc": ["bbr2"]}
-    lossless, lossy = ([{"scenario": "geo", "values": {**values, "loss": [loss]}}] for loss in (0, 1))
+    lossless, lossy = (
+        [{"scenario": "geo", "values": {**values, "loss": [loss]}}] for loss in (0, 1)
+    )
     assert assumptions.keys() - relevant(assumptions, lossless).keys() == of_loss
     assert relevant(assumptions, lossy).keys() == assumptions.keys()
 
@@ -309,8 +453,14 @@ def test_our_assumptions_can_be_run() -> None:
     [
         ("[]", "should have assumptions by name"),
         ("a: {asks: b}", "a: should have the keys asks, ours, alternatives"),
-        ("a: {asks: b, ours: c, alternatives: {d: {sets: {}}}}", "a.alternatives.d: should have some of the keys"),
-        ("a: {asks: b, ours: c, alternatives: {d: {}}}", "a.alternatives.d: should have some of the keys"),
+        (
+            "a: {asks: b, ours: c, alternatives: {d: {sets: {}}}}",
+            "a.alternatives.d: should have some of the keys",
+        ),
+        (
+            "a: {asks: b, ours: c, alternatives: {d: {}}}",
+            "a.alternatives.d: should have some of the keys",
+        ),
     ],
 )
 def test_wrong_files_are_refused(text: str, words: str, tmp_path: Path) -> None:
@@ -328,25 +478,41 @@ def test_alternatives_that_read_the_same_argument_act_together() -> None:
         "ends of the PEP": "both",
         "positions of the PEP": "A outside",
     }
-    swept, fixed = {"cc": ["cubic", "cubic_nohystart", "bbr2"], "pep": ["none", "A", "B"]}, {"loss": [1]}
-    scenarios = [{"scenario": "geo_loss", "values": swept}, {"scenario": "mixed_cc", "values": fixed}]
+    swept, fixed = (
+        {"cc": ["cubic", "cubic_nohystart", "bbr2"], "pep": ["none", "A", "B"]},
+        {"loss": [1]},
+    )
+    scenarios = [
+        {"scenario": "geo_loss", "values": swept},
+        {"scenario": "mixed_cc", "values": fixed},
+    ]
     one, other = (entry["values"] for entry in scenarios_under(scenarios, choice, assumptions))
-    assert one == {"cc": ["cubic_nohystart", "cubic", "bbr3"], "pep": ["none", "B_double", "A_double"]}
+    assert one == {
+        "cc": ["cubic_nohystart", "cubic", "bbr3"],
+        "pep": ["none", "B_double", "A_double"],
+    }
     assert other == {"loss": ["1"]}
     ran = [Cell({"cc": cc, "pep": pep}) for cc, pep in zip(one["cc"], one["pep"], strict=True)]
     named = [cell.values for cell in as_claimed(Campaigns([], ran), choice, assumptions).cells]
-    assert named == [{"cc": cc, "pep": pep} for cc, pep in zip(swept["cc"], swept["pep"], strict=True)]
+    assert named == [
+        {"cc": cc, "pep": pep} for cc, pep in zip(swept["cc"], swept["pep"], strict=True)
+    ]
 
 
 def test_a_claim_needs_its_own_cells_only() -> None:
     claims = read_claims(REPOSITORY / "reports/claims.yml")
     content = read_yaml(REPOSITORY / "campaigns/claims.yml")["scenarios"]
-    (geo, leo) = needed(content, [claims["C3"]])
+    geo, leo = needed(content, [claims["C3"]])
     assert (geo["scenario"], leo["scenario"]) == ("geo_loss", "leo_loss")
     assert geo["values"] == {
-        "vpn": ["wireguard", "openvpn_udp"], "pep": ["none", "B", "A"], "cc": ["cubic", "cubic_nohystart", "bbr2"], "loss": [0],
-    }  # fmt: skip
-    assert {one["scenario"] for one in needed(content, [claims["C9"], claims["C11"]])} == {"multi_flow"}
+        "vpn": ["wireguard", "openvpn_udp"],
+        "pep": ["none", "B", "A"],
+        "cc": ["cubic", "cubic_nohystart", "bbr2"],
+        "loss": [0],
+    }
+    assert {one["scenario"] for one in needed(content, [claims["C9"], claims["C11"]])} == {
+        "multi_flow"
+    }
 
 
 LEFT_OPEN = """
@@ -356,8 +522,11 @@ queue: {asks: Which?, ours: a FIFO, alternatives: {codel: {set: {queue: codel}}}
 
 
 class MadeUp:
-    """In place of the engine: WireGuard with PEP B takes 4 % more than the others, with a buffer of 2 as much less; the queue
-    does nothing. Each seed has its own luck."""
+    """In place of the engine: WireGuard with PEP B takes 4 % more than the others, with a buffer of
+    2 as much less; the queue does nothing.
+
+    Each seed has its own luck.
+    """
 
     def __init__(self) -> None:
         self.ran: list[tuple[str, str]] = []
@@ -366,7 +535,9 @@ class MadeUp:
         self.codel_over_leo = 1.0
         self.debian = "13.7"
 
-    def __call__(self, folder: Path, scenarios: Sequence[Any], seeds: str, workers: Any, quiet: bool) -> None:
+    def __call__(
+        self, folder: Path, scenarios: Sequence[Any], seeds: str, workers: Any, quiet: bool
+    ) -> None:
         if len(self.ran) == self.interrupts_at:
             self.interrupts_at = None
             raise KeyboardInterrupt
@@ -383,18 +554,30 @@ class MadeUp:
                 self._run(store, run_id, scenario, run, seed)
         store.write("campaign.json", json.dumps({"command": "", "runs": asked}))
 
-    def runs_of(self, scenarios: Sequence[Any], seeds: Sequence[int], quiet: bool) -> dict[str, dict[str, str]]:
+    def runs_of(
+        self, scenarios: Sequence[Any], seeds: Sequence[int], quiet: bool
+    ) -> dict[str, dict[str, str]]:
         runs = explain.cells_of(scenarios, seeds)
-        return {f"{hash((self.debian, *sorted(run.items()))) & (1 << 64) - 1:016x}": run for run in runs}
+        return {
+            f"{hash((self.debian, *sorted(run.items()))) & (1 << 64) - 1:016x}": run for run in runs
+        }
 
-    def _run(self, store: Store, run_id: str, scenario: str, arguments: dict[str, str], seed: int) -> None:
+    def _run(
+        self, store: Store, run_id: str, scenario: str, arguments: dict[str, str], seed: int
+    ) -> None:
         best = arguments["vpn"] == "wireguard" and arguments["pep"] == "B"
         factor = {"1": 1.04, "2": 0.96, "4": 1.10}[arguments["buffer_bdp"]] if best else 1.0
         if best and scenario == "leo_loss" and arguments["queue"] == "codel":
             factor *= self.codel_over_leo
         taken = 28 * (factor + (seed % 5) / 1000 * best)
         place = store.begin(run_id)
-        link = {"id": 0, "start_job_instance": {"entity_name": "sat", "satcom_link": {"orbit": [[scenario[:3]]]}}}
+        link = {
+            "id": 0,
+            "start_job_instance": {
+                "entity_name": "sat",
+                "satcom_link": {"orbit": [[scenario[:3]]]},
+            },
+        }
         (place / "run.json").write_text(json.dumps({"scenario": {"openbach_functions": [link]}}))
         (place / "statistics.jsonl").write_text("")
         measures = {"transfer_time_s": taken}
@@ -402,7 +585,19 @@ class MadeUp:
         major, minor = self.debian.split(".")
         packages = (f"base-files_13.8+deb{major}u{minor}_amd64",)
         record = Record(
-            run_id, scenario, arguments, seed, "Finished Ok", None, taken, 2.0, "", measures, "", identity, packages
+            run_id,
+            scenario,
+            arguments,
+            seed,
+            "Finished Ok",
+            None,
+            taken,
+            2.0,
+            "",
+            measures,
+            "",
+            identity,
+            packages,
         )
         store.keep(place, record)
         self.cells += 1
@@ -420,20 +615,29 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> MadeUp:
 def options(tmp_path: Path) -> list[str]:
     (tmp_path / "open.yml").write_text(LEFT_OPEN)
     named = {"--assumptions": "open.yml", "--results": "r", "-o": "o"}
-    return [*(word for name, file in named.items() for word in (name, str(tmp_path / file))), "--quiet"]
+    return [
+        *(word for name, file in named.items() for word in (name, str(tmp_path / file))),
+        "--quiet",
+    ]
 
 
 def test_the_command_finds_a_joint_set_and_confirms_it_with_other_seeds(
     made_up: MadeUp, options: list[str], tmp_path: Path, capsys: Any
 ) -> None:
     assert main.main(["explain", "C3", *options]) == 0
-    assert "0 of 4 findings hold with seeds 1 to 5; under buffer: two, 4." in capsys.readouterr().out
-    searched = [(f"{name}-seed_101", "101,") for name in ("ours", "buffer_two", "queue_codel", "buffer_four")]
+    assert (
+        "0 of 4 findings hold with seeds 1 to 5; under buffer: two, 4." in capsys.readouterr().out
+    )
+    searched = [
+        (f"{name}-seed_101", "101,")
+        for name in ("ours", "buffer_two", "queue_codel", "buffer_four")
+    ]
     assert made_up.ran[:4] == searched
     judged = [name for name, seeds in made_up.ran if seeds == "1,2,3,4,5,"]
-    assert judged[:2] == ["ours-seeds_1_to_5", "buffer_two-seeds_1_to_5"], (
-        "ours and the joint set, with seeds of their own"
-    )
+    assert judged[:2] == [
+        "ours-seeds_1_to_5",
+        "buffer_two-seeds_1_to_5",
+    ], "ours and the joint set, with seeds of their own"
     found = assumptions_of(tmp_path / "o")
     assert found is not None and found.whole and found.joint == "buffer: two"
     assert (found.searched, found.confirmed) == ("seed 101", "seeds 1 to 5")
@@ -443,7 +647,11 @@ def test_the_command_finds_a_joint_set_and_confirms_it_with_other_seeds(
     text = (tmp_path / "o/assumptions.md").read_text()
     assert "| all findings | 0 | 4 | 4 |" in text and "| whole claims | 0 | 1 | 1 |" in text
     assert "Change nothing by more than 1 % alone: queue: codel" in text
-    assert (tmp_path / "o/best.yml").read_text().startswith("# buffer: two; found by\n# ./openbach-run explain C3 ")
+    assert (
+        (tmp_path / "o/best.yml")
+        .read_text()
+        .startswith("# buffer: two; found by\n# ./openbach-run explain C3 ")
+    )
     best = read_yaml(tmp_path / "o/best.yml")["scenarios"]
     assert best and all(entry["values"]["buffer_bdp"] == ["2"] for entry in best)
     assert "× 1.06 [" not in text and "buffer: four | × 1.06 |" in text, "one seed has no interval"
@@ -452,12 +660,17 @@ def test_the_command_finds_a_joint_set_and_confirms_it_with_other_seeds(
 def test_what_drives_a_claim_is_run_again_in_the_cells_of_what_it_drives(
     made_up: MadeUp, options: list[str], tmp_path: Path
 ) -> None:
-    """All cells of a campaign were run with five seeds for each: hours, so that no driver had an interval."""
+    """All cells of a campaign were run with five seeds for each: hours, so that no driver had an
+    interval.
+    """
     made_up.codel_over_leo = 0.93
     assert main.main(["explain", "C3", "C1", *options]) == 0
     ran = json.loads((tmp_path / "r/queue_codel-seeds_1_to_5/campaign.json").read_text())["runs"]
     assert {one["scenario"] for one in ran} == {"leo_loss"}
-    assert {one["arguments"]["vpn"] for one in ran} == {"wireguard", "openvpn_udp"}, "cells of C3, not of C1"
+    assert {one["arguments"]["vpn"] for one in ran} == {
+        "wireguard",
+        "openvpn_udp",
+    }, "cells of C3, not of C1"
     found = assumptions_of(tmp_path / "o")
     assert found is not None
     seeds = {
@@ -508,20 +721,32 @@ def test_a_search_goes_on_from_its_answer_where_its_runs_are_not(
     assert (tmp_path / "o/runs.tar.xz").read_bytes() == first, "the same runs are the same bytes"
 
 
-def test_time_for_several_alternatives_together_is_kept(made_up: MadeUp, options: list[str], tmp_path: Path) -> None:
-    """A choice is 36 runs of 2 s here: of 200 s 100 s are kept for the verdicts and 40 s for choices of several."""
-    for budget, untried in (("200s", ["buffer: two", "queue: codel", "buffer: four"]), ("300s", [])):
+def test_time_for_several_alternatives_together_is_kept(
+    made_up: MadeUp, options: list[str], tmp_path: Path
+) -> None:
+    """A choice is 36 runs of 2 s here: of 200 s 100 s are kept for the verdicts and 40 s for
+    choices of several.
+    """
+    for budget, untried in (
+        ("200s", ["buffer: two", "queue: codel", "buffer: four"]),
+        ("300s", []),
+    ):
         main.main(["explain", "C3", *options, "--workers", "1", "--budget", budget])
         found = assumptions_of(tmp_path / "o")
         assert found is not None and found.untried == untried
 
 
 def test_choices_of_several_are_read_from_the_answer(tmp_path: Path) -> None:
-    told = "choice,claim\nall as ours,C1\nbuffer: two,C1\nbuffer: two; queue: codel,C1\nbuffer: two; queue: gone,C1\n"
+    told = (
+        "choice,claim\nall as ours,C1\nbuffer: two,C1\nbuffer: two; queue: codel,C1\nbuffer: two;"
+        " queue: gone,C1\n"
+    )
     (tmp_path / "tried.csv").write_text(told)
     (tmp_path / "open.yml").write_text(LEFT_OPEN)
     assumptions = read_assumptions(tmp_path / "open.yml")
-    assert explain._several_of(tmp_path / "tried.csv", assumptions) == [{"buffer": "two", "queue": "codel"}]
+    assert explain._several_of(tmp_path / "tried.csv", assumptions) == [
+        {"buffer": "two", "queue": "codel"}
+    ]
     assert explain._several_of(tmp_path / "none.csv", assumptions) == []
     (tmp_path / "tried.csv").write_text("")
     assert explain._several_of(tmp_path / "tried.csv", assumptions) == []
@@ -536,7 +761,9 @@ def test_an_interrupted_search_writes_what_it_has(
     made_up.interrupts_at = 2
     assert main.main(["explain", "C3", *options]) == 130
     found = assumptions_of(tmp_path / "o")
-    assert found is not None and found.tried == 2 and found.untried == ["queue: codel", "buffer: four"]
+    assert (
+        found is not None and found.tried == 2 and found.untried == ["queue: codel", "buffer: four"]
+    )
     made_up.ran, made_up.interrupts_at = [], 0
     assert main.main(["explain", "C3", *options]) == 130, "nothing was found yet"
     assert assumptions_of(tmp_path / "o") == found
@@ -575,7 +802,9 @@ def _runs(forecast: str, what: str) -> int:
 def test_verdicts_are_of_the_debian_that_is_here_and_the_search_goes_on_from_what_was_tried_on_another(
     made_up: MadeUp, options: list[str], tmp_path: Path, capsys: Any
 ) -> None:
-    """It was tried anew, with all that it had counted as there: 100 minutes that --dry-run did not speak of."""
+    """It was tried anew, with all that it had counted as there: 100 minutes that --dry-run did not
+    speak of.
+    """
     made_up.codel_over_leo = 0.93
     assert main.main(["explain", "C3", *options]) == 0
     first = assumptions_of(tmp_path / "o")
@@ -585,16 +814,29 @@ def test_verdicts_are_of_the_debian_that_is_here_and_the_search_goes_on_from_wha
     told = capsys.readouterr().out
     assert (_runs(told, "alone, seed 101"), _runs(told, "all as ours, seeds 1 to 5")) == (0, 180)
     assert main.main(["explain", "C3", *options]) == 0
-    assert {seeds for _, seeds in made_up.ran} == {"1,2,3,4,5,"}, "only the verdicts are of new runs"
+    assert {seeds for _, seeds in made_up.ran} == {"1,2,3,4,5,"}, (
+        "only the verdicts are of new runs"
+    )
     found = assumptions_of(tmp_path / "o")
     assert first and found and (found.joint, found.findings) == (first.joint, first.findings)
-    assert [name for name, _ in made_up.ran] == ["ours-seeds_1_to_5", "buffer_two-seeds_1_to_5"], "not codel"
-    said = "The runs of the search are of Debian 13.7, those with the other seeds of Debian 13.7 and 13.8."
+    assert [name for name, _ in made_up.ran] == [
+        "ours-seeds_1_to_5",
+        "buffer_two-seeds_1_to_5",
+    ], "not codel"
+    said = (
+        "The runs of the search are of Debian 13.7, those with the other seeds of Debian 13.7 and"
+        " 13.8."
+    )
     assert said in (tmp_path / "o/assumptions.md").read_text() and not first.versions
 
 
-def test_the_runs_of_a_search_are_counted_before(made_up: MadeUp, options: list[str], capsys: Any) -> None:
-    """36 cells: 2 orbits, 2 VPNs, 3 PEP positions, 3 transports. What several choices have is counted once."""
+def test_the_runs_of_a_search_are_counted_before(
+    made_up: MadeUp, options: list[str], capsys: Any
+) -> None:
+    """36 cells: 2 orbits, 2 VPNs, 3 PEP positions, 3 transports.
+
+    What several choices have is counted once.
+    """
     assert main.main(["explain", "C3", *options, "--dry-run", "--workers", "1"]) == 0
     told = capsys.readouterr().out
     assert "36 runs" in told and "144 runs  10 min  alone, seed 101" in told and "180 runs" in told
@@ -607,7 +849,9 @@ def test_the_runs_of_a_search_are_counted_before(made_up: MadeUp, options: list[
 
 
 def test_cells_that_an_alternative_cannot_change_are_run_once() -> None:
-    """In the small campaign as in the whole one: of the loss in a row those with loss, of the PEP's window those with a PEP."""
+    """In the small campaign as in the whole one: of the loss in a row those with loss, of the PEP's
+    window those with a PEP.
+    """
     assumptions = read_assumptions(ASSUMPTIONS)
     for file in ("claims", "claims_few"):
         scenarios = read_yaml(REPOSITORY / f"campaigns/{file}.yml")["scenarios"]
@@ -644,5 +888,7 @@ def test_bad_input_to_the_command(words: list[str], told: str, capsys: Any) -> N
 
 def test_a_later_debian_is_worth_more_also_from_ten_on() -> None:
     """Compared as texts, 13.10 was older than 13.8."""
-    older, newer = (replace(finished(), packages=[f"base-files_13.8+deb13u{minor}_amd64"]) for minor in (8, 10))
+    older, newer = (
+        replace(finished(), packages=[f"base-files_13.8+deb13u{minor}_amd64"]) for minor in (8, 10)
+    )
     assert explain._worth(newer) > explain._worth(older)

@@ -35,26 +35,59 @@ TABLE = json.loads((ROOT / "scenarios/geo_loss_table.json").read_text())
 VALUES_OF_ONE: dict[str, Any] = {"vpn": ["none"], "cc": ["cubic"], "pep": ["none"]}
 CAMPAIGN = {
     "seeds": 2,
-    "scenarios": [{"scenario": "geo", "values": VALUES_OF_ONE}, {"scenario": "web", "values": {"vpn": ["none"]}}],
+    "scenarios": [
+        {"scenario": "geo", "values": VALUES_OF_ONE},
+        {"scenario": "web", "values": {"vpn": ["none"]}},
+    ],
 }
 INVENTORY = yaml.safe_load((ROOT / "inventory.yml").read_text())
 
 PACKAGES, THERE = load_packages([ROOT / "jobs"]), load_inventory(ROOT / "inventory.yml")
 
 SCALARS = (
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
-    | st.sampled_from(["$x", "$", "${", "$vpn", "1e999", "3", "[1]", "{}", "none", "a/b", "..", "\0", "10M", "-1", "\ud800"])
-)  # fmt: skip
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=8)
+    | st.sampled_from(
+        [
+            "$x",
+            "$",
+            "${",
+            "$vpn",
+            "1e999",
+            "3",
+            "[1]",
+            "{}",
+            "none",
+            "a/b",
+            "..",
+            "\0",
+            "10M",
+            "-1",
+            "\ud800",
+        ]
+    )
+)
 JSON = st.recursive(
     SCALARS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     yield path
-    entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    entries = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, inner in entries:
         yield from places(inner, (*path, key))
 
@@ -127,7 +160,9 @@ def test_scenarios(scenario: Any) -> None:
 @example(
     {
         "name": "t",
-        "openbach_functions": [{"id": 0, "start_scenario_instance": {"scenario_name": "u", "arguments": "3"}}],
+        "openbach_functions": [
+            {"id": 0, "start_scenario_instance": {"scenario_name": "u", "arguments": "3"}}
+        ],
     }
 )
 def test_scenarios_that_start_others(scenario: Any) -> None:
@@ -142,7 +177,9 @@ def test_scenarios_that_start_others(scenario: Any) -> None:
 @example({"scenarios": [{"scenario": "geo", "values": {"loss": [float("inf")]}}], "seeds": 10**400})
 def test_campaigns(campaign: Any) -> None:
     with fake() as directory:
-        (directory / "t.yml").write_text(yaml.safe_dump(campaign), encoding="utf-8", errors="replace")
+        (directory / "t.yml").write_text(
+            yaml.safe_dump(campaign), encoding="utf-8", errors="replace"
+        )
         nothing_of_a_campaign(directory / "t.yml")
 
 
@@ -168,7 +205,9 @@ ARGUMENTS = st.sampled_from(
     ["vpn", "loss", "size", "rate", "cc", "cc_pep", "link_file", "series_s", "buffer_bdp", "x", ""]
 )
 VALUES = (
-    st.text(max_size=8) | st.floats().map(str) | st.sampled_from(["$cc", "$", "none,none", "/", "\0", "1e308", ","])
+    st.text(max_size=8)
+    | st.floats().map(str)
+    | st.sampled_from(["$cc", "$", "none,none", "/", "\0", "1e308", ","])
 )
 
 
@@ -184,7 +223,9 @@ def test_settings(name: str, value: str) -> None:
 @given(mutated(INVENTORY))
 def test_inventories(inventory: Any) -> None:
     with tempfile.TemporaryDirectory() as directory, contextlib.suppress(InputError):
-        (Path(directory) / "inventory.yml").write_text(yaml.safe_dump(inventory), encoding="utf-8", errors="replace")
+        (Path(directory) / "inventory.yml").write_text(
+            yaml.safe_dump(inventory), encoding="utf-8", errors="replace"
+        )
         load_inventory(Path(directory) / "inventory.yml")
 
 
@@ -199,11 +240,19 @@ def test_inventories(inventory: Any) -> None:
             "all: {vars: {satvpn_networks: {a: {mtu: {2026-01-01: 2}}}}}",
             "a whole number is expected here, not {datetime.date",
         ),
-        (f"all: {{hosts: {{satvpn_pc: {{satvpn_role: {5000 * '1'}}}}}}}", "a whole number of more than 300 digits"),
-        (f"all: {{hosts: {{satvpn_pc: {{satvpn_role: 0x{5000 * '1'}}}}}}}", "a whole number of more than 300 digits"),
+        (
+            f"all: {{hosts: {{satvpn_pc: {{satvpn_role: {5000 * '1'}}}}}}}",
+            "a whole number of more than 300 digits",
+        ),
+        (
+            f"all: {{hosts: {{satvpn_pc: {{satvpn_role: 0x{5000 * '1'}}}}}}}",
+            "a whole number of more than 300 digits",
+        ),
     ],
 )
-def test_an_inventory_with_strange_keys_and_values_is_told(tmp_path: Path, text: str, said: str) -> None:
+def test_an_inventory_with_strange_keys_and_values_is_told(
+    tmp_path: Path, text: str, said: str
+) -> None:
     (tmp_path / "inventory.yml").write_text(text)
     with pytest.raises(InputError, match=re.escape(said)):
         load_inventory(tmp_path / "inventory.yml")
@@ -212,7 +261,10 @@ def test_an_inventory_with_strange_keys_and_values_is_told(tmp_path: Path, text:
 @pytest.mark.parametrize("host", ["!!set {a}", "{a: b}", "[pc]"])
 def test_a_host_of_a_scenario_is_a_name(tmp_path: Path, host: str) -> None:
     """A set is no kind of value in any YAML (test_yaml_files.py)."""
-    text = f"functions: {{one: {{on: {host}, file_transfer: {{}}}}}}\nend: {{finished: one, stop: []}}\n"
+    text = (
+        f"functions: {{one: {{on: {host}, file_transfer: {{}}}}}}\nend: {{finished: one, stop:"
+        " []}\n"
+    )
     (tmp_path / "t.yml").write_text(text)
     with pytest.raises(InputError, match=r"t\.yml"):
         expand(tmp_path / "t.yml")
@@ -224,17 +276,35 @@ JOB = {"general": {"name": "j"}, "platform_configuration": {"command": "j"}, "ar
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"required": [{"name": ["a"], "type": "str"}]}, "required.0.name is ['a'], and should be a text"),
-        ({"required": [{"name": {"a": 1}, "type": "str"}]}, "required.0.name is {'a': 1}, and should be a text"),
-        ({"required": [{"name": "a", "type": "str", "choices": 3}]}, "required.0.choices (a) should be a list"),
+        (
+            {"required": [{"name": ["a"], "type": "str"}]},
+            "required.0.name is ['a'], and should be a text",
+        ),
+        (
+            {"required": [{"name": {"a": 1}, "type": "str"}]},
+            "required.0.name is {'a': 1}, and should be a text",
+        ),
+        (
+            {"required": [{"name": "a", "type": "str", "choices": 3}]},
+            "required.0.choices (a) should be a list",
+        ),
         (
             {"required": [{"name": "a", "type": "str", "count": 250 * "9"}]},
             "required.0.count (a) should be like 1, 2-4",
         ),
-        ({"subcommand": [{"group_name": ["g"], "choices": [{"name": "c"}]}]}, "subcommand.0.group_name is ['g']"),
-        ({"subcommand": [{"group_name": "g", "choices": [{"name": {"c": 1}}]}]}, "choices.0.name is {'c': 1}"),
+        (
+            {"subcommand": [{"group_name": ["g"], "choices": [{"name": "c"}]}]},
+            "subcommand.0.group_name is ['g']",
+        ),
+        (
+            {"subcommand": [{"group_name": "g", "choices": [{"name": {"c": 1}}]}]},
+            "choices.0.name is {'c': 1}",
+        ),
         ({"required": [{"name": "a", "type": "str", "limits": {3: 4}}]}, "limits.3 is unknown"),
-        ({"required": [{"name": "a", "type": "str", "limits": {"folder": ["x"]}}]}, "limits.folder is ['x']"),
+        (
+            {"required": [{"name": "a", "type": "str", "limits": {"folder": ["x"]}}]},
+            "limits.folder is ['x']",
+        ),
     ],
 )
 def test_a_job_with_strange_arguments_is_told(tmp_path: Path, arguments: Any, said: str) -> None:
@@ -258,8 +328,14 @@ RUN = {"run_id": "0", "scenario": "geo", "arguments": {"vpn": "none"}, "seed": 1
             'runs.0: has no "scenario"',
         ),
         ({"command": "", "runs": [RUN, {**RUN, "seed": None}]}, 'runs.1: "seed" is None'),
-        ({"command": "", "runs": [{**RUN, "arguments": {"loss": 1}}]}, 'runs.0: "loss" is 1; a text was expected'),
-        ({"command": "", "runs": [], "plots": {"geo": {"x": "y"}}}, "plots.geo: a measure and a figure were expected"),
+        (
+            {"command": "", "runs": [{**RUN, "arguments": {"loss": 1}}]},
+            'runs.0: "loss" is 1; a text was expected',
+        ),
+        (
+            {"command": "", "runs": [], "plots": {"geo": {"x": "y"}}},
+            "plots.geo: a measure and a figure were expected",
+        ),
         ({"command": "", "runs": [], "apart": [1]}, '"apart" is [1]'),
     ],
 )
@@ -274,7 +350,9 @@ def test_too_few_open_files_are_told_before_a_guest_starts(monkeypatch: pytest.M
     setrlimit: Callable[..., None] = lambda _, limits: raised.append(limits)  # noqa: E731
     monkeypatch.setattr(resource, "setrlimit", setrlimit)
     monkeypatch.setattr(resource, "getrlimit", lambda _: (64, 64))
-    with pytest.raises(SetupError, match=r"needs 256 open files, the limit is 64: raise it with ulimit -n 256"):
+    with pytest.raises(
+        SetupError, match=r"needs 256 open files, the limit is 64: raise it with ulimit -n 256"
+    ):
         descriptors.ensure_descriptors()
     monkeypatch.setattr(resource, "getrlimit", lambda _: (64, 1 << 20))
     descriptors.ensure_descriptors()

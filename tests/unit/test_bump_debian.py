@@ -26,13 +26,20 @@ def test_readmes_table_is_found_whole() -> None:
 def test_a_printed_table_is_shown_as_readme_has_it() -> None:
     shown = bump_debian.indented(PRINTED)
     assert shown.splitlines()[4] == "    none  cubic   27.34   86.52"
-    assert shown.splitlines()[-2].startswith("    seed 1; at least") and shown.splitlines()[-1] == "    seed, and"
+    assert (
+        shown.splitlines()[-2].startswith("    seed 1; at least")
+        and shown.splitlines()[-1] == "    seed, and"
+    )
     assert bump_debian.TABLE.fullmatch(shown)
 
 
 def test_cells_are_read_by_row_and_column() -> None:
     cells = bump_debian.cells_of(PRINTED)
-    assert cells == {"none cubic loss=0": 27.34, "none cubic loss=1": 86.52, "none bbr2 loss=0": 29.97}
+    assert cells == {
+        "none cubic loss=0": 27.34,
+        "none cubic loss=1": 86.52,
+        "none bbr2 loss=0": 29.97,
+    }
 
 
 def test_what_moved_is_said() -> None:
@@ -42,6 +49,8 @@ def test_what_moved_is_said() -> None:
     assert lines == ["gone: 1:2.0-1+b1 → none", "libc6: 1:2.0-1+b1 → 1:3", "new: none → 1:2.0-1+b1"]
     figures = bump_debian.moved_figures({"a": 10.0, "b": 2.0}, {"a": 11.9, "b": 2.0, "c": 1.0})
     assert list(figures) == ["a: 10.00 → 11.90 s (+19.0 %)", "c: new, 1.00 s"]
-    cells = bump_debian.moved_cells({"a": "1", "b": "2"}, {"a": "1", "b": "3", "c": "4"}, "other packets")
+    cells = bump_debian.moved_cells(
+        {"a": "1", "b": "2"}, {"a": "1", "b": "3", "c": "4"}, "other packets"
+    )
     assert list(cells) == ["b: other packets", "c: new"]
     assert list(bump_debian.part("Packages", iter(()))) == ["Packages:", "- none moved", ""]

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A bundle's file: it unpacks itself, once, whatever is in it; the same content makes the same bytes; damage is told."""
+"""A bundle's file: it unpacks itself, once, whatever is in it; the same content makes the same
+bytes; damage is told.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,10 @@ from openbach_run.bundle.file import END, Content, Member, build_start, write
 from openbach_run.errors import InputError
 
 LONG = "/".join(["a-directory-with-a-long-name"] * 8)
-PYTHON = '#!/bin/sh\necho started: "$@"; echo cache: $XDG_CACHE_HOME; echo from: $OPENBACH_RUN_BUNDLE; pwd\n'
+PYTHON = (
+    '#!/bin/sh\necho started: "$@"; echo cache: $XDG_CACHE_HOME; echo from: $OPENBACH_RUN_BUNDLE;'
+    " pwd\n"
+)
 CONTENT: Content = {
     "guest/usr/lib64/ld-linux-x86-64.so.2": Member(content=PYTHON.encode(), mode=0o755),
     "empty/": Member(),
@@ -36,15 +41,26 @@ def bundle(start: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-def run(bundle: Path, cache: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(
+    bundle: Path, cache: Path, *words: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [bundle, *words], env={"XDG_CACHE_HOME": str(cache), **environment}, cwd=bundle.parent,
-        check=False, capture_output=True, text=True,
-    )  # fmt: skip
+        [bundle, *words],
+        env={"XDG_CACHE_HOME": str(cache), **environment},
+        cwd=bundle.parent,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
 
 
-def test_it_unpacks_itself_once_and_starts_python(bundle: Path, start: Path, tmp_path: Path) -> None:
-    first, second = run(bundle, tmp_path, "geo", "a b"), run(bundle, tmp_path, PYTHONPATH="/elsewhere")
+def test_it_unpacks_itself_once_and_starts_python(
+    bundle: Path, start: Path, tmp_path: Path
+) -> None:
+    first, second = (
+        run(bundle, tmp_path, "geo", "a b"),
+        run(bundle, tmp_path, PYTHONPATH="/elsewhere"),
+    )
     (place,) = (tmp_path / "openbach-run").glob("bundle-????????????????")
     assert "unpacking this bundle" in first.stderr and second.stderr == ""
     started, cache, origin, here = first.stdout.splitlines()
@@ -57,14 +73,24 @@ def test_it_unpacks_itself_once_and_starts_python(bundle: Path, start: Path, tmp
     (place / "bin").mkdir()
     (place / "bin/python3").write_bytes(start.read_bytes())
     (place / "bin/python3").chmod(0o755)
-    started_itself = subprocess.run([place / "bin/python3", "-c", "1"], check=True, capture_output=True, text=True)
+    started_itself = subprocess.run(
+        [place / "bin/python3", "-c", "1"], check=True, capture_output=True, text=True
+    )
     assert started_itself.stdout.splitlines()[0].endswith(f"{place}/guest/usr/bin/python3 -s -c 1")
 
 
 def test_the_same_content_makes_the_same_bytes(bundle: Path, start: Path, tmp_path: Path) -> None:
-    write(tmp_path / "again", start, dict(reversed(list(CONTENT.items()))), 1, lambda what, part: None)
+    write(
+        tmp_path / "again", start, dict(reversed(list(CONTENT.items()))), 1, lambda what, part: None
+    )
     assert (tmp_path / "again").read_bytes() == bundle.read_bytes()
-    write(tmp_path / "other", start, {**CONTENT, "nothing": Member(content=b"!")}, 1, lambda what, part: None)
+    write(
+        tmp_path / "other",
+        start,
+        {**CONTENT, "nothing": Member(content=b"!")},
+        1,
+        lambda what, part: None,
+    )
     assert (tmp_path / "other").read_bytes()[-len(END) :] != bundle.read_bytes()[-len(END) :]
 
 

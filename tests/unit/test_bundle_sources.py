@@ -39,20 +39,26 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return entry
 
 
-def test_sources_are_copied_once(kernel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sources_are_copied_once(
+    kernel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files, copy = {DSC: sha256(b"of tinc")}, tmp_path / "copy"
     assert sources.copy_sources(copy, files, kernel, ignore) == []
     assert (copy / DSC).read_bytes() == b"of tinc"
     assert (copy / KERNEL_PATH).read_bytes() == KERNEL
     monkeypatch.setenv(debian.MIRROR_VARIABLE, (tmp_path / "nowhere").as_uri())
-    assert sources.copy_sources(copy, files, kernel, ignore) == [], "what is there is not asked for again"
+    assert sources.copy_sources(copy, files, kernel, ignore) == [], (
+        "what is there is not asked for again"
+    )
 
 
 def test_what_a_mirror_has_not_is_named_with_its_hash(kernel: Path, tmp_path: Path) -> None:
     made = {"source": KERNEL_PATH, "source_sha256": "c" * 64}
     (kernel / "kernel.json").write_text(json.dumps(made))
     copy = tmp_path / "copy"
-    of_kernel, changed, gone = sources.copy_sources(copy, {DSC: "a" * 64, f"{DSC}.gone": "b" * 64}, kernel, ignore)
+    of_kernel, changed, gone = sources.copy_sources(
+        copy, {DSC: "a" * 64, f"{DSC}.gone": "b" * 64}, kernel, ignore
+    )
     assert changed == f"{'a' * 64}  {DSC} (the mirror's has {sha256(b'of tinc')})"
     assert gone.startswith(f"{'b' * 64}  {DSC}.gone (")
     assert of_kernel == f"{'c' * 64}  {KERNEL_PATH} (the mirror's has {sha256(KERNEL)})"

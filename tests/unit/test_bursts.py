@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Bursts of loss that last for a time are those of the published formulas, and the same on every machine."""
+"""Bursts of loss that last for a time are those of the published formulas, and the same on every
+machine.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ DRAWN = [(0.0, False), (0.241819, True), (0.247215, False), (1.28304, True), (1.
 """Of 1 %, 10 ms and seed 2."""
 
 
-def times_s(loss_pct: float, mean_ms: float, seed: int, count: int = COUNT) -> dict[bool, list[float]]:
+def times_s(
+    loss_pct: float, mean_ms: float, seed: int, count: int = COUNT
+) -> dict[bool, list[float]]:
     """How long each state lasts."""
     found: dict[bool, list[float]] = {True: [], False: []}
     drawn = islice(bursts.changes(loss_pct, mean_ms, seed), count + 1)
@@ -48,7 +52,9 @@ def test_share_and_duration_are_those_asked_for(loss_pct: float, mean_ms: float)
 
 @pytest.mark.parametrize("after_ms", [1, 10, 40])
 def test_a_packet_after_a_lost_one_is_lost_as_published(after_ms: float) -> None:
-    """Formula (2): the share of the time in bursts after which, `after_ms` later, there is one again."""
+    """Formula (2): the share of the time in bursts after which, `after_ms` later, there is one
+    again.
+    """
     loss_pct, mean_ms = 20, 10
     changes = list(islice(bursts.changes(loss_pct, mean_ms, seed=5), COUNT))
     ends = [*changes[1:], (changes[-1][0], False)]
@@ -73,7 +79,9 @@ def test_the_times_of_a_seed_never_change() -> None:
     """As they were drawn when this was written: other times are other packets."""
     drawn = list(islice(bursts.changes(1, 10, seed=2), 5))
     assert drawn == DRAWN
-    assert drawn != list(islice(bursts.changes(1, 10, seed=3), 5)), "each direction has its own seed"
+    assert drawn != list(islice(bursts.changes(1, 10, seed=3), 5)), (
+        "each direction has its own seed"
+    )
 
 
 def test_it_begins_in_a_burst_as_often_as_there_is_one() -> None:

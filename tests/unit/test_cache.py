@@ -55,7 +55,9 @@ def test_what_was_not_used_for_long_goes_when_something_is_made(tmp_path: Path) 
         last_used(tmp_path, name, KEPT_UNUSED_DAYS + 1)
     made_once(tmp_path / again, make)
     made_once(tmp_path / new, make)
-    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == sorted([again, new, other])
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == sorted(
+        [again, new, other]
+    )
     assert not (tmp_path / f"{old}.lock").exists() and not (tmp_path / f"{old}.manifest").exists()
 
 
@@ -95,7 +97,10 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "truncated": (truncate, "bin/linux has changed"),
     "edited, with the same size and date": (edit_with_old_dates, "kernel.json has changed"),
     "missing": (lambda place: (place / "kernel.json").unlink(), "kernel.json is missing"),
-    "one more": (lambda place: (place / "sitecustomize.py").touch(), "sitecustomize.py is not of it"),
+    "one more": (
+        lambda place: (place / "sitecustomize.py").touch(),
+        "sitecustomize.py is not of it",
+    ),
     "not executable": (lambda place: (place / "bin/linux").chmod(0o644), "bin/linux has changed"),
     "another link": (relink, "link has changed"),
     "all gone": (empty, "is missing, kernel.json is missing, link is missing"),
@@ -103,19 +108,25 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-def test_what_is_damaged_is_named_and_made_again(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_damaged_is_named_and_made_again(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     change, words = DAMAGES[name]
     place = made_once(tmp_path / "kernel-0", make_some)
     change(place)
     made_once(place, make_some)
     said = capsys.readouterr().err
     assert str(place) in said and words in said and "making it again" in said
-    assert (place / "kernel.json").read_text() == '{"identity": "made-up"}' and os.access(place / "bin/linux", os.X_OK)
+    assert (place / "kernel.json").read_text() == '{"identity": "made-up"}' and os.access(
+        place / "bin/linux", os.X_OK
+    )
     made_once(place, not_again)
     assert capsys.readouterr().err == ""
 
 
-def test_a_copied_cache_is_good_and_hashed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copied_cache_is_good_and_hashed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made_once(tmp_path / "a/kernel-0", make_some)
     shutil.copytree(tmp_path / "a", tmp_path / "b", symlinks=True)
     made_once(tmp_path / "b/kernel-0", not_again)
@@ -123,7 +134,9 @@ def test_a_copied_cache_is_good_and_hashed_once(tmp_path: Path, monkeypatch: pyt
     made_once(tmp_path / "b/kernel-0", not_again)
 
 
-def test_what_an_earlier_version_made_gets_a_manifest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_an_earlier_version_made_gets_a_manifest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     place = made_once(tmp_path / "kernel-0", make_some)
     (tmp_path / "kernel-0.manifest").unlink()
     made_once(place, not_again)
@@ -157,7 +170,9 @@ def test_two_commands_make_it_again_once(tmp_path: Path) -> None:
     assert len(made) == 1 and not cache.damage(place)
 
 
-def test_what_another_command_removes_to_make_it_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_another_command_removes_to_make_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place = made_once(tmp_path / "kernel-0", make_some)
     truncate(place)
     looked_at = cache._hashes
@@ -174,7 +189,9 @@ def test_what_another_command_removes_to_make_it_again(tmp_path: Path, monkeypat
 
 def test_a_cache_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(SetupError, match=r"the cache .*file cannot be used: .*; XDG_CACHE_HOME names another place"):
+    with pytest.raises(
+        SetupError, match=r"the cache .*file cannot be used: .*; XDG_CACHE_HOME names another place"
+    ):
         made_once(tmp_path / "file/kernel-0", make)
 
 

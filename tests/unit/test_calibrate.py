@@ -22,20 +22,31 @@ SIZES, CHECK = (200, 1300), 700
 
 
 def measured(noise: float, repetitions: int = 5, beyond: float = 0.0) -> list[Seen]:
-    """With packets 28 bytes longer than their payload; what is checked costs `beyond` ns more than the line says."""
+    """With packets 28 bytes longer than their payload; what is checked costs `beyond` ns more than
+    the line says.
+    """
     chance = random.Random(1)
     return [
-        Seen("openvpn_udp", direction, size, repetition, size + 28,
-             (packet + byte * (size + 28) + beyond * (size == CHECK)) * (1 + noise * chance.random()))
+        Seen(
+            "openvpn_udp",
+            direction,
+            size,
+            repetition,
+            size + 28,
+            (packet + byte * (size + 28) + beyond * (size == CHECK))
+            * (1 + noise * chance.random()),
+        )
         for direction, (packet, byte) in PLANTED.items()
         for size in (*SIZES, CHECK)
         for repetition in range(repetitions)
-    ]  # fmt: skip
+    ]
 
 
 def test_the_planted_costs_are_found() -> None:
     for direction, times in vpns_of(measured(0), CHECK)["openvpn_udp"].items():
-        assert (times["ns_per_packet"], times["ns_per_byte"]) == pytest.approx(PLANTED[direction], abs=0.001)
+        assert (times["ns_per_packet"], times["ns_per_byte"]) == pytest.approx(
+            PLANTED[direction], abs=0.001
+        )
         assert times["ns_per_packet_error"] == pytest.approx(0, abs=0.001)
         assert times["off_pct_at_700_bytes"] == pytest.approx(0, abs=0.01)
 
@@ -49,7 +60,9 @@ def test_with_noise_that_only_adds_they_are_found() -> None:
 
 def test_a_length_that_is_not_on_the_line_is_told() -> None:
     times = vpns_of(measured(0, beyond=1000), CHECK)["openvpn_udp"]["encrypt"]
-    assert times["off_pct_at_700_bytes"] == pytest.approx(-100 * 1000 / (7000 + 1.5 * 728 + 1000), abs=0.01)
+    assert times["off_pct_at_700_bytes"] == pytest.approx(
+        -100 * 1000 / (7000 + 1.5 * 728 + 1000), abs=0.01
+    )
     assert "-11.0 %" in as_text(vpns_of(measured(0, beyond=1000), CHECK), CHECK)
 
 
@@ -66,12 +79,19 @@ def test_one_repetition_has_no_error() -> None:
         ([(100, 10), (200, 30)], (0, (1000 + 6000) / (10_000 + 40_000))),
     ],
 )
-def test_no_coefficient_is_negative(points: list[tuple[float, float]], line: tuple[float, float]) -> None:
+def test_no_coefficient_is_negative(
+    points: list[tuple[float, float]], line: tuple[float, float]
+) -> None:
     assert line_of(points) == pytest.approx(line)
 
 
 def sent(job: str, agent: str, suffix: str = "", **values: float) -> dict[str, Any]:
-    metadata = {"job_name": job, "agent_name": agent, "time": 1, **({"suffix": suffix} if suffix else {})}
+    metadata = {
+        "job_name": job,
+        "agent_name": agent,
+        "time": 1,
+        **({"suffix": suffix} if suffix else {}),
+    }
     return {**values, "_metadata": metadata}
 
 
@@ -83,7 +103,14 @@ def record(tmp_path: Path, lines: list[dict[str, Any]]) -> Record:
 
 LINES = [
     sent("vpn", "satvpn_box_1", tx_packets=1000, tx_bytes=228_000, rx_packets=5, rx_bytes=500),
-    sent("vpn", "satvpn_box_2", tx_packets=5, tx_bytes=500, rx_packets=300, rx_bytes=900 * 200 + 300 * 28),
+    sent(
+        "vpn",
+        "satvpn_box_2",
+        tx_packets=5,
+        tx_bytes=500,
+        rx_packets=300,
+        rx_bytes=900 * 200 + 300 * 28,
+    ),
     sent("cpu_by_program", "satvpn_pc_1", "box_1", cpu_s=0.01),
     sent("cpu_by_program", "satvpn_pc_1", "box_1_nebula", cpu_s=0.009),
     sent("cpu_by_program", "satvpn_pc_1", "box_2", cpu_s=0.018),
@@ -106,7 +133,9 @@ def test_a_run_that_says_too_little(tmp_path: Path) -> None:
         seen_in(record(tmp_path, none), tmp_path)
 
 
-def test_a_run_that_says_too_little_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_that_says_too_little_is_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     store = Store(tmp_path)
     records = [replace(record(tmp_path, LINES), run_id=name) for name in ("whole", "half")]
     for one, lines in zip(records, (LINES, LINES[:1]), strict=True):
@@ -128,7 +157,10 @@ def test_a_run_that_says_too_little_is_left_out(tmp_path: Path, capsys: pytest.C
         (["x", "--repetitions", "0"], "--repetitions 0: at least 1"),
         (["x", "--vpn", "wireguard"], "the kernel carries its packets"),
         (["x", "--vpn", "wiregard"], "there is no such VPN"),
-        (["x", "--payload-bytes", "200,1450"], "openvpn_udp: packets have at most 1420 bytes of payload"),
+        (
+            ["x", "--payload-bytes", "200,1450"],
+            "openvpn_udp: packets have at most 1420 bytes of payload",
+        ),
     ],
 )
 def test_what_is_refused(arguments: list[str], said: str, tmp_path: Path) -> None:

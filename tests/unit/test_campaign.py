@@ -34,13 +34,21 @@ def planned(*settings: str, seeds: str = "1", path: Path = GEO_LOSS) -> Campaign
 
 
 def runs(campaign: Campaign, **identity: str) -> list[RunSpec]:
-    return campaign.runs(PACKAGES, load_inventory(REPOSITORY / "inventory.yml"), Additions(), lambda uses: identity)
+    return campaign.runs(
+        PACKAGES, load_inventory(REPOSITORY / "inventory.yml"), Additions(), lambda uses: identity
+    )
 
 
 def test_a_cell_of_arguments_only_uses_what_the_constants_name() -> None:
-    """As `serve` has it, of a launch over REST: geo's satellite is a constant, and has to come along into the guest."""
+    """As `serve` has it, of a launch over REST: geo's satellite is a constant, and has to come
+    along into the guest.
+    """
     campaign = planned("vpn=none", "cc=cubic", "loss=0")
-    values = {name: given for name, given in campaign.values.items() if name in campaign.scenario.arguments}
+    values = {
+        name: given
+        for name, given in campaign.values.items()
+        if name in campaign.scenario.arguments
+    }
     only = Campaign(campaign.path, campaign.scenario, campaign.sub_scenarios, values, (1,))
     assert "orbit" not in only.cells[0]
     assert only.uses(PACKAGES, Additions())[0]["satellites"] == ["geo"]
@@ -52,17 +60,52 @@ def test_the_whole_table_is_the_default() -> None:
     assert len(campaign.cells) == 4 * 3 * 3
     assert campaign.swept == ["vpn", "cc", "loss"]
     assert campaign.cells[0] == {
-        "vpn": "none", "cc": "cubic", "loss": "0", "pep": "none", "cc_pep": "same", "cc_tunnel": "same",
-        "size": "30M", "initcwnd": "10", "initcwnd_pep": "same", "streams": "1", "series_s": "0",
-        "rate": "10M", "return_rate": "same", "buffer_bdp": "1", "queue": "fifo", "jitter_ms": "0", "link_file": "none",
-        "burst_packets": "1", "loss_at": "satellite", "orbit": "geo", "delay_ms": "250", "return_loss": "same",
-        "buffer": "none", "terrestrial_ms": "0", "direction": "download", "http": "none",
-        "warm_up": "none", "cpu": "free", "cpu_scale": "1", "cpu_pop": "same", "cpu_scale_pop": "same",
-        "burst_ms": "none", "duration_s": "0", "nat": "none", "nat_timeout_s": "0",
-        "access_mtu": "inventory", "uplink_mtu": "inventory", "feeder_mtu": "inventory", "backhaul_mtu": "inventory",
-        "icmp_too_big": "pass", "vpn_values": "none",
-        "tcp_buffer": "default", "ecn": "default", "sack": "default", "window_scaling": "default",
-    }  # fmt: skip
+        "vpn": "none",
+        "cc": "cubic",
+        "loss": "0",
+        "pep": "none",
+        "cc_pep": "same",
+        "cc_tunnel": "same",
+        "size": "30M",
+        "initcwnd": "10",
+        "initcwnd_pep": "same",
+        "streams": "1",
+        "series_s": "0",
+        "rate": "10M",
+        "return_rate": "same",
+        "buffer_bdp": "1",
+        "queue": "fifo",
+        "jitter_ms": "0",
+        "link_file": "none",
+        "burst_packets": "1",
+        "loss_at": "satellite",
+        "orbit": "geo",
+        "delay_ms": "250",
+        "return_loss": "same",
+        "buffer": "none",
+        "terrestrial_ms": "0",
+        "direction": "download",
+        "http": "none",
+        "warm_up": "none",
+        "cpu": "free",
+        "cpu_scale": "1",
+        "cpu_pop": "same",
+        "cpu_scale_pop": "same",
+        "burst_ms": "none",
+        "duration_s": "0",
+        "nat": "none",
+        "nat_timeout_s": "0",
+        "access_mtu": "inventory",
+        "uplink_mtu": "inventory",
+        "feeder_mtu": "inventory",
+        "backhaul_mtu": "inventory",
+        "icmp_too_big": "pass",
+        "vpn_values": "none",
+        "tcp_buffer": "default",
+        "ecn": "default",
+        "sack": "default",
+        "window_scaling": "default",
+    }
 
 
 LINK = ("rate", "return_rate", "delay_ms", "loss", "return_loss", "buffer", "buffer_bdp")
@@ -74,19 +117,26 @@ def of_satellite(tmp_path: Path, name: str, text: str, *settings: str) -> list[l
     (tmp_path / "satellites" / name).write_text(text)
     packages = load_packages([REPOSITORY / "jobs"], Additions((tmp_path, REPOSITORY)))
     orbit = f"orbit={Path(name).stem}"
-    campaign = plan(REPOSITORY / "scenarios/geo.json", [orbit, "vpn=none", "cc=bbr", *settings], (1,), packages)
+    campaign = plan(
+        REPOSITORY / "scenarios/geo.json", [orbit, "vpn=none", "cc=bbr", *settings], (1,), packages
+    )
     return [[cell[value] for value in LINK] for cell in campaign.cells]
 
 
 MINE = "delay_ms: 120\nrate: 20M\nloss: 0.1\nreturn_loss: 0\nbuffer: 200kB\n"
 
 
-@pytest.mark.parametrize(("settings", "rows"), [
-    ((), ["20M same 120 0.1 0 200kB none"]),
-    (("rate=5M", "delay_ms=30", "buffer=2BDP"), ["5M same 30 0.1 0 2BDP none"]),
-    (("return_rate=1M", "loss=1", "return_loss=same", "buffer_bdp=2,4"),
-     ["20M 1M 120 1 same none 2", "20M 1M 120 1 same none 4"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("settings", "rows"),
+    [
+        ((), ["20M same 120 0.1 0 200kB none"]),
+        (("rate=5M", "delay_ms=30", "buffer=2BDP"), ["5M same 30 0.1 0 2BDP none"]),
+        (
+            ("return_rate=1M", "loss=1", "return_loss=same", "buffer_bdp=2,4"),
+            ["20M 1M 120 1 same none 2", "20M 1M 120 1 same none 4"],
+        ),
+    ],
+)
 def test_a_row_has_the_values_in_force_of_its_satellite(
     tmp_path: Path, settings: tuple[str, ...], rows: list[str]
 ) -> None:
@@ -95,13 +145,21 @@ def test_a_row_has_the_values_in_force_of_its_satellite(
 
 def test_a_satellite_that_is_a_link_file_has_no_rate_and_no_delay(tmp_path: Path) -> None:
     text = "time_s,rate_bps,delay_ms\n0,1e6,30\n"
-    assert of_satellite(tmp_path, "mine.csv", text) == [["none", "none", "none", "0", "same", "none", "1"]]
+    assert of_satellite(tmp_path, "mine.csv", text) == [
+        ["none", "none", "none", "0", "same", "none", "1"]
+    ]
 
 
-@pytest.mark.parametrize(("name", "text", "said"), [
-    ("mine.yml", "delay: 5", r"mine\.yml, line 1: unknown: delay"), ("mine.csv", "time_s\n", r"mine\.csv, line 1: no column"),
-])  # fmt: skip
-def test_a_satellite_that_is_wrong_starts_nothing(tmp_path: Path, name: str, text: str, said: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("mine.yml", "delay: 5", r"mine\.yml, line 1: unknown: delay"),
+        ("mine.csv", "time_s\n", r"mine\.csv, line 1: no column"),
+    ],
+)
+def test_a_satellite_that_is_wrong_starts_nothing(
+    tmp_path: Path, name: str, text: str, said: str
+) -> None:
     with pytest.raises(InputError, match=said):
         of_satellite(tmp_path, name, text)
 
@@ -180,18 +238,26 @@ def test_constants_are_set_and_swept_like_arguments() -> None:
     assert campaign.swept == ["buffer_bdp"]
     one, other = runs(campaign)
     assert one.arguments.keys() == {"vpn", "pep", "cc", "loss", "size"}
-    assert (one.scenario["constants"]["buffer_bdp"], other.scenario["constants"]["buffer_bdp"]) == ("1", "4")
+    assert (one.scenario["constants"]["buffer_bdp"], other.scenario["constants"]["buffer_bdp"]) == (
+        "1",
+        "4",
+    )
     assert other.values["buffer_bdp"] == "4"
     assert other.values["cc_tunnel"] == other.scenario["constants"]["cc_tunnel"] == "hybla"
     functions = {
-        function["label"]: function["start_job_instance"] for function in other.scenario["openbach_functions"][:8]
+        function["label"]: function["start_job_instance"]
+        for function in other.scenario["openbach_functions"][:8]
     }
     assert functions["TCP of box"]["transport_profile"]["cc"] == [["$cc_tunnel"]]
     assert functions["TCP of pc"]["transport_profile"]["cc"] == [["$cc"]]
-    assert parse_scenario(other.scenario, {name: one.job for name, one in PACKAGES.items()}), "a platform takes it"
+    assert parse_scenario(other.scenario, {name: one.job for name, one in PACKAGES.items()}), (
+        "a platform takes it"
+    )
     assert one.run_id != other.run_id
     (plain,) = runs(planned("vpn=none", "cc=bbr", "loss=0"))
-    (given,) = runs(planned("vpn=none", "cc=bbr", "loss=0", "buffer_bdp=1", "rate=10M", "cc_tunnel=same"))
+    (given,) = runs(
+        planned("vpn=none", "cc=bbr", "loss=0", "buffer_bdp=1", "rate=10M", "cc_tunnel=same")
+    )
     assert plain.run_id == given.run_id
 
 
@@ -214,9 +280,14 @@ def test_a_link_file_may_be_a_constant(tmp_path: Path) -> None:
     assert given["values"]["link_file"] == str(file)
 
 
-@pytest.mark.parametrize("file", sorted((REPOSITORY / "scenarios").glob("*.yml")), ids=lambda file: file.stem)
+@pytest.mark.parametrize(
+    "file", sorted((REPOSITORY / "scenarios").glob("*.yml")), ids=lambda file: file.stem
+)
 def test_a_person_is_asked_for_six_values_at_most(file: Path) -> None:
-    """Each is mandatory and without a default in OpenBACH's web UI. A value with `$` is understood nowhere but here."""
+    """Each is mandatory and without a default in OpenBACH's web UI.
+
+    A value with `$` is understood nowhere but here.
+    """
     scenario = expand(file)
     assert len(scenario["arguments"]) <= 6
     described = {**scenario["constants"], **scenario.get("x-same", {})}
@@ -251,7 +322,12 @@ def test_a_malformed_sub_scenario_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [("{", "line 1, column 2: broken JSON"), ('{"name": "x",\n}', "line 2"), ("[]", "a name"), ("\xff", "not UTF-8")],
+    [
+        ("{", "line 1, column 2: broken JSON"),
+        ('{"name": "x",\n}', "line 2"),
+        ("[]", "a name"),
+        ("\xff", "not UTF-8"),
+    ],
 )
 def test_broken_files(tmp_path: Path, content: str, words: str) -> None:
     file = tmp_path / "broken.json"
@@ -287,7 +363,9 @@ scenarios:
 """
 
 
-def planned_file(file: Path, *settings: str, seeds: tuple[int, ...] | None = None) -> list[Campaign]:
+def planned_file(
+    file: Path, *settings: str, seeds: tuple[int, ...] | None = None
+) -> list[Campaign]:
     return plan_file(file, settings, seeds, PACKAGES, Additions())
 
 
@@ -300,10 +378,17 @@ def test_a_campaign_file_names_several_scenarios(tmp_path: Path) -> None:
 def test_settings_and_seeds_take_the_place_of_the_files(tmp_path: Path) -> None:
     file = campaign_file(tmp_path, TWO_SCENARIOS)
     geo, leo = planned_file(file, "loss=2", "size=1M", seeds=(1,))
-    assert (geo.values["loss"], leo.values["loss"], leo.values["size"], leo.seeds) == (("2",), ("2",), ("1M",), (1,))
+    assert (geo.values["loss"], leo.values["loss"], leo.values["size"], leo.seeds) == (
+        ("2",),
+        ("2",),
+        ("1M",),
+        (1,),
+    )
 
 
-@pytest.mark.parametrize("file", sorted((REPOSITORY / "campaigns").glob("*.yml")), ids=lambda file: str(file.stem))
+@pytest.mark.parametrize(
+    "file", sorted((REPOSITORY / "campaigns").glob("*.yml")), ids=lambda file: str(file.stem)
+)
 def test_the_campaigns_of_the_repository(file: Path) -> None:
     assert all(campaign.cells for campaign in planned_file(file))
 
@@ -315,7 +400,10 @@ def test_the_campaigns_of_the_repository(file: Path) -> None:
         ("scenarios: [", "campaign.yml: while parsing"),
         ("scenarios: [geo]", "scenarios.0: should have the keys"),
         ("scenarios: [{scenario: goe}]", r"there is no scenario goe; did you mean geo\?"),
-        ("scenarios: [{scenario: geo, values: {vpn: none}}]", "scenarios.0.values: should be an object of lists"),
+        (
+            "scenarios: [{scenario: geo, values: {vpn: none}}]",
+            "scenarios.0.values: should be an object of lists",
+        ),
         ("scenarios: [{scenario: geo, values: {vpn: [ipsec]}}]", "vpn is one of none"),
         ("scenarios: [{scenario: geo, values: {vpm: [none]}}]", "did you mean vpn"),
         ("scenarios: [{scenario: geo, values: {vpn: [none, none]}}]", "given twice"),
@@ -333,7 +421,9 @@ def test_a_setting_that_no_scenario_has_is_refused(tmp_path: Path) -> None:
         planned_file(campaign_file(tmp_path, TWO_SCENARIOS), "vpm=none")
 
 
-def test_commands_at_the_same_time_begin_with_different_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_at_the_same_time_begin_with_different_cpus(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda process: {2, 3, 5})
     monkeypatch.setattr("os.getpid", lambda: 300)
     assert (cpus_for(None), cpus_for(1), cpus_for(4)) == ([2, 3, 5], [2], [2, 3, 5, 2])

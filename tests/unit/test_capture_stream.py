@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The stream of a guest's packets: what is hashed and kept of it, and where its keys go, however it arrives."""
+"""The stream of a guest's packets: what is hashed and kept of it, and where its keys go, however it
+arrives.
+"""
 
 from __future__ import annotations
 
@@ -40,13 +42,20 @@ def block(kind: int, body: bytes) -> bytes:
 
 
 def secrets(text: bytes, kind: int = WIREGUARD_KEY_LOG) -> bytes:
-    return block(DECRYPTION_SECRETS, struct.pack("<II", kind, len(text)) + text + bytes(-len(text) % 4))
+    return block(
+        DECRYPTION_SECRETS, struct.pack("<II", kind, len(text)) + text + bytes(-len(text) % 4)
+    )
 
 
-PACKETS = [block(SECTION_HEADER, bytes(16)), *(block(ENHANCED_PACKET, bytes([n]) * 4 * n) for n in range(1, 40))]
+PACKETS = [
+    block(SECTION_HEADER, bytes(16)),
+    *(block(ENHANCED_PACKET, bytes([n]) * 4 * n) for n in range(1, 40)),
+]
 
 
-def sent(stream: bytes, place: Path, *, piece: int, with_keys: bool = True) -> tuple[_Capture, bytes]:
+def sent(
+    stream: bytes, place: Path, *, piece: int, with_keys: bool = True
+) -> tuple[_Capture, bytes]:
     """What has read a pipe into which the stream is written, and the file that it has written."""
     read_end, write_end = os.pipe()
     file = place / "kept"
@@ -78,7 +87,9 @@ def test_a_full_disk_is_named() -> None:
         kept_in(Path("/dev/full"), b"".join(PACKETS)).wrong()
 
 
-def test_a_capture_has_a_limit_where_it_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_capture_has_a_limit_where_it_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("openbach_run.engine.virtual.engine.CAPTURE_LIMIT_BYTES", 1000)
     stream = b"".join(PACKETS)
     too_much = kept_in(tmp_path / "kept", stream).wrong() or ""
@@ -89,7 +100,9 @@ def test_a_capture_has_a_limit_where_it_is_kept(tmp_path: Path, monkeypatch: pyt
 
 @pytest.mark.parametrize("piece", [1, 7, 64, 1 << 16])
 def test_keys_go_to_neither_the_hash_nor_the_capture(piece: int, tmp_path: Path) -> None:
-    stream = b"".join([*PACKETS[:5], secrets(HANDSHAKE), *PACKETS[5:20], secrets(b"x\n"), *PACKETS[20:]])
+    stream = b"".join(
+        [*PACKETS[:5], secrets(HANDSHAKE), *PACKETS[5:20], secrets(b"x\n"), *PACKETS[20:]]
+    )
     capture, kept = sent(stream, tmp_path, piece=piece)
     assert kept == b"".join(PACKETS)
     assert capture.hash == blake3(kept).hexdigest()
@@ -104,7 +117,13 @@ def test_without_keys_the_stream_is_kept_as_it_is(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "end",
-    [b"\x06", PACKETS[30][:50], struct.pack("<II", ENHANCED_PACKET, 0xFFFFFFFF) + b"?" * 500, bytes(8), bytes(20)],
+    [
+        b"\x06",
+        PACKETS[30][:50],
+        struct.pack("<II", ENHANCED_PACKET, 0xFFFFFFFF) + b"?" * 500,
+        bytes(8),
+        bytes(20),
+    ],
     ids=["cut off in a header", "cut off in a block", "claims 4 GiB", "claims nothing", "zeros"],
 )
 def test_every_byte_of_a_stream_that_is_none_is_kept(end: bytes, tmp_path: Path) -> None:
@@ -143,13 +162,18 @@ def test_nobody_else_may_read_the_keys_and_a_guests_file_of_that_name_goes(tmp_p
 
 
 def packet(time_ns: int, size: int) -> bytes:
-    return block(ENHANCED_PACKET, struct.pack("<5I", 0, time_ns >> 32, time_ns & 0xFFFFFFFF, size, size) + bytes(size))
+    return block(
+        ENHANCED_PACKET,
+        struct.pack("<5I", 0, time_ns >> 32, time_ns & 0xFFFFFFFF, size, size) + bytes(size),
+    )
 
 
 @pytest.mark.parametrize("piece", [1, 100, 65536, 1 << 20])
 @pytest.mark.parametrize("size", [4, 60000, 65536])
 @pytest.mark.parametrize("with_keys", [False, True])
-def test_the_time_of_the_last_packet_is_known(tmp_path: Path, piece: int, size: int, with_keys: bool) -> None:
+def test_the_time_of_the_last_packet_is_known(
+    tmp_path: Path, piece: int, size: int, with_keys: bool
+) -> None:
     """However it arrives, and whatever block without a time comes after it."""
     if piece == 1:
         size = min(size, 400)

@@ -49,7 +49,11 @@ class FakeEngine:
         return ""
 
     def run(
-        self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: Callable[[Mapping[str, Any]], None]
+        self,
+        spec: Mapping[str, Any],
+        run_dir: Path,
+        cpu: int,
+        on_event: Callable[[Mapping[str, Any]], None],
     ) -> Outcome:
         if self.interrupt_after is not None and len(self.ran) >= self.interrupt_after:
             raise OSError(28, "No space left on device")
@@ -59,9 +63,20 @@ class FakeEngine:
         if "loss" not in spec["arguments"]:
             return Outcome("Finished Ok", 1.0, 0.1, "ab", None)
         if spec["arguments"]["loss"] in self.failing:
-            return Outcome("Finished Ko", 3.0, 0.1, "00", "job vpn on satvpn_box: Error, exit code 1\n    no route")
+            return Outcome(
+                "Finished Ko",
+                3.0,
+                0.1,
+                "00",
+                "job vpn on satvpn_box: Error, exit code 1\n    no route",
+            )
         time_s = 10 * (1 + float(spec["arguments"]["loss"])) + spec["seed"] / 100
-        ids = {"agent_name": "satvpn_server", "time": 0, "job_instance_id": 1, "scenario_instance_id": 1}
+        ids = {
+            "agent_name": "satvpn_server",
+            "time": 0,
+            "job_instance_id": 1,
+            "scenario_instance_id": 1,
+        }
         metadata = {"job_name": "file_transfer", **ids}
         sent = {
             "transfer_time_s": time_s,
@@ -87,19 +102,35 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> type[FakeEngine]:
 def run(*arguments: str) -> int:
     """With one seed, if they do not say otherwise."""
     seeds = () if "--seeds" in arguments else ("--seeds", "1")
-    return main.main([str(ROOT / "scenarios/geo_loss.json"), "cc=bbr", "vpn=none", *seeds, *arguments])
+    return main.main(
+        [str(ROOT / "scenarios/geo_loss.json"), "cc=bbr", "vpn=none", *seeds, *arguments]
+    )
 
 
 def test_if_anything_is_random_all_is_run_with_five_seeds_after_a_first_table(
     tmp_path: Path, engine: type[FakeEngine], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = [str(ROOT / "scenarios/geo_loss.json"), "cc=bbr", "vpn=none", "--results", str(tmp_path), "--workers", "1"]
+    words = [
+        str(ROOT / "scenarios/geo_loss.json"),
+        "cc=bbr",
+        "vpn=none",
+        "--results",
+        str(tmp_path),
+        "--workers",
+        "1",
+    ]
     assert main.main(words) == 0
     printed = capsys.readouterr()
-    assert [one["loss"] for one in engine.ran] == 5 * ["0", "0.1", "1"], "the first seed of all comes first"
+    assert [one["loss"] for one in engine.ran] == 5 * [
+        "0",
+        "0.1",
+        "1",
+    ], "the first seed of all comes first"
     first, _, rest = printed.err.partition("now the other seeds (")
     assert (
-        "10.01     11.01   20.01" in first and "one seed, and the link is random" in first and "15 of 15 runs" in rest
+        "10.01     11.01   20.01" in first
+        and "one seed, and the link is random" in first
+        and "15 of 15 runs" in rest
     )
     assert "10.03 [10.01–10.05]  11.03 [11.01–11.05]  20.03 [20.01–20.05]" in printed.out
     assert "over 5 seeds" in printed.out
@@ -164,7 +195,9 @@ def test_a_rerun_that_fails_leaves_the_good_record(
     printed = capsys.readouterr()
     assert "job vpn on satvpn_box: Error" in printed.err  # --quiet says no progress, but says why
     assert "the good record of an earlier run stays" in printed.err
-    assert [row["status"] for row in csv.DictReader((tmp_path / "results.csv").open())] == 3 * ["Finished Ok"]
+    assert [row["status"] for row in csv.DictReader((tmp_path / "results.csv").open())] == 3 * [
+        "Finished Ok"
+    ]
     assert run("--results", str(tmp_path)) == 0
     assert len(engine.ran) == 6  # nothing to do
 
@@ -189,7 +222,10 @@ def test_a_full_disk_loses_nothing_that_finished(
 
 
 def test_sigterm_keeps_what_finished(
-    tmp_path: Path, engine: type[FakeEngine], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    engine: type[FakeEngine],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     stopped = threading.Event()
     transfer = engine.run
@@ -211,9 +247,14 @@ def test_sigterm_keeps_what_finished(
 
 
 def test_what_cannot_be_stopped_is_told_beside_the_reason(
-    tmp_path: Path, engine: type[FakeEngine], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    engine: type[FakeEngine],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """As by an engine of a platform that does not answer any more; every other engine is stopped all the same."""
+    """As by an engine of a platform that does not answer any more; every other engine is stopped
+    all the same.
+    """
     stopped = []
 
     def stop(self: FakeEngine) -> None:
@@ -223,12 +264,16 @@ def test_what_cannot_be_stopped_is_told_beside_the_reason(
     monkeypatch.setattr(engine, "stop", stop)
     engine.interrupt_after = 1
     (tmp_path / "two.yml").write_text(
-        "scenarios: [{scenario: geo_loss, values: &v {loss: [0]}}, {scenario: leo_loss, values: *v}]"
+        "scenarios: [{scenario: geo_loss, values: &v {loss: [0]}}, {scenario: leo_loss, values:"
+        " *v}]"
     )
     words = [str(tmp_path / "two.yml"), "--results", str(tmp_path / "results"), "--workers", "1"]
     assert main.main(words) == 1
     told = capsys.readouterr().err
-    assert "No space left on device" in told and "stopping the other runs: scenario instance 7 may run on" in told
+    assert (
+        "No space left on device" in told
+        and "stopping the other runs: scenario instance 7 may run on" in told
+    )
     assert "Traceback" not in told
     assert len(set(map(id, stopped))) == 2
 
@@ -239,44 +284,68 @@ def test_a_table_scenario_that_is_interrupted_before_its_first_run_has_a_table(
     engine.interrupt_after = 0
     assert main.main(["geo_loss_table", "--results", str(tmp_path)]) == 1
     printed = capsys.readouterr()
-    assert "No space left on device" in printed.err and "geo_loss_table: transfer time" in printed.out
+    assert (
+        "No space left on device" in printed.err and "geo_loss_table: transfer time" in printed.out
+    )
 
 
 def test_a_scenario_without_arguments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "bare.json").write_text('{"name": "bare", "openbach_functions": []}')
-    assert main.main([str(tmp_path / "bare.json"), "--results", str(tmp_path / "results"), "--quiet"]) == 0
+    assert (
+        main.main([str(tmp_path / "bare.json"), "--results", str(tmp_path / "results"), "--quiet"])
+        == 0
+    )
     assert "done" in capsys.readouterr().out
 
 
-def test_a_scenarios_name_leads_nowhere_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_scenarios_name_leads_nowhere_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "up.json").write_text('{"name": "../up", "openbach_functions": []}')
     assert main.main([str(tmp_path / "up.json")]) == 2
     assert "name one with --results DIR" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["a b", "'\"", "$HOME ${vpn} `id`", "ünï ⅷ", "a\nb", "-rf", "%s {0} \\ |*#", "<b>x"])
+@pytest.mark.parametrize(
+    "name", ["a b", "'\"", "$HOME ${vpn} `id`", "ünï ⅷ", "a\nb", "-rf", "%s {0} \\ |*#", "<b>x"]
+)
 def test_a_scenario_may_have_any_name(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """From the command to the report; the command that is kept to repeat a run can be pasted into a shell."""
+    """From the command to the report; the command that is kept to repeat a run can be pasted into a
+    shell.
+    """
     monkeypatch.chdir(tmp_path)
     scenario = json.loads((ROOT / "scenarios/geo_loss.json").read_text())
     Path("odd.json").write_text(json.dumps({**scenario, "name": name}))
     assert main.main(["odd.json", "cc=bbr", "vpn=none", "loss=0", "--format", "csv"]) == 0
     (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out, newline=""))
-    assert (row["scenario"], row["status"], row["transfer_time_s"]) == (name, "Finished Ok", "10.01")
+    assert (row["scenario"], row["status"], row["transfer_time_s"]) == (
+        name,
+        "Finished Ok",
+        "10.01",
+    )
     (record,) = (tmp_path / "results" / name).glob("runs/*/record.json")
-    assert shlex.split(json.loads(record.read_text())["command"])[:2] == ["./openbach-run", "odd.json"]
+    assert shlex.split(json.loads(record.read_text())["command"])[:2] == [
+        "./openbach-run",
+        "odd.json",
+    ]
     assert main.main(["report", "--quiet", "--", f"results/{name}"]) == 0
     shown = (tmp_path / "reports" / name / "report.html").read_text()
     assert " ".join(name.split()) in html.unescape(shown) and "<b>x" not in shown
 
 
 def test_a_campaign_file_has_its_own_results_and_a_table_per_scenario(
-    tmp_path: Path, engine: type[FakeEngine], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    engine: type[FakeEngine],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    both = "scenarios: [{scenario: geo_loss, values: &v {cc: [bbr], vpn: [none], loss: [0]}}, {scenario: leo_loss, values: *v}]"
+    both = (
+        "scenarios: [{scenario: geo_loss, values: &v {cc: [bbr], vpn: [none], loss: [0]}},"
+        " {scenario: leo_loss, values: *v}]"
+    )
     (tmp_path / "two.yml").write_text(both)
     assert main.main(["two.yml", "--quiet", "--seeds", "2"]) == 0
     printed = capsys.readouterr().out
@@ -319,16 +388,27 @@ def test_unwritable_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     ("arguments", "words"),
     [
         (["nothing.json"], "no such file"),
-        (["geo_los"], "geo_los: no such scenario or campaign; did you mean geo_loss? there are buffers, "),
+        (
+            ["geo_los"],
+            "geo_los: no such scenario or campaign; did you mean geo_loss? there are buffers, ",
+        ),
         (["geo", "vpm=none"], "did you mean vpn"),
         (["geo", "--seeds", "x"], "--seeds x"),
         (["geo", "--workers", "0"], "at least 1"),
-        (["geo", "--pcap", "--scheduler", "tcp://127.0.0.1:9"], "captures stay on the machine of a run"),
+        (
+            ["geo", "--pcap", "--scheduler", "tcp://127.0.0.1:9"],
+            "captures stay on the machine of a run",
+        ),
         (["geo", "--keys"], "it goes with --pcap"),
-        (["geo", "--workers", "2", "--scheduler", "tcp://127.0.0.1:9"], "--workers: a cluster runs"),
+        (
+            ["geo", "--workers", "2", "--scheduler", "tcp://127.0.0.1:9"],
+            "--workers: a cluster runs",
+        ),
     ],
 )
-def test_bad_input_exits_with_2(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_exits_with_2(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main.main(arguments) == 2
     assert words in capsys.readouterr().err
 
@@ -338,14 +418,20 @@ def test_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "accepted" in capsys.readouterr().out
     bad = tmp_path / "bad.json"
     bad.write_text(
-        '{"name": "t", "openbach_functions": [{"id": 0, "start_job_instance": {"entity_name": "e", "nojob": {}}}]}'
+        '{"name": "t", "openbach_functions": [{"id": 0, "start_job_instance": {"entity_name": "e",'
+        ' "nojob": {}}}]}'
     )
     assert main.main(["--check", str(bad), "--format", "json"]) == 2
     printed = capsys.readouterr()
-    assert json.loads(printed.out)["error_message"]["error"] == "No such job in the controller database: nojob"
+    assert (
+        json.loads(printed.out)["error_message"]["error"]
+        == "No such job in the controller database: nojob"
+    )
     assert "openbach_functions.0.start_job_instance.nojob" in printed.err
     schemas = str(ROOT / "tests/data/job_schemas.json")
-    bad.write_text(bad.read_text().replace('"nojob": {}', '"fping": {"destination_ip": "10.0.0.2"}'))
+    bad.write_text(
+        bad.read_text().replace('"nojob": {}', '"fping": {"destination_ip": "10.0.0.2"}')
+    )
     assert main.main(["--check", str(bad), "--jobs", schemas, "--format", "json"]) == 0
 
 
@@ -357,11 +443,15 @@ def test_no_text_of_a_job_gives_orders_to_the_terminal(
     capsys: pytest.CaptureFixture[str],
     on_terminal: bool,
 ) -> None:
-    """Neither what it wrote to stderr, nor its statistics' names, nor a scenario's texts; the record has them as they are."""
+    """Neither what it wrote to stderr, nor its statistics' names, nor a scenario's texts; the
+    record has them as they are.
+    """
     evil = "\x1b]0;owned\x07\x1b[2J\r\u202e\x9b31m"
 
     def failing(*_: Any) -> Outcome:
-        return Outcome("Finished Ko", 3.0, 0.1, "00", f"job vpn on satvpn_box: Error, exit code 1\n    {evil}")
+        return Outcome(
+            "Finished Ko", 3.0, 0.1, "00", f"job vpn on satvpn_box: Error, exit code 1\n    {evil}"
+        )
 
     monkeypatch.setattr(engine, "run", failing)
     monkeypatch.setattr("sys.stdout.isatty", lambda: on_terminal)
@@ -387,7 +477,10 @@ def test_what_is_printed_to_a_terminal_gives_it_no_orders(
 
 
 def test_a_dry_run_says_what_is_not_made(
-    tmp_path: Path, engine: type[FakeEngine], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    engine: type[FakeEngine],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def prepare(self: FakeEngine, progress: Callable[[str, float], None]) -> None:
         pytest.fail("--dry-run makes nothing")
@@ -395,7 +488,10 @@ def test_a_dry_run_says_what_is_not_made(
     monkeypatch.setattr(FakeEngine, "prepare", prepare)
     monkeypatch.setattr(FakeEngine, "look", lambda self: "vpncloud")
     assert run("--results", str(tmp_path), "--dry-run") == 0
-    assert "3 runs; which of them are finished is not known: vpncloud is not in the cache" in capsys.readouterr().out
+    assert (
+        "3 runs; which of them are finished is not known: vpncloud is not in the cache"
+        in capsys.readouterr().out
+    )
 
 
 def test_what_the_runs_need_can_be_made_alone(tmp_path: Path, engine: type[FakeEngine]) -> None:
@@ -404,7 +500,10 @@ def test_what_the_runs_need_can_be_made_alone(tmp_path: Path, engine: type[FakeE
 
 
 def test_a_topology_that_is_too_large_is_refused_before_a_guest_starts(
-    tmp_path: Path, engine: type[FakeEngine], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    engine: type[FakeEngine],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """At commit 94585d7 it was a traceback inside the guest."""
     monkeypatch.syspath_prepend(str(ROOT / "topologies"))
@@ -412,15 +511,27 @@ def test_a_topology_that_is_too_large_is_refused_before_a_guest_starts(
     (tmp_path / "star.yml").write_text(yaml.safe_dump(build.star_inventory(100)))
     start = {
         "id": 0,
-        "start_job_instance": {"entity_name": "satvpn_pc_1", "path_ready": {"destination_ip": "10.0.0.1"}},
+        "start_job_instance": {
+            "entity_name": "satvpn_pc_1",
+            "path_ready": {"destination_ip": "10.0.0.1"},
+        },
     }
     (tmp_path / "t.json").write_text(json.dumps({"name": "t", "openbach_functions": [start]}))
     assert (
-        main.main([str(tmp_path / "t.json"), "--inventory", str(tmp_path / "star.yml"), "--results", str(tmp_path)])
+        main.main(
+            [
+                str(tmp_path / "t.json"),
+                "--inventory",
+                str(tmp_path / "star.yml"),
+                "--results",
+                str(tmp_path),
+            ]
+        )
         == 2
     )
     said = capsys.readouterr().err
     assert (
-        "406 interfaces, with those of the switches; the virtual engine has at most 240: its kernel has a table" in said
+        "406 interfaces, with those of the switches; the virtual engine has at most 240: its kernel"
+        " has a table" in said
     )
     assert engine.ran == []

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Workers of a cluster whose packets are wrong, on a Dask client that is made up: what they cost, and what is said of them."""
+"""Workers of a cluster whose packets are wrong, on a Dask client that is made up: what they cost,
+and what is said of them.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ class Worker(Engine):
 
     def run(self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: Any) -> Outcome:
         self.got.append((spec["arguments"]["vpn"], spec["seed"]))
-        return replace(super().run(spec, run_dir, cpu, on_event), capture_hash=self._hash_of(self.runs - 1))
+        return replace(
+            super().run(spec, run_dir, cpu, on_event), capture_hash=self._hash_of(self.runs - 1)
+        )
 
 
 class Address:
@@ -72,7 +76,10 @@ class Address:
         self.now += 1
         self.most = max(self.most, self.now)
         try:
-            return {"status": "OK", "result": await pickle.loads(function)(*pickle.loads(args), self)}
+            return {
+                "status": "OK",
+                "result": await pickle.loads(function)(*pickle.loads(args), self),
+            }
         except Exception as error:
             return {"status": "error", "exception": error}
         finally:
@@ -92,17 +99,26 @@ class Client:
         self.loop = SimpleNamespace(asyncio_loop=asyncio.new_event_loop())
         threading.Thread(target=self.loop.asyncio_loop.run_forever, daemon=True).start()
         monkeypatch.setattr(
-            cluster, "_worker_engine", lambda parts: self.workers[threading.current_thread().name.split("_")[0]]
+            cluster,
+            "_worker_engine",
+            lambda parts: self.workers[threading.current_thread().name.split("_")[0]],
         )
 
     def scheduler_info(self, n_workers: int) -> dict[str, Any]:
-        return {"workers": {address: {"name": address.upper(), "nthreads": 1} for address in list(self.workers)}}
+        return {
+            "workers": {
+                address: {"name": address.upper(), "nthreads": 1} for address in list(self.workers)
+            }
+        }
 
 
 def execute(
     hashes: Mapping[str, Hash], place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Mapping[str, Worker], Engine]:
-    """Eighty runs on workers that make these captures. Who has done how many: the workers, and this machine."""
+    """Eighty runs on workers that make these captures.
+
+    Who has done how many: the workers, and this machine.
+    """
     workers, here = {name: Worker(hash_of) for name, hash_of in hashes.items()}, Engine()
     execute_by(Client(dict(workers), monkeypatch), here, place, monkeypatch)
     return workers, here
@@ -128,17 +144,23 @@ def captures(place: Path) -> Counter[str]:
 
 
 class OnItsWay(Future[Any]):
-    """As a future of Dask's, whose result must not be asked for with a time-out that ends as the result comes."""
+    """As a future of Dask's, whose result must not be asked for with a time-out that ends as the
+    result comes.
+    """
 
     def result(self, timeout: float | None = None) -> Any:
         if not self.done():
-            raise UnboundLocalError("cannot access local variable 'result' where it is not associated with a value")
+            raise UnboundLocalError(
+                "cannot access local variable 'result' where it is not associated with a value"
+            )
         return super().result(timeout)
 
 
 def test_a_result_is_asked_for_when_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs of some 2 s, after which a look at the workers was due, ended the campaign."""
-    monkeypatch.setattr(cluster, "_client", lambda scheduler: Client({"a": Worker(right)}, monkeypatch))
+    monkeypatch.setattr(
+        cluster, "_client", lambda scheduler: Client({"a": Worker(right)}, monkeypatch)
+    )
     monkeypatch.setattr(cluster, "LOOK_S", 0.001)
     engine = ClusterEngine(cast(Any, Engine()), "tcp://made-up:8786", {})
     future, looked = OnItsWay(), threading.Event()
@@ -154,14 +176,18 @@ def test_a_result_is_asked_for_when_it_is_there(monkeypatch: pytest.MonkeyPatch)
     worker.join()
 
 
-def test_right_workers_are_checked_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_right_workers_are_checked_now_and_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     workers, here = execute({"a": right, "b": right}, tmp_path, monkeypatch)
     assert here.runs == 1, "the first run of all; after it the workers check each other"
     done = sum(one.runs for one in workers.values())
     assert RUNS + 1 <= done <= RUNS + 2 * (RUNS // CHECK_EVERY)
 
 
-def test_a_single_worker_is_checked_by_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_single_worker_is_checked_by_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     workers, here = execute({"a": right}, tmp_path, monkeypatch)
     assert (workers["a"].runs, here.runs) == (RUNS, RUNS // CHECK_EVERY)
 
@@ -189,23 +215,39 @@ def test_a_worker_that_is_wrong_as_it_checks_another_is_the_wrong_one(
 
 
 def test_all_workers_are_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(SetupError, match=r"all workers of the Dask cluster at tcp://made-up:8786 give other packets"):
+    with pytest.raises(
+        SetupError,
+        match=r"all workers of the Dask cluster at tcp://made-up:8786 give other packets",
+    ):
         execute({"a": wrong, "b": wrong}, tmp_path, monkeypatch)
     assert not captures(tmp_path)
 
 
-def test_a_record_from_a_worker_is_that_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_from_a_worker_is_that_of_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is packed where it was executed, and once."""
     execute({"a": right}, tmp_path / "there", monkeypatch)
     here = Engine()
     store = Store(tmp_path / "here")
     with store.opened():
-        Executor(store, [0], False).execute(planned(here, "vpn=none", "loss=0", seeds=(1,)), Reporter(quiet=True))
+        Executor(store, [0], False).execute(
+            planned(here, "vpn=none", "loss=0", seeds=(1,)), Reporter(quiet=True)
+        )
     (record,) = store.all()
     files = {file.name: file.read_bytes() for file in (store.runs / record.run_id).iterdir()}
-    there = next(one for one in Store(tmp_path / "there").all() if one.arguments == record.arguments and one.seed == 1)
-    found = {file.name: file.read_bytes() for file in (tmp_path / "there/runs" / there.run_id).iterdir()}
+    there = next(
+        one
+        for one in Store(tmp_path / "there").all()
+        if one.arguments == record.arguments and one.seed == 1
+    )
+    found = {
+        file.name: file.read_bytes() for file in (tmp_path / "there/runs" / there.run_id).iterdir()
+    }
     assert found.keys() == files.keys()
     assert {name for name in files if files[name] != found[name]} <= {"record.json"}
     assert replace(there, command=record.command, packages=record.packages) == record
-    assert run_files.content(tmp_path / "there/runs" / there.run_id, "jobs/1_vpn_box/stdout") == b"1_vpn_box\n"
+    assert (
+        run_files.content(tmp_path / "there/runs" / there.run_id, "jobs/1_vpn_box/stdout")
+        == b"1_vpn_box\n"
+    )

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a cluster's workers get runs: when they have nothing to do, and what becomes of the run of one that dies."""
+"""How a cluster's workers get runs: when they have nothing to do, and what becomes of the run of
+one that dies.
+"""
 
 from __future__ import annotations
 
@@ -40,8 +42,12 @@ def engine_of(client: Any, monkeypatch: pytest.MonkeyPatch) -> ClusterEngine:
     return engine
 
 
-def test_a_worker_gets_a_run_when_it_has_nothing_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that at the end none waits behind another one's; the executor's four threads would give them more."""
+def test_a_worker_gets_a_run_when_it_has_nothing_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that at the end none waits behind another one's; the executor's four threads would give
+    them more.
+    """
     client = Client({"a": Worker(right), "b": Worker(right)}, monkeypatch)
     execute_by(client, Engine(), tmp_path, monkeypatch)
     assert [client.rpc(name).most for name in ("a", "b")] == [1, 1]
@@ -49,7 +55,9 @@ def test_a_worker_gets_a_run_when_it_has_nothing_to_do(tmp_path: Path, monkeypat
 
 def test_a_worker_with_two_threads_gets_two(monkeypatch: pytest.MonkeyPatch) -> None:
     client = Client({"a": Worker(right)}, monkeypatch)
-    monkeypatch.setattr(client, "scheduler_info", lambda n_workers: {"workers": {"a": {"name": "A", "nthreads": 2}}})
+    monkeypatch.setattr(
+        client, "scheduler_info", lambda n_workers: {"workers": {"a": {"name": "A", "nthreads": 2}}}
+    )
     both = threading.Barrier(2, timeout=LIMIT_S)
     client.workers["a"].before = lambda number: cast(None, both.wait())
     client.rpc("a").executor = ThreadPoolExecutor(2, thread_name_prefix="a")
@@ -79,7 +87,9 @@ def test_a_worker_dies_and_only_the_run_that_it_had_is_repeated(
     assert {record.status for record in Store(tmp_path).all()} == {"Finished Ok"}
 
 
-def test_a_worker_that_comes_back_at_its_address_gets_runs_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_comes_back_at_its_address_gets_runs_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     client = Client({"a": Worker(right)}, monkeypatch)
     address = client.rpc("a")
     run = address.run
@@ -128,13 +138,18 @@ def test_a_run_that_workers_die_of_ends_the_campaign(monkeypatch: pytest.MonkeyP
     for name, worker in workers.items():
         worker.before = lambda number, name=name: cast(None, client.workers.pop(name))  # type: ignore[misc]
     with pytest.raises(
-        SetupError, match=r"3 Dask workers died of this run, one after the other, at last the Dask worker C \(c\)"
+        SetupError,
+        match=(
+            r"3 Dask workers died of this run, one after the other, at last the Dask worker C \(c\)"
+        ),
     ):
         engine_of(client, monkeypatch)._executed(SPEC)
     assert list(client.workers) == ["d"]
 
 
-def test_what_goes_wrong_on_a_worker_is_told_and_is_no_death(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_goes_wrong_on_a_worker_is_told_and_is_no_death(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     client = Client({"a": Worker(right)}, monkeypatch)
 
     def fail(number: int) -> None:
@@ -146,7 +161,9 @@ def test_what_goes_wrong_on_a_worker_is_told_and_is_no_death(monkeypatch: pytest
     assert client.workers["a"].got == [("none", 1)]
 
 
-def test_a_check_is_done_by_a_worker_that_has_passed_one_before_other_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_is_done_by_a_worker_that_has_passed_one_before_other_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """By any other one when these have gone."""
     known = cluster.Workers(cast(Any, Client({name: Worker(right) for name in "abc"}, monkeypatch)))
     known.unchecked = {"a": [], "c": []}
@@ -170,7 +187,9 @@ def test_a_check_is_done_by_a_worker_that_has_passed_one_before_other_runs(monke
     assert check.result(0) == "b"
 
 
-def test_engines_of_a_command_share_what_they_know_of_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engines_of_a_command_share_what_they_know_of_workers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A campaign file has an engine for each of its scenarios."""
     client = Client({"a": Worker(wrong), "b": Worker(right)}, monkeypatch)
     first, second = engine_of(client, monkeypatch), engine_of(client, monkeypatch)
@@ -206,7 +225,9 @@ def test_a_scheduler_that_goes_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     client = Client({}, monkeypatch)
     engine = engine_of(client, monkeypatch)
     threading.Timer(0.1, setattr, (client, "status", "closed")).start()
-    with pytest.raises(SetupError, match="the scheduler of the Dask cluster at tcp://made-up:8786 is gone"):
+    with pytest.raises(
+        SetupError, match="the scheduler of the Dask cluster at tcp://made-up:8786 is gone"
+    ):
         engine._executed(SPEC)
 
 
@@ -220,17 +241,25 @@ def dask(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     monkeypatch.setattr(cluster, "_worker_engine", lambda parts: engine)
     with (
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=False, protocol="tcp://", dashboard_address=":0"
+            n_workers=2,
+            threads_per_worker=1,
+            processes=False,
+            protocol="tcp://",
+            dashboard_address=":0",
         ) as workers,
         distributed.Client(workers.scheduler_address, set_as_default=False) as client,
     ):
         yield SimpleNamespace(workers=workers, client=client, engine=engine)
 
 
-def test_dask_is_asked_past_its_scheduler(dask: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dask_is_asked_past_its_scheduler(
+    dask: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     engine = engine_of(dask.client, monkeypatch)
     done = [engine._executed(SPEC) for _ in range(4)]
-    assert {worker for worker, *_ in done} == {worker.address for worker in dask.workers.workers.values()}
+    assert {worker for worker, *_ in done} == {
+        worker.address for worker in dask.workers.workers.values()
+    }
     assert {outcome.capture_hash for _, outcome, _ in done} == {"ab"}
     assert not dask.workers.scheduler.tasks
 
@@ -269,7 +298,9 @@ def test_a_worker_of_dask_closes_while_it_has_a_run(
     with ThreadPoolExecutor(1) as threads:
         run = threads.submit(engine._executed, SPEC)
         begun.wait(LIMIT_S)
-        (first,) = (address for address in engine._workers.there if address not in engine._workers._free)
+        (first,) = (
+            address for address in engine._workers.there if address not in engine._workers._free
+        )
         (worker,) = (one for one in dask.workers.workers.values() if one.address == first)
         dask.workers.sync(worker.close, executor_wait=False, nanny=False)
         assert run.result(LIMIT_S)[0] != first

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The files of docs/clusters, as Dask's own deployments and their schemas read them. No Slurm or Kubernetes runs here."""
+"""The files of docs/clusters, as Dask's own deployments and their schemas read them.
+
+No Slurm or Kubernetes runs here.
+"""
 
 from __future__ import annotations
 
@@ -81,9 +84,15 @@ KEEPS = "x-kubernetes-preserve-unknown-fields"
 
 
 def check(resource: dict[str, Any]) -> None:
-    checked = {name: value for name, value in schema()["properties"].items() if name not in ("status", "metadata")}
+    checked = {
+        name: value
+        for name, value in schema()["properties"].items()
+        if name not in ("status", "metadata")
+    }
     jsonschema.validate(resource["spec"], checked["spec"])
-    assert re.fullmatch("[a-z0-9]([-a-z0-9]{0,60}[a-z0-9])?", resource["metadata"]["name"])  # RFC 1123
+    assert re.fullmatch(
+        "[a-z0-9]([-a-z0-9]{0,60}[a-z0-9])?", resource["metadata"]["name"]
+    )  # RFC 1123
 
 
 def test_kubernetes_takes_the_cluster() -> None:

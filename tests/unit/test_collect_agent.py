@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""collect_agent, where jobs touch what is outside of them: files, signals, several writers of one file."""
+"""collect_agent, where jobs touch what is outside of them: files, signals, several writers of one
+file.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def test_a_job_run_by_hand_sends_its_statistics_nowhere(monkeypatch: pytest.Monk
     assert collect_agent.send_stat(NOW_MS, rate=1).startswith("KO")
 
 
-def test_stored_files_are_copied_and_named(statistics: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stored_files_are_copied_and_named(
+    statistics: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(collect_agent, "FILES", str(tmp_path / "files"))
     plot = tmp_path / "plot.svg"
     plot.write_text("<svg/>")
@@ -68,7 +72,9 @@ def test_lines_of_several_jobs_never_mix(statistics: Path) -> None:
 def test_wait_for_signal_returns_and_calls_its_handler() -> None:
     pid = os.fork()
     if pid == 0:
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # so that the signal comes before the wait
+        signal.pthread_sigmask(
+            signal.SIG_BLOCK, {signal.SIGTERM}
+        )  # so that the signal comes before the wait
         os.kill(os.getpid(), signal.SIGTERM)
         collect_agent.wait_for_signal(lambda number, _: os._exit(number))
         os._exit(0)

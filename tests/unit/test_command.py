@@ -20,7 +20,11 @@ command = load("file_transfer", "command")
 
 @pytest.fixture
 def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name, value in {"COMMANDS": str(tmp_path / "commands.sh"), "HOST": "box", "BEGAN_NS": "0"}.items():
+    for name, value in {
+        "COMMANDS": str(tmp_path / "commands.sh"),
+        "HOST": "box",
+        "BEGAN_NS": "0",
+    }.items():
         monkeypatch.setenv(f"OPENBACH_RUN_{name}", value)
     return tmp_path / "commands.sh"
 
@@ -31,7 +35,9 @@ def typed(commands: Path) -> list[str]:
 
 
 def test_a_command_that_fails_ends_the_job_with_its_words_and_its_input() -> None:
-    with pytest.raises(SystemExit, match=r"sh -c echo no such thing >&2; exit 3: exit code 3: no such thing$"):
+    with pytest.raises(
+        SystemExit, match=r"sh -c echo no such thing >&2; exit 3: exit code 3: no such thing$"
+    ):
         command.run("sh", "-c", "echo no such thing >&2; exit 3")
     with pytest.raises(SystemExit, match=r"exit code 1: .*; its input was:\nlink add x"):
         command.run("false", lines=["link add x"])
@@ -54,7 +60,12 @@ def test_only_changes_that_were_done_are_recorded(commands: Path) -> None:
 def test_a_batch_and_a_script_are_recorded_as_what_the_command_read(commands: Path) -> None:
     command.record("tc", lines=["qdisc add dev x root netem", "qdisc show"])
     command.change("cat", text="\ntable inet x { }\n")
-    batch = ["ip netns exec box tc -batch - << 'EOF'", "qdisc add dev x root netem", "qdisc show", "EOF"]
+    batch = [
+        "ip netns exec box tc -batch - << 'EOF'",
+        "qdisc add dev x root netem",
+        "qdisc show",
+        "EOF",
+    ]
     assert typed(commands) == [*batch, "ip netns exec box cat << 'EOF'", "table inet x { }", "EOF"]
 
 
@@ -68,7 +79,9 @@ def test_a_setting_is_recorded_as_sysctl_and_one_that_the_kernel_refuses_ends_th
         command.write(Path("/dev/null"), "64")
 
 
-@given(st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), min_size=1))
+@given(
+    st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), min_size=1)
+)
 def test_what_is_recorded_is_read_back_by_a_shell_as_it_was(words: list[str]) -> None:
     shown = command.pasted(["printf", "%s\\0", *words], None, None, "  # 0.00 s")
     done = subprocess.run(["sh", "-c", shown], check=True, capture_output=True)
@@ -93,7 +106,11 @@ def test_a_state_is_returned_as_soon_as_it_is_there() -> None:
 def test_a_state_that_does_not_come_is_named_with_the_evidence() -> None:
     with pytest.raises(SystemExit, match=r"the tunnel is not up after 0.05 s; it said: nothing"):
         command.wait_for(
-            "the tunnel is not up", lambda: False, 0.05, retry_s=0.01, evidence=lambda: "; it said: nothing"
+            "the tunnel is not up",
+            lambda: False,
+            0.05,
+            retry_s=0.01,
+            evidence=lambda: "; it said: nothing",
         )
 
 
@@ -123,14 +140,17 @@ def test_the_kernel_tells_of_a_link_and_nobody_polls() -> None:
     assert int(asked) < 10 and float(lasted_s) < 15
 
 
-def test_a_server_that_ends_at_once_is_named_with_who_has_its_port(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_ends_at_once_is_named_with_who_has_its_port(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     ports = load("file_transfer", "ports")
     monkeypatch.setattr(ports, "is_listening", lambda port: False)
     with socket.create_server(("", 0)) as holder, subprocess.Popen(["false"]) as server:
         server.wait()
         port = holder.getsockname()[1]
         with pytest.raises(
-            SystemExit, match=rf"nginx ended at once with exit code 1; port {port} is taken by .*{os.getpid()}"
+            SystemExit,
+            match=rf"nginx ended at once with exit code 1; port {port} is taken by .*{os.getpid()}",
         ):
             ports.wait_listening(server, "nginx", port)
 
@@ -140,7 +160,8 @@ def test_jobs_have_no_runner_and_no_wait_of_their_own() -> None:
     own = [
         file.relative_to(ROOT)
         for file in sorted(ROOT.glob("jobs/*/files/*.py"))
-        if not file.is_symlink() and ("def retried" in file.read_text() or "def wait_until" in file.read_text())
+        if not file.is_symlink()
+        and ("def retried" in file.read_text() or "def wait_until" in file.read_text())
     ]
     assert not own
 

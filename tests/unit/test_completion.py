@@ -23,9 +23,16 @@ from openbach_run.commands.completion import script
 def test_bash_completes(typed: str, completed: set[str]) -> None:
     words = ["openbach-run", *typed.split()]
     quoted = " ".join(f"'{word}'" for word in words)
-    ask = f"compopt() {{ :; }}\n{script()}\nCOMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _openbach_run\n"
+    ask = (
+        f"compopt() {{ :; }}\n{script()}\nCOMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1};"
+        " _openbach_run\n"
+    )
     done = subprocess.run(
-        ["bash", "-c", ask + 'printf "%s\\n" "${COMPREPLY[@]}"'], check=True, capture_output=True, text=True, cwd="/var"
+        ["bash", "-c", ask + 'printf "%s\\n" "${COMPREPLY[@]}"'],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd="/var",
     )
     assert set(done.stdout.split()) >= completed
     assert done.stderr == ""

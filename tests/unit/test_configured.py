@@ -37,9 +37,13 @@ def root(tmp_path: Path) -> Path:
         (tmp_path / name).mkdir(parents=True)
     for program in ("iptables-legacy", "iptables-nft", "iptables-nft-save"):
         (tmp_path / "usr/sbin" / program).touch()
-    (tmp_path / "usr/share/base-passwd/passwd.master").write_text("proxy:*:13:13:proxy:/bin:/usr/sbin/nologin\n")
+    (tmp_path / "usr/share/base-passwd/passwd.master").write_text(
+        "proxy:*:13:13:proxy:/bin:/usr/sbin/nologin\n"
+    )
     (tmp_path / "usr/share/base-passwd/group.master").write_text("proxy:*:13:\n")
-    (tmp_path / "usr/lib/sysusers.d/x.conf").write_text('u mail-user - "of x" /var/x\ng readers -\n')
+    (tmp_path / "usr/lib/sysusers.d/x.conf").write_text(
+        'u mail-user - "of x" /var/x\ng readers -\n'
+    )
     return tmp_path
 
 
@@ -58,8 +62,14 @@ def test_a_file_of_a_package_stays(root: Path) -> None:
 
 def test_packages_have_their_users(root: Path) -> None:
     configured.configure(root, {"tcpdump": TCPDUMP}, FILES)
-    users = {line.split(":")[0]: line.split(":") for line in (root / "etc/passwd").read_text().splitlines()}
-    groups = {line.split(":")[0]: line.split(":") for line in (root / "etc/group").read_text().splitlines()}
+    users = {
+        line.split(":")[0]: line.split(":")
+        for line in (root / "etc/passwd").read_text().splitlines()
+    }
+    groups = {
+        line.split(":")[0]: line.split(":")
+        for line in (root / "etc/group").read_text().splitlines()
+    }
     assert {"root", "satpep", "proxy", "tcpdump", "mail-user"} <= users.keys()
     assert users["tcpdump"][2] == users["tcpdump"][3] == groups["tcpdump"][2]
     assert "readers" in groups

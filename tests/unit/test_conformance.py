@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Scenarios that were sent to the real backend, with what it answered (tests/data/conformance.json)."""
+"""Scenarios that were sent to the real backend, with what it answered
+(tests/data/conformance.json).
+"""
 
 from __future__ import annotations
 
@@ -68,18 +70,21 @@ LEAVES = (
 )
 JSON = st.recursive(
     LEAVES,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 KEYS = st.sampled_from([
-    "name", "id", "label", "wait", "time", "launched_ids", "on_fail", "policy", "retry", "start_job_instance",
-    "entity_name", "fping",
-    "destination_ip", "iperf3", "client", "server_ip", "stop_job_instances", "openbach_function_ids", "push_file",
-    "local_path", "if",
+    "name", "id", "label", "wait", "time", "launched_ids", "on_fail", "policy", "retry",
+    "start_job_instance", "entity_name", "fping", "destination_ip", "iperf3", "client", "server_ip",
+    "stop_job_instances", "openbach_function_ids", "push_file", "local_path", "if",
     "start_scenario_instance", "scenario_name", "arguments", "time_series", "jobs", "statistics",
 ])  # fmt: skip
 SHAPED = st.recursive(
-    LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4), max_leaves=15
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=15,
 )
 
 
@@ -89,7 +94,14 @@ def test_nothing_but_malformed_is_raised(value: Any) -> None:
 
 
 @given(st.dictionaries(KEYS, SHAPED, max_size=4), SHAPED)
-def test_no_function_raises_anything_but_malformed(function: dict[str, Any], arguments: Any) -> None:
+def test_no_function_raises_anything_but_malformed(
+    function: dict[str, Any], arguments: Any
+) -> None:
     answer({"name": "t", "openbach_functions": [function], "arguments": arguments})
     fping = {"entity_name": "e", "fping": function}
-    answer({"name": "t", "openbach_functions": [{"id": 0, "wait": arguments, "start_job_instance": fping}]})
+    answer(
+        {
+            "name": "t",
+            "openbach_functions": [{"id": 0, "wait": arguments, "start_job_instance": fping}],
+        }
+    )

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`--engine controller` against a controller that works, lacks something, refuses, stalls or drops connections."""
+"""`--engine controller` against a controller that works, lacks something, refuses, stalls or drops
+connections.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeController]:
 
     monkeypatch.setattr(reasons, "LOGS_LIMIT_S", 0.05)
     jobs = sorted(PACKAGES)
-    entities: dict[str, str | None] = {f"satvpn_{host}": f"10.0.0.{index}" for index, host in enumerate(HOSTS)}
+    entities: dict[str, str | None] = {
+        f"satvpn_{host}": f"10.0.0.{index}" for index, host in enumerate(HOSTS)
+    }
     with serving(FakeController(entities=entities, installed=[*jobs], jobs=jobs)) as started:
         yield started
 
@@ -74,11 +78,16 @@ def quiet(text: str, part: float) -> None:
 
 
 def test_same_table_and_files_as_the_virtual_engine(
-    fake: FakeController, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    fake: FakeController,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(engine_module, "POLL_S", 0.01)
-    Path("controller").write_text(json.dumps({"controller": fake.url, "login": "admin", "password": "secret"}))
+    Path("controller").write_text(
+        json.dumps({"controller": fake.url, "login": "admin", "password": "secret"})
+    )
     arguments = [str(ROOT / "scenarios/geo.json"), "vpn=none", "cc=bbr", "--engine", "controller"]
     assert main.main(arguments) == 0
     printed = capsys.readouterr()
@@ -90,16 +99,27 @@ def test_same_table_and_files_as_the_virtual_engine(
     assert kept.virtual_s == 90.5
     assert kept.measures["transfer_time_s"] == 1.5
     assert kept.command.endswith(f"--engine controller --controller {fake.url} --project satvpn")
-    files = [file for file in Path("results/geo").rglob("*") if file.is_file() and file.suffix != ".parquet"]
-    written = b"".join(gzip.decompress(one.read_bytes()) if one.suffix == ".gz" else one.read_bytes() for one in files)
+    files = [
+        file
+        for file in Path("results/geo").rglob("*")
+        if file.is_file() and file.suffix != ".parquet"
+    ]
+    written = b"".join(
+        gzip.decompress(one.read_bytes()) if one.suffix == ".gz" else one.read_bytes()
+        for one in files
+    )
     assert b"instance.json" in written, "the packed files are looked into"
     assert "secret" not in written.decode() + printed.out + printed.err
     (sent,) = fake.started
     assert sent == {"vpn": "none", "cc": "bbr", "pep": "none", "size": "30M", "loss": "0"}
 
 
-@pytest.mark.parametrize(("options", "words"), [(["--pcap"], "tcpdump"), (["--workers", "2"], "one at a time")])
-def test_options_of_the_virtual_engine_only(options: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("options", "words"), [(["--pcap"], "tcpdump"), (["--workers", "2"], "one at a time")]
+)
+def test_options_of_the_virtual_engine_only(
+    options: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main.main(["geo", "--engine", "controller", *options]) == 2
     assert words in capsys.readouterr().err
 
@@ -133,7 +153,9 @@ def test_names_everything_that_is_missing(fake: FakeController) -> None:
 
 
 def test_asks_for_no_more_of_the_project_than_its_entities(fake: FakeController) -> None:
-    """The whole project has every scenario in it: a real controller that was busy took 58 s, and then again."""
+    """The whole project has every scenario in it: a real controller that was busy took 58 s, and
+    then again.
+    """
     engine_of(fake).prepare(quiet)
     asked = [path.rstrip("?") for method, path, _ in fake.asked if method == "GET"]
     assert "/project/satvpn/entity/" in asked
@@ -144,7 +166,9 @@ def test_asks_the_agents_not_the_database(fake: FakeController) -> None:
     fake.absent = ["vpn"]
     with pytest.raises(SetupError) as caught:
         engine_of(fake).prepare(quiet)
-    assert "the job vpn is not installed on 10.0.0.1, the agent of satvpn_box: install it" in str(caught.value)
+    assert "the job vpn is not installed on 10.0.0.1, the agent of satvpn_box: install it" in str(
+        caught.value
+    )
     assert not fake.scenarios
 
 
@@ -153,7 +177,10 @@ def test_an_agent_that_does_not_answer_is_named(fake: FakeController) -> None:
     with pytest.raises(SetupError) as caught:
         engine_of(fake).prepare(quiet)
     text = str(caught.value)
-    assert "the agent of satvpn_box, 10.0.0.1, does not answer the controller: Cannot connect socket" in text
+    assert (
+        "the agent of satvpn_box, 10.0.0.1, does not answer the controller: Cannot connect socket"
+        in text
+    )
     assert "not installed" not in text
 
 
@@ -169,7 +196,9 @@ def test_an_agent_that_does_not_answer_is_named(fake: FakeController) -> None:
         ("GET", "version/", 302, "HTTP 302"),
     ],
 )
-def test_refusals_in_words(fake: FakeController, method: str, end: str, status: int, words: str) -> None:
+def test_refusals_in_words(
+    fake: FakeController, method: str, end: str, status: int, words: str
+) -> None:
     fake.fail(method, end, *[lambda: (status, {"error": "so it is"})] * 9)
     with pytest.raises(SetupError, match=words) as caught:
         engine_of(fake).prepare(quiet)
@@ -193,14 +222,28 @@ def test_nothing_listens() -> None:
 
 def test_events_and_statistics_are_kept(fake: FakeController, tmp_path: Path) -> None:
     fake.functions = [
-        {"id": 3, "label": "download", "status": "Finished",
-         "job": {"id": 12, "name": "file_transfer", "entity": "satvpn_pc", "status": "Not Running"}},
-    ]  # fmt: skip
+        {
+            "id": 3,
+            "label": "download",
+            "status": "Finished",
+            "job": {
+                "id": 12,
+                "name": "file_transfer",
+                "entity": "satvpn_pc",
+                "status": "Not Running",
+            },
+        }
+    ]
     assert run(engine_of(fake), tmp_path).error is None
     events = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
     assert [event["event"] for event in events] == [
-        "scenario_started", "function_started", "job_started", "job_ended", "function_finished", "scenario_ended",
-    ]  # fmt: skip
+        "scenario_started",
+        "function_started",
+        "job_started",
+        "job_ended",
+        "function_finished",
+        "scenario_ended",
+    ]
     statistic = json.loads((tmp_path / "statistics.jsonl").read_text())
     assert statistic["transfer_time_s"] == 1.5
     assert statistic["_metadata"]["job_instance_id"] == 12
@@ -217,7 +260,10 @@ def test_a_failed_job_is_named(fake: FakeController, tmp_path: Path) -> None:
 
 
 def test_422_at_start(fake: FakeController, tmp_path: Path) -> None:
-    answer = {"error": "Cannot start scenario geo", "entities": {"satvpn_pc": {"agent": {}, "jobs": ["vpn"]}}}
+    answer = {
+        "error": "Cannot start scenario geo",
+        "entities": {"satvpn_pc": {"agent": {}, "jobs": ["vpn"]}},
+    }
     fake.fail("POST", "scenario_instance/", lambda: (422, answer))
     outcome = run(engine_of(fake), tmp_path)
     assert outcome.status == "Not Started"
@@ -229,7 +275,9 @@ def test_reads_survive_dropped_connections(fake: FakeController, tmp_path: Path)
     assert run(engine_of(fake), tmp_path).error is None
 
 
-def test_an_order_whose_answer_was_lost_is_not_given_twice(fake: FakeController, tmp_path: Path) -> None:
+def test_an_order_whose_answer_was_lost_is_not_given_twice(
+    fake: FakeController, tmp_path: Path
+) -> None:
     def start_and_drop() -> None:
         fake.start(VALUES)
 
@@ -252,7 +300,9 @@ def test_a_controller_that_never_answers_an_order(fake: FakeController, tmp_path
     assert not fake.started
 
 
-def test_a_controller_that_stays_away(fake: FakeController, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_controller_that_stays_away(
+    fake: FakeController, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(rest, "LOST_LIMIT_S", 0.1)
     fake.fail("GET", "scenario_instance/7/", *[lambda: None] * 100)
     outcome = run(engine_of(fake), tmp_path)
@@ -300,7 +350,9 @@ def test_stop_stops_the_instance(fake: FakeController, tmp_path: Path) -> None:
     assert fake.stopped
 
 
-def test_constants_of_ones_own_go_under_a_name_of_their_own(fake: FakeController, tmp_path: Path) -> None:
+def test_constants_of_ones_own_go_under_a_name_of_their_own(
+    fake: FakeController, tmp_path: Path
+) -> None:
     """The platform's geo stays as it is for those who launch it in the web UI."""
     engine = engine_of(fake)
     engine.prepare(quiet)
@@ -308,7 +360,12 @@ def test_constants_of_ones_own_go_under_a_name_of_their_own(fake: FakeController
     for rate in ("20M", "10M"):
         place = tmp_path / f"{rate}.unfinished"
         place.mkdir()
-        outcome = engine.run({"values": {**VALUES, "rate": rate}, "virtual_limit_s": 10}, place, 0, lambda event: None)
+        outcome = engine.run(
+            {"values": {**VALUES, "rate": rate}, "virtual_limit_s": 10},
+            place,
+            0,
+            lambda event: None,
+        )
         assert outcome.error is None
         events = [json.loads(line) for line in (place / "events.jsonl").read_text().splitlines()]
         assert {event["scenario"] for event in events if "scenario" in event} == {"geo"}
@@ -325,11 +382,17 @@ def test_constants_of_ones_own_go_under_a_name_of_their_own(fake: FakeController
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_no_request_is_lost(fake: FakeController, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    """100 requests and more, a third of which meet something: each run is started once, and its results are there."""
+def test_no_request_is_lost(
+    fake: FakeController, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """100 requests and more, a third of which meet something: each run is started once, and its
+    results are there.
+    """
     monkeypatch.setattr(rest, "LOST_LIMIT_S", 10.0)
     monkeypatch.setattr(rest, "LOG_IN_LIMIT_S", 10.0)
-    monkeypatch.setattr(engine_module, "ARRIVAL_LIMIT_S", 0.5)  # a busy machine takes some time to start anything
+    monkeypatch.setattr(
+        engine_module, "ARRIVAL_LIMIT_S", 0.5
+    )  # a busy machine takes some time to start anything
     chance = random.Random(seed)
     fake.slow_s = 0.4
     fake.harm = lambda: chance.choice(HARM) if chance.random() < 0.4 else "none"
@@ -344,7 +407,9 @@ def test_no_request_is_lost(fake: FakeController, tmp_path: Path, monkeypatch: p
         assert outcome.error is None, outcome.error
         assert "transfer_time_s" in (place / "statistics.jsonl").read_text()
         runs += 1
-    assert [started["size"] for started in fake.started] == [str(1000 + number) for number in range(runs)]
+    assert [started["size"] for started in fake.started] == [
+        str(1000 + number) for number in range(runs)
+    ]
 
 
 def test_kept_connections_that_are_closed(fake: FakeController) -> None:
@@ -355,7 +420,9 @@ def test_kept_connections_that_are_closed(fake: FakeController) -> None:
         controller.post("job_instance/", body={"action": "stop", "job_instance_ids": []})
 
 
-def test_results_that_could_not_be_fetched_are_fetched_later(fake: FakeController, tmp_path: Path) -> None:
+def test_results_that_could_not_be_fetched_are_fetched_later(
+    fake: FakeController, tmp_path: Path
+) -> None:
     fake.fail("GET", "/csv/", *[lambda: None] * 1000)
     first, second = tmp_path / "id.unfinished", tmp_path / "again" / "id.unfinished"
     first.mkdir()
@@ -397,7 +464,9 @@ def test_an_instance_that_is_no_result(fake: FakeController, tmp_path: Path, wha
     if what == "unknown":
         fake.fail("GET", "scenario_instance/7/", lambda: (404, {"error": "not in the database"}))
     if what == "stopped":
-        fake.fail("GET", "scenario_instance/7/", lambda: (200, {**fake.instance(7), "status": "Stopped"}))
+        fake.fail(
+            "GET", "scenario_instance/7/", lambda: (200, {**fake.instance(7), "status": "Stopped"})
+        )
     assert run(engine_of(fake), place).error is None
     assert len(fake.started) == 2
 
@@ -434,7 +503,9 @@ def stopped_while_running(fake: FakeController, run_dir: Path, engine: Controlle
 
 
 @pytest.mark.parametrize("arrives", [True, False])
-def test_a_stop_without_an_answer_is_repeated(fake: FakeController, tmp_path: Path, arrives: bool) -> None:
+def test_a_stop_without_an_answer_is_repeated(
+    fake: FakeController, tmp_path: Path, arrives: bool
+) -> None:
     lost = []
 
     def order_lost() -> None:
@@ -454,9 +525,13 @@ def test_a_stop_that_never_arrives_is_told(fake: FakeController, tmp_path: Path)
 
 
 def test_ctrl_c_over_a_bad_connection(fake: FakeController, tmp_path: Path) -> None:
-    """The command itself, as a person stops it: it waits until the platform has stopped, and the next one goes on."""
+    """The command itself, as a person stops it: it waits until the platform has stopped, and the
+    next one goes on.
+    """
     chance = random.Random(5)
-    fake.harm = lambda: chance.choice(HARM[1:6]) if fake.started and chance.random() < 0.3 else "none"
+    fake.harm = lambda: (
+        chance.choice(HARM[1:6]) if fake.started and chance.random() < 0.3 else "none"
+    )
     fake.polls_until_end = 10**9
     access = {"controller": fake.url, "login": "admin", "password": "secret"}
     (tmp_path / "controller").write_text(json.dumps(access))
@@ -472,10 +547,16 @@ def test_ctrl_c_over_a_bad_connection(fake: FakeController, tmp_path: Path) -> N
         str(tmp_path / "r"),
     ]
     command = subprocess.Popen(
-        [sys.executable, "-m", "openbach_run", *cell], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background job ignores it
-    )  # fmt: skip
+        [sys.executable, "-m", "openbach_run", *cell],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(
+            signal.SIGINT, signal.SIG_DFL
+        ),  # a shell's background job ignores it
+    )
     end_s = time.monotonic() + 60
     while fake.polls < 2:
         assert time.monotonic() < end_s, "the scenario was not followed within 60 s"
@@ -518,7 +599,9 @@ def test_a_scenario_that_runs_already_is_named(fake: FakeController, tmp_path: P
     engine = engine_of(fake)
     engine.prepare(quiet)
     fake.start(VALUES)
-    with pytest.raises(SetupError, match=r"scenario instance 7 \(geo\) is running; .* stop_scenario_instance.py 7"):
+    with pytest.raises(
+        SetupError, match=r"scenario instance 7 \(geo\) is running; .* stop_scenario_instance.py 7"
+    ):
         run(engine, tmp_path)
 
 
@@ -545,7 +628,9 @@ def test_a_job_that_a_stop_has_missed(fake: FakeController, tmp_path: Path, stub
 def test_jobs_that_are_started_after_the_stop(
     fake: FakeController, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As 2.7.0 does: the instance has its stop date, and its director goes on starting functions for some seconds."""
+    """As 2.7.0 does: the instance has its stop date, and its director goes on starting functions
+    for some seconds.
+    """
     monkeypatch.setattr(engine_module, "SETTLED_S", 1.0)
     engine = engine_of(fake)
     engine.prepare(quiet)
@@ -559,7 +644,10 @@ def test_jobs_that_are_started_after_the_stop(
 
     def shown() -> tuple[int, Any] | None:
         if stopped_at and not fake.functions and fake.polls >= stopped_at[0] + 2:
-            fake.left, fake.functions = [LEFT], [{"id": 0, "label": "server", "status": "Finished", "job": LEFT}]
+            fake.left, fake.functions = (
+                [LEFT],
+                [{"id": 0, "label": "server", "status": "Finished", "job": LEFT}],
+            )
         return 200, fake.instance(7)
 
     fake.fail("POST", "scenario_instance/7/", stop)
@@ -571,11 +659,19 @@ def test_jobs_that_are_started_after_the_stop(
 
 # Why a run failed
 
-FAILED_JOB = {"id": 12, "name": "vpn", "entity": "satvpn_pop", "agent": "10.0.0.5", "status": "Error"}
+FAILED_JOB = {
+    "id": 12,
+    "name": "vpn",
+    "entity": "satvpn_pop",
+    "agent": "10.0.0.5",
+    "status": "Error",
+}
 
 
 class Elasticsearch(BaseHTTPRequestHandler):
-    """Of a collector: it has one job's line, in the form of the Elastic Common Schema, and another job's."""
+    """Of a collector: it has one job's line, in the form of the Elastic Common Schema, and another
+    job's.
+    """
 
     def do_POST(self) -> None:
         query = self.rfile.read(int(self.headers["Content-Length"])).decode()
@@ -584,10 +680,15 @@ class Elasticsearch(BaseHTTPRequestHandler):
         sources = [
             {"job_instance_id": 13, "severity": 3, "message": "of another job"},
             {"job_instance_id": 12, "severity": 7, "message": "Starting job vpn"},
-            {"job_instance_id": 12, "message": ["OWNER_… the whole", "openvpn: no TUN device"],
-             "log": {"syslog": {"severity": {"code": 2}}}},
-        ]  # fmt: skip
-        text = json.dumps({"hits": {"hits": [{"_source": source} for source in reversed(sources)]}}).encode()
+            {
+                "job_instance_id": 12,
+                "message": ["OWNER_… the whole", "openvpn: no TUN device"],
+                "log": {"syslog": {"severity": {"code": 2}}},
+            },
+        ]
+        text = json.dumps(
+            {"hits": {"hits": [{"_source": source} for source in reversed(sources)]}}
+        ).encode()
         self.send_response(200)
         self.end_headers()
         self.wfile.write(text)
@@ -600,7 +701,9 @@ def test_the_reason_comes_from_the_collector(fake: FakeController, tmp_path: Pat
     fake.final_status = "Finished Ko"
     fake.functions = [{"id": 3, "label": "VPN", "status": "Finished", "job": FAILED_JOB}]
     with HTTPServer(("127.0.0.1", 0), Elasticsearch) as collector:
-        threading.Thread(target=collector.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        threading.Thread(
+            target=collector.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+        ).start()
         fake.collector = ("127.0.0.1", collector.server_address[1])
         outcome = run(engine_of(fake), tmp_path)
         collector.shutdown()
@@ -618,9 +721,14 @@ def test_where_the_reason_is(fake: FakeController, tmp_path: Path) -> None:
 def test_a_function_that_could_not_start_its_job(fake: FakeController, tmp_path: Path) -> None:
     fake.final_status = "Finished Ko"
     fake.functions = [{"id": 3, "label": "TCP of pc", "status": "Error"}]
-    fake.logs = [["x", 1, "err", "controller", "The requested Installed Job is not in the database"]]
+    fake.logs = [
+        ["x", 1, "err", "controller", "The requested Installed Job is not in the database"]
+    ]
     text = str(run(engine_of(fake), tmp_path).error)
-    assert text == "function 3 (TCP of pc): Error\n  The requested Installed Job is not in the database"
+    assert (
+        text
+        == "function 3 (TCP of pc): Error\n  The requested Installed Job is not in the database"
+    )
 
 
 @pytest.mark.parametrize("said", ["2.6.0", "2.7.0"])
@@ -636,13 +744,26 @@ def test_the_version_is_not_taken_from_what_it_says(fake: FakeController, said: 
 
 
 @pytest.mark.parametrize("status", ["Finished Ko", "Finished Ok"])
-def test_statistics_that_nobody_sends_are_not_waited_for(fake: FakeController, tmp_path: Path, status: str) -> None:
+def test_statistics_that_nobody_sends_are_not_waited_for(
+    fake: FakeController, tmp_path: Path, status: str
+) -> None:
     """A run that failed, and one whose jobs have no statistics."""
     engine = engine_of(fake)
     engine.prepare(quiet)
     fake.final_status, fake.csv = status, ""
-    fake.functions = [{"id": 0, "label": "x", "status": "Finished",
-                       "job": {"id": 12, "name": "command_shell", "entity": "satvpn_pc", "status": "Not Running"}}]  # fmt: skip
+    fake.functions = [
+        {
+            "id": 0,
+            "label": "x",
+            "status": "Finished",
+            "job": {
+                "id": 12,
+                "name": "command_shell",
+                "entity": "satvpn_pc",
+                "status": "Not Running",
+            },
+        }
+    ]
     run(engine, tmp_path)
     assert sum(path.endswith("/csv/") for _, path, _ in fake.asked) == 2
 
@@ -650,8 +771,19 @@ def test_statistics_that_nobody_sends_are_not_waited_for(fake: FakeController, t
 def test_statistics_that_come_late_are_waited_for(fake: FakeController, tmp_path: Path) -> None:
     engine = engine_of(fake)
     engine.prepare(quiet)
-    fake.functions = [{"id": 0, "label": "x", "status": "Finished",
-                       "job": {"id": 12, "name": "file_transfer", "entity": "satvpn_pc", "status": "Not Running"}}]  # fmt: skip
+    fake.functions = [
+        {
+            "id": 0,
+            "label": "x",
+            "status": "Finished",
+            "job": {
+                "id": 12,
+                "name": "file_transfer",
+                "entity": "satvpn_pc",
+                "status": "Not Running",
+            },
+        }
+    ]
     fake.fail("GET", "/csv/", *[lambda: (404, {})] * 5)
     run(engine, tmp_path)
     assert "transfer_time_s" in (tmp_path / "statistics.jsonl").read_text()
@@ -678,16 +810,22 @@ def test_addresses(address: str, url: str) -> None:
     assert base_url(address) == url
 
 
-@pytest.mark.parametrize("address", ["", "ftp://lab", "http://me:pw@lab/", "lab:port", "http://lab/?q"])
+@pytest.mark.parametrize(
+    "address", ["", "ftp://lab", "http://me:pw@lab/", "lab:port", "http://lab/?q"]
+)
 def test_bad_addresses(address: str) -> None:
     with pytest.raises(InputError, match="controller"):
         base_url(address)
 
 
 @pytest.mark.parametrize(
-    "text", ['{"controller": "lab", "login": "me", "password": "pw"}', '"lab"', "lab\n"], ids=["object", "text", "line"]
+    "text",
+    ['{"controller": "lab", "login": "me", "password": "pw"}', '"lab"', "lab\n"],
+    ids=["object", "text", "line"],
 )
-def test_forms_of_the_controller_file(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forms_of_the_controller_file(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "controller").write_text(text)
     monkeypatch.setattr(rest, "_ask", lambda what, *_, **__: f"asked {what}")
     access = read_access(None, tmp_path / "controller")
@@ -696,7 +834,9 @@ def test_forms_of_the_controller_file(text: str, tmp_path: Path, monkeypatch: py
     assert "pw" not in repr(access)
 
 
-def test_a_password_goes_to_its_own_controller_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_password_goes_to_its_own_controller_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "controller").write_text('{"controller": "lab", "login": "me", "password": "pw"}')
     monkeypatch.setattr(rest, "_ask", lambda what, *_, **__: "asked")
     assert read_access("lab:8000", tmp_path / "controller").password == "pw"

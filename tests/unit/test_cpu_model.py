@@ -11,7 +11,10 @@ import pytest
 from test_job_code import load
 
 cpu_model, vpn = load("vpn", "cpu_model"), load("vpn")
-TIMES = {"encrypt": {"ns_per_packet": 1000, "ns_per_byte": 2.5}, "decrypt": {"ns_per_packet": 2000, "ns_per_byte": 0}}
+TIMES = {
+    "encrypt": {"ns_per_packet": 1000, "ns_per_byte": 2.5},
+    "decrypt": {"ns_per_packet": 2000, "ns_per_byte": 0},
+}
 PROFILE = {"queue_packets": 10, "vpns": {"wireguard": TIMES}}
 
 
@@ -46,9 +49,18 @@ def test_a_packet_costs_what_the_profile_says_as_often_as_the_scale(tmp_path: Pa
         (changed("queue_packets", 0), "queue_packets is 0: a whole number from 1 to 10000"),
         (changed("queue_packets", 1.5), "queue_packets is 1.5"),
         (changed("vpns", {"nebula": TIMES}), "says nothing of wireguard; it has nebula"),
-        (changed("vpns.wireguard.decrypt", 5), r"vpns\.wireguard\.decrypt: should be an object with ns_per_packet"),
-        (changed("vpns.wireguard.encrypt.ns_per_byte", -1), "encrypt.ns_per_byte is -1: a number from 0 to 100000"),
-        (changed("vpns.wireguard.encrypt.ns_per_packet", "1"), "encrypt.ns_per_packet is '1': a number from 0 to 1e"),
+        (
+            changed("vpns.wireguard.decrypt", 5),
+            r"vpns\.wireguard\.decrypt: should be an object with ns_per_packet",
+        ),
+        (
+            changed("vpns.wireguard.encrypt.ns_per_byte", -1),
+            "encrypt.ns_per_byte is -1: a number from 0 to 100000",
+        ),
+        (
+            changed("vpns.wireguard.encrypt.ns_per_packet", "1"),
+            "encrypt.ns_per_packet is '1': a number from 0 to 1e",
+        ),
         (changed("vpns.wireguard.encrypt.ns_per_packet", None), "encrypt.ns_per_packet is None"),
     ],
 )
@@ -81,9 +93,15 @@ def test_what_the_kernel_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     )
     monkeypatch.setattr(cpu_model, "STATE", state)
     assert cpu_model.shown("vpn0") == {
-        "busy_ns": 700, "busiest_ns": 600, "others": 7, "others_dropped": 6,
-        "packets": 4, "bytes": 300, "dropped": 6, "longest_ns": 50,
-    }  # fmt: skip
+        "busy_ns": 700,
+        "busiest_ns": 600,
+        "others": 7,
+        "others_dropped": 6,
+        "packets": 4,
+        "bytes": 300,
+        "dropped": 6,
+        "longest_ns": 50,
+    }
 
 
 @pytest.mark.parametrize(
@@ -95,7 +113,9 @@ def test_what_the_kernel_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         ("--user-rate-kbps=0", "user_rate_kbps is 0"),
     ],
 )
-def test_the_job_takes_no_value_beyond_its_limits(option: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_job_takes_no_value_beyond_its_limits(
+    option: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit):
         vpn.parse([option, "wireguard", "10.0.0.1", "10.0.0.2", "10.1.0.0/24", "client"])
     assert said in capsys.readouterr().err
@@ -103,7 +123,14 @@ def test_the_job_takes_no_value_beyond_its_limits(option: str, said: str, capsys
 
 def test_a_vpn_without_an_interface_has_no_costs() -> None:
     arguments = vpn.parse(
-        ["--cpu=vm_xeon_2500", "strongswan_policies", "10.0.0.1", "10.0.0.2", "10.1.0.0/24", "client"]
+        [
+            "--cpu=vm_xeon_2500",
+            "strongswan_policies",
+            "10.0.0.1",
+            "10.0.0.2",
+            "10.1.0.0/24",
+            "client",
+        ]
     )
     with pytest.raises(SystemExit, match="no interface of its own"):
         vpn.cpu_of(arguments, {"device": False})

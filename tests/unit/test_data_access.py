@@ -14,7 +14,11 @@ from openbach_run.guest.data_access.post_processing import Curves, Statistics, _
 
 
 def line(instance: int, time_ms: int, suffix: str | None = None, **values: Any) -> str:
-    metadata = {"job_instance_id": instance, "time": time_ms, **({"suffix": suffix} if suffix else {})}
+    metadata = {
+        "job_instance_id": instance,
+        "time": time_ms,
+        **({"suffix": suffix} if suffix else {}),
+    }
     return json.dumps({**values, "_metadata": metadata})
 
 
@@ -35,7 +39,9 @@ def fetched(**named: Any) -> Curves:
 
 
 def test_the_values_of_a_job_over_the_seconds_since_the_first() -> None:
-    assert fetched(job_instances=[1], fields=["rtt"]).curves == [("rtt (job 1)", [0.0, 2.0], [10.0, 30.0])]
+    assert fetched(job_instances=[1], fields=["rtt"]).curves == [
+        ("rtt (job 1)", [0.0, 2.0], [10.0, 30.0])
+    ]
 
 
 def test_suffixes_are_curves_of_their_own_or_left_out() -> None:
@@ -44,7 +50,9 @@ def test_suffixes_are_curves_of_their_own_or_left_out() -> None:
 
 
 def test_legends_are_taken_in_order() -> None:
-    found = fetched(job_instances=[1, 2], suffix="", fields=["rtt", "throughput"], columns=iter(["one"]))
+    found = fetched(
+        job_instances=[1, 2], suffix="", fields=["rtt", "throughput"], columns=iter(["one"])
+    )
     assert [name for name, _, _ in found.curves] == ["one", "throughput (job 2)"]
 
 

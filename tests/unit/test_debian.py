@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The Debian mirror that this machine's apt uses, read from sources of every form, without package lists."""
+"""The Debian mirror that this machine's apt uses, read from sources of every form, without package
+lists.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,8 @@ def apt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The sources' directory of an apt that has fetched no lists."""
     (tmp_path / "parts").mkdir()
     (tmp_path / "apt.conf").write_text(
-        f'Dir::Etc::sourcelist "/dev/null";\nDir::Etc::sourceparts "{tmp_path}/parts";\nDir::State::lists "{tmp_path}/lists";\n'
+        'Dir::Etc::sourcelist "/dev/null";\nDir::Etc::sourceparts'
+        f' "{tmp_path}/parts";\nDir::State::lists "{tmp_path}/lists";\n'
     )
     monkeypatch.setenv("APT_CONFIG", str(tmp_path / "apt.conf"))
     monkeypatch.delenv(debian.MIRROR_VARIABLE, raising=False)
@@ -50,10 +53,14 @@ def test_a_fresh_container_has_a_mirror(apt: Path, name: str, text: str) -> None
     assert debian.mirror() == "http://mirror.example/debian"
 
 
-@pytest.mark.parametrize("text", ["", UBUNTU, "deb http://security.example/debian-security trixie-security main\n"])
+@pytest.mark.parametrize(
+    "text", ["", UBUNTU, "deb http://security.example/debian-security trixie-security main\n"]
+)
 def test_sources_without_a_mirror_are_told_how_to_give_one(apt: Path, text: str) -> None:
     (apt / "some.list").write_text(text)
-    with pytest.raises(SetupError, match=r"name no Debian mirror; give one, e\.g\. OPENBACH_RUN_DEBIAN_MIRROR=http"):
+    with pytest.raises(
+        SetupError, match=r"name no Debian mirror; give one, e\.g\. OPENBACH_RUN_DEBIAN_MIRROR=http"
+    ):
         debian.mirror()
 
 
@@ -76,7 +83,9 @@ Directory: pool/main/a/acl
 """
 
 
-def test_the_files_of_source_packages_have_their_hashes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_files_of_source_packages_have_their_hashes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(debian, "run", lambda *_, **__: SHOWN)
     apt = debian.Apt(tmp_path, ("trixie",), {}, debian.SOURCE)
     assert apt.source_files(["tinc", "acl"]) == {
@@ -113,8 +122,14 @@ def test_a_system_without_apt_is_told_of_bundles(monkeypatch: pytest.MonkeyPatch
         ("zypper", "sudo zypper install apt glibc-devel xz debian-archive-keyring,"),
     ],
 )
-def test_another_system_is_told_in_its_own_words(manager: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}" if name == manager else None)
+def test_another_system_is_told_in_its_own_words(
+    manager: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "shutil.which", lambda name: f"/usr/bin/{name}" if name == manager else None
+    )
     with pytest.raises(SetupError) as refused:
-        debian.ensure_tools({"apt-get": "apt", "no-such-compressor": "xz-utils", "/no/such/header.h": "libc6-dev"})
+        debian.ensure_tools(
+            {"apt-get": "apt", "no-such-compressor": "xz-utils", "/no/such/header.h": "libc6-dev"}
+        )
     assert words in str(refused.value) and "docs/bundle.md" in str(refused.value)

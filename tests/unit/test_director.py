@@ -30,7 +30,9 @@ class FakeAgents:
 
     refusals: dict[str, int]  # by entity: how many launches are refused
     time_us: int = 0
-    ends: dict[int, tuple[int, int]] = field(default_factory=dict)  # by instance: end time, exit code
+    ends: dict[int, tuple[int, int]] = field(
+        default_factory=dict
+    )  # by instance: end time, exit code
     stopped: dict[int, int] = field(default_factory=dict)
 
     def now_us(self) -> int:
@@ -60,7 +62,9 @@ class FakeAgents:
         self.stopped.setdefault(instance_id, self.time_us)
 
 
-def bind(job: Any, arguments: dict[str, Any], values: dict[str, str], resolve: Callable[[list[int]], int]) -> list[str]:
+def bind(
+    job: Any, arguments: dict[str, Any], values: dict[str, str], resolve: Callable[[list[int]], int]
+) -> list[str]:
     line = [substitute(str(arguments.get("for", 1)), values), str(arguments.get("exit", 0))]
     return line + [str(resolve(path)) for path in arguments.get("jobs", [])]
 
@@ -80,9 +84,16 @@ class Run:
         self.events: list[dict[str, Any]] = []
         self.agents = FakeAgents(refusals or {})
         jobs: dict[str, Any] = {"task": None}
-        subs = {name: {"name": name, "openbach_functions": content} for name, content in (subs or {}).items()}
+        subs = {
+            name: {"name": name, "openbach_functions": content}
+            for name, content in (subs or {}).items()
+        }
         self.director = Director(self.agents, jobs, bind, subs, self.events.append, limit_s)
-        scenario = {"name": "main", "constants": constants or {}, "openbach_functions": list(functions)}
+        scenario = {
+            "name": "main",
+            "constants": constants or {},
+            "openbach_functions": list(functions),
+        }
         self.status = self.director.run(scenario, arguments or {})
         self.failed = self.director.failed
 
@@ -90,7 +101,8 @@ class Run:
         return [
             round(seen["t_s"], 6)
             for seen in self.events
-            if (seen["event"], seen.get("function"), seen.get("scenario_instance_id", 1)) == (event, function, scenario)
+            if (seen["event"], seen.get("function"), seen.get("scenario_instance_id", 1))
+            == (event, function, scenario)
         ]
 
     @property
@@ -102,13 +114,21 @@ class Run:
         return [job.status.value for job in self.director.job_instances]
 
 
-def task(number: int, takes_s: float | str = 1, exit_code: int = 0, entity: str = "pc", **keys: Any) -> dict[str, Any]:
+def task(
+    number: int, takes_s: float | str = 1, exit_code: int = 0, entity: str = "pc", **keys: Any
+) -> dict[str, Any]:
     on_fail = keys.pop("on_fail", {})
-    body = {"entity_name": entity, **keys.pop("body", {}), "task": {"for": takes_s, "exit": exit_code}}
+    body = {
+        "entity_name": entity,
+        **keys.pop("body", {}),
+        "task": {"for": takes_s, "exit": exit_code},
+    }
     return {"id": number, "wait": keys, "on_fail": on_fail, "start_job_instance": body}
 
 
-def stop(number: int, *ids: int, on_fail: dict[str, Any] | None = None, **wait: Any) -> dict[str, Any]:
+def stop(
+    number: int, *ids: int, on_fail: dict[str, Any] | None = None, **wait: Any
+) -> dict[str, Any]:
     return {
         "id": number,
         "wait": wait,
@@ -117,7 +137,9 @@ def stop(number: int, *ids: int, on_fail: dict[str, Any] | None = None, **wait: 
     }
 
 
-def sub(number: int, name: str = "inner", arguments: dict[str, str] | None = None, **wait: Any) -> dict[str, Any]:
+def sub(
+    number: int, name: str = "inner", arguments: dict[str, str] | None = None, **wait: Any
+) -> dict[str, Any]:
     return {
         "id": number,
         "wait": wait,
@@ -140,7 +162,9 @@ def test_functions_without_waits_start_at_once_and_the_run_ends_with_the_last_jo
     assert run.status is ScenarioStatus.FINISHED_OK
     assert run.at("job_started", 0) == run.at("job_started", 1) == [0]
     assert run.job_statuses == ["Not Running", "Not Running"]
-    assert run.agents.time_us == 6_200_000  # the job was seen to have ended at 6, and passes are at 0, 0.2, 1.2, …
+    assert (
+        run.agents.time_us == 6_200_000
+    )  # the job was seen to have ended at 6, and passes are at 0, 0.2, 1.2, …
 
 
 def test_launched_ids_wait_for_the_next_pass() -> None:
@@ -166,13 +190,22 @@ def test_finished_ids_see_the_end_of_a_job_every_2_s(takes_s: float, seen_s: flo
 
 
 def test_ended_ids_wait_for_the_launch_and_accept_an_error() -> None:
-    run = Run(task(0, 10, entity="gone", on_fail=IGNORE, time=1.1), task(1, ended_ids=[0]), refusals={"gone": 1})
+    run = Run(
+        task(0, 10, entity="gone", on_fail=IGNORE, time=1.1),
+        task(1, ended_ids=[0]),
+        refusals={"gone": 1},
+    )
     assert run.status == "Finished Ok"
     assert run.at("job_started", 1) == [1.2]
 
 
 def test_all_kinds_of_waits_are_needed() -> None:
-    run = Run(task(0, 1), task(1, 9), task(2, launched_ids=[1], finished_ids=[0]), task(3, finished_ids=[0, 1]))
+    run = Run(
+        task(0, 1),
+        task(1, 9),
+        task(2, launched_ids=[1], finished_ids=[0]),
+        task(3, finished_ids=[0, 1]),
+    )
     assert run.at("job_started", 2) == [2]
     assert run.at("job_started", 3) == [10]
 
@@ -239,7 +272,10 @@ def test_the_default_delay_of_a_retry_is_5_s() -> None:
 
 
 def test_retries_come_to_an_end() -> None:
-    run = Run(task(0, entity="no", on_fail={"policy": "Retry", "retry": 2, "delay": 0}), refusals={"no": 99})
+    run = Run(
+        task(0, entity="no", on_fail={"policy": "Retry", "retry": 2, "delay": 0}),
+        refusals={"no": 99},
+    )
     assert run.status == "Finished Ko"
     assert len(run.at("function_error", 0)) == 3
     assert "no refuses" in run.errors
@@ -315,7 +351,9 @@ def test_a_parent_waits_for_its_sub_scenario() -> None:
 
 
 def test_a_sub_scenario_that_fails_does_not_fail_its_parent() -> None:
-    run = Run(sub(0), task(1, finished_ids=[0]), subs={"inner": [task(0, 1, exit_code=1), task(1, -1)]})
+    run = Run(
+        sub(0), task(1, finished_ids=[0]), subs={"inner": [task(0, 1, exit_code=1), task(1, -1)]}
+    )
     assert run.status == "Finished Ok"
     assert [one.status for one in run.director.scenario_instances] == ["Finished Ok", "Finished Ko"]
     assert run.job_statuses == ["Error", "Stopped", "Not Running"]
@@ -324,9 +362,15 @@ def test_a_sub_scenario_that_fails_does_not_fail_its_parent() -> None:
 
 def test_stop_scenario_instance_stops_recursively() -> None:
     end = {"id": 1, "wait": {"time": 5}, "stop_scenario_instance": {"openbach_function_id": 0}}
-    run = Run(sub(0), end, subs={"inner": [sub(0, "innermost"), task(1, -1)], "innermost": [task(0, -1)]})
+    run = Run(
+        sub(0), end, subs={"inner": [sub(0, "innermost"), task(1, -1)], "innermost": [task(0, -1)]}
+    )
     assert run.status == "Finished Ok"
-    assert [one.status for one in run.director.scenario_instances] == ["Finished Ok", "Stopped", "Stopped"]
+    assert [one.status for one in run.director.scenario_instances] == [
+        "Finished Ok",
+        "Stopped",
+        "Stopped",
+    ]
     assert run.job_statuses == ["Stopped", "Stopped"]
 
 
@@ -377,9 +421,15 @@ def test_a_path_to_something_not_launched_is_an_error() -> None:
 
 
 STUCK: dict[str, tuple[list[dict[str, Any]], str]] = {
-    "a circle": ([task(0, launched_ids=[1]), task(1, finished_ids=[0])], "functions 0, 1 never start"),
+    "a circle": (
+        [task(0, launched_ids=[1]), task(1, finished_ids=[0])],
+        "functions 0, 1 never start",
+    ),
     "itself": ([task(0, ended_ids=[0])], "functions 0 never start"),
-    "behind a circle": ([task(0, running_ids=[0]), task(1, ended_ids=[0])], "functions 0, 1 never start"),
+    "behind a circle": (
+        [task(0, running_ids=[0]), task(1, ended_ids=[0])],
+        "functions 0, 1 never start",
+    ),
     "finished_ids of a stop": (
         [task(0, -1), stop(1, 0, launched_ids=[0]), task(2, finished_ids=[1])],
         "waits with finished_ids for function 1, which starts neither",
@@ -398,7 +448,10 @@ STUCK: dict[str, tuple[list[dict[str, Any]], str]] = {
     ),
     "offset": ([task(0, body={"offset": 5})], "function 0 of main has an offset (5)"),
     "interval": ([task(0, body={"interval": 1}, on_fail=IGNORE)], "interval (1)"),
-    "push_file": ([{"id": 0, "push_file": {}}], "function 0 of main is a push_file: that needs a real platform"),
+    "push_file": (
+        [{"id": 0, "push_file": {}}],
+        "function 0 of main is a push_file: that needs a real platform",
+    ),
     "reboot": ([{"id": 0, "reboot": {"entity_name": "pc"}}], "is a reboot"),
 }
 
@@ -466,20 +519,26 @@ def scenarios(draw: st.DrawFn) -> list[dict[str, Any]]:
     functions = []
     for number in range(count):
         kinds = ("launched_ids", "finished_ids", "running_ids", "ended_ids")
-        wait: dict[str, Any] = {kind: draw(ids) for kind in draw(st.lists(st.sampled_from(kinds), max_size=2))}
+        wait: dict[str, Any] = {
+            kind: draw(ids) for kind in draw(st.lists(st.sampled_from(kinds), max_size=2))
+        }
         wait["time"] = draw(st.integers(0, 3))
         if draw(st.integers(0, 4)) == 0:
             functions.append(stop(number, *draw(ids), on_fail=draw(policies), **wait))
         else:
             takes_s, exit_code = draw(st.integers(-1, 9)), draw(st.sampled_from([0, 0, 0, 1]))
             entity = draw(st.sampled_from(["pc", "pc", "shy"]))
-            functions.append(task(number, takes_s, exit_code, entity, on_fail=draw(policies), **wait))
+            functions.append(
+                task(number, takes_s, exit_code, entity, on_fail=draw(policies), **wait)
+            )
     return functions
 
 
 @settings(max_examples=300, deadline=None)
 @given(scenarios())
-def test_any_scenario_ends_with_nothing_running_and_a_reason_if_it_failed(functions: list[dict[str, Any]]) -> None:
+def test_any_scenario_ends_with_nothing_running_and_a_reason_if_it_failed(
+    functions: list[dict[str, Any]],
+) -> None:
     run = Run(*functions, refusals={"shy": 2}, limit_s=60)
     assert run.status in ("Finished Ok", "Finished Ko")
     assert bool(run.failed) == (run.status == "Finished Ko")

@@ -24,13 +24,17 @@ LINES = sorted({(page, line) for page in PAGES for line in own_files.commands(pa
 
 
 @pytest.mark.parametrize(("page", "line"), LINES, ids=[line for _, line in LINES])
-def test_commands_are_understood(page: Path, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_are_understood(
+    page: Path, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In the checkout, which has the files that the page tells its reader to write as well."""
     own_files.write(page, tmp_path)
     for entry in ROOT.iterdir():
         (tmp_path / entry.name).symlink_to(entry)
     monkeypatch.chdir(tmp_path)
-    words = [word for word in shlex.split(line)[1:] if not word.startswith("link_file=")]  # made by the line before
+    words = [
+        word for word in shlex.split(line)[1:] if not word.startswith("link_file=")
+    ]  # made by the line before
     if words[0] in COMMANDS:
         import_module(COMMANDS[words[0]]).parser().parse_args(words[1:])
     elif "--help" not in words:
@@ -38,7 +42,9 @@ def test_commands_are_understood(page: Path, line: str, tmp_path: Path, monkeypa
         additions = Additions.beside_ours(arguments.additions)
         packages = load_packages(additions.jobs, additions) if arguments.additions else PACKAGES
         if not arguments.check:
-            assert campaigns_of(path_of(arguments.scenario, additions), arguments, packages, additions)
+            assert campaigns_of(
+                path_of(arguments.scenario, additions), arguments, packages, additions
+            )
 
 
 def test_links_lead_somewhere() -> None:
@@ -48,11 +54,14 @@ def test_links_lead_somewhere() -> None:
 
 
 def test_every_page_is_in_a_list() -> None:
-    """README.md leads to all pages of docs/, method/README.md to all that the report prints as its method."""
+    """README.md leads to all pages of docs/, method/README.md to all that the report prints as its
+    method.
+    """
     for index in (ROOT / "README.md", ROOT / "docs/method/README.md"):
         folder = ROOT / "docs" if index.parent == ROOT else index.parent
         listed = [
-            (index.parent / name).resolve() for name in re.findall(r"^- \[.+?\]\((.+?)\)", index.read_text(), re.M)
+            (index.parent / name).resolve()
+            for name in re.findall(r"^- \[.+?\]\((.+?)\)", index.read_text(), re.M)
         ]
         pages = [page for page in folder.glob("*.md") if page != index]
         assert sorted(page for page in listed if page.parent == folder) == sorted(pages)

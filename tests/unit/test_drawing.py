@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The library of charts: found in the package that carries it, and refused if it is not what its authors published."""
+"""The library of charts: found in the package that carries it, and refused if it is not what its
+authors published.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,10 @@ def test_the_charts_are_uplot_and_ask_for_nothing_else() -> None:
     assert script.startswith("/* uPlot 1.6.31, Copyright")
     assert "var uPlot=function" in script
     assert ".uplot" in style
-    assert not any(word in script + style for word in ("fetch(", "XMLHttpRequest", "@import", "url(", "</script"))
+    assert not any(
+        word in script + style
+        for word in ("fetch(", "XMLHttpRequest", "@import", "url(", "</script")
+    )
 
 
 def test_another_file_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

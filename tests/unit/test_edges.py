@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What other people's files bring: byte order marks, keys given twice, sub-scenarios, conditions; each is taken or told."""
+"""What other people's files bring: byte order marks, keys given twice, sub-scenarios, conditions;
+each is taken or told.
+"""
 
 from __future__ import annotations
 
@@ -48,21 +50,45 @@ def test_so_are_campaigns_inventories_jobs_links_and_measured_files(here: Path) 
         if file.suffix in (".yml", ".txt"):
             marked(file, here / "mine/jobs/voip" / file.relative_to(ROOT / "jobs/voip"))
     marked(ROOT / "satellites/geo.yml", here / "mine/satellites/geo.yml")
-    marked(ROOT / "congestion-controls/bbr/profile.json", here / "mine/congestion-controls/bbr/profile.json")
-    assert main.main(["c.yml", "--inventory", str(inventory), "--with", "mine", "cc=bbr", "--dry-run", "--quiet"]) == 0
+    marked(
+        ROOT / "congestion-controls/bbr/profile.json",
+        here / "mine/congestion-controls/bbr/profile.json",
+    )
+    assert (
+        main.main(
+            [
+                "c.yml",
+                "--inventory",
+                str(inventory),
+                "--with",
+                "mine",
+                "cc=bbr",
+                "--dry-run",
+                "--quiet",
+            ]
+        )
+        == 0
+    )
     (here / "x.csv").write_bytes(MARK + b"time_s,rate_bps,delay_ms\n0,1000000,5\n")
     assert link.main(["check", "x.csv"]) == 0
-    trip = {"lost": "false", "delay": {"rtt": 5}, "timestamps": {"client": {"send": {"monotonic": 0}}}}
+    trip = {
+        "lost": "false",
+        "delay": {"rtt": 5},
+        "timestamps": {"client": {"send": {"monotonic": 0}}},
+    }
     for name, text in (
-        ("irtt.json", json.dumps({"round_trips": [trip]})), ("rtt.csv", "time_s,rtt_ms\n0,5\n"),
+        ("irtt.json", json.dumps({"round_trips": [trip]})),
+        ("rtt.csv", "time_s,rtt_ms\n0,5\n"),
         ("ping", "64 bytes from h: icmp_seq=1 ttl=64 time=5 ms\n"),
-    ):  # fmt: skip
+    ):
         (here / name).write_bytes(MARK + text.encode())
         assert len(rtt.read(here / name, None).probes) == 1, name
 
 
 def test_a_key_that_is_there_twice_is_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (here / "t.json").write_text('{"name": "t", "constants": {"a": "1", "a": "2"}, "openbach_functions": []}')
+    (here / "t.json").write_text(
+        '{"name": "t", "constants": {"a": "1", "a": "2"}, "openbach_functions": []}'
+    )
     assert main.main(["t.json"]) == 2
     assert "t.json: the key 'a' is there twice" in capsys.readouterr().err
     (here / "c.yml").write_text(CAMPAIGN + "seeds: 2\nseeds: 3\n")
@@ -72,16 +98,40 @@ def test_a_key_that_is_there_twice_is_told(here: Path, capsys: pytest.CaptureFix
 
 FAULTS: list[tuple[str, Any, str]] = [
     ("campaign", {"seed": 2}, "seed: no such key; did you mean seeds?"),
-    ("campaign", {"scenarios": [{"scenario": "geo", "valus": {}}]}, "scenarios.0: valus: no such key; did you mean values?"),
+    (
+        "campaign",
+        {"scenarios": [{"scenario": "geo", "valus": {}}]},
+        "scenarios.0: valus: no such key; did you mean values?",
+    ),
     ("inventory", ("all", {"hots": {}}), "all.hots: no such key; did you mean hosts?"),
-    ("inventory", ("all", "hosts", "satvpn_pc", {"satvpn_route": []}), "did you mean satvpn_routes?"),
-    ("inventory", ("all", "hosts", "satvpn_pc", {"satpvn_routes": []}), "did you mean satvpn_routes?"),
-    ("inventory", ("all", "vars", "satvpn_networks", "access", {"adress": "10.10.1.0/24"}), "did you mean address?"),
-    ("scenario", {"x-sweep": {"value": {"vpn": ["none"]}}}, "x-sweep: value: no such key; did you mean values?"),
+    (
+        "inventory",
+        ("all", "hosts", "satvpn_pc", {"satvpn_route": []}),
+        "did you mean satvpn_routes?",
+    ),
+    (
+        "inventory",
+        ("all", "hosts", "satvpn_pc", {"satpvn_routes": []}),
+        "did you mean satvpn_routes?",
+    ),
+    (
+        "inventory",
+        ("all", "vars", "satvpn_networks", "access", {"adress": "10.10.1.0/24"}),
+        "did you mean address?",
+    ),
+    (
+        "scenario",
+        {"x-sweep": {"value": {"vpn": ["none"]}}},
+        "x-sweep: value: no such key; did you mean values?",
+    ),
     ("scenario", {"x-swep": {}}, "x-swep: no such key; did you mean x-sweep?"),
     ("scenario", {"x-idle": {"cc": [{"if": "("}]}}, "x-idle: cc.0: because is missing"),
-    ("scenario", {"x-idle": {"cc": [{"if": "(", "because": "x"}]}}, "x-idle.cc: '(' is no condition"),
-]  # fmt: skip
+    (
+        "scenario",
+        {"x-idle": {"cc": [{"if": "(", "because": "x"}]}},
+        "x-idle.cc: '(' is no condition",
+    ),
+]
 
 
 def nested(whole: Any, place: tuple[Any, ...]) -> Any:
@@ -110,7 +160,9 @@ def test_unknown_keys_are_told_before_a_guest_starts(
             (here / "i.yml").write_text(yaml.safe_dump(nested(whole, more)))
             asked += ["--inventory", "i.yml"]
         case _:
-            (here / "t.json").write_text(json.dumps(json.loads((ROOT / "scenarios/geo.json").read_text()) | more))
+            (here / "t.json").write_text(
+                json.dumps(json.loads((ROOT / "scenarios/geo.json").read_text()) | more)
+            )
             asked = ["t.json", *asked[1:]]
     assert main.main([*asked, "--dry-run", "--quiet"]) == 2
     assert words in capsys.readouterr().err
@@ -124,7 +176,9 @@ def starts(name: str, **arguments: str) -> str:
 TRANSFER = {"client": {"server_ip": "10.0.0.1", "size": "$size"}}
 
 
-def test_check_finds_what_the_run_refuses_in_sub_scenarios(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_finds_what_the_run_refuses_in_sub_scenarios(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (here / "parent.json").write_text(starts("sub", size="10X"))
     assert main.main(["--check", "parent.json"]) == 2
     assert "sub.json: there is no such file" in capsys.readouterr().err
@@ -140,13 +194,31 @@ def test_check_finds_what_the_run_refuses_in_sub_scenarios(here: Path, capsys: p
 
 
 @pytest.mark.parametrize(("kind", "body"), [("if", ("true", "false")), ("while", ("while", "end"))])
-@pytest.mark.parametrize(("condition", "words"), [
-    ({"type": "=", "left_operand": {"type": "value", "value": 1}, "right_operand": {"type": "value", "value": 2}},
-     "a condition cannot compare with a value (OpenBACH's code for it fails: 'property' object is not callable)"),
-    ({"type": "=", "left_operand": {}}, "Missing entry"), ({"type": "equal"}, "Missing entry"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("condition", "words"),
+    [
+        (
+            {
+                "type": "=",
+                "left_operand": {"type": "value", "value": 1},
+                "right_operand": {"type": "value", "value": 2},
+            },
+            (
+                "a condition cannot compare with a value (OpenBACH's code for it fails: 'property'"
+                " object is not callable)"
+            ),
+        ),
+        ({"type": "=", "left_operand": {}}, "Missing entry"),
+        ({"type": "equal"}, "Missing entry"),
+    ],
+)
 def test_of_a_condition_people_are_told_in_words(
-    kind: str, body: tuple[str, str], condition: Any, words: str, here: Path, capsys: pytest.CaptureFixture[str]
+    kind: str,
+    body: tuple[str, str],
+    condition: Any,
+    words: str,
+    here: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     lists: dict[str, list[int]] = {f"openbach_functions_{name}_ids": [] for name in body}
     function = {"id": 0, kind: {"condition": condition, **lists}}

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Folders and files of a user's are checked before a guest starts: VPNs, congestion controls, impairments, CPUs, satellites."""
+"""Folders and files of a user's are checked before a guest starts: VPNs, congestion controls,
+impairments, CPUs, satellites.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,11 @@ from openbach_run.commands import run as running
 from openbach_run.errors import InputError
 from openbach_run.openbach.shapes import check
 
-FOLDERS = {"vpn-configs": "{}/vpn.json", "congestion-controls": "{}/profile.json", "satellites": "{}.yml"}
+FOLDERS = {
+    "vpn-configs": "{}/vpn.json",
+    "congestion-controls": "{}/profile.json",
+    "satellites": "{}.yml",
+}
 SETTINGS = {
     "vpn-configs": ("geo", "vpn=mine"),
     "congestion-controls": ("geo", "cc=mine"),
@@ -25,11 +31,19 @@ SETTINGS = {
     "cpus": ("geo", "cpu=mine"),
     "satellites": ("geo", "orbit=mine"),
 }
-CPU = {"encrypt": {"ns_per_packet": 5000, "ns_per_byte": 1}, "decrypt": {"ns_per_packet": 5000, "ns_per_byte": 1}}
+CPU = {
+    "encrypt": {"ns_per_packet": 5000, "ns_per_byte": 1},
+    "decrypt": {"ns_per_packet": 5000, "ns_per_byte": 1},
+}
 
 
 def refused(
-    place: Path, kind: str, content: str, capsys: pytest.CaptureFixture[str], patched: pytest.MonkeyPatch, *more: str
+    place: Path,
+    kind: str,
+    content: str,
+    capsys: pytest.CaptureFixture[str],
+    patched: pytest.MonkeyPatch,
+    *more: str,
 ) -> str:
     """What the command says, before any guest, of an entry `mine` of that kind; "" if it takes it."""
     patched.setattr(running, "VirtualEngine", FakeEngine)
@@ -38,56 +52,167 @@ def refused(
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(content, encoding="utf-8")
     scenario, setting = SETTINGS[kind]
-    others = [f"{name}={value}" for name, value in (("vpn", "none"), ("cc", "cubic")) if f"{name}=" not in setting]
-    code = main.main([scenario, setting, *(more or others), "--with", str(place), "--dry-run", "--quiet"])
+    others = [
+        f"{name}={value}"
+        for name, value in (("vpn", "none"), ("cc", "cubic"))
+        if f"{name}=" not in setting
+    ]
+    code = main.main(
+        [scenario, setting, *(more or others), "--with", str(place), "--dry-run", "--quiet"]
+    )
     said = capsys.readouterr().err
     assert (code == 0) != ("\nopenbach-run: " in f"\n{said}"), said
     return said if code else ""
 
 
 FAULTS: list[tuple[str, Any, str]] = [
-    ("vpn-configs", {"base": "wireguard", "values": {"keepalife": 25}},
-     "values.keepalife: no script of {root}/wireguard reads VPN_KEEPALIFE, so it has no effect; did you mean keepalive?"),
+    (
+        "vpn-configs",
+        {"base": "wireguard", "values": {"keepalife": 25}},
+        (
+            "values.keepalife: no script of {root}/wireguard reads VPN_KEEPALIFE, so it has no"
+            " effect; did you mean keepalive?"
+        ),
+    ),
     ("vpn-configs", {"base": "nebula", "values": {"keepalive": 25}}, "values.keepalive: no script"),
-    ("vpn-configs", {"base": "easytier", "values": {"cipher": "AES-128-GCM"}}, "so it has no effect; there are none"),
-    ("vpn-configs", {"base": "wireguard", "values": {"rtt_s": 5}}, "VPN_RTT_S is not a value: the job says that"),
-    ("vpn-configs", {"base": "wireguard", "values": {"psk": "yes"}}, "values.psk: yes should be on or off"),
-    ("vpn-configs", {"base": "openvpn_udp", "values": {"cipher": "BF-OFB"}}, "how many bytes the cipher BF-OFB adds is not"),
-    ("vpn-configs", {"base": "wireguard", "takes": {"psk": "on"}}, 'takes.psk: "on" should be an object'),
-    ("vpn-configs", {"base": "wireguard", "takes": {"psk": {"pattern": "(", "like": "on"}}}, "takes.psk.pattern: missing )"),
+    (
+        "vpn-configs",
+        {"base": "easytier", "values": {"cipher": "AES-128-GCM"}},
+        "so it has no effect; there are none",
+    ),
+    (
+        "vpn-configs",
+        {"base": "wireguard", "values": {"rtt_s": 5}},
+        "VPN_RTT_S is not a value: the job says that",
+    ),
+    (
+        "vpn-configs",
+        {"base": "wireguard", "values": {"psk": "yes"}},
+        "values.psk: yes should be on or off",
+    ),
+    (
+        "vpn-configs",
+        {"base": "openvpn_udp", "values": {"cipher": "BF-OFB"}},
+        "how many bytes the cipher BF-OFB adds is not",
+    ),
+    (
+        "vpn-configs",
+        {"base": "wireguard", "takes": {"psk": "on"}},
+        'takes.psk: "on" should be an object',
+    ),
+    (
+        "vpn-configs",
+        {"base": "wireguard", "takes": {"psk": {"pattern": "(", "like": "on"}}},
+        "takes.psk.pattern: missing )",
+    ),
     ("vpn-configs", {"base": "wireguard", "fixed": "psk"}, 'fixed: "psk" should be a list'),
-    ("vpn-configs", {"base": "wireguard", "values": {"mtu": 1280}}, "inner_mtu is a key beside values"),
-    ("vpn-configs", {"base": "wireguard", "values": {"Keepalive": 25}}, 'the name "Keepalive" should be a text like'),
-    ("vpn-configs", {"base": "wireguard", "values": {"keepalive": True}}, "should be a text, or a number"),
+    (
+        "vpn-configs",
+        {"base": "wireguard", "values": {"mtu": 1280}},
+        "inner_mtu is a key beside values",
+    ),
+    (
+        "vpn-configs",
+        {"base": "wireguard", "values": {"Keepalive": 25}},
+        'the name "Keepalive" should be a text like',
+    ),
+    (
+        "vpn-configs",
+        {"base": "wireguard", "values": {"keepalive": True}},
+        "should be a text, or a number",
+    ),
     ("vpn-configs", {"base": "openvpn_udp", "options": "--mssfix 1200"}, "options: no such key; "),
-    ("vpn-configs", {"base": "wireguard", "inner_mtu": "1412"}, 'inner_mtu: "1412" should be a whole number from 576 to'),
-    ("vpn-configs", {"base": "wireguard", "inner_mtu": 20}, "inner_mtu: 20 should be a whole number from 576 to 65535 bytes"),
-    ("vpn-configs", {"base": "wireguard", "inner-mtu": 1412}, "inner-mtu: no such key; did you mean inner_mtu?"),
-    ("vpn-configs", {"base": "wireguard", "carrier": "udp"}, 'carrier: "udp" should be a text like UDP, TCP'),
-    ("vpn-configs", {"base": "wireguard", "needs": ["wiregard"]}, "needs.0: \"wiregard\" is none of "),
-    ("vpn-configs", {"base": "wireguard", "handshake_line": "("}, "handshake_line: missing ), unterminated subpattern"),
+    (
+        "vpn-configs",
+        {"base": "wireguard", "inner_mtu": "1412"},
+        'inner_mtu: "1412" should be a whole number from 576 to',
+    ),
+    (
+        "vpn-configs",
+        {"base": "wireguard", "inner_mtu": 20},
+        "inner_mtu: 20 should be a whole number from 576 to 65535 bytes",
+    ),
+    (
+        "vpn-configs",
+        {"base": "wireguard", "inner-mtu": 1412},
+        "inner-mtu: no such key; did you mean inner_mtu?",
+    ),
+    (
+        "vpn-configs",
+        {"base": "wireguard", "carrier": "udp"},
+        'carrier: "udp" should be a text like UDP, TCP',
+    ),
+    (
+        "vpn-configs",
+        {"base": "wireguard", "needs": ["wiregard"]},
+        'needs.0: "wiregard" is none of ',
+    ),
+    (
+        "vpn-configs",
+        {"base": "wireguard", "handshake_line": "("},
+        "handshake_line: missing ), unterminated subpattern",
+    ),
     ("vpn-configs", {"base": ["strongswan"]}, 'base: ["strongswan"] should be a text'),
     ("vpn-configs", {"base": "mine"}, "base: mine is the folder itself"),
-    ("vpn-configs", {"base": "openvpn_mptcp"}, "base: openvpn_mptcp has no scripts but a base itself, openvpn_tcp"),
-    ("vpn-configs", {"base": "wiregard"}, "base: there is no vpn-configs/wiregard; did you mean wireguard?"),
-    ("vpn-configs", {"carrier": "UDP", "daemon": False, "inner_mtu": 1380}, "overhead_bytes is missing: a whole number"),
-    ("vpn-configs", {"carrier": "UDP", "daemon": False, "inner_mtu": 1380, "overhead_bytes": 60}, "keygen is missing"),
+    (
+        "vpn-configs",
+        {"base": "openvpn_mptcp"},
+        "base: openvpn_mptcp has no scripts but a base itself, openvpn_tcp",
+    ),
+    (
+        "vpn-configs",
+        {"base": "wiregard"},
+        "base: there is no vpn-configs/wiregard; did you mean wireguard?",
+    ),
+    (
+        "vpn-configs",
+        {"carrier": "UDP", "daemon": False, "inner_mtu": 1380},
+        "overhead_bytes is missing: a whole number",
+    ),
+    (
+        "vpn-configs",
+        {"carrier": "UDP", "daemon": False, "inner_mtu": 1380, "overhead_bytes": 60},
+        "keygen is missing",
+    ),
     ("vpn-configs", {"base": "nebula_lighthouse"}, "has no scripts but a base"),
     ("vpn-configs", {"base": "wireguard", "coordinator": "hub"}, "daemon should be true"),
     ("vpn-configs", [], "should be a JSON object"),
-    ("vpn-configs", '{"base": "wireguard", "inner_mtu": 1400, "inner_mtu": 1280}', "the key 'inner_mtu' is there twice"),
+    (
+        "vpn-configs",
+        '{"base": "wireguard", "inner_mtu": 1400, "inner_mtu": 1280}',
+        "the key 'inner_mtu' is there twice",
+    ),
     ("congestion-controls", {"algoritm": "reno"}, "algoritm: no such key; did you mean algorithm?"),
-    ("congestion-controls", {"parameters": {"tcp_cubic.hystart": "0"}}, "should be a text like tcp_cubic/hystart"),
-    ("congestion-controls", {"sysctls": {"net.ipv4.tcp_ecn": 1}}, "sysctls.net.ipv4.tcp_ecn: 1 should be a text"),
+    (
+        "congestion-controls",
+        {"parameters": {"tcp_cubic.hystart": "0"}},
+        "should be a text like tcp_cubic/hystart",
+    ),
+    (
+        "congestion-controls",
+        {"sysctls": {"net.ipv4.tcp_ecn": 1}},
+        "sysctls.net.ipv4.tcp_ecn: 1 should be a text",
+    ),
     ("impairments", {"los_pct": 3}, "los_pct: no such key; did you mean loss_pct?"),
     ("impairments", {"loss_pct": "3"}, 'loss_pct: "3" should be a number from 0 to 100 %'),
     ("impairments", {"reorder_pct": 3}, "packets overtake others only where there is a delay"),
-    ("cpus", {"vpns": {"wireguard": {"encrypt": CPU["encrypt"]}}}, "vpns.wireguard: decrypt is missing"),
-    ("cpus", {"vpns": {"wireguard": {**CPU, "decrypt": {"ns_per_packet": 10**400, "ns_per_byte": 1}}}},
-     "vpns.wireguard.decrypt.ns_per_packet: 1"),
+    (
+        "cpus",
+        {"vpns": {"wireguard": {"encrypt": CPU["encrypt"]}}},
+        "vpns.wireguard: decrypt is missing",
+    ),
+    (
+        "cpus",
+        {"vpns": {"wireguard": {**CPU, "decrypt": {"ns_per_packet": 10**400, "ns_per_byte": 1}}}},
+        "vpns.wireguard.decrypt.ns_per_packet: 1",
+    ),
     ("cpus", {"vpns": {"wireguard": CPU}, "queue_packet": 5}, "did you mean queue_packets?"),
-    ("cpus", {"vpns": {}, "queue_packets": 0}, "queue_packets: 0 should be a whole number from 1 to 10000 packets"),
-]  # fmt: skip
+    (
+        "cpus",
+        {"vpns": {}, "queue_packets": 0},
+        "queue_packets: 0 should be a whole number from 1 to 10000 packets",
+    ),
+]
 
 
 @pytest.mark.parametrize(("kind", "content", "words"), FAULTS)
@@ -105,13 +230,21 @@ def test_what_is_wrong_with_an_entry_is_told_before_a_guest_starts(
     assert str(tmp_path / kind) in said
 
 
-@pytest.mark.parametrize("content", [
-    {"base": "wireguard", "values": {"keepalive": 25}}, {"base": "openvpn_udp", "values": {"options": "--mssfix 1200"}},
-    {"base": "wireguard", "inner_mtu": 1280},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"base": "wireguard", "values": {"keepalive": 25}},
+        {"base": "openvpn_udp", "values": {"options": "--mssfix 1200"}},
+        {"base": "wireguard", "inner_mtu": 1280},
+    ],
+)
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 def test_a_variant_of_a_vpn_is_taken(
-    content: Any, mark: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    content: Any,
+    mark: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert refused(tmp_path, "vpn-configs", mark + json.dumps(content), capsys, monkeypatch) == ""
 
@@ -134,7 +267,9 @@ def test_bases_in_a_circle_are_told(
     assert "base: other has no scripts but a base itself, mine" in said
 
 
-def test_a_satellite_of_any_argument_is_read_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_satellite_of_any_argument_is_read_before(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "satellites").mkdir()
     (tmp_path / "satellites/mine.yml").write_text("delay: 250\n")
     (tmp_path / "topologies").mkdir()

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Scenarios written as YAML: what they inherit, what follows from them, and what is said of those that are wrong."""
+"""Scenarios written as YAML: what they inherit, what follows from them, and what is said of those
+that are wrong.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,12 @@ PING: dict[str, Any] = {
     "functions": {
         "TCP of pc": {"on": "pc", "transport_profile": {"cc": "$cc"}},
         "TCP of st": {"on": "st", "transport_profile": {"cc": "$cc_pep"}},
-        "path": {"on": "pc", "launched": "hosts", "after_s": "2.5", "path_ready": {"destination_ip": "$server_ip"}},
+        "path": {
+            "on": "pc",
+            "launched": "hosts",
+            "after_s": "2.5",
+            "path_ready": {"destination_ip": "$server_ip"},
+        },
     },
     "end": {"finished": "path", "stop": ["hosts"]},
 }
@@ -58,15 +65,26 @@ def changed(key: str, value: Any) -> dict[str, Any]:
 
 def written(folder: Path, content: Any, name: str = "ping.yml") -> Path:
     file = folder / name
-    file.write_text(content if isinstance(content, str) else yaml.safe_dump(content, sort_keys=False))
+    file.write_text(
+        content if isinstance(content, str) else yaml.safe_dump(content, sort_keys=False)
+    )
     return file
 
 
 def test_labels_become_numbers_and_names_values(tmp_path: Path) -> None:
     made = expand(written(tmp_path, PING))
     read = parse_scenario(made, JOBS)
-    assert [one["label"] for one in read.functions] == ["TCP of pc", "TCP of st", "path", "tear down"]
-    assert made["openbach_functions"][2]["wait"] == {"time": 2.5, "launched_ids": [0, 1], "finished_ids": []}
+    assert [one["label"] for one in read.functions] == [
+        "TCP of pc",
+        "TCP of st",
+        "path",
+        "tear down",
+    ]
+    assert made["openbach_functions"][2]["wait"] == {
+        "time": 2.5,
+        "launched_ids": [0, 1],
+        "finished_ids": [],
+    }
     assert made["openbach_functions"][3]["stop_job_instances"] == {"openbach_function_ids": [0, 1]}
     assert read.arguments.keys() == {"cc"} and read.constants == {"server_ip": "192.168.20.2"}
     assert made["x-inventory"] == {"constants": PING["addresses"]}
@@ -112,30 +130,70 @@ def test_an_inventory_is_a_path_from_the_file_that_names_it(tmp_path: Path) -> N
 
 
 def test_what_the_checkout_has_can_be_inherited_from_anywhere(tmp_path: Path) -> None:
-    made = expand(written(tmp_path, "inherits: geo_loss.yml\nsweep: {vpn: [none], cc: [bbr], loss: [0.10, 1]}\n"))
+    made = expand(
+        written(
+            tmp_path, "inherits: geo_loss.yml\nsweep: {vpn: [none], cc: [bbr], loss: [0.10, 1]}\n"
+        )
+    )
     assert made["x-sweep"]["values"]["loss"] == ["0.10", "1"], "as it was typed"
     ours = json.loads((ROOT / "scenarios/geo_loss.json").read_text())
     assert made["openbach_functions"] == ours["openbach_functions"]
 
 
 WRONG: list[tuple[str, Any, str]] = [
-    ("functions.path.on", "cp", "ping.yml: functions.path.on: the inventory has no host cp; it has pc, server"),
-    ("functions.path.on", None, "functions.path: should have `on`, a host, and a job with its arguments, or `stop`"),
+    (
+        "functions.path.on",
+        "cp",
+        "ping.yml: functions.path.on: the inventory has no host cp; it has pc, server",
+    ),
+    (
+        "functions.path.on",
+        None,
+        "functions.path: should have `on`, a host, and a job with its arguments, or `stop`",
+    ),
     ("functions.path.ping", {}, "functions.path: should have `on`, a host, and a job"),
     ("functions.path.path_ready", "x", "functions.path: should have `on`, a host, and a job"),
-    ("functions.path.launched", "TCP of cp", "functions.path.launched: 'TCP of cp' is no function and no group; did"),
-    ("functions.path.launched", {}, "functions.path.launched: should be a function or a group, or a list of them"),
-    ("functions.path.after_s", "soon", "functions.path.after_s: 'soon' should be a number of seconds"),
-    ("functions.path.after_s", "nan", "functions.path.after_s: 'nan' should be a number of seconds"),
-    ("functions.path.path_ready.destination_ip", "$server_pi", r"functions.path: \$server_pi is no argument, constant"),
+    (
+        "functions.path.launched",
+        "TCP of cp",
+        "functions.path.launched: 'TCP of cp' is no function and no group; did",
+    ),
+    (
+        "functions.path.launched",
+        {},
+        "functions.path.launched: should be a function or a group, or a list of them",
+    ),
+    (
+        "functions.path.after_s",
+        "soon",
+        "functions.path.after_s: 'soon' should be a number of seconds",
+    ),
+    (
+        "functions.path.after_s",
+        "nan",
+        "functions.path.after_s: 'nan' should be a number of seconds",
+    ),
+    (
+        "functions.path.path_ready.destination_ip",
+        "$server_pi",
+        r"functions.path: \$server_pi is no argument, constant",
+    ),
     (
         "functions.path.path_ready.destination_ip",
         "a$",
         "functions.path: 'a\\$': .*; a literal dollar is written \\$\\$",
     ),
-    ("functions.path.path_ready.destination_ip", "a$cc_pep", r"functions.path: .* \$cc_pep can only be a whole value"),
+    (
+        "functions.path.path_ready.destination_ip",
+        "a$cc_pep",
+        r"functions.path: .* \$cc_pep can only be a whole value",
+    ),
     ("functions.path", [], "functions: should be functions by label"),
-    ("functions.tear down", {}, "functions.tear down: is the name of a group, or of the function of `end`"),
+    (
+        "functions.tear down",
+        {},
+        "functions.tear down: is the name of a group, or of the function of `end`",
+    ),
     ("functions", None, "functions: is missing"),
     ("end", None, r"end: is missing, here and in what the file inherits; \{finished"),
     ("end.stop", None, "end: should be {finished: …, stop: "),
@@ -148,23 +206,39 @@ WRONG: list[tuple[str, Any, str]] = [
         "$cd",
         r"constants.cc_pep: \$cd: after \$ comes an argument, or a constant with a value",
     ),
-    ("values.cc_pep", "$cc_pep", r"values.cc_pep: \$cc_pep: after \$ comes an argument, or a constant with a value"),
+    (
+        "values.cc_pep",
+        "$cc_pep",
+        r"values.cc_pep: \$cc_pep: after \$ comes an argument, or a constant with a value",
+    ),
     ("values.ccc", "bbr", "values.ccc: no argument or constant has this name; did you mean cc"),
     ("sweep.size", ["1M"], "sweep.size: no argument or constant has this name"),
     ("sweep.unused", ["1"], r"sweep.unused: no function of the scenario uses \$unused"),
     ("sweep.cc", "bbr", "sweep: should be lists of texts by name"),
-    ("addresses.server_ip", "satvpn_server.lan.address", "addresses.server_ip: .* the inventory has no network 'lan'"),
+    (
+        "addresses.server_ip",
+        "satvpn_server.lan.address",
+        "addresses.server_ip: .* the inventory has no network 'lan'",
+    ),
     ("plot.figure", "pie", "plot: should be {measure: …, figure: matrix or measures}"),
     ("inventory", "none.yml", "none.yml: no such file"),
     ("swep", {}, "swep: no such key; did you mean sweep"),
-    ("inherits", "parts/paht.yml", "inherits: parts/paht.yml: no such file, from here or from .*scenarios"),
+    (
+        "inherits",
+        "parts/paht.yml",
+        "inherits: parts/paht.yml: no such file, from here or from .*scenarios",
+    ),
     ("inherits", "ping.yml", "inherits: the file inherits itself"),
     ("table_of", "geo.yml", "table_of: a table has no other key"),
 ]
 
 
-@pytest.mark.parametrize(("key", "value", "words"), WRONG, ids=[f"{key}={value}" for key, value, _ in WRONG])
-def test_what_is_wrong_is_said_with_its_place(key: str, value: Any, words: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("key", "value", "words"), WRONG, ids=[f"{key}={value}" for key, value, _ in WRONG]
+)
+def test_what_is_wrong_is_said_with_its_place(
+    key: str, value: Any, words: str, tmp_path: Path
+) -> None:
     with pytest.raises(InputError, match=f"^{tmp_path}/.*{words}"):
         expand(written(tmp_path, changed(key, value)))
 
@@ -189,12 +263,18 @@ def test_a_table_of_a_table_is_refused(tmp_path: Path) -> None:
 def test_a_refusal_of_the_backend_names_the_label(tmp_path: Path) -> None:
     file = written(tmp_path, changed("functions.path.path_ready", {"destination_pi": "$server_ip"}))
     with pytest.raises(
-        InputError, match=r"functions\.2\.start_job.* Missing required argument.*; openbach_functions\.2 is 'path'"
+        InputError,
+        match=(
+            r"functions\.2\.start_job.* Missing required argument.*; openbach_functions\.2 is"
+            r" 'path'"
+        ),
     ):
         read_scenario(file, JOBS)
 
 
-def test_the_command_tells_scenarios_from_campaigns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_tells_scenarios_from_campaigns(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert is_source(written(tmp_path, PING)) and not is_source(ROOT / "campaigns/matrix.yml")
     assert main.main(["--check", str(tmp_path / "ping.yml")]) == 0
     assert "accepted: 4 functions" in capsys.readouterr().out
@@ -219,17 +299,25 @@ def test_no_two_functions_have_one_label() -> None:
 
 
 def test_no_argument_that_is_swept_has_a_default_too() -> None:
-    """The package's README would list a default that the scenario never uses (mixed_cc without a PEP)."""
+    """The package's README would list a default that the scenario never uses (mixed_cc without a
+    PEP).
+    """
     for file in (ROOT / "scenarios").glob("*.yml"):
         sweep = expand(file)["x-sweep"]
         assert not sweep["defaults"].keys() & sweep["values"].keys(), file.name
 
 
-TEXTS = st.text(st.sampled_from("acp $_{}.:-,0né"), max_size=6) | st.sampled_from(["pc", "path", "$cc", "hosts"])
-TREES = st.recursive(
-    TEXTS, lambda one: st.lists(one, max_size=3) | st.dictionaries(TEXTS, one, max_size=3), max_leaves=6
+TEXTS = st.text(st.sampled_from("acp $_{}.:-,0né"), max_size=6) | st.sampled_from(
+    ["pc", "path", "$cc", "hosts"]
 )
-KEYS = st.sampled_from([*SHAPES, *(f"{key}.{name}" for key, value in PING.items() for name in value)])
+TREES = st.recursive(
+    TEXTS,
+    lambda one: st.lists(one, max_size=3) | st.dictionaries(TEXTS, one, max_size=3),
+    max_leaves=6,
+)
+KEYS = st.sampled_from(
+    [*SHAPES, *(f"{key}.{name}" for key, value in PING.items() for name in value)]
+)
 
 
 @given(KEYS, TREES)

@@ -19,7 +19,11 @@ def rates(first_s: float, rates_mbps: Sequence[float]) -> list[tuple[float, floa
 
 def test_one_flow_shares_with_nobody() -> None:
     alone = {"flow_1": rates(0, [10.0] * 5)}
-    assert (flows.total_rate_bps(alone), flows.first_share_pct(alone), flows.fairness(alone)) == (None, None, None)
+    assert (flows.total_rate_bps(alone), flows.first_share_pct(alone), flows.fairness(alone)) == (
+        None,
+        None,
+        None,
+    )
 
 
 def test_only_the_time_when_both_send_counts_for_the_share() -> None:

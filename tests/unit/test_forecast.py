@@ -20,7 +20,12 @@ from openbach_run.results.record import Store
 def planned(**arguments: str) -> PlannedRun:
     engine: Any = None
     return PlannedRun(
-        RunSpec(CellSpec(Origin(parse_scenario({"name": "geo", "openbach_functions": []}, {})), arguments), 1),
+        RunSpec(
+            CellSpec(
+                Origin(parse_scenario({"name": "geo", "openbach_functions": []}, {})), arguments
+            ),
+            1,
+        ),
         engine,
         "geo",
     )
@@ -30,8 +35,13 @@ def test_like_runs_count(tmp_path: Path) -> None:
     store = Store(tmp_path)
     with store.opened():
         for run_id, vpn, wall_s in [("a", "none", 1.0), ("b", "openvpn_udp", 600.0)]:
-            store.keep(store.begin(run_id), replace(record(vpn=vpn, cc="bbr"), run_id=run_id, wall_s=wall_s))
-    assert "1 to do\nabout 10 min on 1 CPUs" in forecast([planned(vpn="openvpn_udp", cc="cubic")], store, 1)
+            store.keep(
+                store.begin(run_id),
+                replace(record(vpn=vpn, cc="bbr"), run_id=run_id, wall_s=wall_s),
+            )
+    assert "1 to do\nabout 10 min on 1 CPUs" in forecast(
+        [planned(vpn="openvpn_udp", cc="cubic")], store, 1
+    )
     assert "1 to do\nabout 1 s on 1 CPUs" in forecast([planned(vpn="none", cc="cubic")], store, 1)
 
 

@@ -12,7 +12,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_a_minute_of_mutated_inputs_finds_nothing() -> None:
-    """The same inputs each time, as many as a minute has. A process of its own has limits of its own."""
+    """The same inputs each time, as many as a minute has.
+
+    A process of its own has limits of its own.
+    """
     command = [sys.executable, str(ROOT / "tests/fuzz.py"), "--seconds", "60", "--seed", "39"]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -151,7 +151,9 @@ CLAIMS = {
         ("C1.parts.0.lest", 1, "C1: parts.0: lest: a part has"),
     ],
 )
-def test_a_claim_of_another_shape_is_named(tmp_path: Path, path: str, value: Any, said: str) -> None:
+def test_a_claim_of_another_shape_is_named(
+    tmp_path: Path, path: str, value: Any, said: str
+) -> None:
     assert read_claims(written(tmp_path / "good.yml", CLAIMS)) == CLAIMS
     with pytest.raises(InputError) as error:
         read_claims(written(tmp_path / "claims.yml", changed(CLAIMS, path, value)))
@@ -179,7 +181,9 @@ PUBLISHED = {
         ("d.tables.0.figures.none", 0, "d: tables.0: figures: the first should not be 0"),
     ],
 )
-def test_a_published_table_of_another_shape_is_named(tmp_path: Path, path: str, value: Any, said: str) -> None:
+def test_a_published_table_of_another_shape_is_named(
+    tmp_path: Path, path: str, value: Any, said: str
+) -> None:
     assert published.titles(written(tmp_path / "good.yml", PUBLISHED)) == {"d": "x"}
     with pytest.raises(InputError) as error:
         published.titles(written(tmp_path / "published.yml", changed(PUBLISHED, path, value)))
@@ -187,18 +191,27 @@ def test_a_published_table_of_another_shape_is_named(tmp_path: Path, path: str, 
 
 
 def test_a_cell_without_a_vpn_is_beside_no_published_figure(tmp_path: Path) -> None:
-    file = written(tmp_path / "published.yml", changed(PUBLISHED, "d.tables.0.cell", {"scenario": ["mine"]}))
+    file = written(
+        tmp_path / "published.yml", changed(PUBLISHED, "d.tables.0.cell", {"scenario": ["mine"]})
+    )
     assert published.tables(Campaigns([], [Cell({"scenario": "mine"})]), file) == {}
 
 
 ASSUMPTIONS: Content = {
     "a": {
-        "asks": "x", "ours": "y", "needs": {"loss": {"above": "0"}, "vpn": ["none"]},
+        "asks": "x",
+        "ours": "y",
+        "needs": {"loss": {"above": "0"}, "vpn": ["none"]},
         "alternatives": {
-            "b": {"set": {"x": "1"}, "scenarios": ["geo"], "read": {"x": {"1": "2"}}, "add": {"m": ["n"]}},
+            "b": {
+                "set": {"x": "1"},
+                "scenarios": ["geo"],
+                "read": {"x": {"1": "2"}},
+                "add": {"m": ["n"]},
+            }
         },
-    },
-}  # fmt: skip
+    }
+}
 
 
 @pytest.mark.parametrize(
@@ -215,8 +228,12 @@ ASSUMPTIONS: Content = {
         ("a.alternatives.b.add.m", "n", "a.alternatives.b.add: is not as"),
     ],
 )
-def test_an_assumption_of_another_shape_is_named(tmp_path: Path, path: str, value: Any, said: str) -> None:
-    assert read_assumptions(written(tmp_path / "good.yml", ASSUMPTIONS))["a"].needs["loss"] == {"above": 0.0}
+def test_an_assumption_of_another_shape_is_named(
+    tmp_path: Path, path: str, value: Any, said: str
+) -> None:
+    assert read_assumptions(written(tmp_path / "good.yml", ASSUMPTIONS))["a"].needs["loss"] == {
+        "above": 0.0
+    }
     with pytest.raises(InputError) as error:
         read_assumptions(written(tmp_path / "a.yml", changed(ASSUMPTIONS, path, value)))
     assert str(error.value).startswith(f"{tmp_path / 'a.yml'}: {said}")
@@ -249,7 +266,9 @@ def test_a_damaged_campaign_keeps_no_results_off_the_page(tmp_path: Path, conten
     """The index stopped at the first."""
     for name in ("a", "b"):
         (tmp_path / name / "runs").mkdir(parents=True)
-        (tmp_path / name / asked.FILE).write_text(content if name == "a" else '{"command": "good", "runs": []}')
+        (tmp_path / name / asked.FILE).write_text(
+            content if name == "a" else '{"command": "good", "runs": []}'
+        )
     database = Database(tmp_path / "serve.sqlite")
     try:
         Index(database, tmp_path).look()
@@ -274,12 +293,20 @@ UNKNOWN_UBUNTU = {
     [
         ({}, "supported_platforms should be a list of platforms"),
         ({"supported_platforms": [5]}, "supported_platforms should be a list of platforms"),
-        ({"supported_platforms": [{"ansible_distribution": "Ubuntu"}]}, "Ubuntu: ansible_system is missing, or no text"),
+        (
+            {"supported_platforms": [{"ansible_distribution": "Ubuntu"}]},
+            "Ubuntu: ansible_system is missing, or no text",
+        ),
         ({"supported_platforms": [{"ansible_distribution": "Debian"}]}, "names no Ubuntu"),
-        ({"supported_platforms": [UNKNOWN_UBUNTU]}, "supported_platforms: Ubuntu x: only jammy, noble"),
+        (
+            {"supported_platforms": [UNKNOWN_UBUNTU]},
+            "supported_platforms: Ubuntu x: only jammy, noble",
+        ),
     ],
-)  # fmt: skip
-def test_a_platform_that_2_6_cannot_have_is_named(tmp_path: Path, block: Content, said: str) -> None:
+)
+def test_a_platform_that_2_6_cannot_have_is_named(
+    tmp_path: Path, block: Content, said: str
+) -> None:
     with pytest.raises(InputError, match=said):
         for_2_6(written(tmp_path / "j.yml", {**JOB, "platform_configuration": block}))
 
@@ -298,12 +325,16 @@ def test_choices_are_texts_or_numbers(tmp_path: Path) -> None:
         "choices": [{"a": 1}],
         "limits": {"folder": "vpn-configs"},
     }
-    (tmp_path / "jobs.json").write_text(json.dumps({"mine": {"arguments": {"required": [argument]}}}))
+    (tmp_path / "jobs.json").write_text(
+        json.dumps({"mine": {"arguments": {"required": [argument]}}})
+    )
     with pytest.raises(InputError, match=r"choices \(a\) should be texts or numbers"):
         _ = load_packages([tmp_path / "jobs.json"])["mine"].job.arguments
 
 
-@pytest.mark.parametrize("place", ["8.start_", "8.label", "8.start_job_instance", "8.start_job_instance.pep.none"])
+@pytest.mark.parametrize(
+    "place", ["8.start_", "8.label", "8.start_job_instance", "8.start_job_instance.pep.none"]
+)
 def test_what_follows_another_value_is_an_argument_of_a_job(tmp_path: Path, place: str) -> None:
     content = json.loads((ROOT / "scenarios/leo.json").read_text())
     content["x-same"] = {**content["x-same"], "mine": [place]}
@@ -328,7 +359,8 @@ def test_a_number_of_a_call_that_is_too_long_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("job", "module", "more"), [("lan_link", "impairment", ()), ("vpn", "cpu_model", ("wireguard", 1.0))]
+    ("job", "module", "more"),
+    [("lan_link", "impairment", ()), ("vpn", "cpu_model", ("wireguard", 1.0))],
 )
 def test_a_profile_that_is_nested_too_deeply_is_named(
     tmp_path: Path, job: str, module: str, more: tuple[Any, ...]
@@ -350,7 +382,10 @@ def test_arguments_of_a_sub_scenario_are_no_text(tmp_path: Path) -> None:
     with pytest.raises(Malformed) as refused:
         read_scenario(tmp_path / "x.json", {})
     assert refused.value.status == 500
-    assert "openbach_functions.0.start_scenario_instance.arguments: '$vpn' should be an object" in str(refused.value)
+    assert (
+        "openbach_functions.0.start_scenario_instance.arguments: '$vpn' should be an object"
+        in str(refused.value)
+    )
 
 
 @pytest.mark.parametrize("key", ["inherits", "table_of"])
@@ -360,16 +395,23 @@ def test_a_name_that_no_file_can_have_is_no_file(tmp_path: Path, key: str) -> No
         expand(tmp_path / "t.yml")
 
 
-@pytest.mark.parametrize(("content", "said"), [
-    (f"[1.5] 64 bytes: icmp_seq={400 * '9'} ttl=5 time=20.1 ms\n", "it has 16 bits, up to 65535"),
-    (
-        '{"round_trips": [{"timestamps": {"client": {"send": {"monotonic": 1}}}, "delay": {"rtt": 1'
-        + 400 * "0"
-        + '}, "lost": "false"}]}',
-        "not the JSON of `irtt client -o`",
-    ),
-])  # fmt: skip
-def test_numbers_of_measured_round_trips_have_their_range(tmp_path: Path, content: str, said: str) -> None:
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (
+            f"[1.5] 64 bytes: icmp_seq={400 * '9'} ttl=5 time=20.1 ms\n",
+            "it has 16 bits, up to 65535",
+        ),
+        (
+            '{"round_trips": [{"timestamps": {"client": {"send": {"monotonic": 1}}}, "delay":'
+            ' {"rtt": 1' + 400 * "0" + '}, "lost": "false"}]}',
+            "not the JSON of `irtt client -o`",
+        ),
+    ],
+)
+def test_numbers_of_measured_round_trips_have_their_range(
+    tmp_path: Path, content: str, said: str
+) -> None:
     (tmp_path / "rtt").write_text(content)
     with pytest.raises(link_file.LinkFileError, match=said):
         rtt.read(tmp_path / "rtt", 1.0)
@@ -379,7 +421,11 @@ def test_numbers_of_measured_round_trips_have_their_range(tmp_path: Path, conten
 def test_lists_in_lists_of_a_job_are_not_followed_for_ever(tmp_path: Path, name: str) -> None:
     """Python's own readers take some thousand levels, what walks them does not."""
     arguments = {"required": json.loads("[" * 300 + "]" * 300)}
-    job = {"general": {"name": "mine"}, "platform_configuration": {"command": "x"}, "arguments": arguments}
+    job = {
+        "general": {"name": "mine"},
+        "platform_configuration": {"command": "x"},
+        "arguments": arguments,
+    }
     (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / name).write_text(json.dumps(job if name.endswith("yml") else {"mine": job}))
     with pytest.raises(InputError, match=r"nested too deeply \(at most 100 levels\)"):

@@ -32,7 +32,9 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return called
 
 
-def test_ifb_is_removed_and_made_with_as_many_as_are_asked_for(host: list[str], tmp_path: Path) -> None:
+def test_ifb_is_removed_and_made_with_as_many_as_are_asked_for(
+    host: list[str], tmp_path: Path
+) -> None:
     assert modprobe.main(["modprobe", "ifb"]) == 0
     assert host == []
     assert modprobe.main(["modprobe", "-r", "ifb"]) == 0
@@ -48,7 +50,9 @@ def test_what_is_built_in_loads(host: list[str], name: str) -> None:
     assert modprobe.main(["modprobe", name]) == 0
 
 
-def test_what_is_not_there_is_refused_in_words(host: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_not_there_is_refused_in_words(
+    host: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert modprobe.main(["modprobe", "tcp_probe", "port=5001"]) == 1
     assert "tcp_probe is not in the guest's kernel" in capsys.readouterr().err
 

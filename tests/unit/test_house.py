@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The folders of src/openbach_run follow the way of the data: a room imports only from rooms above it, in no circle, and the
-guest has exactly the modules that its own imports lead to."""
+"""The folders of src/openbach_run follow the way of the data: a room imports only from rooms above
+it, in no circle, and the guest has exactly the modules that its own imports lead to.
+"""
 
 from __future__ import annotations
 
@@ -66,15 +67,25 @@ def room(module: str) -> str:
     return module.split(".")[1]
 
 
-@pytest.mark.parametrize("module", [name for name in MODULES if name.count(".") and not name.endswith("__main__")])
+@pytest.mark.parametrize(
+    "module", [name for name in MODULES if name.count(".") and not name.endswith("__main__")]
+)
 def test_no_import_upwards(module: str) -> None:
     assert room(module) in ROOMS, "a new room needs its place in ROOMS"
-    upwards = [one for one in imported(module) if one.count(".") and ROOMS.index(room(one)) > ROOMS.index(room(module))]
+    upwards = [
+        one
+        for one in imported(module)
+        if one.count(".") and ROOMS.index(room(one)) > ROOMS.index(room(module))
+    ]
     assert not upwards
 
 
 def test_no_circle() -> None:
-    list(TopologicalSorter({module: set(imported(module)) - {module} for module in MODULES}).static_order())
+    list(
+        TopologicalSorter(
+            {module: set(imported(module)) - {module} for module in MODULES}
+        ).static_order()
+    )
 
 
 def test_the_guest_has_what_it_imports_and_no_more() -> None:
@@ -105,19 +116,26 @@ def test_the_guest_needs_nothing_but_python() -> None:
             for node in ast.walk(ast.parse(file.read_text())):
                 if isinstance(node, ast.Import | ast.ImportFrom) and not getattr(node, "level", 0):
                     names = (
-                        [node.module or ""] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names]
+                        [node.module or ""]
+                        if isinstance(node, ast.ImportFrom)
+                        else [one.name for one in node.names]
                     )
                     assert {name.split(".")[0] for name in names} <= standard, file
 
 
 def test_a_bundle_and_a_wheel_have_every_folder_and_file_that_the_command_reads() -> None:
-    assert {*KINDS, *(f"reports/{file.name}" for file in (REPOSITORY / "reports").glob("*.yml"))} <= {*CONTENT}
+    assert {
+        *KINDS,
+        *(f"reports/{file.name}" for file in (REPOSITORY / "reports").glob("*.yml")),
+    } <= {*CONTENT}
 
 
 def test_the_lock_has_every_python_package_that_the_command_needs() -> None:
     """A bundle has those of the lock."""
     needed = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["dependencies"]
-    locked = re.findall(r"^([\w.-]+)==", (REPOSITORY / "requirements.lock").read_text(), re.MULTILINE)
+    locked = re.findall(
+        r"^([\w.-]+)==", (REPOSITORY / "requirements.lock").read_text(), re.MULTILINE
+    )
     assert {re.match(r"[\w.-]+", one)[0].lower() for one in needed} <= {*locked}  # type: ignore[index]
 
 

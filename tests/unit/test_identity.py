@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A run's name follows from what the run uses: words for people and what others use leave it as it is."""
+"""A run's name follows from what the run uses: words for people and what others use leave it as it
+is.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,9 @@ def run_id(checkout: Path, *settings: str, packages: Iterable[str] = PACKAGES) -
     engine = VirtualEngine(checkout, guest_code(checkout, parts), cache=checkout / "cache")
     engine._kernel = Kernel(Path(), Path(), "a kernel")
     engine._image = Image(Path(), tuple(packages), "what is added", NEEDS)
-    (run,) = campaign.runs(jobs, load_inventory(checkout / "inventory.yml"), additions, engine.identity_of)
+    (run,) = campaign.runs(
+        jobs, load_inventory(checkout / "inventory.yml"), additions, engine.identity_of
+    )
     return run.run_id
 
 
@@ -86,7 +90,9 @@ def tree(**differing: str) -> Image:
 
 
 def engine_with(one: Image, kernel_differs: str = "") -> VirtualEngine:
-    engine = VirtualEngine(ROOT, guest_code(ROOT, {"vpn-configs/wireguard": ROOT / "vpn-configs/wireguard"}))
+    engine = VirtualEngine(
+        ROOT, guest_code(ROOT, {"vpn-configs/wireguard": ROOT / "vpn-configs/wireguard"})
+    )
     engine._kernel = Kernel(Path(), Path(), "a kernel", kernel_differs)
     engine._image = one
     return engine
@@ -98,14 +104,17 @@ def test_a_run_names_the_packages_of_its_own_that_are_not_the_locked_ones() -> N
     of_libc = engine_with(tree(libc6="libc6 2 (locked: 1)"))
     assert of_libc.identity_of(wireguard)[NOT_LOCKED] == "libc6 2 (locked: 1)"
     assert NOT_LOCKED not in of_libc.identity_of(none), "nothing of this run needs it"
-    of_kernel = engine_with(tree(libc6="libc6 2 (locked: 1)"), "linux-source-8 8 (locked: linux-source-7 7)")
+    of_kernel = engine_with(
+        tree(libc6="libc6 2 (locked: 1)"), "linux-source-8 8 (locked: linux-source-7 7)"
+    )
     texts = "libc6 2 (locked: 1); linux-source-8 8 (locked: linux-source-7 7)"
     assert of_kernel.identity_of(wireguard)[NOT_LOCKED] == texts
 
 
 def test_another_file_of_a_used_package_is_another_tree() -> None:
     one, other = (
-        Image(Path(), PACKAGES, "", NEEDS, {"wireguard-tools_1.0_amd64": sha256}) for sha256 in ("a" * 64, "b" * 64)
+        Image(Path(), PACKAGES, "", NEEDS, {"wireguard-tools_1.0_amd64": sha256})
+        for sha256 in ("a" * 64, "b" * 64)
     )
     assert one.identity_with(["wireguard-tools"]) != other.identity_with(["wireguard-tools"])
     assert one.identity_with(["nebula"]) == other.identity_with(["nebula"])
@@ -201,7 +210,9 @@ def edited(checkout: Path, file: str, edit: Callable[[str], str]) -> None:
     assert place.read_text() != before
 
 
-@pytest.mark.parametrize(("file", "edit"), [*WORDS, *UNUSED], ids=lambda one: one if isinstance(one, str) else "")
+@pytest.mark.parametrize(
+    ("file", "edit"), [*WORDS, *UNUSED], ids=lambda one: one if isinstance(one, str) else ""
+)
 def test_words_and_what_is_not_used_leave_a_run_as_it_is(
     original: Path, checkout: Path, file: str, edit: Callable[[str], str]
 ) -> None:
@@ -209,8 +220,12 @@ def test_words_and_what_is_not_used_leave_a_run_as_it_is(
     assert run_id(checkout, *WIREGUARD) == run_id(original, *WIREGUARD)
 
 
-@pytest.mark.parametrize(("file", "edit"), USED, ids=lambda one: one if isinstance(one, str) else "")
-def test_what_is_used_makes_another_run(original: Path, checkout: Path, file: str, edit: Callable[[str], str]) -> None:
+@pytest.mark.parametrize(
+    ("file", "edit"), USED, ids=lambda one: one if isinstance(one, str) else ""
+)
+def test_what_is_used_makes_another_run(
+    original: Path, checkout: Path, file: str, edit: Callable[[str], str]
+) -> None:
     edited(checkout, file, edit)
     assert run_id(checkout, *WIREGUARD) != run_id(original, *WIREGUARD)
 
@@ -221,7 +236,9 @@ def test_a_vpn_that_is_added_changes_nothing(original: Path, checkout: Path) -> 
     assert run_id(checkout, "vpn=mine", *WIREGUARD[1:]) != run_id(original, *WIREGUARD)
 
 
-def test_a_profile_of_a_cpu_and_its_module_count_where_one_is_used(original: Path, checkout: Path) -> None:
+def test_a_profile_of_a_cpu_and_its_module_count_where_one_is_used(
+    original: Path, checkout: Path
+) -> None:
     for root in (original, checkout):
         (root / "cpus/slow.json").write_text('{"vpns": {}}')
     slow, source = (*WIREGUARD, "cpu=slow"), "kernel/modules/cpu_model/cpu_model.c"
@@ -236,7 +253,9 @@ def test_a_profile_of_a_cpu_and_its_module_count_where_one_is_used(original: Pat
 
 def test_versions_of_packages_count_where_they_are_used(original: Path) -> None:
     def of(package: str, *settings: str) -> str:
-        versions = [one.replace("_", "_9", 1) if one.startswith(f"{package}_") else one for one in PACKAGES]
+        versions = [
+            one.replace("_", "_9", 1) if one.startswith(f"{package}_") else one for one in PACKAGES
+        ]
         return run_id(original, *settings, packages=versions)
 
     without = ("vpn=none", *WIREGUARD[1:])
@@ -300,7 +319,8 @@ def test_a_here_document_counts_whole(tmp_path: Path) -> None:
 def test_python_keeps_its_texts(tmp_path: Path) -> None:
     file = tmp_path / "a.py"
     file.write_text(
-        '"""Words\nand more."""\n\nA = "# no comment"  # comment\n"""About A."""\n\n\ndef f():\n    """Words."""\n'
+        '"""Words\nand more."""\n\nA = "# no comment"  # comment\n"""About A."""\n\n\ndef f():\n   '
+        ' """Words."""\n'
     )
     assert acting(file) == b'A = "# no comment"\n\ndef f():\n'.replace(b"\n\n", b"\n")
 
@@ -327,7 +347,8 @@ def test_a_link_out_of_a_job_is_refused(tmp_path: Path, target: str) -> None:
     files.mkdir(parents=True)
     (files / "stolen").symlink_to(tmp_path / "home" / target)
     with pytest.raises(
-        InputError, match=r"theirs/jobs/evil/files/stolen: a link to .*, which is not in .*/theirs; put"
+        InputError,
+        match=r"theirs/jobs/evil/files/stolen: a link to .*, which is not in .*/theirs; put",
     ):
         image.code_identity(tmp_path / "cache", {"jobs/evil": files})
     assert not list((tmp_path / "cache").glob("code-*"))
@@ -336,11 +357,16 @@ def test_a_link_out_of_a_job_is_refused(tmp_path: Path, target: str) -> None:
 def test_a_satellite_or_a_folder_that_is_a_link_out_is_refused(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home/secret").write_text("secret")
-    for kind, name, target in (("satellites", "evil.yml", "home/secret"), ("vpn-configs", "evil", "home")):
+    for kind, name, target in (
+        ("satellites", "evil.yml", "home/secret"),
+        ("vpn-configs", "evil", "home"),
+    ):
         (tmp_path / "theirs" / kind).mkdir(parents=True)
         (tmp_path / "theirs" / kind / name).symlink_to(tmp_path / target)
         with pytest.raises(InputError, match=f"{kind}/{name}: a link to"):
-            image.code_identity(tmp_path / "cache", {f"{kind}/{name}": tmp_path / "theirs" / kind / name})
+            image.code_identity(
+                tmp_path / "cache", {f"{kind}/{name}": tmp_path / "theirs" / kind / name}
+            )
 
 
 def test_links_to_parts_that_several_jobs_share_are_followed(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Values that have no effect beside others: refused where they contradict each other, said where they do nothing."""
+"""Values that have no effect beside others: refused where they contradict each other, said where
+they do nothing.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +35,18 @@ def link(tmp_path: Path) -> Path:
     return file
 
 
-@pytest.mark.parametrize("setting", ["delay_ms=20", "delay_ms=20,400", "rate=5M", "return_rate=1M", "rate=5M,preset"])
-@pytest.mark.parametrize("more", [(), ("loss=0", "jitter_ms=0", "buffer=1BDP", "queue=fifo", "burst_packets=1")])
-def test_what_a_link_file_has_is_refused_beside_it(link: Path, setting: str, more: tuple[str, ...]) -> None:
-    with pytest.raises(InputError, match=rf"{setting.split(',')[0]}: link_file={link} has rate and delay over time"):
+@pytest.mark.parametrize(
+    "setting", ["delay_ms=20", "delay_ms=20,400", "rate=5M", "return_rate=1M", "rate=5M,preset"]
+)
+@pytest.mark.parametrize(
+    "more", [(), ("loss=0", "jitter_ms=0", "buffer=1BDP", "queue=fifo", "burst_packets=1")]
+)
+def test_what_a_link_file_has_is_refused_beside_it(
+    link: Path, setting: str, more: tuple[str, ...]
+) -> None:
+    with pytest.raises(
+        InputError, match=rf"{setting.split(',')[0]}: link_file={link} has rate and delay over time"
+    ):
         campaign("geo", "vpn=none", "cc=cubic", f"link_file={link}", setting, *more)
 
 
@@ -53,25 +63,61 @@ IDLE = [
     ("geo", "cc_pep=bbr2", "there is no proxy (with pep=none)"),
     ("geo", "initcwnd_pep=20", "there is no proxy (with pep=none)"),
     ("geo", "vpn=wireguard cpu_scale=2", "a CPU that costs nothing cannot be slower"),
-    ("geo", "vpn=none cpu=vm_epyc_2600", "there is no tunnel whose packets cost anything (with vpn=none)"),
+    (
+        "geo",
+        "vpn=none cpu=vm_epyc_2600",
+        "there is no tunnel whose packets cost anything (with vpn=none)",
+    ),
     ("geo", "vpn=none,wireguard cc_tunnel=bbr2", "no tunnel runs over TCP"),
-    ("pop_users", "vpn=openvpn_udp users=1 user_rate_kbps=500", "there are no other users (with users=1)"),
-    ("pop_users", "vpn=openvpn_udp users=1 user_packet_bytes=500", "there are no other users (with users=1)"),
-    ("lan_tcp", "rate=unlimited queue_packets=10", "no packet waits where there is no rate (with rate=unlimited)"),
-    ("lan_reconnect", "event=address event_s=5", "only drop, down and reboot have a length (with event=address)"),
-    ("lan_reconnect", "event=drop new_address=10.30.0.99/24", "only the event address takes it (with event=drop)"),
+    (
+        "pop_users",
+        "vpn=openvpn_udp users=1 user_rate_kbps=500",
+        "there are no other users (with users=1)",
+    ),
+    (
+        "pop_users",
+        "vpn=openvpn_udp users=1 user_packet_bytes=500",
+        "there are no other users (with users=1)",
+    ),
+    (
+        "lan_tcp",
+        "rate=unlimited queue_packets=10",
+        "no packet waits where there is no rate (with rate=unlimited)",
+    ),
+    (
+        "lan_reconnect",
+        "event=address event_s=5",
+        "only drop, down and reboot have a length (with event=address)",
+    ),
+    (
+        "lan_reconnect",
+        "event=drop new_address=10.30.0.99/24",
+        "only the event address takes it (with event=drop)",
+    ),
     ("lan_reconnect", "event=none event_after_s=5", "nothing happens (with event=none)"),
     ("lan_reconnect", "event=restart vpn=none", "there is no VPN to restart (with vpn=none)"),
-    ("multipath", "event=none event_s=5", "only drop, down and reboot have a length (with event=none)"),
+    (
+        "multipath",
+        "event=none event_s=5",
+        "only drop, down and reboot have a length (with event=none)",
+    ),
     ("multipath", "event=none cut=to_geo", "nothing happens (with event=none)"),
     ("geo", "http=3 sack=off", "the transfer is QUIC, and this is an option of TCP (with http=3)"),
     ("geo", "http=3 window_scaling=off", "the transfer is QUIC"),
     ("geo", "http=3 tcp_buffer=1M", "the transfer is QUIC"),
     ("web", "http=3 ecn=on", "the transfer is QUIC"),
-    ("geo", "vpn=none ecn=on", "packets have it, and no queue marks them: only cake does (with queue=fifo)"),
+    (
+        "geo",
+        "vpn=none ecn=on",
+        "packets have it, and no queue marks them: only cake does (with queue=fifo)",
+    ),
     ("geo", "queue=fq_codel ecn=on", "packets have it, and no queue marks them"),
     ("geo", "queue=cake vpn=openvpn_tcp ecn=on", "the tunnel is a stream of its own"),
-    ("voip", "background=none vpn=none sack=off", "nothing but the transfer in the background is TCP"),
+    (
+        "voip",
+        "background=none vpn=none sack=off",
+        "nothing but the transfer in the background is TCP",
+    ),
     ("voip", "background=none vpn=none cc=bbr2", "nothing but the transfer in the background"),
     ("voip", "background=none vpn=none pep=B", "nothing but the transfer in the background"),
 ]
@@ -80,7 +126,11 @@ IDLE = [
 @pytest.mark.parametrize(("scenario", "settings", "words"), IDLE)
 def test_a_value_without_effect_is_said(scenario: str, settings: str, words: str) -> None:
     said = notes(scenario, *settings.split())
-    value = settings.split()[-1] if scenario != "lan_reconnect" or "restart" not in settings else "event=restart"
+    value = (
+        settings.split()[-1]
+        if scenario != "lan_reconnect" or "restart" not in settings
+        else "event=restart"
+    )
     assert any(one.startswith(f"{value} has no effect: {words}") for one in said), said
 
 
@@ -116,17 +166,20 @@ def test_of_a_value_with_an_effect_nothing_is_said(scenario: str, settings: str)
 
 def test_what_comes_on_top_or_instead_is_said(link: Path) -> None:
     assert notes("geo", "jitter_ms=100") == [
-        "jitter_ms=100: no packet arrives before it is sent, so the delays that would be below 0 are 0, and the mean is longer "
-        "(with delay_ms=250)"
+        "jitter_ms=100: no packet arrives before it is sent, so the delays that would be below 0"
+        " are 0, and the mean is longer (with delay_ms=250)"
     ]
     assert notes("geo", "orbit=leo", "delay_ms=40") == [
-        "delay_ms=40 takes the place of the constellation of orbit=leo, with its delays, handovers and outages"
+        "delay_ms=40 takes the place of the constellation of orbit=leo, with its delays, handovers"
+        " and outages"
     ]
     assert notes("geo", "orbit=leo", f"link_file={link}") == [
-        f"link_file={link} takes the place of the constellation of orbit=leo, with its delays, handovers and outages"
+        f"link_file={link} takes the place of the constellation of orbit=leo, with its delays,"
+        " handovers and outages"
     ]
     assert notes("geo", f"link_file={link}", "loss=5") == [
-        f"loss=5: this loss comes on top of the losses that the link file has (with link_file={link}, loss_at=satellite)"
+        "loss=5: this loss comes on top of the losses that the link file has (with"
+        f" link_file={link}, loss_at=satellite)"
     ]
 
 
@@ -145,9 +198,13 @@ def test_so_is_a_satellite_that_is_a_link_file(tmp_path: Path, text: str, count:
     additions = Additions.beside_ours([tmp_path])
     packages = load_packages(additions.jobs, additions)
     for scenario, setting in (("geo", "orbit=trace"), ("multipath", "first=trace")):
-        planned = plan(ROOT / f"scenarios/{scenario}.yml", [setting, "vpn=none", "cc=cubic"], None, packages)
+        planned = plan(
+            ROOT / f"scenarios/{scenario}.yml", [setting, "vpn=none", "cc=cubic"], None, packages
+        )
         assert len(planned.every_seed) == count
-    with pytest.raises(InputError, match=r"delay_ms=20: the satellite's .*trace\.csv has rate and delay over time"):
+    with pytest.raises(
+        InputError, match=r"delay_ms=20: the satellite's .*trace\.csv has rate and delay over time"
+    ):
         plan(ROOT / "scenarios/geo.json", ["orbit=trace", "delay_ms=20"], None, packages)
 
 

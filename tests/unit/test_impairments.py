@@ -51,9 +51,11 @@ def test_a_profile_that_is_not_there(tmp_path: Path) -> None:
 def test_the_profiles_delay_comes_on_top() -> None:
     arguments = lan_link.parse(["eth0", "--delay-ms", "1", "--impairment", "high"])
     profile = impairment.find("high")
-    assert lan_link.profile_options(arguments) == (
-        f" delay {round(1000 * (1 + profile.delay_ms))}us {round(1000 * profile.jitter_ms)}us distribution normal"
-        f" reorder {profile.reorder_pct:g}% duplicate {profile.duplicate_pct:g}% loss random {profile.loss_pct:g}%"
+    assert (
+        lan_link.profile_options(arguments)
+        == f" delay {round(1000 * (1 + profile.delay_ms))}us {round(1000 * profile.jitter_ms)}us"
+        f" distribution normal reorder {profile.reorder_pct:g}% duplicate"
+        f" {profile.duplicate_pct:g}% loss random {profile.loss_pct:g}%"
     )
 
 

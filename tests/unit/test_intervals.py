@@ -41,7 +41,9 @@ def test_the_same_values_give_the_same_interval(times: list[float]) -> None:
 
 @pytest.mark.parametrize(("count", "least_coverage"), [(5, 0.90), (9, 0.90), (25, 0.90)])
 def test_the_interval_covers_the_true_median(count: int, least_coverage: float) -> None:
-    """Of 400 samples of a skewed distribution with median 1 about 95 % have 1 in their interval (94 % can be had of 5)."""
+    """Of 400 samples of a skewed distribution with median 1 about 95 % have 1 in their interval (94
+    % can be had of 5).
+    """
     generator = random.Random(1)
     held = 0
     for _ in range(400):
@@ -67,7 +69,16 @@ def test_only_seeds_of_both_cells_are_compared() -> None:
 
 @pytest.mark.parametrize(
     ("low", "high", "decision"),
-    [(0.9, 1.1, True), (0.8, 1.0, None), (1.0, 1.3, None), (0.5, 0.7, False), (1.3, 1.4, False), (None, None, None)],
+    [
+        (0.9, 1.1, True),
+        (0.8, 1.0, None),
+        (1.0, 1.3, None),
+        (0.5, 0.7, False),
+        (1.3, 1.4, False),
+        (None, None, None),
+    ],
 )
-def test_what_an_interval_decides(low: float | None, high: float | None, decision: bool | None) -> None:
+def test_what_an_interval_decides(
+    low: float | None, high: float | None, decision: bool | None
+) -> None:
     assert Estimate(1.0, low, high, 5).lies_within(0.85, 1.15) is decision

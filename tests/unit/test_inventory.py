@@ -28,7 +28,9 @@ SMALL: dict[str, Any] = {
         "hosts": {
             "a": {
                 "satvpn_role": "left",
-                "satvpn_interfaces": [{"name": "to_right", "network": "lan", "address": "10.0.0.1"}],
+                "satvpn_interfaces": [
+                    {"name": "to_right", "network": "lan", "address": "10.0.0.1"}
+                ],
                 "satvpn_routes": [{"to": "default", "via": "10.0.0.2"}],
             },
             "b": {
@@ -61,7 +63,9 @@ def test_our_inventory_is_the_linear_path(ours: Inventory) -> None:
     assert [len(ends) for _, ends in ours.attached()] == 6 * [2]
 
 
-@pytest.mark.parametrize("file", ["inventory", "topologies/lan", "topologies/star", "topologies/long_thin"])
+@pytest.mark.parametrize(
+    "file", ["inventory", "topologies/lan", "topologies/star", "topologies/long_thin"]
+)
 def test_every_address_reaches_every_other_on_its_routes(file: str) -> None:
     """Follow the routes as a packet would, from each host to each address."""
     inventory = load_inventory(REPOSITORY / f"{file}.yml")
@@ -86,7 +90,9 @@ def _next_hop(inventory: Inventory, host: Any, address: str) -> str:
     target = ipaddress.ip_address(address)
     for port in host.interfaces:
         network = inventory.networks[port.network]
-        if any(target in ipaddress.ip_network(own) for own in (network.address, network.ipv6) if own):
+        if any(
+            target in ipaddress.ip_network(own) for own in (network.address, network.ipv6) if own
+        ):
             return address
     routes = sorted(host.routes, key=lambda route: route.to == "default")
     for route in routes:
@@ -161,19 +167,46 @@ MISTAKES: dict[str, tuple[Callable[[Any], object], list[str]]] = {
     "no hosts": (lambda c: c["all"].pop("hosts"), ["satvpn_role"]),
     "no networks": (lambda c: c["all"]["vars"].clear(), ["all.vars.satvpn_networks", "missing"]),
     "hosts as a list": (lambda c: c["all"].update(hosts=["a"]), ["all.hosts", "mapping"]),
-    "overlapping networks": (lambda c: _network(c, wan="10.0.0.128/25"), ["satvpn_networks.wan", "overlaps lan"]),
+    "overlapping networks": (
+        lambda c: _network(c, wan="10.0.0.128/25"),
+        ["satvpn_networks.wan", "overlaps lan"],
+    ),
     "host bits": (lambda c: _network(c, wan="10.1.0.1/24"), ["satvpn_networks.wan", "host bits"]),
     "no network at all": (lambda c: _network(c, wan=None), ["satvpn_networks.wan", "10.10.1.0/24"]),
-    "unknown network": (lambda c: _interface(c, network="wan"), ["all.hosts.a.satvpn_interfaces[0].network", "lan"]),
-    "outside the network": (lambda c: _interface(c, address="10.9.0.1"), ["[0].address", "10.0.0.0/24"]),
-    "broadcast address": (lambda c: _interface(c, address="10.0.0.255"), ["[0].address", "whole network"]),
+    "unknown network": (
+        lambda c: _interface(c, network="wan"),
+        ["all.hosts.a.satvpn_interfaces[0].network", "lan"],
+    ),
+    "outside the network": (
+        lambda c: _interface(c, address="10.9.0.1"),
+        ["[0].address", "10.0.0.0/24"],
+    ),
+    "broadcast address": (
+        lambda c: _interface(c, address="10.0.0.255"),
+        ["[0].address", "whole network"],
+    ),
     "no address": (lambda c: _interface(c, address="ten"), ["[0].address", "IPv4 address", "ten"]),
-    "address with mask": (lambda c: _interface(c, address="10.0.0.1/24"), ["[0].address", "IPv4 address"]),
+    "address with mask": (
+        lambda c: _interface(c, address="10.0.0.1/24"),
+        ["[0].address", "IPv4 address"],
+    ),
     "address is a number": (lambda c: _interface(c, address=10), ["[0].address", "text"]),
-    "address twice": (lambda c: _interface(c, address="10.0.0.2"), ["b", "10.0.0.2", "already", "a"]),
-    "interface name too long": (lambda c: _interface(c, name="to_the_satellite"), ["[0].name", "15"]),
-    "interface key misspelt": (lambda c: _interface(c, adress="10.0.0.1"), ["[0].adress", "no such key", "address"]),
-    "interfaces as a mapping": (lambda c: _host(c, "a", satvpn_interfaces={}), ["satvpn_interfaces", "list"]),
+    "address twice": (
+        lambda c: _interface(c, address="10.0.0.2"),
+        ["b", "10.0.0.2", "already", "a"],
+    ),
+    "interface name too long": (
+        lambda c: _interface(c, name="to_the_satellite"),
+        ["[0].name", "15"],
+    ),
+    "interface key misspelt": (
+        lambda c: _interface(c, adress="10.0.0.1"),
+        ["[0].adress", "no such key", "address"],
+    ),
+    "interfaces as a mapping": (
+        lambda c: _host(c, "a", satvpn_interfaces={}),
+        ["satvpn_interfaces", "list"],
+    ),
     "interface without an address": (
         lambda c: c["all"]["hosts"]["a"]["satvpn_interfaces"][0].pop("address"),
         ["[0]", "it needs name, network, address"],
@@ -188,18 +221,42 @@ MISTAKES: dict[str, tuple[Callable[[Any], object], list[str]]] = {
         ),
         ["satvpn_networks.lan", "two interfaces of a"],
     ),
-    "host and LAN of one name": (lambda c: _third(c, "lan"), ["satvpn_networks.lan", "is a host's name, too"]),
-    "port of a LAN": (lambda c: _third(c, "computer_of_alice"), ["computer_of_alice", "15 characters"]),
-    "network's name": (lambda c: _network(c, **{"l.an": "10.1.0.0/24"}), ["satvpn_networks.l.an", "letters"]),
-    "network called default": (lambda c: _network(c, default="10.1.0.0/24"), ["satvpn_networks.default"]),
-    "network's key": (lambda c: _network(c, wan={"adress": "10.1.0.0/24"}), ["satvpn_networks.wan.adress", "mtu"]),
-    "network without an address": (lambda c: _network(c, wan={"mtu": 1400}), ["satvpn_networks.wan", "10.10.1.0/24"]),
+    "host and LAN of one name": (
+        lambda c: _third(c, "lan"),
+        ["satvpn_networks.lan", "is a host's name, too"],
+    ),
+    "port of a LAN": (
+        lambda c: _third(c, "computer_of_alice"),
+        ["computer_of_alice", "15 characters"],
+    ),
+    "network's name": (
+        lambda c: _network(c, **{"l.an": "10.1.0.0/24"}),
+        ["satvpn_networks.l.an", "letters"],
+    ),
+    "network called default": (
+        lambda c: _network(c, default="10.1.0.0/24"),
+        ["satvpn_networks.default"],
+    ),
+    "network's key": (
+        lambda c: _network(c, wan={"adress": "10.1.0.0/24"}),
+        ["satvpn_networks.wan.adress", "mtu"],
+    ),
+    "network without an address": (
+        lambda c: _network(c, wan={"mtu": 1400}),
+        ["satvpn_networks.wan", "10.10.1.0/24"],
+    ),
     "MTU is a text": (
         lambda c: _network(c, lan={"address": "10.0.0.0/24", "mtu": "1400"}),
         ["satvpn_networks.lan.mtu", "a whole number", "1400"],
     ),
-    "MTU is true": (lambda c: _network(c, lan={"address": "10.0.0.0/24", "mtu": True}), ["lan.mtu", "a whole number"]),
-    "MTU too small": (lambda c: _network(c, lan={"address": "10.0.0.0/24", "mtu": 60}), ["lan.mtu", "68 to 65535"]),
+    "MTU is true": (
+        lambda c: _network(c, lan={"address": "10.0.0.0/24", "mtu": True}),
+        ["lan.mtu", "a whole number"],
+    ),
+    "MTU too small": (
+        lambda c: _network(c, lan={"address": "10.0.0.0/24", "mtu": 60}),
+        ["lan.mtu", "68 to 65535"],
+    ),
     "MTU too small for IPv6": (
         lambda c: _network(c, lan={"address": "10.0.0.0/24", "ipv6": "fd00::/64", "mtu": 1000}),
         ["lan.mtu", "1280 to 65535"],
@@ -210,14 +267,28 @@ MISTAKES: dict[str, tuple[Callable[[Any], object], list[str]]] = {
     ),
     "overlapping IPv6": (
         lambda c: _network(
-            c, x={"address": "10.1.0.0/24", "ipv6": "fd00::/48"}, y={"address": "10.2.0.0/24", "ipv6": "fd00::/64"}
+            c,
+            x={"address": "10.1.0.0/24", "ipv6": "fd00::/48"},
+            y={"address": "10.2.0.0/24", "ipv6": "fd00::/64"},
         ),
         ["satvpn_networks.y", "fd00::/64 overlaps x"],
     ),
-    "IPv6 address without a network": (lambda c: _interface(c, ipv6="fd00::1"), ["[0].ipv6", "lan has no IPv6"]),
-    "IPv6 address outside": (_with_ipv6(lambda c: _interface(c, ipv6="fd01::1")), ["[0].ipv6", "fd00::/64"]),
-    "IPv6 address of another kind": (_with_ipv6(lambda c: _interface(c, ipv6="10.0.0.1")), ["[0].ipv6", "fd00:1::1"]),
-    "IPv6 address twice": (_with_ipv6(lambda c: _interface(c, ipv6="fd00::2")), ["b", "fd00::2", "already", "a"]),
+    "IPv6 address without a network": (
+        lambda c: _interface(c, ipv6="fd00::1"),
+        ["[0].ipv6", "lan has no IPv6"],
+    ),
+    "IPv6 address outside": (
+        _with_ipv6(lambda c: _interface(c, ipv6="fd01::1")),
+        ["[0].ipv6", "fd00::/64"],
+    ),
+    "IPv6 address of another kind": (
+        _with_ipv6(lambda c: _interface(c, ipv6="10.0.0.1")),
+        ["[0].ipv6", "fd00:1::1"],
+    ),
+    "IPv6 address twice": (
+        _with_ipv6(lambda c: _interface(c, ipv6="fd00::2")),
+        ["b", "fd00::2", "already", "a"],
+    ),
     "route of two families": (
         _with_ipv6(lambda c: _route(c, to="10.9.0.0/24", via="fd00::2")),
         ["satvpn_routes[1].to", "10.9.0.0/24 is IPv4, but `via` is IPv6"],
@@ -226,15 +297,27 @@ MISTAKES: dict[str, tuple[Callable[[Any], object], list[str]]] = {
         _with_ipv6(_route_to_an_ipv4_network),
         ["satvpn_routes[1].to", "wan has no IPv6"],
     ),
-    "metric": (lambda c: _route(c, to="default", via="10.0.0.2", metric=-1), ["satvpn_routes[1].metric", "0 to"]),
+    "metric": (
+        lambda c: _route(c, to="default", via="10.0.0.2", metric=-1),
+        ["satvpn_routes[1].metric", "0 to"],
+    ),
     "the main table's number": (
         lambda c: _route(c, to="default", via="10.0.0.2", table=254),
         ["[1].table", "1 to 252"],
     ),
     "rule without a table": (_rule, ["satvpn_rules[0]", "it needs table"]),
-    "rule of an empty table": (lambda c: _rule(c, table=7), ["a.satvpn_rules[0].table", "table 7", "there are main"]),
-    "rule of a named table": (lambda c: _rule(c, table="geo"), ["satvpn_rules[0].table", "number or main"]),
-    "rule from nowhere": (lambda c: _rule(c, table="main", **{"from": "moon"}), ["satvpn_rules[0].from", "lan"]),
+    "rule of an empty table": (
+        lambda c: _rule(c, table=7),
+        ["a.satvpn_rules[0].table", "table 7", "there are main"],
+    ),
+    "rule of a named table": (
+        lambda c: _rule(c, table="geo"),
+        ["satvpn_rules[0].table", "number or main"],
+    ),
+    "rule from nowhere": (
+        lambda c: _rule(c, table="main", **{"from": "moon"}),
+        ["satvpn_rules[0].from", "lan"],
+    ),
     "rule of two families": (
         lambda c: _rule(c, table="main", to="fd00::/64", **{"from": "lan"}),
         ["satvpn_rules[0]", "one is IPv4, the other IPv6"],
@@ -244,7 +327,9 @@ MISTAKES: dict[str, tuple[Callable[[Any], object], list[str]]] = {
         ["a.satvpn_routes[0].via", "10.0.0.9", "10.0.0.2"],
     ),
     "route twice": (
-        lambda c: c["all"]["hosts"]["a"]["satvpn_routes"].append({"to": "default", "via": "10.0.0.2"}),
+        lambda c: c["all"]["hosts"]["a"]["satvpn_routes"].append(
+            {"to": "default", "via": "10.0.0.2"}
+        ),
         ["a.satvpn_routes[1].to", "default"],
     ),
     "route to nowhere": (
@@ -259,13 +344,19 @@ MISTAKES: dict[str, tuple[Callable[[Any], object], list[str]]] = {
         lambda c: c["all"]["hosts"].update({"a/b": {"satvpn_role": "x"}}),
         ["all.hosts.a/b", "letters"],
     ),
-    "no role": (lambda c: c["all"]["hosts"]["a"].pop("satvpn_role"), ["all.hosts.a.satvpn_role", "role"]),
+    "no role": (
+        lambda c: c["all"]["hosts"]["a"].pop("satvpn_role"),
+        ["all.hosts.a.satvpn_role", "role"],
+    ),
     "role is no name": (lambda c: _host(c, "a", satvpn_role="../etc"), ["all.hosts.a.satvpn_role"]),
     "forwarding is no bool": (
         lambda c: _host(c, "a", satvpn_forwarding="no way"),
         ["satvpn_forwarding", "true or false"],
     ),
-    "unknown variable": (lambda c: _host(c, "a", satvpn_forwardin=True), ["satvpn_forwardin", "satvpn_forwarding"]),
+    "unknown variable": (
+        lambda c: _host(c, "a", satvpn_forwardin=True),
+        ["satvpn_forwardin", "satvpn_forwarding"],
+    ),
     "unknown group variable": (
         lambda c: c["all"]["vars"].update(satvpn_x=1),
         ["all.vars.satvpn_x", "no such variable"],
@@ -278,7 +369,11 @@ def test_several_hosts_have_a_role_and_a_network(tmp_path: Path) -> None:
     _third(content, "satvpn_c")
     _host(content, "b", satvpn_role="left")
     inventory = load(tmp_path, content)
-    assert [(host.entity, host.name) for host in inventory.hosts] == [("a", "a"), ("b", "b"), ("satvpn_c", "c")]
+    assert [(host.entity, host.name) for host in inventory.hosts] == [
+        ("a", "a"),
+        ("b", "b"),
+        ("satvpn_c", "c"),
+    ]
     ((network, ends),) = inventory.attached()
     assert (network, [host.name for host, _ in ends]) == ("lan", ["a", "b", "c"])
     ((_, neighbours),) = inventory.neighbours(inventory.hosts[1])
@@ -300,14 +395,23 @@ def test_routes_of_several_tables_and_their_rules(tmp_path: Path) -> None:
     content = copy.deepcopy(SMALL)
     _route(content, to="default", via="10.0.0.2", metric=100)
     _route(content, to="default", via="10.0.0.2", table=7)
-    rules = [{"table": "main", "except_default": True}, {"from": "lan", "to": "10.9.0.1", "table": 7}]
+    rules = [
+        {"table": "main", "except_default": True},
+        {"from": "lan", "to": "10.9.0.1", "table": 7},
+    ]
     _host(content, "a", satvpn_rules=rules)
     host = load(tmp_path, content).hosts[0]
-    assert [(route.metric, route.table) for route in host.routes] == [(None, None), (100, None), (None, 7)]
+    assert [(route.metric, route.table) for route in host.routes] == [
+        (None, None),
+        (100, None),
+        (None, 7),
+    ]
     assert host.rules == (Rule(None, None, "main", True), Rule("10.0.0.0/24", "10.9.0.1/32", "7"))
 
 
-@pytest.mark.parametrize("file", sorted((REPOSITORY / "topologies").glob("*.yml")), ids=lambda file: str(file.stem))
+@pytest.mark.parametrize(
+    "file", sorted((REPOSITORY / "topologies").glob("*.yml")), ids=lambda file: str(file.stem)
+)
 def test_dict_and_back_of_each_topology(file: Path) -> None:
     inventory = load_inventory(file)
     assert Inventory.from_dict(json.loads(json.dumps(inventory.to_dict()))) == inventory
@@ -334,14 +438,25 @@ def test_missing_file_and_broken_yaml(tmp_path: Path) -> None:
 
 
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.sampled_from(["10.0.0.1", "lan", "default"]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(max_size=8)
+    | st.sampled_from(["10.0.0.1", "lan", "default"]),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 
 
-@given(st.sampled_from(["satvpn_role", "satvpn_interfaces", "satvpn_routes", "satvpn_rules"]), json_values)
-def test_any_value_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, key: str, value: object) -> None:
+@given(
+    st.sampled_from(["satvpn_role", "satvpn_interfaces", "satvpn_routes", "satvpn_rules"]),
+    json_values,
+)
+def test_any_value_is_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, key: str, value: object
+) -> None:
     content = copy.deepcopy(SMALL)
     content["all"]["hosts"]["a"][key] = value
     try:
@@ -351,7 +466,9 @@ def test_any_value_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, 
 
 
 @given(json_values)
-def test_any_network_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, value: object) -> None:
+def test_any_network_is_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, value: object
+) -> None:
     content = copy.deepcopy(SMALL)
     content["all"]["vars"]["satvpn_networks"]["lan"] = value
     try:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A job's YAML and its program agree: what the backend lets through, the program understands, and the reverse."""
+"""A job's YAML and its program agree: what the backend lets through, the program understands, and
+the reverse.
+"""
 
 from __future__ import annotations
 
@@ -22,47 +24,182 @@ LINK = {"forward_interface": "to_st", "return_interface": "to_gw"}
 TUNNEL = {"local_ip": "10.10.1.1", "remote_ip": "10.10.4.2", "remote_network": "192.168.20.0/24"}
 CLIENT = {"server_ip": "192.168.20.2", "size": "30M"}
 
-CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [  # job, scenario's arguments, what the program reads
-    ("satcom_link", {"orbit": "leo", **LINK, "run": {}},
-     {"mode": "run", "orbit": "leo", "rate": 10e6, "loss": 0.0, "delay_ms": None}),
-    ("satcom_link", {"orbit": "geo", **LINK, "rate": "20M", "delay_ms": 240, "loss": "0.1", "buffer_bdp": "2", "seed": 3,
-                     "run": {}},
-     {"rate": 20e6, "delay_ms": 240.0, "loss": 0.1, "return_loss": 0.1, "seed": 3}),
-    ("satcom_link", {"orbit": "geo", **LINK, "rate": "preset", "return_rate": "2M", "loss": "0", "return_loss": "1",
-                     "buffer": "100p", "buffer_bdp": "none", "run": {}},
-     {"rate": 10e6, "return_rate": 2e6, "loss": 0.0, "return_loss": 1.0}),
-    ("transport_profile", {"cc": "cubic_nohystart", "initcwnd": "40", "buffer_bytes": 4194304},
-     {"cc": "cubic_nohystart", "initcwnd": 40, "buffer_bytes": 4194304}),
-    ("vpn", {"kind": "openvpn_tcp", **TUNNEL, "server": {}}, {"role": "server", "tunnel_ip": "10.200.0.1"}),
-    ("vpn", {"kind": "wireguard", **TUNNEL, "client": {}}, {"role": "client", "remote_tunnel_ip": "10.200.0.1"}),
-    ("vpn", {"kind": "none", **TUNNEL, "tunnel_ip": "10.9.0.1", "wait": {}}, {"role": "wait", "tunnel_ip": "10.9.0.1"}),
-    ("satpep", {"position": "A_double", "at": "A,A_double", "run": {"cc": "bbr", "initcwnd": "40", "except_ports": "5999,22"}},
-     {"position": "A_double", "at": ["A", "A_double"], "mode": "run", "cc": "bbr", "initcwnd": 40, "except_ports": "5999,22"}),
-    ("satpep", {"position": "none", "wait": {}}, {"mode": "wait", "at": ("A", "B", "A_double", "B_double")}),
+CASES: list[
+    tuple[str, dict[str, Any], dict[str, Any]]
+] = [  # job, scenario's arguments, what the program reads
+    (
+        "satcom_link",
+        {"orbit": "leo", **LINK, "run": {}},
+        {"mode": "run", "orbit": "leo", "rate": 10e6, "loss": 0.0, "delay_ms": None},
+    ),
+    (
+        "satcom_link",
+        {
+            "orbit": "geo",
+            **LINK,
+            "rate": "20M",
+            "delay_ms": 240,
+            "loss": "0.1",
+            "buffer_bdp": "2",
+            "seed": 3,
+            "run": {},
+        },
+        {"rate": 20e6, "delay_ms": 240.0, "loss": 0.1, "return_loss": 0.1, "seed": 3},
+    ),
+    (
+        "satcom_link",
+        {
+            "orbit": "geo",
+            **LINK,
+            "rate": "preset",
+            "return_rate": "2M",
+            "loss": "0",
+            "return_loss": "1",
+            "buffer": "100p",
+            "buffer_bdp": "none",
+            "run": {},
+        },
+        {"rate": 10e6, "return_rate": 2e6, "loss": 0.0, "return_loss": 1.0},
+    ),
+    (
+        "transport_profile",
+        {"cc": "cubic_nohystart", "initcwnd": "40", "buffer_bytes": 4194304},
+        {"cc": "cubic_nohystart", "initcwnd": 40, "buffer_bytes": 4194304},
+    ),
+    (
+        "vpn",
+        {"kind": "openvpn_tcp", **TUNNEL, "server": {}},
+        {"role": "server", "tunnel_ip": "10.200.0.1"},
+    ),
+    (
+        "vpn",
+        {"kind": "wireguard", **TUNNEL, "client": {}},
+        {"role": "client", "remote_tunnel_ip": "10.200.0.1"},
+    ),
+    (
+        "vpn",
+        {"kind": "none", **TUNNEL, "tunnel_ip": "10.9.0.1", "wait": {}},
+        {"role": "wait", "tunnel_ip": "10.9.0.1"},
+    ),
+    (
+        "satpep",
+        {
+            "position": "A_double",
+            "at": "A,A_double",
+            "run": {"cc": "bbr", "initcwnd": "40", "except_ports": "5999,22"},
+        },
+        {
+            "position": "A_double",
+            "at": ["A", "A_double"],
+            "mode": "run",
+            "cc": "bbr",
+            "initcwnd": 40,
+            "except_ports": "5999,22",
+        },
+    ),
+    (
+        "satpep",
+        {"position": "none", "wait": {}},
+        {"mode": "wait", "at": ("A", "B", "A_double", "B_double")},
+    ),
     ("tcp_series", {"interval_s": 0.5, "port": 5201}, {"interval_s": 0.5, "port": 5201}),
-    ("satcom_link", {"orbit": "geo", **LINK, "queue": "codel", "link_file": "/a.csv", "wait": {}},
-     {"mode": "wait", "return_rate": None, "queue": "codel", "link_file": "/a.csv"}),
-    ("lan_link", {"interface": "to_pc", "loss": "1", "burst_packets": "3", "loss_at": "satellite"},
-     {"interface": "to_pc", "loss": 1.0, "burst_packets": 3.0, "loss_at": "satellite"}),
-    ("vpn", {"kind": "openvpn_tcp", **TUNNEL, "tunnel": "1", "flow_port": "5211", "server": {}},
-     {"device": "vpn1", "exchange_port": 5998, "tunnel_ip": "10.200.1.1", "flow_port": 5211}),
-    ("file_transfer", {"port": 5211, "server": {}}, {"mode": "server", "http": "none", "port": 5211}),
-    ("file_transfer", {"client": {"server_ip": "10.0.0.1", "size": "unlimited", "duration_s": "80", "cc": "bbr2",
-     "own_cc": "yes", "interval_s": "1", "flow": "flow_2", "streams": "4"}},
-     {"size": 0, "duration_s": 80, "own_cc": "yes", "interval_s": 1.0, "flow": "flow_2", "streams": 4, "port": 5201}),
-    ("file_transfer", {"http": "3", "client": {**CLIENT, "direction": "download", "deadline_s": 60}},
-     {"mode": "client", "http": "3", "size": 30_000_000, "direction": "download", "deadline_s": 60}),
-    ("file_transfer", {"client": {**CLIENT, "warm_up": "10M"}}, {"warm_up": 10_000_000, "size": 30_000_000}),
+    (
+        "satcom_link",
+        {"orbit": "geo", **LINK, "queue": "codel", "link_file": "/a.csv", "wait": {}},
+        {"mode": "wait", "return_rate": None, "queue": "codel", "link_file": "/a.csv"},
+    ),
+    (
+        "lan_link",
+        {"interface": "to_pc", "loss": "1", "burst_packets": "3", "loss_at": "satellite"},
+        {"interface": "to_pc", "loss": 1.0, "burst_packets": 3.0, "loss_at": "satellite"},
+    ),
+    (
+        "vpn",
+        {"kind": "openvpn_tcp", **TUNNEL, "tunnel": "1", "flow_port": "5211", "server": {}},
+        {"device": "vpn1", "exchange_port": 5998, "tunnel_ip": "10.200.1.1", "flow_port": 5211},
+    ),
+    (
+        "file_transfer",
+        {"port": 5211, "server": {}},
+        {"mode": "server", "http": "none", "port": 5211},
+    ),
+    (
+        "file_transfer",
+        {
+            "client": {
+                "server_ip": "10.0.0.1",
+                "size": "unlimited",
+                "duration_s": "80",
+                "cc": "bbr2",
+                "own_cc": "yes",
+                "interval_s": "1",
+                "flow": "flow_2",
+                "streams": "4",
+            }
+        },
+        {
+            "size": 0,
+            "duration_s": 80,
+            "own_cc": "yes",
+            "interval_s": 1.0,
+            "flow": "flow_2",
+            "streams": 4,
+            "port": 5201,
+        },
+    ),
+    (
+        "file_transfer",
+        {"http": "3", "client": {**CLIENT, "direction": "download", "deadline_s": 60}},
+        {
+            "mode": "client",
+            "http": "3",
+            "size": 30_000_000,
+            "direction": "download",
+            "deadline_s": 60,
+        },
+    ),
+    (
+        "file_transfer",
+        {"client": {**CLIENT, "warm_up": "10M"}},
+        {"warm_up": 10_000_000, "size": 30_000_000},
+    ),
     ("file_transfer", {"client": {**CLIENT, "warm_up": "none"}}, {"warm_up": 0}),
-    ("file_transfer", {"client": {**CLIENT, "direction": "none"}}, {"mode": "client", "direction": "none"}),
-    ("ping_series", {"interval_s": "0.5", "destination_ip": "10.0.0.1"}, {"interval_s": 0.5, "destination_ip": "10.0.0.1"}),
+    (
+        "file_transfer",
+        {"client": {**CLIENT, "direction": "none"}},
+        {"mode": "client", "direction": "none"},
+    ),
+    (
+        "ping_series",
+        {"interval_s": "0.5", "destination_ip": "10.0.0.1"},
+        {"interval_s": 0.5, "destination_ip": "10.0.0.1"},
+    ),
     ("voip", {"server": {}}, {"mode": "server"}),
-    ("voip", {"client": {"server_ip": "192.168.20.2", "duration_s": "30", "buffer_ms": 60}},
-     {"mode": "client", "server_ip": "192.168.20.2", "duration_s": 30.0, "buffer_ms": 60.0}),
+    (
+        "voip",
+        {"client": {"server_ip": "192.168.20.2", "duration_s": "30", "buffer_ms": 60}},
+        {"mode": "client", "server_ip": "192.168.20.2", "duration_s": 30.0, "buffer_ms": 60.0},
+    ),
     ("web_page", {"server": {"http": "3"}}, {"mode": "server", "http": "3"}),
-    ("web_page", {"client": {"server_ip": "192.168.20.2", "http": "1.1", "loads": "5", "deadline_s": 60}},
-     {"mode": "client", "server_ip": "192.168.20.2", "http": "1.1", "loads": 5, "deadline_s": 60}),
-]  # fmt: skip
+    (
+        "web_page",
+        {
+            "client": {
+                "server_ip": "192.168.20.2",
+                "http": "1.1",
+                "loads": "5",
+                "deadline_s": 60,
+            }
+        },
+        {
+            "mode": "client",
+            "server_ip": "192.168.20.2",
+            "http": "1.1",
+            "loads": 5,
+            "deadline_s": 60,
+        },
+    ),
+]
 
 
 def program(job: str) -> Any:
@@ -73,19 +210,25 @@ def program(job: str) -> Any:
 
 def stored(arguments: dict[str, Any]) -> dict[str, Any]:
     """The backend's form of a scenario's arguments: values in two lists, subcommands as they are."""
-    return {name: stored(value) if isinstance(value, dict) else [[str(value)]] for name, value in arguments.items()}
+    return {
+        name: stored(value) if isinstance(value, dict) else [[str(value)]]
+        for name, value in arguments.items()
+    }
 
 
 @pytest.mark.parametrize(("job", "given", "read"), CASES)
-def test_a_scenarios_arguments_reach_the_program(job: str, given: dict[str, Any], read: dict[str, Any]) -> None:
+def test_a_scenarios_arguments_reach_the_program(
+    job: str, given: dict[str, Any], read: dict[str, Any]
+) -> None:
     parsed = vars(program(job).parse(argv(PACKAGES[job].job.arguments, stored(given))))
     assert {name: parsed[name] for name in read} == read
 
 
 @pytest.mark.parametrize("job", sorted(PACKAGES))
 def test_the_command_is_the_programs_path_on_an_agent(job: str) -> None:
-    assert PACKAGES[job].job.command == (
-        f"/opt/openbach/virtualenv/bin/python3 /opt/openbach/agent/jobs/{job}/{job}.py"
+    assert (
+        PACKAGES[job].job.command
+        == f"/opt/openbach/virtualenv/bin/python3 /opt/openbach/agent/jobs/{job}/{job}.py"
     )
 
 
@@ -95,9 +238,14 @@ def test_transports_are_the_same_in_yaml_and_program() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["client", "10.0.0.1", "0.5"], ["client", "10.0.0.1", "30X"], ["--http", "2", "client", "10.0.0.1",
-              "1M", "--direction", "upload"], []],
-)  # fmt: skip
+    "words",
+    [
+        ["client", "10.0.0.1", "0.5"],
+        ["client", "10.0.0.1", "30X"],
+        ["--http", "2", "client", "10.0.0.1", "1M", "--direction", "upload"],
+        [],
+    ],
+)
 def test_what_file_transfer_refuses(words: list[str]) -> None:
     with pytest.raises(SystemExit):
         program("file_transfer").parse(words)

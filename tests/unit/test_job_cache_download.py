@@ -12,7 +12,12 @@ cache_download = load("cache_download")
 
 
 def report(name: str, size: int, http: str = "1.1") -> dict[str, Any]:
-    return {"url": f"https://10.0.0.1:8444/{name}", "size_download": size, "http_version": http, "num_connects": 1}
+    return {
+        "url": f"https://10.0.0.1:8444/{name}",
+        "size_download": size,
+        "http_version": http,
+        "num_connects": 1,
+    }
 
 
 def test_the_cache_has_the_packages_that_it_names() -> None:
@@ -33,13 +38,30 @@ def test_whole_files_in_any_order_are_right() -> None:
         ([report("a", 5, "2")], "a: came with HTTP/2 instead of HTTP/1.1"),
     ],
 )
-def test_a_file_that_is_not_as_it_should_be_ends_the_job(reports: list[dict[str, Any]], said: str) -> None:
+def test_a_file_that_is_not_as_it_should_be_ends_the_job(
+    reports: list[dict[str, Any]], said: str
+) -> None:
     with pytest.raises(SystemExit, match=said):
         cache_download.check(reports, {"a": 5}, "1.1")
 
 
-@pytest.mark.parametrize("words", [[], ["client"], *(["client", "10.0.0.1", *more] for more in (
-    ["--parallel", "0"], ["--parallel", "51"], ["--files", "-1"], ["--http", "3"], ["--deadline-s", "0"]))])  # fmt: skip
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["client"],
+        *(
+            ["client", "10.0.0.1", *more]
+            for more in (
+                ["--parallel", "0"],
+                ["--parallel", "51"],
+                ["--files", "-1"],
+                ["--http", "3"],
+                ["--deadline-s", "0"],
+            )
+        ),
+    ],
+)
 def test_what_cache_download_refuses(words: list[str]) -> None:
     with pytest.raises(SystemExit):
         cache_download.parse(words)

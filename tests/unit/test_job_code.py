@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The jobs' own code, as far as it needs no network: formulas, parsers, the packet filter, collect_agent."""
+"""The jobs' own code, as far as it needs no network: formulas, parsers, the packet filter,
+collect_agent.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,8 @@ file_transfer, first_byte = load("file_transfer"), load("file_transfer", "first_
 
 
 @pytest.mark.parametrize(
-    ("text", "size"), [("30M", 30_000_000), ("1k", 1000), ("2G", 2 * 10**9), ("1.5M", 1_500_000), ("7", 7)]
+    ("text", "size"),
+    [("30M", 30_000_000), ("1k", 1000), ("2G", 2 * 10**9), ("1.5M", 1_500_000), ("7", 7)],
 )
 def test_sizes_are_decimal(text: str, size: int) -> None:
     assert file_transfer.size_bytes(text) == size
@@ -64,7 +67,9 @@ def test_a_port_that_is_taken_is_named_with_its_program(
     monkeypatch.setattr("ports.is_listening", lambda port: False)
     with socket.create_server(("", 0), family=family) as holder:
         port = holder.getsockname()[1]
-        with pytest.raises(SystemExit, match=rf"exit code 1; port {port} is taken by .* \(process {os.getpid()}\)"):
+        with pytest.raises(
+            SystemExit, match=rf"exit code 1; port {port} is taken by .* \(process {os.getpid()}\)"
+        ):
             file_transfer.serve("none", port)
 
 
@@ -72,13 +77,17 @@ def test_a_control_port_that_is_taken() -> None:
     control = load("file_transfer", "control")
     with socket.create_server(("", 0)) as holder:
         port = holder.getsockname()[1]
-        with pytest.raises(SystemExit, match=rf"control port {port}: .*; port {port} is taken by .*{os.getpid()}"):
+        with pytest.raises(
+            SystemExit, match=rf"control port {port}: .*; port {port} is taken by .*{os.getpid()}"
+        ):
             control.serve(port, lambda request, peer_ip: {})
 
 
 def passes(packet: bytes) -> bool:
     """Runs the classic BPF program of file_transfer on a packet."""
-    code = [struct.unpack_from("HBBI", first_byte.first_byte_filter(5201), 8 * i) for i in range(16)]
+    code = [
+        struct.unpack_from("HBBI", first_byte.first_byte_filter(5201), 8 * i) for i in range(16)
+    ]
     accumulator = index = at = 0
     while True:
         operation, true, false, k = code[at]
@@ -108,8 +117,12 @@ def passes(packet: bytes) -> bool:
                 raise AssertionError(hex(operation))
 
 
-def tcp(source: int, destination: int, flags: int, length: int, options: int = 0, fragment: int = 0) -> bytes:
-    header = struct.pack("!BBHHHBBH8x", 0x45 + options // 4, 0, length, 1, fragment, 64, 6, 0) + bytes(options)
+def tcp(
+    source: int, destination: int, flags: int, length: int, options: int = 0, fragment: int = 0
+) -> bytes:
+    header = struct.pack(
+        "!BBHHHBBH8x", 0x45 + options // 4, 0, length, 1, fragment, 64, 6, 0
+    ) + bytes(options)
     return header + struct.pack("!HHIIBB6x", source, destination, 0, 0, 0x50, flags)
 
 
@@ -138,8 +151,15 @@ def test_each_job_is_a_whole_package(name: str) -> None:
 
 
 def test_argv_order_required_optionals_switches_subcommand() -> None:
-    jobs = {name: package.job for name, package in load_packages([ROOT / "tests/data/job_schemas.json"]).items()}
-    values = {"port": [[5201]], "reverse": True, "client": {"server_ip": [["10.0.0.2"]], "tcp": {"mss": [[1400]]}}}
+    jobs = {
+        name: package.job
+        for name, package in load_packages([ROOT / "tests/data/job_schemas.json"]).items()
+    }
+    values = {
+        "port": [[5201]],
+        "reverse": True,
+        "client": {"server_ip": [["10.0.0.2"]], "tcp": {"mss": [[1400]]}},
+    }
     words = argv(jobs["iperf3"].arguments, values)
     assert words == ["-p", "5201", "-R", "client", "10.0.0.2", "tcp", "-M", "1400"]
 
@@ -148,9 +168,13 @@ def test_argv_order_required_optionals_switches_subcommand() -> None:
 def statistics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file = tmp_path / "statistics.jsonl"
     for name, value in {
-        "OPENBACH_STATISTICS": str(file), "JOB_NAME": "toy", "JOB_INSTANCE_ID": "3", "SCENARIO_INSTANCE_ID": "2",
-        "OWNER_SCENARIO_INSTANCE_ID": "1", "OPENBACH_AGENT_NAME": "satvpn_pc",
-    }.items():  # fmt: skip
+        "OPENBACH_STATISTICS": str(file),
+        "JOB_NAME": "toy",
+        "JOB_INSTANCE_ID": "3",
+        "SCENARIO_INSTANCE_ID": "2",
+        "OWNER_SCENARIO_INSTANCE_ID": "1",
+        "OPENBACH_AGENT_NAME": "satvpn_pc",
+    }.items():
         monkeypatch.setenv(name, value)
     return file
 
@@ -160,10 +184,17 @@ def test_statistics_have_the_collectors_form(statistics: Path) -> None:
     assert json.loads(statistics.read_text()) == {
         "rate": 1.5,
         "_metadata": {
-            "time": 1795216367675, "is_file": False, "job_name": "toy", "agent_name": "satvpn_pc", "job_instance_id": 3,
-            "scenario_instance_id": 2, "owner_scenario_instance_id": 1, "suffix": "Flow1", "flag": 3,
+            "time": 1795216367675,
+            "is_file": False,
+            "job_name": "toy",
+            "agent_name": "satvpn_pc",
+            "job_instance_id": 3,
+            "scenario_instance_id": 2,
+            "owner_scenario_instance_id": 1,
+            "suffix": "Flow1",
+            "flag": 3,
         },
-    }  # fmt: skip
+    }
 
 
 def test_statistics_that_cannot_be_sent(statistics: Path) -> None:
@@ -172,7 +203,9 @@ def test_statistics_that_cannot_be_sent(statistics: Path) -> None:
         collect_agent.send_stat(1795216367675, rate=object())
 
 
-@pytest.mark.parametrize(("raised", "seen"), [(ValueError("broken"), ValueError), (SystemExit("sorry"), SystemExit)])
+@pytest.mark.parametrize(
+    ("raised", "seen"), [(ValueError("broken"), ValueError), (SystemExit("sorry"), SystemExit)]
+)
 def test_failures_are_logged_and_go_on(
     raised: Any, seen: type[BaseException], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -53,7 +53,10 @@ def parsed(*options: str) -> Any:
 
 def delay_lines(*options: str, state: Any = IDLE, step: int = 1) -> list[str]:
     arguments = parsed(*options)
-    return [satcom_link.delay_line(one, arguments, state, step) for one in satcom_link.directions(arguments)]
+    return [
+        satcom_link.delay_line(one, arguments, state, step)
+        for one in satcom_link.directions(arguments)
+    ]
 
 
 def loss_lines(*options: str) -> list[str]:
@@ -73,8 +76,14 @@ def test_losses_are_in_a_netem_of_their_own_seeded_by_the_run_and_the_direction(
     monkeypatch.setenv("OPENBACH_RUN_SEED", "7")
     forward, back = loss_lines(*GEO, "--loss", "0.1")
     mixed = netem.mixed
-    assert forward == f"dev to_st root handle 1: netem limit 100000 loss random 0.1% seed {mixed(mixed(14))}"
-    assert back == f"dev to_gw root handle 1: netem limit 100000 loss random 0.1% seed {mixed(mixed(15))}"
+    assert (
+        forward
+        == f"dev to_st root handle 1: netem limit 100000 loss random 0.1% seed {mixed(mixed(14))}"
+    )
+    assert (
+        back
+        == f"dev to_gw root handle 1: netem limit 100000 loss random 0.1% seed {mixed(mixed(15))}"
+    )
     assert all(" parent 1:1 handle 2: " in line for line in delay_lines(*GEO, "--loss", "0.1"))
 
 
@@ -93,7 +102,9 @@ def test_mixing_is_splitmix64() -> None:
 def test_a_changing_link_keeps_packets_in_order_and_never_repeats_a_seed() -> None:
     arguments = parsed(*LEO, "--seed", "1")
     both = satcom_link.directions(arguments)
-    lines = [satcom_link.delay_line(one, arguments, IDLE, step) for step in range(1000) for one in both]
+    lines = [
+        satcom_link.delay_line(one, arguments, IDLE, step) for step in range(1000) for one in both
+    ]
     assert all(" rate 10gbit " in line for line in lines)
     seeds = {int(line.split()[-1]) for line in lines}
     assert len(seeds) == len(lines)
@@ -101,7 +112,10 @@ def test_a_changing_link_keeps_packets_in_order_and_never_repeats_a_seed() -> No
 
 
 def test_jitter_keeps_the_order_unless_it_may_not() -> None:
-    assert " delay 250000us 2000us distribution normal rate 10gbit" in delay_lines(*GEO, "--jitter-ms", "2")[0]
+    assert (
+        " delay 250000us 2000us distribution normal rate 10gbit"
+        in delay_lines(*GEO, "--jitter-ms", "2")[0]
+    )
     assert "rate" not in delay_lines(*GEO, "--jitter-ms", "2", "--reorder", "yes")[0]
 
 
@@ -116,7 +130,9 @@ def test_an_outage_of_a_link_file_holds_packets_or_loses_them() -> None:
 
 
 @given(st.floats(0.001, 50), st.floats(1, 100))
-def test_gilberts_model_has_the_loss_and_the_bursts_asked_for(loss_pct: float, burst_packets: float) -> None:
+def test_gilberts_model_has_the_loss_and_the_bursts_asked_for(
+    loss_pct: float, burst_packets: float
+) -> None:
     """Share p/(p+r) of lost packets, mean burst 1/r."""
     words = netem.loss_model(loss_pct, burst_packets).split()
     if burst_packets == 1:
@@ -127,12 +143,19 @@ def test_gilberts_model_has_the_loss_and_the_bursts_asked_for(loss_pct: float, b
     assert 1 / leave == pytest.approx(burst_packets, rel=0.01)
 
 
-@pytest.mark.parametrize(("options", "forward", "back"), [
-    ((), 625_000, 625_000), (("--buffer-bdp", "0.5"), 312_500, 312_500), (("--buffer-bytes", "9000"), 9000, 9000),
-    (("--rate", "20M", "--return-rate", "2M"), 1_250_000, 125_000), (("--rate", "32k", "--delay-ms", "1"), 3028, 3028),
-    (("--buffer", "150kB"), 150_000, 150_000), (("--buffer", "100p"), 151_400, 151_400),
-    (("--buffer", "2BDP"), 1_250_000, 1_250_000),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "forward", "back"),
+    [
+        ((), 625_000, 625_000),
+        (("--buffer-bdp", "0.5"), 312_500, 312_500),
+        (("--buffer-bytes", "9000"), 9000, 9000),
+        (("--rate", "20M", "--return-rate", "2M"), 1_250_000, 125_000),
+        (("--rate", "32k", "--delay-ms", "1"), 3028, 3028),
+        (("--buffer", "150kB"), 150_000, 150_000),
+        (("--buffer", "100p"), 151_400, 151_400),
+        (("--buffer", "2BDP"), 1_250_000, 1_250_000),
+    ],
+)
 def test_the_buffer_is_in_bdp_of_its_direction_in_bytes_or_in_packets(
     options: tuple[str, ...], forward: int, back: int
 ) -> None:
@@ -142,9 +165,13 @@ def test_the_buffer_is_in_bdp_of_its_direction_in_bytes_or_in_packets(
 
 
 @pytest.mark.parametrize("changes", [0, 1])
-def test_only_a_link_that_changes_starts_a_tc(monkeypatch: pytest.MonkeyPatch, changes: int) -> None:
+def test_only_a_link_that_changes_starts_a_tc(
+    monkeypatch: pytest.MonkeyPatch, changes: int
+) -> None:
     started: list[list[str]] = []
-    monkeypatch.setattr(satcom_link.subprocess, "Popen", lambda command, **_: started.append(command))
+    monkeypatch.setattr(
+        satcom_link.subprocess, "Popen", lambda command, **_: started.append(command)
+    )
     change = load("satcom_link", "link_file").Change(1000.0, "forward", IDLE)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, satcom_link.SIGNALS)
     try:
@@ -158,8 +185,13 @@ def test_only_a_link_that_changes_starts_a_tc(monkeypatch: pytest.MonkeyPatch, c
 def test_queues_know_the_rtt_and_the_buffer() -> None:
     of_bytes, of_packets = satcom_link.Buffer(625_000, "bytes"), satcom_link.Buffer(100, "packets")
     options = satcom_link.queue_options
-    assert options("codel", of_bytes, 625_000, 500) == "codel limit 413 target 25.000ms interval 500.000ms noecn"
-    assert options("fq_codel", of_bytes, 62_500, 50).endswith("target 5.000ms interval 100.000ms noecn")
+    assert (
+        options("codel", of_bytes, 625_000, 500)
+        == "codel limit 413 target 25.000ms interval 500.000ms noecn"
+    )
+    assert options("fq_codel", of_bytes, 62_500, 50).endswith(
+        "target 5.000ms interval 100.000ms noecn"
+    )
     assert options("cake", of_bytes, 625_000, 500) == "cake unlimited memlimit 625000 rtt 500ms"
     assert options("fifo", of_bytes, 625_000, 500) == "bfifo limit 625000"
     assert options("fifo", of_packets, 151_400, 500) == "pfifo limit 100"
@@ -172,13 +204,16 @@ def test_the_return_direction_has_its_own_loss() -> None:
     forward, back = satcom_link.directions(parsed(*options))
     assert (forward.loss_pct, back.loss_pct) == (0, 2)
     assert " loss random 2%" in loss_lines(*options)[1]
-    assert [line.split(" handle")[0] for line in delay_lines(*options)] == ["dev to_st root", "dev to_gw parent 1:1"]
+    assert [line.split(" handle")[0] for line in delay_lines(*options)] == [
+        "dev to_st root",
+        "dev to_gw parent 1:1",
+    ]
     assert {one.loss_pct for one in satcom_link.directions(parsed(*GEO, "--loss", "1"))} == {1}
 
 
 def test_small_packets_of_the_proof_fit_into_a_buffer_of_packets() -> None:
     arguments = parsed(*GEO, "--buffer", "4p", "--loss", "1")
-    (forward, _) = satcom_link.directions(arguments)
+    forward, _ = satcom_link.directions(arguments)
     assert satcom_link.asked(forward, arguments, IDLE).buffer_packets == 4
     in_bytes = parsed(*GEO, "--loss", "1")
     assert satcom_link.asked(forward, in_bytes, IDLE).buffer_packets is None
@@ -186,11 +221,20 @@ def test_small_packets_of_the_proof_fit_into_a_buffer_of_packets() -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [("moon", "a", "b"), ("geo", "a"), ("geo", "a", "b", "--loss", "101"), ("geo", "a", "b", "--rate", "0"),
-     ("geo", "a", "b", "--rate", "10Q"), ("geo", "a", "b", "--buffer-bdp", "-1"), ("geo", "a", "b", "--seed", "x"),
-     ("geo", "a", "b", "--burst-packets", "0.5"), ("geo", "a", "b", "--loss", "90", "--burst-packets", "2"),
-     ("geo", "a", "b", "--jitter-ms", "-1"), ("geo", "a", "b", "--queue", "red")],
-)  # fmt: skip
+    [
+        ("moon", "a", "b"),
+        ("geo", "a"),
+        ("geo", "a", "b", "--loss", "101"),
+        ("geo", "a", "b", "--rate", "0"),
+        ("geo", "a", "b", "--rate", "10Q"),
+        ("geo", "a", "b", "--buffer-bdp", "-1"),
+        ("geo", "a", "b", "--seed", "x"),
+        ("geo", "a", "b", "--burst-packets", "0.5"),
+        ("geo", "a", "b", "--loss", "90", "--burst-packets", "2"),
+        ("geo", "a", "b", "--jitter-ms", "-1"),
+        ("geo", "a", "b", "--queue", "red"),
+    ],
+)
 def test_what_satcom_link_refuses(options: tuple[str, ...]) -> None:
     with pytest.raises(SystemExit) as end:
         satcom_link.parse([*options, "run"])
@@ -209,17 +253,20 @@ def asked(**other: float) -> Any:
     return link_proof.Asked(**{**values, **other})
 
 
-@pytest.mark.parametrize(("measured", "other", "said"), [
-    ((10.0035e6, 250.0003, 0.0), {}, []),
-    ((9.8e6, 250.0, 0.0), {}, ["rate 9800000 bit/s instead of 10000000"]),
-    ((10e6, 252.0, 0.0), {}, ["delay 252.000 ms instead of 250"]),
-    ((10e6, 252.0, 0.0), {"jitter_ms": 1}, []),
-    ((10e6, 250.0, 5.0), {}, ["loss 5.000 % instead of 0"]),
-    ((10e6, 250.0, 1.8), {"loss_pct": 1}, []),
-    ((10e6, 250.0, 9.0), {"loss_pct": 1}, ["loss 9.000 % instead of 1"]),
-    ((10e6, 250.0, 9.0), {"loss_pct": 1, "burst_packets": 10}, []),
-    ((None, None, 99.0), {"loss_pct": 99}, []),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("measured", "other", "said"),
+    [
+        ((10.0035e6, 250.0003, 0.0), {}, []),
+        ((9.8e6, 250.0, 0.0), {}, ["rate 9800000 bit/s instead of 10000000"]),
+        ((10e6, 252.0, 0.0), {}, ["delay 252.000 ms instead of 250"]),
+        ((10e6, 252.0, 0.0), {"jitter_ms": 1}, []),
+        ((10e6, 250.0, 5.0), {}, ["loss 5.000 % instead of 0"]),
+        ((10e6, 250.0, 1.8), {"loss_pct": 1}, []),
+        ((10e6, 250.0, 9.0), {"loss_pct": 1}, ["loss 9.000 % instead of 1"]),
+        ((10e6, 250.0, 9.0), {"loss_pct": 1, "burst_packets": 10}, []),
+        ((None, None, 99.0), {"loss_pct": 99}, []),
+    ],
+)
 def test_a_link_that_is_not_what_was_asked_for_is_told(
     measured: tuple[float | None, float | None, float], other: dict[str, float], said: list[str]
 ) -> None:
@@ -233,7 +280,9 @@ def test_the_burst_of_the_proof_fits_into_the_buffer() -> None:
 
 
 def test_the_bucket_follows_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    line = satcom_link.rate_line(satcom_link.Direction("forward", "a", "b", 1e7, 500, 0, 1), State(1e7, 250, 0), 9000)
+    line = satcom_link.rate_line(
+        satcom_link.Direction("forward", "a", "b", 1e7, 500, 0, 1), State(1e7, 250, 0), 9000
+    )
     assert " burst 15400 " in line  # a platform says nothing of a clock
     for clock, size in (("virtual", 1540), ("real", 15400)):
         monkeypatch.setenv("OPENBACH_RUN_CLOCK", clock)
@@ -251,8 +300,9 @@ def test_the_proof_leaves_out_what_a_larger_bucket_lets_through_at_once() -> Non
     )  # what the buffer and the bucket hold
     assert link_proof.differences(asked(**real), link_proof.Measured(9.6e6, 251.5, 0.0)) == []
     assert link_proof.differences(asked(**real), link_proof.Measured(8.5e6, 254, 0.0)) == [
-        "delay 254.000 ms instead of 250", "rate 8500000 bit/s instead of 10000000",
-    ]  # fmt: skip
+        "delay 254.000 ms instead of 250",
+        "rate 8500000 bit/s instead of 10000000",
+    ]
 
 
 ROUTES = """\
@@ -264,29 +314,45 @@ default via 192.168.10.1 dev to_box initcwnd 4 initrwnd 5 metric 10
 def test_routes_are_taken_as_ip_route_takes_them() -> None:
     default, lan = transport_profile.routes(ROUTES)
     assert " ".join(lan) == "192.168.10.0/24 dev to_box proto kernel scope link src 192.168.10.2"
-    assert " ".join(default) == "default via 192.168.10.1 dev to_box initcwnd 4 initrwnd 5 metric 10"
+    assert (
+        " ".join(default) == "default via 192.168.10.1 dev to_box initcwnd 4 initrwnd 5 metric 10"
+    )
 
 
 def test_the_initial_window_takes_the_place_of_the_routes_own() -> None:
     default, lan = transport_profile.routes(ROUTES)
-    assert " ".join(transport_profile.with_initial_window(default, 40)) == (
-        "default via 192.168.10.1 dev to_box metric 10 initcwnd 40 initrwnd 40"
+    assert (
+        " ".join(transport_profile.with_initial_window(default, 40))
+        == "default via 192.168.10.1 dev to_box metric 10 initcwnd 40 initrwnd 40"
     )
-    assert transport_profile.with_initial_window(lan, 40) == [*lan, "initcwnd", "40", "initrwnd", "40"]
+    assert transport_profile.with_initial_window(lan, 40) == [
+        *lan,
+        "initcwnd",
+        "40",
+        "initrwnd",
+        "40",
+    ]
 
 
 HYSTART = Path("/sys/module/tcp_cubic/parameters/hystart")
 
 
-@pytest.mark.parametrize(("cc", "in_kernel", "algorithm", "hystart"), [
-    ("cubic", ["cubic"], "cubic", "1"),
-    ("cubic_nohystart", ["cubic"], "cubic", "0"),
-    ("cubic", ["cubic", "cubic_nohystart"], "cubic", "1"),
-    ("cubic_nohystart", ["cubic", "cubic_nohystart"], "cubic_nohystart", None),
-    ("bbr2", ["cubic", "bbr2"], "bbr2", None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("cc", "in_kernel", "algorithm", "hystart"),
+    [
+        ("cubic", ["cubic"], "cubic", "1"),
+        ("cubic_nohystart", ["cubic"], "cubic", "0"),
+        ("cubic", ["cubic", "cubic_nohystart"], "cubic", "1"),
+        ("cubic_nohystart", ["cubic", "cubic_nohystart"], "cubic_nohystart", None),
+        ("bbr2", ["cubic", "bbr2"], "bbr2", None),
+    ],
+)
 def test_a_profile_is_an_algorithm_and_its_parameters(
-    cc: str, in_kernel: list[str], algorithm: str, hystart: str | None, monkeypatch: pytest.MonkeyPatch
+    cc: str,
+    in_kernel: list[str],
+    algorithm: str,
+    hystart: str | None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(profiles, "is_in_kernel", in_kernel.__contains__)
     wanted = transport_profile.settings(cc, 16 << 20, profiles.algorithm(cc))
@@ -299,13 +365,18 @@ def test_sysctls_of_a_profile_are_settings(tmp_path: Path, monkeypatch: pytest.M
     described = {"algorithm": "cubic", "sysctls": {"net.ipv4.tcp_ecn": "1"}}
     (tmp_path / "mine/profile.json").write_text(json.dumps(described))
     monkeypatch.setattr(profiles, "FOLDERS", tmp_path)
-    assert transport_profile.settings("mine", 16 << 20, "cubic")[Path("/proc/sys/net/ipv4/tcp_ecn")] == "1"
+    assert (
+        transport_profile.settings("mine", 16 << 20, "cubic")[Path("/proc/sys/net/ipv4/tcp_ecn")]
+        == "1"
+    )
 
 
 def test_sysctls_of_a_profile_come_after_the_buffers() -> None:
     set_by_profile = profiles.described("cubic_resume")["sysctls"]["net.ipv4.tcp_rmem"]
     assert (
-        transport_profile.settings("cubic_resume", 16 << 20, "cubic_resume")[transport_profile.IPV4 / "tcp_rmem"]
+        transport_profile.settings("cubic_resume", 16 << 20, "cubic_resume")[
+            transport_profile.IPV4 / "tcp_rmem"
+        ]
         == set_by_profile
     )
     assert "131072" not in set_by_profile
@@ -316,11 +387,22 @@ def test_the_kernel_says_what_congestion_controls_it_has() -> None:
     assert not profiles.is_in_kernel("no_such_control")
 
 
-@pytest.mark.parametrize(("name", "words"), [
-    ("bbr2", r"congestion control bbr2; it has .*reno.*; its module is built by: sudo python3 .*install_modules.py bbr2$"),
-    ("vegas9", r"congestion control vegas9; it has [\w ]*$"),
-])  # fmt: skip
-def test_a_congestion_control_that_the_kernel_has_not(name: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        (
+            "bbr2",
+            (
+                r"congestion control bbr2; it has .*reno.*; its module is built by: sudo python3"
+                r" .*install_modules.py bbr2$"
+            ),
+        ),
+        ("vegas9", r"congestion control vegas9; it has [\w ]*$"),
+    ],
+)
+def test_a_congestion_control_that_the_kernel_has_not(
+    name: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(profiles, "is_in_kernel", lambda algorithm: False)
     with pytest.raises(SystemExit, match=words):
         profiles.algorithm(name)
@@ -341,7 +423,9 @@ def test_a_sender_with_another_one() -> None:
 def test_the_lists_are_those_of_the_folders() -> None:
     """What `make control-lists` writes."""
     sys.path.insert(0, str(ROOT / "jobs/transport_profile"))
-    spec = importlib.util.spec_from_file_location("control_lists", ROOT / "jobs/transport_profile/lists.py")
+    spec = importlib.util.spec_from_file_location(
+        "control_lists", ROOT / "jobs/transport_profile/lists.py"
+    )
     assert spec and spec.loader
     lists = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(lists)
@@ -386,15 +470,25 @@ IP address       HW type     Flags       HW address            Mask     Device
 """
 
 
-@pytest.mark.parametrize(("interface", "found"), [("to_gw", "10.10.3.2"), ("to_st", "10.10.2.1"), ("to_nobody", None)])
+@pytest.mark.parametrize(
+    ("interface", "found"), [("to_gw", "10.10.3.2"), ("to_st", "10.10.2.1"), ("to_nobody", None)]
+)
 def test_the_other_end_is_a_gateway_or_a_neighbour(interface: str, found: str | None) -> None:
     assert link_proof.beyond(interface, ROUTE_TABLE, NEIGHBOUR_TABLE) == found
 
 
 def test_the_end_hosts_tcp_has_the_options_that_are_given() -> None:
-    arguments = transport_profile.parse(["cubic", "--ecn", "on", "--sack", "off", "--buffer-bytes", "64k"])
-    settings = transport_profile.settings("cubic", arguments.buffer_bytes, "cubic", arguments.options)
-    ipv4 = {file.name: value for file, value in settings.items() if file.parent == transport_profile.IPV4}
+    arguments = transport_profile.parse(
+        ["cubic", "--ecn", "on", "--sack", "off", "--buffer-bytes", "64k"]
+    )
+    settings = transport_profile.settings(
+        "cubic", arguments.buffer_bytes, "cubic", arguments.options
+    )
+    ipv4 = {
+        file.name: value
+        for file, value in settings.items()
+        if file.parent == transport_profile.IPV4
+    }
     assert (ipv4["tcp_ecn"], ipv4["tcp_sack"]) == ("1", "0")
     assert "tcp_window_scaling" not in ipv4
     assert (ipv4["tcp_rmem"], ipv4["tcp_wmem"]) == ("4096 64000 64000", "4096 16384 64000")
@@ -403,7 +497,9 @@ def test_the_end_hosts_tcp_has_the_options_that_are_given() -> None:
 def test_without_options_tcp_is_as_it_was() -> None:
     arguments = transport_profile.parse(["cubic", "--ecn", "default", "--buffer-bytes", "default"])
     assert arguments.options == {}
-    settings = transport_profile.settings("cubic", arguments.buffer_bytes, "cubic", arguments.options)
+    settings = transport_profile.settings(
+        "cubic", arguments.buffer_bytes, "cubic", arguments.options
+    )
     names = {file.name: value for file, value in settings.items()}
     assert names.keys() & {"tcp_ecn", "tcp_sack", "tcp_window_scaling"} == set()
     assert (names["tcp_rmem"], names["tcp_wmem"]) == ("4096 131072 16777216", "4096 16384 16777216")

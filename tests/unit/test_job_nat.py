@@ -17,7 +17,9 @@ def test_nothing_comes_in_by_the_outer_interface() -> None:
     assert 'iifname "to_sat" ct state new counter name refused drop' in rules
 
 
-@pytest.mark.parametrize("words", [["box", "to_sat"], ["terminal"], ["none", "a", "--udp-timeout-s", "-1"]])
+@pytest.mark.parametrize(
+    "words", [["box", "to_sat"], ["terminal"], ["none", "a", "--udp-timeout-s", "-1"]]
+)
 def test_what_nat_refuses(words: list[str]) -> None:
     with pytest.raises(SystemExit):
         nat.parse(words)

@@ -41,7 +41,14 @@ def test_lost_is_a_percentage(answered: set[int], requests: int) -> None:
 
 @pytest.mark.parametrize(
     ("answers_s", "gap_s"),
-    [([1, 2, 3, 4, 5], 1), ([1, 2, 5, 6], 3), ([4, 5], 4), ([1, 2], 4), ([], 6), ([1, 2, 3, 4, 5, 7], 2)],
+    [
+        ([1, 2, 3, 4, 5], 1),
+        ([1, 2, 5, 6], 3),
+        ([4, 5], 4),
+        ([1, 2], 4),
+        ([], 6),
+        ([1, 2, 3, 4, 5, 7], 2),
+    ],
 )
 def test_the_longest_gap_may_be_at_either_end(answers_s: list[float], gap_s: float) -> None:
     """From 0 s to 6 s; an answer may come later."""
@@ -50,9 +57,17 @@ def test_the_longest_gap_may_be_at_either_end(answers_s: list[float], gap_s: flo
 
 def test_of_a_count_every_request_counts() -> None:
     assert ping_series.lost_pct({1, 2, 4}, 4) == 25
-    command = ping_series.command_of(ping_series.parse(["0.2", "10.0.0.1", "--count", "4", "--payload-bytes", "1000"]))
+    command = ping_series.command_of(
+        ping_series.parse(["0.2", "10.0.0.1", "--count", "4", "--payload-bytes", "1000"])
+    )
     assert command == ["ping", "-n", "-i", "0.2", "-s", "1000", "-c", "4", "-W", "40", "10.0.0.1"]
-    assert ping_series.command_of(ping_series.parse(["1", "10.0.0.1"])) == ["ping", "-n", "-i", "1", "10.0.0.1"]
+    assert ping_series.command_of(ping_series.parse(["1", "10.0.0.1"])) == [
+        "ping",
+        "-n",
+        "-i",
+        "1",
+        "10.0.0.1",
+    ]
 
 
 @pytest.mark.parametrize(

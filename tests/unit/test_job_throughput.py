@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""tcp_throughput and udp_stress: what they take from iperf3's report, and how the path's MTU is searched."""
+"""tcp_throughput and udp_stress: what they take from iperf3's report, and how the path's MTU is
+searched.
+"""
 
 from __future__ import annotations
 
@@ -38,16 +40,23 @@ BOTH = {
             {"sender": {"sender": False}},
         ],
     },
-}  # fmt: skip
+}
 
 
 def test_a_direction_is_what_its_receiver_counted() -> None:
     assert tcp_throughput.measured(BOTH, "") == {
-        "goodput_bps": 3600, "received_bytes": 900, "sent_bytes": 1000, "retransmits": 3, "max_window_bytes": 40, "rtt_ms": 3.0,
-    }  # fmt: skip
+        "goodput_bps": 3600,
+        "received_bytes": 900,
+        "sent_bytes": 1000,
+        "retransmits": 3,
+        "max_window_bytes": 40,
+        "rtt_ms": 3.0,
+    }
     other = tcp_throughput.measured(BOTH, "_bidir_reverse")
     assert (other["goodput_bps"], other["retransmits"], other["max_window_bytes"]) == (800, 1, None)
-    both = [tcp_throughput.measured(BOTH, added) for added in tcp_throughput.directions("both").values()]
+    both = [
+        tcp_throughput.measured(BOTH, added) for added in tcp_throughput.directions("both").values()
+    ]
     assert tcp_throughput.total(both)["goodput_bps"] == 4400
 
 
@@ -58,14 +67,21 @@ def test_the_longest_gap_is_that_of_intervals_in_a_row() -> None:
 
 def test_udp_that_did_not_arrive_is_lost_also_the_last_packets() -> None:
     """iperf3's server knows of no packet after the last one that arrived."""
-    read = udp_stress.measured({
-        "start": {"test_start": {"blksize": 1000}},
-        "end": {
-            "streams": [{"udp": {"out_of_order": 3}}],
-            "sum_sent": {"bytes": 100_000, "seconds": 1.0, "packets": 100},
-            "sum_received": {"packets": 90, "lost_packets": 10, "seconds": 2.0, "jitter_ms": 0.5},
-        },
-    })  # fmt: skip
+    read = udp_stress.measured(
+        {
+            "start": {"test_start": {"blksize": 1000}},
+            "end": {
+                "streams": [{"udp": {"out_of_order": 3}}],
+                "sum_sent": {"bytes": 100_000, "seconds": 1.0, "packets": 100},
+                "sum_received": {
+                    "packets": 90,
+                    "lost_packets": 10,
+                    "seconds": 2.0,
+                    "jitter_ms": 0.5,
+                },
+            },
+        }
+    )
     assert (read["received_packets"], read["loss_pct"], read["received_bps"]) == (80, 20.0, 320_000)
     assert (read["offered_bps"], read["out_of_order_packets"]) == (800_000, 3)
 
@@ -110,7 +126,9 @@ def fake_iperf3(place: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> No
     monkeypatch.setenv("PATH", f"{place}:/usr/bin:/bin")
 
 
-def test_a_server_that_does_not_listen_yet_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_does_not_listen_yet_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     refused = '{"error": "unable to connect to server: Connection refused"}'
     script = f"""[ -e asked ] && echo '{{"end": {{}}}}' && exit 0\ntouch asked\necho '{refused}'\nexit 1"""
     fake_iperf3(tmp_path, monkeypatch, script)
@@ -120,7 +138,10 @@ def test_a_server_that_does_not_listen_yet_is_asked_again(tmp_path: Path, monkey
 @pytest.mark.parametrize(
     ("script", "said"),
     [
-        ("""echo '{"error": "control socket has closed unexpectedly"}'; exit 1""", "closed unexpectedly"),
+        (
+            """echo '{"error": "control socket has closed unexpectedly"}'; exit 1""",
+            "closed unexpectedly",
+        ),
         ("echo no JSON >&2; exit 1", "iperf3: no JSON"),
     ],
 )

@@ -26,10 +26,10 @@ sys.path.insert(0, str(ROOT / "jobs/vpn/files"))
 vpn = importlib.import_module("vpn")
 folders = importlib.import_module("vpn_folders")
 KEYS = {
-    "description", "version", "licence", "runs_in", "carrier", "ciphers", "keys", "multipath", "post_quantum", "tested",
-    "packages", "programs", "commands", "daemon", "device", "inner_mtu", "overhead_bytes", "values", "handshake_line",
-    "coordinator", "framing", "rtt_max_s", "rtt_max_because", "own_mtu", "takes", "fixed",
-    "behind_nat",
+    "description", "version", "licence", "runs_in", "carrier", "ciphers", "keys", "multipath",
+    "post_quantum", "tested", "packages", "programs", "commands", "daemon", "device", "inner_mtu",
+    "overhead_bytes", "values", "handshake_line", "coordinator", "framing", "rtt_max_s",
+    "rtt_max_because", "own_mtu", "takes", "fixed", "behind_nat",
 }  # fmt: skip
 
 
@@ -39,7 +39,10 @@ def arguments(role: str, remote_network: str = "192.168.20.0/24") -> object:
 
 def test_the_ends_of_the_tunnel_see_each_other() -> None:
     client, server = arguments("client"), arguments("server")
-    assert (client.tunnel_ip, client.remote_tunnel_ip) == (server.remote_tunnel_ip, server.tunnel_ip)  # type: ignore[attr-defined]
+    assert (client.tunnel_ip, client.remote_tunnel_ip) == (
+        server.remote_tunnel_ip,
+        server.tunnel_ip,
+    )  # type: ignore[attr-defined]
 
 
 def test_each_end_gets_the_others_public_key(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +81,9 @@ def swapped(monkeypatch: pytest.MonkeyPatch, ours: str, theirs: str | bytes) -> 
 
 
 def test_keys_that_fit_no_buffer_are_exchanged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rosenpass has 700 kB: at commit 4bfc390 both ends wrote, neither read, and the exchange never ended."""
+    """Rosenpass has 700 kB: at commit 4bfc390 both ends wrote, neither read, and the exchange never
+    ended.
+    """
     ours, theirs = "a" * 3_000_000, "b" * 5_000_000
     assert swapped(monkeypatch, ours, theirs) == theirs
 
@@ -93,7 +98,9 @@ def test_keys_that_fit_no_buffer_are_exchanged(monkeypatch: pytest.MonkeyPatch) 
         (b'"cut off', "sent no public keys"),
     ],
 )
-def test_an_other_end_that_sends_no_key_is_told(monkeypatch: pytest.MonkeyPatch, theirs: bytes, why: str) -> None:
+def test_an_other_end_that_sends_no_key_is_told(
+    monkeypatch: pytest.MonkeyPatch, theirs: bytes, why: str
+) -> None:
     with pytest.raises(SystemExit, match=re.escape(why)):
         swapped(monkeypatch, "key", theirs)
 
@@ -101,19 +108,28 @@ def test_an_other_end_that_sends_no_key_is_told(monkeypatch: pytest.MonkeyPatch,
 def test_an_other_end_that_says_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vpn, "LIMIT_S", 0.2)
     here, there = socket.socketpair()
-    with there, pytest.raises(SystemExit, match="exchange of public keys with the other end failed: timed out"):
+    with (
+        there,
+        pytest.raises(
+            SystemExit, match="exchange of public keys with the other end failed: timed out"
+        ),
+    ):
         vpn.swap(here, "key")
 
 
 def test_a_server_that_never_comes_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vpn, "EXCHANGE_PORT", 45998)
     monkeypatch.setattr(vpn, "LIMIT_S", 0.3)
-    with pytest.raises(SystemExit, match=r"127\.0\.0\.1 does not answer on port 45998 after 0\.3 s"):
+    with pytest.raises(
+        SystemExit, match=r"127\.0\.0\.1 does not answer on port 45998 after 0\.3 s"
+    ):
         vpn.exchange(arguments("client"), "key")
 
 
 def exit_code_of_watch(program: str) -> int:
-    """Exit code of a process that watches over `sh -c program` as the job does: 0 if it is told to stop, 2 if to fall."""
+    """Exit code of a process that watches over `sh -c program` as the job does: 0 if it is told to
+    stop, 2 if to fall.
+    """
     pid = os.fork()
     if pid == 0:
         signal.pthread_sigmask(signal.SIG_BLOCK, vpn.BLOCKED)
@@ -176,9 +192,14 @@ def test_a_command_that_up_lacks_is_named(tmp_path: Path) -> None:
 
 def test_a_missing_program_that_nothing_installs_is_asked_for() -> None:
     recipe = {"mine": {"host": "https://example.org/mine"}}
-    said = r"there is no command mine; no package has it: put it into /usr/local/sbin \(https://example\.org/mine\)"
+    said = (
+        r"there is no command mine; no package has it: put it into /usr/local/sbin"
+        r" \(https://example\.org/mine\)"
+    )
     with pytest.raises(SystemExit, match=said):
-        vpn.check_host(arguments("client"), described(commands=["mine"], programs=recipe), os.environ["PATH"])
+        vpn.check_host(
+            arguments("client"), described(commands=["mine"], programs=recipe), os.environ["PATH"]
+        )
 
 
 def described(**changes: object) -> dict[str, object]:
@@ -186,19 +207,34 @@ def described(**changes: object) -> dict[str, object]:
 
 
 def test_a_missing_program_is_named_before_anything_is_done() -> None:
-    with pytest.raises(SystemExit, match="this host cannot run wireguard: there is no command no-such-command"):
-        vpn.check_host(arguments("client"), described(commands=["sh", "no-such-command"]), os.environ["PATH"])
+    with pytest.raises(
+        SystemExit, match="this host cannot run wireguard: there is no command no-such-command"
+    ):
+        vpn.check_host(
+            arguments("client"), described(commands=["sh", "no-such-command"]), os.environ["PATH"]
+        )
 
 
 def test_a_path_that_takes_too_long_for_a_handshake_is_told() -> None:
-    said = r"wireguard does not come up on a path whose round trip is 6\.00 s: above 5 s WireGuard begins its handshake anew"
+    said = (
+        r"wireguard does not come up on a path whose round trip is 6\.00 s: above 5 s WireGuard"
+        r" begins its handshake anew"
+    )
     with pytest.raises(SystemExit, match=said):
         vpn.check_round_trip(arguments("client"), described(), 6.0)
     vpn.check_round_trip(arguments("client"), described(), 4.9)
 
 
 def test_the_networks_between_the_ends_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    words = ["wireguard", "127.0.0.1", "127.0.0.1", "192.168.20.0/24", "--path-mtus", "inventory,1492,9000", "client"]
+    words = [
+        "wireguard",
+        "127.0.0.1",
+        "127.0.0.1",
+        "192.168.20.0/24",
+        "--path-mtus",
+        "inventory,1492,9000",
+        "client",
+    ]
     networks = [("lo", IPv4Network("127.0.0.0/8"))]
     assert vpn.own_mtu(arguments("client"), networks) == 65536
     assert vpn.own_mtu(vpn.parse(words), networks) == 1492
@@ -206,9 +242,17 @@ def test_the_networks_between_the_ends_count(monkeypatch: pytest.MonkeyPatch) ->
         vpn.parse([*words[:5], "inventory,big", "client"])
 
 
-def test_a_script_knows_the_networks_of_both_sides(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    networks = [("to_st", "127.0.0.0/24"), ("to_pc", "192.168.10.0/24"), ("to_tv", "192.168.11.0/24")]
-    monkeypatch.setattr(vpn, "own_networks", lambda: [(name, IPv4Network(network)) for name, network in networks])
+def test_a_script_knows_the_networks_of_both_sides(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    networks = [
+        ("to_st", "127.0.0.0/24"),
+        ("to_pc", "192.168.10.0/24"),
+        ("to_tv", "192.168.11.0/24"),
+    ]
+    monkeypatch.setattr(
+        vpn, "own_networks", lambda: [(name, IPv4Network(network)) for name, network in networks]
+    )
     environment = vpn.environment_of(
         arguments("client"), described(values={"cipher": "x"}), tmp_path, vpn.own_networks()
     )
@@ -231,9 +275,13 @@ def test_ip_is_started_only_when_there_is_a_way(
 
     def shown(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
         started.append(command[0])
-        return subprocess.CompletedProcess(command, 0, '[{"dst": "192.168.20.0/24", "dev": "vpn0"}]', "")
+        return subprocess.CompletedProcess(
+            command, 0, '[{"dst": "192.168.20.0/24", "dev": "vpn0"}]', ""
+        )
 
-    monkeypatch.setattr(vpn, "main_table", lambda: [(name, IPv4Network(to), "0.0.0.0") for name, to in ways])
+    monkeypatch.setattr(
+        vpn, "main_table", lambda: [(name, IPv4Network(to), "0.0.0.0") for name, to in ways]
+    )
     monkeypatch.setattr(subprocess, "run", shown)
     assert vpn.leads_into_tunnel(arguments("wait")) == asked
     assert started == ["ip"] * asked
@@ -258,10 +306,19 @@ def test_a_folder_keeps_the_contract(kind: str) -> None:
     assert set(vpn_json) - {"base", "needs"} == KEYS
     overhead_bytes = vpn_json["overhead_bytes"]
     assert overhead_bytes is None or vpn_json["inner_mtu"] + overhead_bytes <= 1500
-    assert all(os.access(folders.scripts(kind) / script, os.X_OK) for script in ("keygen", "up", "down"))
+    assert all(
+        os.access(folders.scripts(kind) / script, os.X_OK) for script in ("keygen", "up", "down")
+    )
     assert vpn_json["tested"] in ("CI", "make vpns", "not tested here")
-    sources = {key for recipe in vpn_json["programs"].values() for key in ("crate", "go", "host") if key in recipe}
-    allowed = {"CI": set[str](), "make vpns": {"crate", "go"}, "not tested here": {"host"}}[vpn_json["tested"]]
+    sources = {
+        key
+        for recipe in vpn_json["programs"].values()
+        for key in ("crate", "go", "host")
+        if key in recipe
+    }
+    allowed = {"CI": set[str](), "make vpns": {"crate", "go"}, "not tested here": {"host"}}[
+        vpn_json["tested"]
+    ]
     assert sources <= allowed and bool(sources) == bool(allowed)
 
 

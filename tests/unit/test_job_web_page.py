@@ -37,7 +37,12 @@ def test_the_files_are_the_same_each_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [[], ["client"], *(["client", "10.0.0.1", *more] for more in (["--loads", "0"], ["--http", "4"]))]
+    "words",
+    [
+        [],
+        ["client"],
+        *(["client", "10.0.0.1", *more] for more in (["--loads", "0"], ["--http", "4"])),
+    ],
 )
 def test_what_web_page_refuses(words: list[str]) -> None:
     with pytest.raises(SystemExit):
@@ -49,7 +54,10 @@ def test_an_nginx_without_http_3_says_so(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "nginx").write_text(f"#!/bin/sh\necho '{said}' >&2\n")
     (tmp_path / "nginx").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    with pytest.raises(SystemExit, match=r"http=3: nginx/1\.22\.1 of this host has no HTTP/3; Debian's .*nginx 1\.26"):
+    with pytest.raises(
+        SystemExit,
+        match=r"http=3: nginx/1\.22\.1 of this host has no HTTP/3; Debian's .*nginx 1\.26",
+    ):
         web_page.nginx.check_quic()
     (tmp_path / "nginx").write_text("#!/bin/sh\necho --with-http_v3_module >&2\n")
     web_page.nginx.check_quic()
@@ -57,8 +65,12 @@ def test_an_nginx_without_http_3_says_so(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_a_libcurl_without_http_3_says_so(tmp_path: Path) -> None:
     names = [f"CURL_HTTP_VERSION_{version}" for version in ("1_1", "2TLS", "2_0")]
-    (tmp_path / "pycurl.py").write_text(f"version = 'libcurl/7.88.1 nghttp2/1.52.0'\n{' = '.join(names)} = 0\n")
+    (tmp_path / "pycurl.py").write_text(
+        f"version = 'libcurl/7.88.1 nghttp2/1.52.0'\n{' = '.join(names)} = 0\n"
+    )
     asked = [sys.executable, str(FILES / "page_load.py"), "wait", "https://10.0.0.1:8443", "3"]
-    ended = subprocess.run(asked, check=False, capture_output=True, text=True, env={"PYTHONPATH": str(tmp_path)})
+    ended = subprocess.run(
+        asked, check=False, capture_output=True, text=True, env={"PYTHONPATH": str(tmp_path)}
+    )
     assert ended.returncode == 1
     assert ended.stderr.startswith("http=3: this host's libcurl has no HTTP/3")

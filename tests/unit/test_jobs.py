@@ -21,7 +21,13 @@ from openbach_run.openbach.job import Job, WrongType, argv, convert
 from openbach_run.openbach.job_folders import faults, load_packages, well_formed
 
 ROOT = Path(__file__).resolve().parents[2]
-GENERAL = {"name": "toy", "description": "", "job_version": "1.2", "keywords": [], "persistent": False}
+GENERAL = {
+    "name": "toy",
+    "description": "",
+    "job_version": "1.2",
+    "keywords": [],
+    "persistent": False,
+}
 PLATFORM = {"ansible_system": "Debian", "command": "/bin/toy -x", "command_stop": "/bin/toy stop"}
 NEW = {**PLATFORM, "supported_platforms": [{"ansible_distribution_release": "trixie"}]}
 OLD = [{**PLATFORM, "ansible_distribution_version": "22.04"}]
@@ -30,7 +36,12 @@ OLD = [{**PLATFORM, "ansible_distribution_version": "22.04"}]
 def package(folder: Path, platform: Any = None, **keys: Any) -> Path:
     files = folder / "toy/files"
     files.mkdir(parents=True, exist_ok=True)
-    description = {"general": GENERAL, "platform_configuration": platform or NEW, "arguments": {}, **keys}
+    description = {
+        "general": GENERAL,
+        "platform_configuration": platform or NEW,
+        "arguments": {},
+        **keys,
+    }
     (files / "toy.yml").write_text(yaml.safe_dump(description))
     return folder / "toy"
 
@@ -39,7 +50,11 @@ def package(folder: Path, platform: Any = None, **keys: Any) -> Path:
 def test_both_formats_of_packages(tmp_path: Path, platform: Any) -> None:
     (loaded,) = load_packages([package(tmp_path, platform)]).values()
     assert loaded.files == tmp_path / "toy/files"
-    assert (loaded.job.version, loaded.job.command, loaded.job.command_stop) == ("1.2", "/bin/toy -x", "/bin/toy stop")
+    assert (loaded.job.version, loaded.job.command, loaded.job.command_stop) == (
+        "1.2",
+        "/bin/toy -x",
+        "/bin/toy stop",
+    )
     given = loaded.job.to_dict()
     assert Job.from_dict(json.loads(json.dumps(given))).to_dict() == given
 
@@ -50,7 +65,9 @@ def test_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path / "checkout/src/jobs/core_jobs/toy")
     assert list(load_packages([Path()])) == ["toy"]
     schemas = tmp_path / "schemas.json"
-    schemas.write_text(json.dumps({"toy": {"version": "9", "arguments": {}}, "other": {"arguments": None}}))
+    schemas.write_text(
+        json.dumps({"toy": {"version": "9", "arguments": {}}, "other": {"arguments": None}})
+    )
     packages = load_packages([schemas, tmp_path])
     assert packages["toy"].job.version == "9" and packages["toy"].files is None
     assert len(load_packages([ROOT / "tests/data/job_schemas.json"])) == 73
@@ -67,20 +84,44 @@ ONE = {"name": "a", "type": "int", "count": 1, "flag": "-a"}
         ({"platform_configuration": []}, "platform_configuration should be a mapping"),
         ({"platform_configuration": {"command": ""}}, "platform_configuration.command is missing"),
         ({"arguments": [1]}, "arguments should be a mapping"),
-        ({"arguments": {"required": {}, "optional": {"a": 1}}}, "arguments.optional should be a list"),
+        (
+            {"arguments": {"required": {}, "optional": {"a": 1}}},
+            "arguments.optional should be a list",
+        ),
         ({"arguments": {"required": [3]}}, "arguments.required.0 should be a mapping"),
         ({"arguments": {"required": [{"type": "int"}]}}, "arguments.required.0.name is missing"),
-        ({"arguments": {"optional": [ONE, {**ONE, "type": "integer"}]}}, r"arguments.optional.1.type \(a\) should be"),
-        ({"arguments": {"optional": [{**ONE, "count": "2-"}]}}, r"arguments.optional.0.count \(a\) should be like"),
-        ({"arguments": {"optional": [{**ONE, "flag": None}]}}, r"arguments.optional.0.flag \(a\) is missing"),
-        ({"arguments": {"subcommand": [{"choices": []}]}}, "arguments.subcommand.0.group_name is missing"),
-        ({"arguments": {"subcommand": [{"group_name": "g"}]}}, "arguments.subcommand.0 should have choices"),
         (
-            {"arguments": {"subcommand": [{"group_name": "g", "choices": [{"name": "c", "required": [{}]}]}]}},
+            {"arguments": {"optional": [ONE, {**ONE, "type": "integer"}]}},
+            r"arguments.optional.1.type \(a\) should be",
+        ),
+        (
+            {"arguments": {"optional": [{**ONE, "count": "2-"}]}},
+            r"arguments.optional.0.count \(a\) should be like",
+        ),
+        (
+            {"arguments": {"optional": [{**ONE, "flag": None}]}},
+            r"arguments.optional.0.flag \(a\) is missing",
+        ),
+        (
+            {"arguments": {"subcommand": [{"choices": []}]}},
+            "arguments.subcommand.0.group_name is missing",
+        ),
+        (
+            {"arguments": {"subcommand": [{"group_name": "g"}]}},
+            "arguments.subcommand.0 should have choices",
+        ),
+        (
+            {
+                "arguments": {
+                    "subcommand": [
+                        {"group_name": "g", "choices": [{"name": "c", "required": [{}]}]}
+                    ]
+                }
+            },
             "arguments.subcommand.0.choices.0.required.0.name is missing",
         ),
     ],
-)  # fmt: skip
+)
 def test_broken_packages(tmp_path: Path, keys: dict[str, Any], words: str) -> None:
     (loaded,) = load_packages([package(tmp_path, **keys)]).values()
     with pytest.raises(InputError, match=f"the job toy is malformed: .*toy.yml: {words}"):
@@ -109,28 +150,54 @@ TREE = {
         {"name": "pair", "type": "int", "count": 2, "flag": "--pair", "repeatable": True},
     ],
     "subcommand": [
-        {"group_name": "mode", "choices": [
-            {"name": "go", "required": [{"name": "to", "type": "ip", "count": 1}]},
-            {"name": "wait", "subcommand": [{"group_name": "how", "optional": True, "choices": [{"name": "long"}]}]},
-        ]},
+        {
+            "group_name": "mode",
+            "choices": [
+                {"name": "go", "required": [{"name": "to", "type": "ip", "count": 1}]},
+                {
+                    "name": "wait",
+                    "subcommand": [
+                        {"group_name": "how", "optional": True, "choices": [{"name": "long"}]}
+                    ],
+                },
+            ],
+        }
     ],
-}  # fmt: skip
+}
 
 
 def test_command_line() -> None:
     job = Job("toy", "1", TREE)
-    values = {"fast": [[True]], "go": {"to": [["10.0.0.1"]]}, "pair": [[1, 2], [3, 4]], "what": [["a", "b"]]}
+    values = {
+        "fast": [[True]],
+        "go": {"to": [["10.0.0.1"]]},
+        "pair": [[1, 2], [3, 4]],
+        "what": [["a", "b"]],
+    }
     assert argv(job.arguments, values) == [
-        "a", "b", "--pair", "1", "2", "--pair", "3", "4", "-f", "go", "10.0.0.1",
-    ]  # fmt: skip
+        "a",
+        "b",
+        "--pair",
+        "1",
+        "2",
+        "--pair",
+        "3",
+        "4",
+        "-f",
+        "go",
+        "10.0.0.1",
+    ]
     assert argv(job.arguments, {"what": [["x"]], "wait": {"long": {}}}) == ["x", "wait", "long"]
     assert {name: path for name, (path, _) in job.subcommands.items()} == {
-        "go": ("go",), "wait": ("wait",), "long": ("wait", "long"),
-    }  # fmt: skip
+        "go": ("go",),
+        "wait": ("wait",),
+        "long": ("wait", "long"),
+    }
 
 
 @pytest.mark.parametrize(
-    ("count", "right", "wrong"), [("1", [1], [0, 2]), ("2-4", [2, 4], [1, 5]), ("+", [1, 9], [0]), ("*", [0, 9], [])]
+    ("count", "right", "wrong"),
+    [("1", [1], [0, 2]), ("2-4", [2, 4], [1, 5]), ("+", [1, 9], [0]), ("*", [0, 9], [])],
 )
 def test_counts(count: str, right: list[int], wrong: list[int]) -> None:
     job = Job("j", "1", {"required": [{"name": "a", "type": "str", "count": count}]})
@@ -138,7 +205,10 @@ def test_counts(count: str, right: list[int], wrong: list[int]) -> None:
     assert all(map(takes, right)) and not any(map(takes, wrong))
 
 
-@given(st.text() | st.integers() | st.floats(), st.sampled_from(["int", "float", "str", "ip", "network", "ratio"]))
+@given(
+    st.text() | st.integers() | st.floats(),
+    st.sampled_from(["int", "float", "str", "ip", "network", "ratio"]),
+)
 def test_converted_once_is_converted_for_good(value: Any, kind: str) -> None:
     try:
         once = convert(value, kind)
@@ -154,11 +224,16 @@ def test_a_malformed_job_that_is_not_used_is_a_warning(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(running, "VirtualEngine", FakeEngine)
-    (package(tmp_path) / "files/toy.yml").write_text("general:\n  description: Sends a file (e.g.: 3G)\n")
+    (package(tmp_path) / "files/toy.yml").write_text(
+        "general:\n  description: Sends a file (e.g.: 3G)\n"
+    )
     words = ["--jobs", str(tmp_path), "--dry-run", "--quiet"]
     assert main.main(["geo", "vpn=none", "cc=cubic", *words]) == 0
     said = capsys.readouterr().err
-    assert "openbach-run: warning: the job toy is malformed: " in said and "toy.yml: mapping values are not" in said
+    assert (
+        "openbach-run: warning: the job toy is malformed: " in said
+        and "toy.yml: mapping values are not" in said
+    )
 
 
 @pytest.mark.parametrize("words", [(), ("--check",)])
@@ -173,10 +248,15 @@ def test_a_malformed_job_that_is_used_is_an_error_that_names_it(
 
 
 def test_one_malformed_job_of_a_file_with_many_is_one(tmp_path: Path) -> None:
-    (tmp_path / "jobs.json").write_text(json.dumps({"toy": {"arguments": [1]}, "other": {"arguments": None}}))
+    (tmp_path / "jobs.json").write_text(
+        json.dumps({"toy": {"arguments": [1]}, "other": {"arguments": None}})
+    )
     packages = load_packages([tmp_path / "jobs.json"])
     assert packages["other"].job.arguments.required == ()
-    assert list(well_formed(packages)) == ["other"] and "toy.arguments should be a mapping" in faults(packages)[0]
+    assert (
+        list(well_formed(packages)) == ["other"]
+        and "toy.arguments should be a mapping" in faults(packages)[0]
+    )
 
 
 def test_a_malformed_folder_that_is_not_used_stops_nothing(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Kernel and guest tree in the cache, built from packages that are made up and by a make that is made up: what is damaged is
-noticed, named and made again, and a build that fails says why."""
+"""Kernel and guest tree in the cache, built from packages that are made up and by a make that is
+made up: what is damaged is noticed, named and made again, and a build that fails says why.
+"""
 
 from __future__ import annotations
 
@@ -115,7 +116,9 @@ def kernel_dir(tmp_path: Path, config: str = "CONFIG_MODULES=y\n") -> Path:
 
 
 def built(tmp_path: Path, config: str = "CONFIG_MODULES=y\n") -> Kernel:
-    build = KernelBuild(tmp_path / "cache", kernel_dir(tmp_path, config), tmp_path / FILE, only_locked=False)
+    build = KernelBuild(
+        tmp_path / "cache", kernel_dir(tmp_path, config), tmp_path / FILE, only_locked=False
+    )
     return build.ensure(lambda text, part: None)
 
 
@@ -156,7 +159,9 @@ def test_a_damaged_guest_tree_is_named_and_made_again(
     program = program_of(first.root)
     DAMAGES[damage](program)
     assert tree(tmp_path) == first and program.read_text() == "program"
-    assert f"{first.root.parent} is damaged (root/usr/bin/{program.name} " in capsys.readouterr().err
+    assert (
+        f"{first.root.parent} is damaged (root/usr/bin/{program.name} " in capsys.readouterr().err
+    )
 
 
 def test_a_kernel_that_does_not_build_says_why_and_is_none(
@@ -164,7 +169,10 @@ def test_a_kernel_that_does_not_build_says_why_and_is_none(
 ) -> None:
     monkeypatch.setenv("MAKE_FAILS", "made up")
     with pytest.raises(
-        SetupError, match=r"building the kernel failed \(make -C .*init/main.o\):\n(.*\n)*a.c:1: error: made up"
+        SetupError,
+        match=(
+            r"building the kernel failed \(make -C .*init/main.o\):\n(.*\n)*a.c:1: error: made up"
+        ),
     ):
         built(tmp_path)
     monkeypatch.delenv("MAKE_FAILS")
@@ -175,8 +183,12 @@ def test_a_source_that_does_not_take_our_configuration_is_named(
     tmp_path: Path, make_log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make = tmp_path / "programs/make"
-    make.write_text(make.read_text().replace('cp "$config" "$out/.config"', 'echo > "$out/.config"'))
-    with pytest.raises(SetupError, match=r"this kernel source does not take from .*config: CONFIG_MODULES=y"):
+    make.write_text(
+        make.read_text().replace('cp "$config" "$out/.config"', 'echo > "$out/.config"')
+    )
+    with pytest.raises(
+        SetupError, match=r"this kernel source does not take from .*config: CONFIG_MODULES=y"
+    ):
         built(tmp_path)
 
 
@@ -193,7 +205,9 @@ def test_a_symbol_with_a_new_name_is_taken_under_it(configuration: str, lost: li
     assert kernel.not_taken(["CONFIG_PROC_SYSCTL=y", "CONFIG_SYSCTL=y"], configuration) == lost
 
 
-def test_no_suite_is_read_after_the_first_that_has_a_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_suite_is_read_after_the_first_that_has_a_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     read: list[tuple[str, ...]] = []
 
     class SecondSuite:

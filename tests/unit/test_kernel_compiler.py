@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""kernel/build/cc, on files that are made up: which it compiles behind the precompiled headers, and which as they are."""
+"""kernel/build/cc, on files that are made up: which it compiles behind the precompiled headers, and
+which as they are.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ Compile = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def compiled(tmp_path: Path) -> Compile:
-    """`compiled(name, content)` compiles a file as Kbuild does, once the headers are precompiled and have gone."""
+    """`compiled(name, content)` compiles a file as Kbuild does, once the headers are precompiled
+    and have gone.
+    """
     for name in ("init", "include", "out"):
         (tmp_path / name).mkdir()
     header = tmp_path / "include/common.h"
@@ -35,11 +39,30 @@ def compiled(tmp_path: Path) -> Compile:
         (tmp_path / f"{name}.c").write_text(content)
         module = Path(name).name
         arguments = [
-            "-Wp,-MMD,this.d", "-nostdinc", f"-I{tmp_path}/include", "-include", f"{tmp_path}/include/common.h", "-D__KERNEL__",
-            "-O2", "-Wall", *more, f'-DKBUILD_MODFILE="{name}"', f'-DKBUILD_MODNAME="{module}"', f"-D__KBUILD_MODNAME={module}",
-            "-c", "-o", "this.o", f"{tmp_path}/{name}.c",
-        ]  # fmt: skip
-        return subprocess.run([COMPILER, *arguments], check=False, capture_output=True, text=True, cwd=tmp_path / "out")
+            "-Wp,-MMD,this.d",
+            "-nostdinc",
+            f"-I{tmp_path}/include",
+            "-include",
+            f"{tmp_path}/include/common.h",
+            "-D__KERNEL__",
+            "-O2",
+            "-Wall",
+            *more,
+            f'-DKBUILD_MODFILE="{name}"',
+            f'-DKBUILD_MODNAME="{module}"',
+            f"-D__KBUILD_MODNAME={module}",
+            "-c",
+            "-o",
+            "this.o",
+            f"{tmp_path}/{name}.c",
+        ]
+        return subprocess.run(
+            [COMPILER, *arguments],
+            check=False,
+            capture_output=True,
+            text=True,
+            cwd=tmp_path / "out",
+        )
 
     assert compile_("init/main", "int main_c;\n").returncode == 0
     header.unlink()
@@ -49,15 +72,23 @@ def compiled(tmp_path: Path) -> Compile:
 def test_a_file_is_compiled_behind_the_headers_with_what_kbuild_defines_for_it(
     compiled: Compile, tmp_path: Path
 ) -> None:
-    done = compiled("other", "#include <common.h>\nconst char *name(void) { return own_name(); }\nint four = 4;\n")
+    done = compiled(
+        "other",
+        "#include <common.h>\nconst char *name(void) { return own_name(); }\nint four = 4;\n",
+    )
     assert done.returncode == 1, "the headers have gone: what includes them itself finds none"
     (tmp_path / "include/common.h").write_text(HEADER.replace("2 * number", "3 * number"))
-    done = compiled("other", "#include <common.h>\nconst char *name(void) { return own_name(); }\n"
-                    "int value(void) { return twice(21); }\n")  # fmt: skip
+    done = compiled(
+        "other",
+        "#include <common.h>\nconst char *name(void) { return own_name(); }\n"
+        "int value(void) { return twice(21); }\n",
+    )
     assert (done.returncode, done.stderr) == (0, "")
     content = (tmp_path / "out/this.o").read_bytes()
     assert b"other\0" in content, "KBUILD_MODNAME of this file, in a macro of the headers"
-    code = subprocess.run(["objdump", "-d", tmp_path / "out/this.o"], check=True, capture_output=True, text=True).stdout
+    code = subprocess.run(
+        ["objdump", "-d", tmp_path / "out/this.o"], check=True, capture_output=True, text=True
+    ).stdout
     assert "$0x2a" in code, "42: the headers as they were precompiled"
     assert (tmp_path / "out/this.d").read_text() == f"this.o: {tmp_path}/other.c\n"
 
@@ -68,14 +99,22 @@ def test_a_file_is_compiled_behind_the_headers_with_what_kbuild_defines_for_it(
         ("#define WITH_TRACE\n#include <common.h>\nint value(void) { return NOW; }\n", ()),
         ("#include <common.h>\nint value(void) { return 1; }\n", ("-D__UM_HOST__",)),
         ("#include <common.h>\nint value(void) { return 1; }\n", ("-DMODULE",)),
-        ("#include <common.h>\nint twice_(int twice) { return own_name()[0]; }\nint common_now = NOW;\n", ("-m32",)),
+        (
+            (
+                "#include <common.h>\nint twice_(int twice) { return own_name()[0]; }\nint"
+                " common_now = NOW;\n"
+            ),
+            ("-m32",),
+        ),
     ],
     ids=["defines for its headers", "a program of the host", "a module", "other options"],
 )
 def test_others_are_compiled_as_they_are(
     content: str, more: tuple[str, ...], compiled: Compile, tmp_path: Path
 ) -> None:
-    (tmp_path / "include/common.h").write_text(HEADER.replace("#define COMMON", "#define COMMON\n#define NOW 1"))
+    (tmp_path / "include/common.h").write_text(
+        HEADER.replace("#define COMMON", "#define COMMON\n#define NOW 1")
+    )
     assert compiled("other", content, *more).returncode == 0
     assert "include/common.h" in (tmp_path / "out/this.d").read_text()
 
@@ -91,7 +130,9 @@ def test_what_make_asks_the_compiler_is_answered_by_gcc() -> None:
     asked = [["--version"], ["-dumpmachine"], ["-print-file-name=plugin"]]
     for arguments in asked:
         answers = [
-            subprocess.run([program, *arguments], check=True, capture_output=True, text=True).stdout.split("\n", 1)[0]
+            subprocess.run(
+                [program, *arguments], check=True, capture_output=True, text=True
+            ).stdout.split("\n", 1)[0]
             for program in (COMPILER, "gcc")
         ]
         assert answers[0].split(" ")[1:] == answers[1].split(" ")[1:]

@@ -15,7 +15,17 @@ REPOSITORY = Path(__file__).resolve().parents[2]
     "patch", sorted((REPOSITORY / "kernel/experiments").glob("*.patch")), ids=lambda path: path.stem
 )
 def test_it_applies(patch: Path) -> None:
-    command = ["patch", "--dry-run", "--forward", "--force", "-p1", "-d", str(REPOSITORY), "-i", str(patch)]
+    command = [
+        "patch",
+        "--dry-run",
+        "--forward",
+        "--force",
+        "-p1",
+        "-d",
+        str(REPOSITORY),
+        "-i",
+        str(patch),
+    ]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
     assert "fuzz" not in done.stdout

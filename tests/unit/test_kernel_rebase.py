@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`make kernel-rebase` says of each patch what becomes of it, and `make kernel-export` writes a mended one."""
+"""`make kernel-rebase` says of each patch what becomes of it, and `make kernel-export` writes a
+mended one.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return place
 
 
-def test_each_patch_is_told_and_the_first_conflict_waits(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_patch_is_told_and_the_first_conflict_waits(
+    tree: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert not kernel_rebase.try_series(tree)
     said = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[: len(NAMES)]]
     assert said == [

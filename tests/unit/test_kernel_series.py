@@ -48,7 +48,9 @@ def test_groups_are_whole_and_in_order() -> None:
 
 
 def test_every_patch_is_listed() -> None:
-    assert [str(one.relative_to(KERNEL_DIR / "patches")) for one in series.patches(KERNEL_DIR)] == NAMES
+    assert [
+        str(one.relative_to(KERNEL_DIR / "patches")) for one in series.patches(KERNEL_DIR)
+    ] == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -70,7 +72,11 @@ def test_without_speed_all_other_groups_are_there(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv(series.WITHOUT_VARIABLE, "speed")
     groups = [one.parent.name for one in series.patches(KERNEL_DIR)]
     assert groups == [group(name) for name in NAMES if group(name) != "speed"]
-    assert [one.name for one in series.sources(KERNEL_DIR)] == ["capture.c", "capture_user.c", "capture_user.h"]
+    assert [one.name for one in series.sources(KERNEL_DIR)] == [
+        "capture.c",
+        "capture_user.c",
+        "capture_user.h",
+    ]
 
 
 def test_no_other_group_can_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,10 +104,14 @@ def applied(tmp_path: Path, source: str) -> str:
 
 
 def test_a_hunk_may_have_moved(tmp_path: Path) -> None:
-    assert applied(tmp_path, "int before;\n" + SOURCE) == "int before;\n" + SOURCE.replace("line_6", "ours")
+    assert applied(tmp_path, "int before;\n" + SOURCE) == "int before;\n" + SOURCE.replace(
+        "line_6", "ours"
+    )
     assert not list(tmp_path.glob("*.orig"))
 
 
 def test_fuzz_is_an_error_that_names_the_patch(tmp_path: Path) -> None:
-    with pytest.raises(SetupError, match=r"applying kernel/patches/group/our\.patch without fuzz failed"):
+    with pytest.raises(
+        SetupError, match=r"applying kernel/patches/group/our\.patch without fuzz failed"
+    ):
         applied(tmp_path, SOURCE.replace("line_3;", "line_three;"))

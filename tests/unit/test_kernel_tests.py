@@ -52,8 +52,16 @@ def test_points_of_ktap() -> None:
 
 
 def test_points_of_shell_tests_in_colour_and_with_one_name_twice() -> None:
-    printed = "TEST: route \x1b[1m[ OK ]\x1b[0m\nTEST: route   [FAIL]\n    ping [XFAIL]\nkernel-tests: exit 0\n"
-    assert harness.verdicts_in(printed) == {"route": "pass", "route #2": "fail", "ping": "skip", "": "pass"}
+    printed = (
+        "TEST: route \x1b[1m[ OK ]\x1b[0m\nTEST: route   [FAIL]\n    ping [XFAIL]\nkernel-tests:"
+        " exit 0\n"
+    )
+    assert harness.verdicts_in(printed) == {
+        "route": "pass",
+        "route #2": "fail",
+        "ping": "skip",
+        "": "pass",
+    }
 
 
 @pytest.mark.parametrize(
@@ -71,14 +79,21 @@ def test_a_test_has_a_verdict_of_its_own(printed: str, timed_out: bool, verdict:
 
 
 def test_a_suite_of_kunit_has_the_verdict_of_its_line() -> None:
-    assert harness.kunit_verdicts_in(KUNIT) == {"list_test_init": "pass", "list_test_add": "fail", "": "fail"}
+    assert harness.kunit_verdicts_in(KUNIT) == {
+        "list_test_init": "pass",
+        "list_test_add": "fail",
+        "": "fail",
+    }
     assert harness.kunit_verdicts_in("Kernel panic - not syncing\n") == {"": "crash"}
     assert harness.kunit_verdicts_in("1..0\n") == {"": "crash"}
 
 
 def test_the_chance_in_a_name_is_left_out() -> None:
     printed = "TEST: testns-uQzwgC: vrf vrf-slaves up, lock-on-fault [ OK ]\nkernel-tests: exit 0\n"
-    assert harness.verdicts_in(printed) == {"testns-N: vrf vrf-slaves up, lock-on-fault": "pass", "": "pass"}
+    assert harness.verdicts_in(printed) == {
+        "testns-N: vrf vrf-slaves up, lock-on-fault": "pass",
+        "": "pass",
+    }
 
 
 def results(unpatched: list[dict[str, str]], patched: list[dict[str, str]]) -> harness.Results:
@@ -87,7 +102,10 @@ def results(unpatched: list[dict[str, str]], patched: list[dict[str, str]]) -> h
 
 def test_what_differs_each_time_differs_and_what_does_not_varies() -> None:
     found = harness.differences(
-        results([{"": "pass", "a": "pass", "b": "fail"}] * 2, [{"": "pass", "a": "fail"}, {"": "pass", "b": "fail"}])
+        results(
+            [{"": "pass", "a": "pass", "b": "fail"}] * 2,
+            [{"": "pass", "a": "fail"}, {"": "pass", "b": "fail"}],
+        )
     )
     assert [(one.point, one.unpatched, one.patched, one.varies) for one in found] == [
         ("a", "pass pass", "fail missing", False),
@@ -111,17 +129,23 @@ def test_a_cause_is_of_a_test_and_where_it_says_so_of_a_clock_and_a_point() -> N
     )
     assert harness.cause_of(found, known) == "this"
     assert harness.cause_of(found, known[:2]) is None
-    assert "**not explained**" in harness.report("source", results([{"": "pass"}], [{"": "fail"}]), [])
+    assert "**not explained**" in harness.report(
+        "source", results([{"": "pass"}], [{"": "fail"}]), []
+    )
 
 
-@pytest.mark.parametrize("text", ['test = "net/tls"', 'test = "net/tls"\ncause = "c"\npoints = "a"'])
+@pytest.mark.parametrize(
+    "text", ['test = "net/tls"', 'test = "net/tls"\ncause = "c"\npoints = "a"']
+)
 def test_an_entry_of_the_known_differences_that_is_not_whole_is_refused(text: str) -> None:
     with pytest.raises(SetupError):
         harness.load_known(f"[[difference]]\n{text}\n")
 
 
 def test_the_causes_in_the_repository_can_be_read() -> None:
-    assert harness.load_known((REPOSITORY / "kernel/tests/differences.toml").read_text()) is not None
+    assert (
+        harness.load_known((REPOSITORY / "kernel/tests/differences.toml").read_text()) is not None
+    )
 
 
 @pytest.mark.parametrize(
@@ -139,7 +163,9 @@ def test_where_one_kernel_does_not_end_both_get_more_time_once(
     takes_s = dict(zip(making.KERNELS, seconds, strict=True))
     limits_s = []
 
-    def run_test(made: object, column: command.Column, test: object, log: Path, limit_s: float) -> harness.Verdicts:
+    def run_test(
+        made: object, column: command.Column, test: object, log: Path, limit_s: float
+    ) -> harness.Verdicts:
         limits_s.append(limit_s)
         return {"": "timeout" if takes_s[column.kernel] > limit_s else "pass"}
 

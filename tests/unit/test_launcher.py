@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The launcher's Python environment: made again when a package of it cannot be imported; a cache that cannot be written;
-a machine without Python."""
+"""The launcher's Python environment: made again when a package of it cannot be imported; a cache
+that cannot be written; a machine without Python.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +16,12 @@ import pytest
 from openbach_run import __main__ as entry
 
 MISSING = ModuleNotFoundError("No module named 'rich'", name="rich")
-BROKEN = SyntaxError("invalid syntax", ("/cache/venv-0/lib/python3.11/site-packages/rich/console.py", 1, 1, "", 1, 1))
-OURS = ImportError("cannot import name 'x' from 'openbach_run.commands.main'", name="openbach_run.commands.main")
+BROKEN = SyntaxError(
+    "invalid syntax", ("/cache/venv-0/lib/python3.11/site-packages/rich/console.py", 1, 1, "", 1, 1)
+)
+OURS = ImportError(
+    "cannot import name 'x' from 'openbach_run.commands.main'", name="openbach_run.commands.main"
+)
 
 
 @pytest.fixture
@@ -34,7 +39,9 @@ def test_damage_is_told_from_a_mistake_of_ours(
     assert entry.damaged(error) is theirs
 
 
-def test_an_environment_of_someone_else_is_left_alone(environment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_environment_of_someone_else_is_left_alone(
+    environment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(entry.MADE_AGAIN, "1")
     assert not entry.damaged(MISSING)  # it has just been made
     monkeypatch.delenv(entry.MADE_AGAIN)
@@ -60,13 +67,19 @@ def test_it_is_made_again_and_the_command_goes_on(
 def test_a_cache_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "file"), "OPENBACH_RUN_EXTRA": ""}
-    done = subprocess.run([entry.LAUNCHER, "--help"], env=environment, check=False, capture_output=True, text=True)
+    done = subprocess.run(
+        [entry.LAUNCHER, "--help"], env=environment, check=False, capture_output=True, text=True
+    )
     assert done.returncode == 1
     assert "cannot be written; XDG_CACHE_HOME names another place" in done.stderr
 
 
 @pytest.mark.parametrize(
-    ("user", "said"), [(0, "installing python3-venv\n"), (1000, "python3 is missing: install Python 3.11 or later\n")]
+    ("user", "said"),
+    [
+        (0, "installing python3-venv\n"),
+        (1000, "python3 is missing: install Python 3.11 or later\n"),
+    ],
 )
 def test_python_is_installed_where_that_is_possible(tmp_path: Path, user: int, said: str) -> None:
     for name in ("bash", "dirname", "realpath", "cat"):
@@ -79,7 +92,11 @@ def test_python_is_installed_where_that_is_possible(tmp_path: Path, user: int, s
     done = subprocess.run(command, env=environment, check=False, capture_output=True, text=True)
     assert done.returncode == 1 and done.stderr == f"openbach-run: {said}"
     called = tmp_path / "called"
-    assert not called.exists() if user else called.read_text() == "update -qq\ninstall -y -qq python3-venv\n"
+    assert (
+        not called.exists()
+        if user
+        else called.read_text() == "update -qq\ninstall -y -qq python3-venv\n"
+    )
 
 
 MAKES_ENVIRONMENTS = """#!/bin/sh
@@ -89,11 +106,16 @@ echo "$*" >> "{folder}/started"
 
 
 def test_python_is_started_only_to_make_the_environment(tmp_path: Path) -> None:
-    """It may be a script that takes 0.1 s of CPU, as pyenv's does. Another version of it has another environment."""
+    """It may be a script that takes 0.1 s of CPU, as pyenv's does.
+
+    Another version of it has another environment.
+    """
     started = tmp_path / "started"
     for version in ("python3.11", "python3.13"):
         (tmp_path / version).write_text(
-            MAKES_ENVIRONMENTS.replace("{folder}", str(tmp_path)).replace("{true}", shutil.which("true") or "")
+            MAKES_ENVIRONMENTS.replace("{folder}", str(tmp_path)).replace(
+                "{true}", shutil.which("true") or ""
+            )
         )
         (tmp_path / version).chmod(0o755)
 
@@ -107,13 +129,23 @@ def test_python_is_started_only_to_make_the_environment(tmp_path: Path) -> None:
             "OPENBACH_RUN_EXTRA": "",
         }
         done = subprocess.run(
-            [entry.LAUNCHER], env={**os.environ, **changed}, check=True, capture_output=True, text=True
+            [entry.LAUNCHER],
+            env={**os.environ, **changed},
+            check=True,
+            capture_output=True,
+            text=True,
         )
         return done.stderr
 
-    assert "making the Python environment" in command("python3.11") and "-m venv" in started.read_text()
+    assert (
+        "making the Python environment" in command("python3.11")
+        and "-m venv" in started.read_text()
+    )
     assert command("python3.11") == started.read_text() == ""
-    assert "making the Python environment" in command("python3.13") and "-m venv" in started.read_text()
+    assert (
+        "making the Python environment" in command("python3.13")
+        and "-m venv" in started.read_text()
+    )
     for python in tmp_path.glob("openbach-run/venv-*/bin/python"):
         python.unlink()  # what it links to is gone, say
     assert "is damaged (bin/python is missing): making it again" in command("python3.13")
@@ -142,36 +174,55 @@ def test_packages_come_by_uv_unless_pip_knows_where_they_are(
     tmp_path: Path, pip_settings: str, uv_code: int, by: list[str]
 ) -> None:
     (tmp_path / "tool").write_text(TOOL)
-    (tmp_path / "python3").write_text(
-        f"""#!/bin/sh
+    (tmp_path / "python3").write_text(f"""#!/bin/sh
 [ "$1 $2 $3" = "-I -m venv" ] || exit 0
 mkdir -p "$4/bin" && for name in python pip uv; do cp {tmp_path}/tool "$4/bin/$name"; done
-"""
-    )
+""")
     for name in ("tool", "python3"):
         (tmp_path / name).chmod(0o755)
     environment = {
-        **os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "XDG_CACHE_HOME": str(tmp_path), "OPENBACH_RUN_EXTRA": "",
-        "CALLED": str(tmp_path / "called"), "PIP_SETTINGS": pip_settings, "UV_CODE": str(uv_code),
-    }  # fmt: skip
+        **os.environ,
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "XDG_CACHE_HOME": str(tmp_path),
+        "OPENBACH_RUN_EXTRA": "",
+        "CALLED": str(tmp_path / "called"),
+        "PIP_SETTINGS": pip_settings,
+        "UV_CODE": str(uv_code),
+    }
     subprocess.run([entry.LAUNCHER], env=environment, check=True, capture_output=True)
     called = (tmp_path / "called").read_text().splitlines()
-    assert [line.split()[0] for line in called if "requirements" in line and not line.startswith("python")] == by
+    assert [
+        line.split()[0]
+        for line in called
+        if "requirements" in line and not line.startswith("python")
+    ] == by
 
 
 def test_what_is_compiled_once_is_kept() -> None:
-    """Each start took 0.3 s of CPU more where PYTHONDONTWRITEBYTECODE is set, as it is in many containers."""
+    """Each start took 0.3 s of CPU more where PYTHONDONTWRITEBYTECODE is set, as it is in many
+    containers.
+    """
     command = [str(entry.LAUNCHER), "python", "-c", "import sys; print(sys.dont_write_bytecode)"]
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "OPENBACH_RUN_EXTRA": "dev"}
-    assert subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout == "False\n"
+    assert (
+        subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
+        == "False\n"
+    )
 
 
 def test_nothing_of_the_directory_it_is_typed_in_is_run(tmp_path: Path) -> None:
     """Modules of Python there came before the standard library's."""
     (tmp_path / "argparse.py").write_text("open('run', 'w')")
-    environment = {name: value for name, value in os.environ.items() if name != "OPENBACH_RUN_EXTRA"}
+    environment = {
+        name: value for name, value in os.environ.items() if name != "OPENBACH_RUN_EXTRA"
+    }
     done = subprocess.run(
-        [entry.LAUNCHER, "--version"], check=False, cwd=tmp_path, env=environment, capture_output=True, text=True
+        [entry.LAUNCHER, "--version"],
+        check=False,
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
     assert not (tmp_path / "run").exists()

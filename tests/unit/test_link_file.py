@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Link files: what is read, what is refused and in which words, and that what is written is read again."""
+"""Link files: what is read, what is refused and in which words, and that what is written is read
+again.
+"""
 
 from __future__ import annotations
 
@@ -56,57 +58,109 @@ def test_a_spreadsheets_byte_order_mark_is_no_part_of_the_header(path: Path) -> 
 
 
 def test_what_changes_nothing_is_left_out(path: Path) -> None:
-    played = changes(path, HEADER + "0,both,1e6,25,0\n1,forward,1e6,25,0\n2,both,1e6,25,\n3,return,0,25,0\n")
-    assert [(one.time_s, one.direction) for one in played] == [(0, "forward"), (0, "return"), (3, "return")]
+    played = changes(
+        path, HEADER + "0,both,1e6,25,0\n1,forward,1e6,25,0\n2,both,1e6,25,\n3,return,0,25,0\n"
+    )
+    assert [(one.time_s, one.direction) for one in played] == [
+        (0, "forward"),
+        (0, "return"),
+        (3, "return"),
+    ]
 
 
 def test_a_file_that_repeats_begins_again(path: Path) -> None:
-    played = changes(path, "# repeat_s: 60\n" + HEADER + "0,both,1e6,25,0\n30,forward,2e6,25,0\n", most=6)
+    played = changes(
+        path, "# repeat_s: 60\n" + HEADER + "0,both,1e6,25,0\n30,forward,2e6,25,0\n", most=6
+    )
     assert [(one.time_s, one.direction, one.state.rate_bps) for one in played] == [
-        (0, "forward", 1e6), (0, "return", 1e6), (30, "forward", 2e6),
-        (60, "forward", 1e6), (90, "forward", 2e6), (120, "forward", 1e6),
-    ]  # fmt: skip
+        (0, "forward", 1e6),
+        (0, "return", 1e6),
+        (30, "forward", 2e6),
+        (60, "forward", 1e6),
+        (90, "forward", 2e6),
+        (120, "forward", 1e6),
+    ]
 
 
 def test_a_constant_link_that_repeats_ends(path: Path) -> None:
     assert len(changes(path, "# repeat_s: 1\n" + HEADER + "0,both,1e6,25,0\n")) == 2
 
 
-@pytest.mark.parametrize(("text", "wrong"), [
-    ("", "link.csv: empty: a link file begins with the header time_s,direction,rate_bps,delay_ms,loss_pct"),
-    ("# only a comment\n", "link.csv: empty"),
-    (HEADER, "link.csv: no row of direction forward: its first row must be at time_s 0"),
-    (HEADER + "0,forward,1e6,25,0\n", "link.csv: no row of direction return"),
-    (HEADER + "0,forward,1e6,25,0\n1,return,1e6,25,0\n", "line 3: the first row of direction return is at 1 s"),
-    (HEADER + "0,both,1e6,25,0\n4,both,2e6,25,0\n3.2,both,1e6,25,0\n",
-     "line 4: time_s is 3.2 after 4: times must not go back"),
-    (HEADER + "0,both,1e6,25,0\n4,both,2e6,25,0\n4,return,1e6,25,0\n", "line 4: a second row of direction return at 4 s"),
-    (HEADER + "0,both,,25,0\n", "line 2, column rate_bps: empty, but there is no row of direction forward before it"),
-    (HEADER + "0,both,1e6,nan,0\n", "line 2, column delay_ms: nan is not a finite number from 0 on"),
-    (HEADER + "0,both,inf,25,0\n", "line 2, column rate_bps: inf is not a finite number"),
-    (HEADER + "0,both,1e6,-1,0\n", "line 2, column delay_ms: -1 is not a finite number"),
-    (HEADER + "0,both,1e6,2:5,0\n", "line 2, column delay_ms: '2:5' is not a number"),
-    (HEADER + ",both,1e6,25,0\n", "line 2, column time_s: '' is not a number"),
-    (HEADER + "0,up,1e6,25,0\n", "line 2, column direction: 'up' is none of forward, return, both"),
-    (HEADER + "0,both,10,25,0\n", "line 2, column rate_bps: 10: is this Mbit/s?"),
-    (HEADER + "0,both,1e6,250000,0\n", "line 2, column delay_ms: 250000: are these microseconds?"),
-    (HEADER + "0,both,1e6,25,101\n", "line 2, column loss_pct: 101: loss_pct is a percentage"),
-    (HEADER + "0,both,1e6,25\n", "line 2: 4 cells; the header has 5"),
-    ("time_ms,rate_bps,delay_ms\n", "line 1: unknown column 'time_ms': give time_s: divide by 1000"),
-    ("time_s,rate_mbps,delay_ms\n", "line 1: unknown column 'rate_mbps': give rate_bps: multiply by 1000000"),
-    ("time_s,rate_bps,delay_s\n", "line 1: unknown column 'delay_s': give delay_ms: multiply by 1000"),
-    ("time_s,rate_bps,delay_ms,loss\n", "line 1: unknown column 'loss': give loss_pct"),
-    ("time_s,rate_bps,delay_ms,colour\n", "line 1: unknown column 'colour': known are time_s,"),
-    ("time_s,rate_bps\n", "line 1: no column delay_ms; the header is time_s,"),
-    ("time_s,rate_bps,delay_ms,delay_ms\n", "line 1: a column is there twice"),
-    ("# repeat_s: 3\n" + HEADER + "0,both,1e6,25,0\n3,both,2e6,25,0\n",
-     "link.csv: repeat_s is 3, but the last row is at 3: it must be later"),
-    ("# repeat_s: soon\n" + HEADER, "line 1, column repeat_s: 'soon' is not a number"),
-    ("# repeat_s: 3\n# repeat_s: 4\n" + HEADER, "line 2: a second repeat_s"),
-    (b"\x7fELF\x02\x01\x01\x00", "line 1: unknown column '\\x7fELF"),
-    (b"\xff\xfe0\x00", "line 1: not UTF-8"),
-    (b"\x00" * 5000, "line 1: a line of more than 4096 bytes: this is no link file"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        (
+            "",
+            (
+                "link.csv: empty: a link file begins with the header"
+                " time_s,direction,rate_bps,delay_ms,loss_pct"
+            ),
+        ),
+        ("# only a comment\n", "link.csv: empty"),
+        (HEADER, "link.csv: no row of direction forward: its first row must be at time_s 0"),
+        (HEADER + "0,forward,1e6,25,0\n", "link.csv: no row of direction return"),
+        (
+            HEADER + "0,forward,1e6,25,0\n1,return,1e6,25,0\n",
+            "line 3: the first row of direction return is at 1 s",
+        ),
+        (
+            HEADER + "0,both,1e6,25,0\n4,both,2e6,25,0\n3.2,both,1e6,25,0\n",
+            "line 4: time_s is 3.2 after 4: times must not go back",
+        ),
+        (
+            HEADER + "0,both,1e6,25,0\n4,both,2e6,25,0\n4,return,1e6,25,0\n",
+            "line 4: a second row of direction return at 4 s",
+        ),
+        (
+            HEADER + "0,both,,25,0\n",
+            "line 2, column rate_bps: empty, but there is no row of direction forward before it",
+        ),
+        (
+            HEADER + "0,both,1e6,nan,0\n",
+            "line 2, column delay_ms: nan is not a finite number from 0 on",
+        ),
+        (HEADER + "0,both,inf,25,0\n", "line 2, column rate_bps: inf is not a finite number"),
+        (HEADER + "0,both,1e6,-1,0\n", "line 2, column delay_ms: -1 is not a finite number"),
+        (HEADER + "0,both,1e6,2:5,0\n", "line 2, column delay_ms: '2:5' is not a number"),
+        (HEADER + ",both,1e6,25,0\n", "line 2, column time_s: '' is not a number"),
+        (
+            HEADER + "0,up,1e6,25,0\n",
+            "line 2, column direction: 'up' is none of forward, return, both",
+        ),
+        (HEADER + "0,both,10,25,0\n", "line 2, column rate_bps: 10: is this Mbit/s?"),
+        (
+            HEADER + "0,both,1e6,250000,0\n",
+            "line 2, column delay_ms: 250000: are these microseconds?",
+        ),
+        (HEADER + "0,both,1e6,25,101\n", "line 2, column loss_pct: 101: loss_pct is a percentage"),
+        (HEADER + "0,both,1e6,25\n", "line 2: 4 cells; the header has 5"),
+        (
+            "time_ms,rate_bps,delay_ms\n",
+            "line 1: unknown column 'time_ms': give time_s: divide by 1000",
+        ),
+        (
+            "time_s,rate_mbps,delay_ms\n",
+            "line 1: unknown column 'rate_mbps': give rate_bps: multiply by 1000000",
+        ),
+        (
+            "time_s,rate_bps,delay_s\n",
+            "line 1: unknown column 'delay_s': give delay_ms: multiply by 1000",
+        ),
+        ("time_s,rate_bps,delay_ms,loss\n", "line 1: unknown column 'loss': give loss_pct"),
+        ("time_s,rate_bps,delay_ms,colour\n", "line 1: unknown column 'colour': known are time_s,"),
+        ("time_s,rate_bps\n", "line 1: no column delay_ms; the header is time_s,"),
+        ("time_s,rate_bps,delay_ms,delay_ms\n", "line 1: a column is there twice"),
+        (
+            "# repeat_s: 3\n" + HEADER + "0,both,1e6,25,0\n3,both,2e6,25,0\n",
+            "link.csv: repeat_s is 3, but the last row is at 3: it must be later",
+        ),
+        ("# repeat_s: soon\n" + HEADER, "line 1, column repeat_s: 'soon' is not a number"),
+        ("# repeat_s: 3\n# repeat_s: 4\n" + HEADER, "line 2: a second repeat_s"),
+        (b"\x7fELF\x02\x01\x01\x00", "line 1: unknown column '\\x7fELF"),
+        (b"\xff\xfe0\x00", "line 1: not UTF-8"),
+        (b"\x00" * 5000, "line 1: a line of more than 4096 bytes: this is no link file"),
+    ],
+)
 def test_what_is_wrong_is_named_with_its_place(path: Path, text: str | bytes, wrong: str) -> None:
     with pytest.raises(LinkFileError) as refused:
         changes(path, text)
@@ -134,7 +188,9 @@ def test_a_file_of_1_gb_is_refused_unread(path: Path) -> None:
 
 
 def test_memory_does_not_grow_with_the_file(path: Path) -> None:
-    path.write_text(HEADER + "".join(f"{second},both,1e6,{second % 7},0\n" for second in range(20_000)))
+    path.write_text(
+        HEADER + "".join(f"{second},both,1e6,{second % 7},0\n" for second in range(20_000))
+    )
     link_file.check(path)  # Python keeps the memory of some tuples that are no longer used
     tracemalloc.start()
     link_file.check(path)
@@ -145,7 +201,9 @@ def test_memory_does_not_grow_with_the_file(path: Path) -> None:
 
 def test_the_summary_is_over_time(path: Path) -> None:
     path.write_text(
-        "# repeat_s: 40\n" + HEADER + "0,forward,10e6,20,0\n0,return,2e6,30,0\n10,forward,0,20,0\n20,forward,4e6,40,\n"
+        "# repeat_s: 40\n"
+        + HEADER
+        + "0,forward,10e6,20,0\n0,return,2e6,30,0\n10,forward,0,20,0\n20,forward,4e6,40,\n"
     )
     summary = link_file.check(path)
     assert (summary.duration_s, summary.repeats, summary.rows) == (40, True, 4)
@@ -163,12 +221,16 @@ def test_a_link_that_begins_with_an_outage_has_a_first_rate(path: Path) -> None:
 
 
 @given(st.binary())
-def test_any_bytes_are_changes_or_an_error(tmp_path_factory: pytest.TempPathFactory, junk: bytes) -> None:
+def test_any_bytes_are_changes_or_an_error(
+    tmp_path_factory: pytest.TempPathFactory, junk: bytes
+) -> None:
     read_or_refused(tmp_path_factory.getbasetemp() / "junk.csv", junk)
 
 
 @given(st.lists(st.text("0123456789.,-+enaif #_:repat\n\r\x00\u00b9\ufeff"), max_size=20))
-def test_any_rows_are_changes_or_an_error(tmp_path_factory: pytest.TempPathFactory, rows: list[str]) -> None:
+def test_any_rows_are_changes_or_an_error(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[str]
+) -> None:
     rows = [HEADER + "0,both,1e6,25,0", *rows]
     read_or_refused(tmp_path_factory.getbasetemp() / "rows.csv", "\n".join(rows).encode())
 
@@ -182,7 +244,10 @@ def read_or_refused(path: Path, junk: bytes) -> None:
 
 
 STATES = st.builds(
-    State, st.just(0.0) | st.floats(1000, 1e12), st.floats(0, 10e3), st.floats(0, 100, allow_subnormal=False)
+    State,
+    st.just(0.0) | st.floats(1000, 1e12),
+    st.floats(0, 10e3),
+    st.floats(0, 100, allow_subnormal=False),
 )
 
 
@@ -212,9 +277,16 @@ def test_what_is_written_is_read_again(
 def test_what_both_directions_have_in_common_is_one_row_and_the_last_tells_the_length() -> None:
     one, other = State(10e6, 250, 0), State(5e6, 250, 0)
     out = io.StringIO()
-    played = [Change(0, "forward", one), Change(0, "return", one), Change(2, "return", one), Change(5, "return", other)]
+    played = [
+        Change(0, "forward", one),
+        Change(0, "return", one),
+        Change(2, "return", one),
+        Change(5, "return", other),
+    ]
     link_file.write(played, 5, ["x"], out)
     assert out.getvalue() == f"# x\n{HEADER}0,both,10000000,250,0\n5,both,,,\n"
     out = io.StringIO()
     link_file.write(played, math.inf, ["repeat_s: 7"], out)
-    assert out.getvalue() == f"# repeat_s: 7\n{HEADER}0,both,10000000,250,0\n5,return,5000000,250,0\n"
+    assert (
+        out.getvalue() == f"# repeat_s: 7\n{HEADER}0,both,10000000,250,0\n5,return,5000000,250,0\n"
+    )

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""debian.lock, and how its packages come: from a mirror, from the archive, or not, against a local server of both."""
+"""debian.lock, and how its packages come: from a mirror, from the archive, or not, against a local
+server of both.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def ignore(text: str, part: float) -> None:
     pass
 
 
-def locked(name: str, content: bytes = CONTENT, version: str = "1:2.0-1+b1", place: str = ROOT) -> Locked:
+def locked(
+    name: str, content: bytes = CONTENT, version: str = "1:2.0-1+b1", place: str = ROOT
+) -> Locked:
     path = f"pool/main/{name[0]}/{name}/{name}_{version.partition(':')[2]}_all.deb"
     sha256, sha1 = hashlib.sha256(content).hexdigest(), hashlib.sha1(content).hexdigest()
     return Locked(place, Package(name, version, "all", path, sha256, len(content)), sha1)
@@ -66,7 +70,9 @@ def test_the_mirror_has_it(mirror: PackageServer, archive: PackageServer, tmp_pa
     assert archive.asked == []
 
 
-def test_what_is_there_is_not_asked_for_again(mirror: PackageServer, archive: PackageServer, tmp_path: Path) -> None:
+def test_what_is_there_is_not_asked_for_again(
+    mirror: PackageServer, archive: PackageServer, tmp_path: Path
+) -> None:
     tinc = locked("tinc")
     (tmp_path / tinc.package.file_name).write_bytes(CONTENT)
     assert obtained(tmp_path, tinc) == []
@@ -84,7 +90,9 @@ def test_what_a_mirror_no_longer_has_comes_from_the_archive(
     assert mirror.asked == [on_mirror(tinc)] and archive.asked == [in_archive(tinc), "/elsewhere"]
 
 
-def test_another_content_is_not_taken(mirror: PackageServer, archive: PackageServer, tmp_path: Path) -> None:
+def test_another_content_is_not_taken(
+    mirror: PackageServer, archive: PackageServer, tmp_path: Path
+) -> None:
     tinc = locked("tinc")
     mirror.files = {on_mirror(tinc): CONTENT[::-1]}
     archive.files = {in_archive(tinc): CONTENT}
@@ -92,7 +100,9 @@ def test_another_content_is_not_taken(mirror: PackageServer, archive: PackageSer
     assert (tmp_path / tinc.package.file_name).read_bytes() == CONTENT
 
 
-def test_a_download_that_breaks_off_goes_on(mirror: PackageServer, archive: PackageServer, tmp_path: Path) -> None:
+def test_a_download_that_breaks_off_goes_on(
+    mirror: PackageServer, archive: PackageServer, tmp_path: Path
+) -> None:
     tinc = locked("tinc")
     mirror.files, mirror.breaking = {on_mirror(tinc): CONTENT}, {on_mirror(tinc)}
     assert obtained(tmp_path, tinc) == []
@@ -106,7 +116,9 @@ def test_what_neither_has_is_named_with_what_both_said(
     tinc, nebula = locked("tinc"), locked("nebula")
     mirror.files = {on_mirror(tinc): CONTENT[::-1], on_mirror(nebula): CONTENT}
     (missing,) = obtained(tmp_path, tinc, nebula)
-    assert missing.startswith(f"{tinc.package.identity} (the mirror: Hash Sum mismatch, the archive: 404  Not Found")
+    assert missing.startswith(
+        f"{tinc.package.identity} (the mirror: Hash Sum mismatch, the archive: 404  Not Found"
+    )
 
 
 def test_a_machine_without_a_mirror_has_the_archive(
@@ -144,12 +156,19 @@ line = st.builds(
     lambda place, name, version, path, sha256, size: Locked(
         place, Package(name, version, "all", path, sha256, size), sha256[:40]
     ),
-    st.sampled_from([ROOT, KERNEL, "/opt/one"]), words, words, words, hexadecimal, st.integers(0, 10**12 - 1),
-)  # fmt: skip
+    st.sampled_from([ROOT, KERNEL, "/opt/one"]),
+    words,
+    words,
+    words,
+    hexadecimal,
+    st.integers(0, 10**12 - 1),
+)
 
 
 @given(st.lists(line))
-def test_a_lock_is_read_as_it_was_written(tmp_path_factory: pytest.TempPathFactory, lines: list[Locked]) -> None:
+def test_a_lock_is_read_as_it_was_written(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[Locked]
+) -> None:
     file = tmp_path_factory.mktemp("lock") / "debian.lock"
     lock.write_lock(file, lines)
     assert sorted(map(repr, lock.read_lock(file))) == sorted(map(repr, lines))
@@ -168,8 +187,16 @@ def test_a_lock_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, tex
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        (" all ", " ", "line 3: 7 columns; there should be place name version architecture size sha256"),
-        (hashlib.sha1(CONTENT).hexdigest(), "0" * 39, f"sha1 should be 40 hexadecimal digits; it is {'0' * 39}"),
+        (
+            " all ",
+            " ",
+            "line 3: 7 columns; there should be place name version architecture size sha256",
+        ),
+        (
+            hashlib.sha1(CONTENT).hexdigest(),
+            "0" * 39,
+            f"sha1 should be 40 hexadecimal digits; it is {'0' * 39}",
+        ),
         (str(len(CONTENT)), "1e5", "size should be a number of bytes; it is 1e5"),
     ],
 )
@@ -184,7 +211,12 @@ def test_a_line_that_is_wrong_is_named(tmp_path: Path, old: str, new: str, words
 
 def test_what_differs_is_said_in_words() -> None:
     lines = [locked("libc6"), locked("tinc"), locked("nebula"), locked("dash")]
-    now = [locked("libc6", version="1:3.0"), locked("tinc", CONTENT[::-1]), locked("nebula"), locked("new")]
+    now = [
+        locked("libc6", version="1:3.0"),
+        locked("tinc", CONTENT[::-1]),
+        locked("nebula"),
+        locked("new"),
+    ]
     assert lock.differing(lines, {ROOT: [one.package for one in now]}) == {
         "libc6": "libc6 1:3.0 (locked: 1:2.0-1+b1)",
         "tinc": "tinc 1:2.0-1+b1 (another file than the locked one)",
@@ -216,7 +248,9 @@ def test_an_entry_of_other_packages_stays_apart(tmp_path: Path) -> None:
         return Entry(tmp_path / "locked", tmp_path / "other", fetching, only_locked=only_locked)
 
     assert entry().ensure(made, ignore) == tmp_path / "other"
-    assert entry().ensure(made, ignore) == tmp_path / "other" and fetching.times == 1, "used as it is"
+    assert entry().ensure(made, ignore) == tmp_path / "other" and fetching.times == 1, (
+        "used as it is"
+    )
     fetching.differing = {}
     assert entry(only_locked=True).ensure(made, ignore) == tmp_path / "locked"
     assert entry().ensure(made, ignore) == tmp_path / "locked" and fetching.times == 2

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which packages a guest tree is made from, by the real apt on a mirror of four packages that has moved since the lock."""
+"""Which packages a guest tree is made from, by the real apt on a mirror of four packages that has
+moved since the lock.
+"""
 
 from __future__ import annotations
 
@@ -61,11 +63,21 @@ def archive(monkeypatch: pytest.MonkeyPatch) -> Iterator[PackageServer]:
 @pytest.fixture
 def make_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeTree]:
     """A tree of base-files and libc6; the lock has version 1 of libc6, the mirror version 2."""
-    there = [package(tmp_path, name, version) for name, version in
-             (("base-files", "1"), ("libc6", "2"), ("program", "1"), ("demanding", "1"))]  # fmt: skip
+    there = [
+        package(tmp_path, name, version)
+        for name, version in (
+            ("base-files", "1"),
+            ("libc6", "2"),
+            ("program", "1"),
+            ("demanding", "1"),
+        )
+    ]
     lists = "".join(stanza(line.package) for line, _ in there).encode()
     sums = f" {hashlib.sha256(lists).hexdigest()} {len(lists)} main/binary-amd64/Packages\n"
-    release = f"Origin: test\nSuite: trixie\nCodename: trixie\nComponents: main\nArchitectures: amd64\nSHA256:\n{sums}"
+    release = (
+        "Origin: test\nSuite: trixie\nCodename: trixie\nComponents: main\nArchitectures:"
+        f" amd64\nSHA256:\n{sums}"
+    )
     write_lock(tmp_path / "debian.lock", [there[0][0], package(tmp_path, "libc6", "1")[0]])
     wanted = {"suites": ["trixie"], "packages": ["base-files", "libc6"], "pins": {}, "beside": {}}
     (tmp_path / "packages.json").write_text(json.dumps(wanted))
@@ -96,19 +108,30 @@ def identities(packages: PackageSet) -> list[str]:
     return sorted(one.identity for one in packages.places[ROOT])
 
 
-def test_the_locked_version_comes_from_the_archive(make_tree: MakeTree, archive: PackageServer, tmp_path: Path) -> None:
+def test_the_locked_version_comes_from_the_archive(
+    make_tree: MakeTree, archive: PackageServer, tmp_path: Path
+) -> None:
     has_libc(archive, tmp_path)
     packages = make_tree(only_locked=True).entry.packages(ignore)
-    assert identities(packages) == ["base-files_1_amd64", "libc6_1_amd64"] and not packages.differing
+    assert (
+        identities(packages) == ["base-files_1_amd64", "libc6_1_amd64"] and not packages.differing
+    )
 
 
-def test_without_it_the_tree_has_what_the_mirror_has_and_says_so(make_tree: MakeTree, archive: PackageServer) -> None:
+def test_without_it_the_tree_has_what_the_mirror_has_and_says_so(
+    make_tree: MakeTree, archive: PackageServer
+) -> None:
     packages = make_tree().entry.packages(ignore)
     assert identities(packages) == ["base-files_1_amd64", "libc6_2_amd64"]
     assert packages.differing == {"libc6": "libc6 2 (locked: 1)"}
     (reason,) = packages.reasons
-    assert reason.startswith("libc6_1_amd64 (the mirror: 404  Not Found") and "the archive: 404" in reason
-    with pytest.raises(InputError, match=r"^--locked: locked packages cannot be had: libc6_1_amd64 \(the mi"):
+    assert (
+        reason.startswith("libc6_1_amd64 (the mirror: 404  Not Found")
+        and "the archive: 404" in reason
+    )
+    with pytest.raises(
+        InputError, match=r"^--locked: locked packages cannot be had: libc6_1_amd64 \(the mi"
+    ):
         make_tree(only_locked=True).entry.packages(ignore)
 
 
@@ -129,7 +152,10 @@ def test_an_addition_that_needs_another_version_of_a_locked_one_is_said(
     has_libc(archive, tmp_path)
     packages = make_tree("demanding").entry.packages(ignore)
     assert identities(packages) == ["base-files_1_amd64", "demanding_1_amd64", "libc6_2_amd64"]
-    assert sorted(packages.differing.values()) == ["demanding 1 (not in debian.lock)", "libc6 2 (locked: 1)"]
+    assert sorted(packages.differing.values()) == [
+        "demanding 1 (not in debian.lock)",
+        "libc6 2 (locked: 1)",
+    ]
 
 
 def test_the_mirror_is_not_asked_for_lists_where_the_lock_has_all(

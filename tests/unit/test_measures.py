@@ -44,7 +44,9 @@ SENT = ("answer_ms", "queries", "rate_bps")
 
 
 def read(folder: Path, content: Any) -> tuple[Measure, ...]:
-    (folder / "measures.yml").write_text(content if isinstance(content, str) else yaml.safe_dump(content))
+    (folder / "measures.yml").write_text(
+        content if isinstance(content, str) else yaml.safe_dump(content)
+    )
     return read_measures(folder, "dns", SENT)
 
 
@@ -61,18 +63,29 @@ def test_a_job_without_the_file_measures_what_it_sends(tmp_path: Path) -> None:
 
 
 def one_sent(job: str, instance: int, suffix: str | None = None, **values: Any) -> dict[str, Any]:
-    metadata = {"job_name": job, "job_instance_id": instance, "scenario_instance_id": 1, "suffix": suffix, "time": 1000}
+    metadata = {
+        "job_name": job,
+        "job_instance_id": instance,
+        "scenario_instance_id": 1,
+        "suffix": suffix,
+        "time": 1000,
+    }
     return {"_metadata": metadata, **values}
 
 
 def write_started(folder: Path, *entities: str, job: str = "iperf3") -> None:
     started = [
         {
-            "t_s": 0.0, "event": "job_started", "scenario_instance_id": 1, "function": number, "instance_id": number,
-            "job": job, "entity": entity,
+            "t_s": 0.0,
+            "event": "job_started",
+            "scenario_instance_id": 1,
+            "function": number,
+            "instance_id": number,
+            "job": job,
+            "entity": entity,
         }
         for number, entity in enumerate(entities, 1)
-    ]  # fmt: skip
+    ]
     (folder / "events.jsonl").write_text("".join(json.dumps(one) + "\n" for one in started))
 
 
@@ -80,9 +93,14 @@ EACH = {"iperf3": (EVERY_STATISTIC,)}
 
 
 def test_each_number_of_a_job_without_the_file_is_a_column(tmp_path: Path) -> None:
-    """OpenBACH's own iperf3: its description says `throughput_*flow_number*`, and leaves out the average."""
+    """OpenBACH's own iperf3: its description says `throughput_*flow_number*`, and leaves out the
+    average.
+    """
     write_started(tmp_path, "pc")
-    sent = [one_sent("iperf3", 1, "Flow1", throughput=value, state="up", up=True, file=None) for value in (3, 5, 4.5)]
+    sent = [
+        one_sent("iperf3", 1, "Flow1", throughput=value, state="up", up=True, file=None)
+        for value in (3, 5, 4.5)
+    ]
     write_statistics(tmp_path, [*sent, one_sent("iperf3", 1, average_throughput=4)])
     assert measures(tmp_path, EACH) == {"Flow1_throughput": 4.5, "average_throughput": 4.0}
 
@@ -91,11 +109,19 @@ def test_what_both_ends_send_is_told_apart(tmp_path: Path) -> None:
     write_started(tmp_path, "server", "pc", "pc")
     sent = [one_sent("iperf3", instance, throughput=instance) for instance in (1, 2, 3)]
     write_statistics(tmp_path, sent)
-    assert measures(tmp_path, EACH) == {"server_throughput": 1.0, "pc_throughput": 2.0, "pc_2_throughput": 3.0}
+    assert measures(tmp_path, EACH) == {
+        "server_throughput": 1.0,
+        "pc_throughput": 2.0,
+        "pc_2_throughput": 3.0,
+    }
 
 
-def test_several_scenario_instances_have_no_row_together_whatever_their_jobs_declare(tmp_path: Path) -> None:
-    """One read its columns from its measures.yml, the other one had none: their figures stood in one row."""
+def test_several_scenario_instances_have_no_row_together_whatever_their_jobs_declare(
+    tmp_path: Path,
+) -> None:
+    """One read its columns from its measures.yml, the other one had none: their figures stood in
+    one row.
+    """
     write_started(tmp_path, "pc")
     other = one_sent("dns", 2, answer_ms=5)
     other["_metadata"]["scenario_instance_id"] = 2
@@ -108,26 +134,55 @@ def test_several_scenario_instances_have_no_row_together_whatever_their_jobs_dec
 def test_names_of_statistics_become_names_of_columns(tmp_path: Path) -> None:
     write_started(tmp_path, "pc")
     write_statistics(
-        tmp_path, [one_sent("iperf3", 1, None, **{"loss (%)": 1, "loss": 2, "délai ms": 3, "seed": 4, "%": 5})]
+        tmp_path,
+        [
+            one_sent(
+                "iperf3", 1, None, **{"loss (%)": 1, "loss": 2, "délai ms": 3, "seed": 4, "%": 5}
+            )
+        ],
     )
-    assert measures(tmp_path, EACH) == {"loss": 1.0, "loss_2": 2.0, "d_lai_ms": 3.0, "iperf3_seed": 4.0, "_": 5.0}
+    assert measures(tmp_path, EACH) == {
+        "loss": 1.0,
+        "loss_2": 2.0,
+        "d_lai_ms": 3.0,
+        "iperf3_seed": 4.0,
+        "_": 5.0,
+    }
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
         ("- answer_ms", "measures.yml: should be a mapping of columns"),
-        ("answer_ms: 3", "measures.yml: answer_ms: should be a mapping with some of the keys statistic, unit, title"),
+        (
+            "answer_ms: 3",
+            (
+                "measures.yml: answer_ms: should be a mapping with some of the keys statistic,"
+                " unit, title"
+            ),
+        ),
         ("answer_ms: {titel: x}", "answer_ms.titel: did you mean title?"),
         (
             "answr_ms: {}",
-            "answr_ms: dns declares no statistic answr_ms; did you mean answer_ms. files/dns.yml has answer_ms, q",
+            (
+                "answr_ms: dns declares no statistic answr_ms; did you mean answer_ms."
+                " files/dns.yml has answer_ms, q"
+            ),
         ),
-        ("answer_ms: {statistic: x}", "declares no statistic x; files/dns.yml has answer_ms, queries, rate_bps"),
-        ("answer_ms: {type: integer}", "answer_ms.type: 'integer' is none of float, int; did you mean int?"),
+        (
+            "answer_ms: {statistic: x}",
+            "declares no statistic x; files/dns.yml has answer_ms, queries, rate_bps",
+        ),
+        (
+            "answer_ms: {type: integer}",
+            "answer_ms.type: 'integer' is none of float, int; did you mean int?",
+        ),
         ("answer_ms: {better: fewer}", "answer_ms.better: 'fewer' is none of less, more"),
         ("answer_ms: {take: [last]}", r"answer_ms.take: \['last'\] is none of median, mean"),
-        ("answer_ms: {factor: 1e-6}", r"answer_ms.factor: '1e-6' should be a number, not 0 \(YAML has 1.0e-6"),
+        (
+            "answer_ms: {factor: 1e-6}",
+            r"answer_ms.factor: '1e-6' should be a number, not 0 \(YAML has 1.0e-6",
+        ),
         ("answer_ms: {factor: .inf}", "answer_ms.factor: inf should be a number"),
         ("answer_ms: {factor: 0}", "answer_ms.factor: 0 should be a number"),
         ("answer_ms: {unit: 3}", "answer_ms.unit: 3 should be a text"),
@@ -144,11 +199,17 @@ def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, content: str, word
 KEYS = st.sampled_from([*SENT, "statistic", "unit", "type", "factor", "title", "better", "take"])
 VALUES = st.sampled_from([*SENT, *TAKES, "int", "float", "less"])
 SINGLE = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | VALUES
-YAML = SINGLE | st.lists(SINGLE, max_size=2) | st.dictionaries(KEYS | st.text(max_size=5), SINGLE, max_size=3)
+YAML = (
+    SINGLE
+    | st.lists(SINGLE, max_size=2)
+    | st.dictionaries(KEYS | st.text(max_size=5), SINGLE, max_size=3)
+)
 
 
 @given(st.dictionaries(KEYS | st.text(max_size=5), YAML, max_size=3) | SINGLE)
-def test_any_content_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, content: Any) -> None:
+def test_any_content_is_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, content: Any
+) -> None:
     folder = tmp_path_factory.mktemp("job")
     try:
         found = read(folder, content)
@@ -156,7 +217,10 @@ def test_any_content_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory
         assert str(folder / "measures.yml") in str(error)
         return
     assert [one.column for one in found] == list(content or {})
-    assert all(one.statistic in SENT and one.type in ("float", "int") and one.take in TAKES for one in found)
+    assert all(
+        one.statistic in SENT and one.type in ("float", "int") and one.take in TAKES
+        for one in found
+    )
     assert from_records(json.loads(json.dumps(to_records({"dns": found})))) == {"dns": found}
 
 
@@ -171,11 +235,28 @@ def test_every_way_to_take_several_values_is_there() -> None:
 
 @pytest.mark.parametrize(
     ("take", "value"),
-    [("median", 4), ("mean", 5), ("min", 2), ("max", 10), ("first", 10), ("last", 4), ("sum", 20), ("count", 4)],
+    [
+        ("median", 4),
+        ("mean", 5),
+        ("min", 2),
+        ("max", 10),
+        ("first", 10),
+        ("last", 4),
+        ("sum", 20),
+        ("count", 4),
+    ],
 )
-def test_what_a_column_takes_of_what_was_sent_several_times(tmp_path: Path, take: str, value: float) -> None:
-    write_statistics(tmp_path, [{"_metadata": {"job_name": "dns"}, "answer_ms": one} for one in (10, 2, 4, 4)])
-    declared = {"dns": read(tmp_path, {"answer_us": {"statistic": "answer_ms", "factor": 1000, "take": take}})}
+def test_what_a_column_takes_of_what_was_sent_several_times(
+    tmp_path: Path, take: str, value: float
+) -> None:
+    write_statistics(
+        tmp_path, [{"_metadata": {"job_name": "dns"}, "answer_ms": one} for one in (10, 2, 4, 4)]
+    )
+    declared = {
+        "dns": read(
+            tmp_path, {"answer_us": {"statistic": "answer_ms", "factor": 1000, "take": take}}
+        )
+    }
     assert measures(tmp_path, declared) == {"answer_us": 1000.0 * value}
 
 
@@ -183,26 +264,37 @@ def test_flows_are_taken_together(tmp_path: Path) -> None:
     write_statistics(
         tmp_path,
         [
-            {"_metadata": {"job_name": "dns", "suffix": flow, "time": 1000 * second}, "rate_bps": rate}
+            {
+                "_metadata": {"job_name": "dns", "suffix": flow, "time": 1000 * second},
+                "rate_bps": rate,
+            }
             for flow, rate in (("a", 6e6), ("b", 2e6))
             for second in (1, 2, 3)
         ],
     )
-    declared = read(tmp_path, {
-        "both_mbps": {"statistic": "rate_bps", "factor": 1e-6, "take": "total_rate"},
-        "a_pct": {"statistic": "rate_bps", "take": "first_share_pct"},
-        "over_time": {"statistic": "rate_bps", "take": "series"},
-    })  # fmt: skip
+    declared = read(
+        tmp_path,
+        {
+            "both_mbps": {"statistic": "rate_bps", "factor": 1e-6, "take": "total_rate"},
+            "a_pct": {"statistic": "rate_bps", "take": "first_share_pct"},
+            "over_time": {"statistic": "rate_bps", "take": "series"},
+        },
+    )
     assert measures(tmp_path, {"dns": declared}) == {"both_mbps": 8.0, "a_pct": 75.0}
 
 
 def test_a_column_that_is_there_already_gets_its_jobs_name(tmp_path: Path) -> None:
     """Two jobs that measure the same without a suffix, or a column that is called like an argument."""
     sent = [
-        {"_metadata": {"job_name": job}, "ttfb_s": time_s} for job, time_s in (("file_transfer", 1), ("web_page", 2))
+        {"_metadata": {"job_name": job}, "ttfb_s": time_s}
+        for job, time_s in (("file_transfer", 1), ("web_page", 2))
     ]
     write_statistics(tmp_path, [*sent, {"_metadata": {"job_name": "voip"}, "delay_ms": 3}])
-    found = {name: value for name, value in measures(tmp_path, OURS, ["delay_ms"]).items() if value is not None}
+    found = {
+        name: value
+        for name, value in measures(tmp_path, OURS, ["delay_ms"]).items()
+        if value is not None
+    }
     assert found == {"file_transfer_ttfb_s": 1, "web_page_ttfb_s": 2, "voip_delay_ms": 3}
     assert in_words("web_page_ttfb_s", flat(OURS)) == "web page time to first byte (s)"
 
@@ -223,7 +315,9 @@ def test_columns_in_words(column: str, words: str) -> None:
 def test_jobs_that_do_not_agree_on_a_column_are_refused() -> None:
     check_agreement(OURS)
     other = {"dns": (Measure("ttfb_s", "ttfb_s", "ms", "time to first byte", better="less"),)}
-    with pytest.raises(InputError, match="jobs web_page and dns: both measure ttfb_s, with another unit"):
+    with pytest.raises(
+        InputError, match="jobs web_page and dns: both measure ttfb_s, with another unit"
+    ):
         check_agreement({"web_page": OURS["web_page"]} | other)
 
 
@@ -247,7 +341,9 @@ SETTINGS = ("vpn=none", "cc=cubic", "loss=0", "pep=none", "size=1M")
 def planned(file: Path, measures: Any = None) -> tuple[Campaign, PlannedRun]:
     campaign = plan(file, SETTINGS, (1,), PACKAGES)
     engine = DirectedEngine()
-    (spec,) = campaign.runs(PACKAGES, load_inventory(REPOSITORY / "inventory.yml"), Additions(), engine.identity_of)
+    (spec,) = campaign.runs(
+        PACKAGES, load_inventory(REPOSITORY / "inventory.yml"), Additions(), engine.identity_of
+    )
     return campaign, PlannedRun(spec, engine, "./openbach-run", measures or campaign.measures)
 
 
@@ -258,7 +354,9 @@ def scenario_that_shows(folder: Path, measure: str) -> Path:
     return folder / "made.json"
 
 
-@pytest.mark.parametrize("measure", ["transfer_time_s", "flow_2_transfer_time_s", "forward_queue_delay_ms"])
+@pytest.mark.parametrize(
+    "measure", ["transfer_time_s", "flow_2_transfer_time_s", "forward_queue_delay_ms"]
+)
 def test_a_scenario_shows_any_column_that_its_jobs_measure(tmp_path: Path, measure: str) -> None:
     campaign, _ = planned(scenario_that_shows(tmp_path, measure))
     assert campaign.measure == measure
@@ -269,20 +367,29 @@ def test_a_scenario_shows_any_column_that_its_jobs_measure(tmp_path: Path, measu
     [
         (
             "transfer_tme_s",
-            "no job of the scenario measures transfer_tme_s; did you mean transfer_time_s. file_transfer has",
+            (
+                "no job of the scenario measures transfer_tme_s; did you mean transfer_time_s."
+                " file_transfer has"
+            ),
         ),
         ("mos", "measures mos; .*satcom_link has queue_delay_ms"),
         ("", "no job of the scenario measures ;"),
     ],
 )
-def test_a_measure_that_no_job_has_is_refused_before_anything_runs(tmp_path: Path, measure: str, words: str) -> None:
+def test_a_measure_that_no_job_has_is_refused_before_anything_runs(
+    tmp_path: Path, measure: str, words: str
+) -> None:
     with pytest.raises(InputError, match=f"made.json: geo_loss: x-sweep.measure: .*{words}"):
         planned(scenario_that_shows(tmp_path, measure))
 
 
-def test_check_warns_of_a_measure_that_no_job_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_warns_of_a_measure_that_no_job_has(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main.main(["--check", str(scenario_that_shows(tmp_path, "transfer_tme_s"))]) == 0
-    assert "warning: " in (said := capsys.readouterr().err) and "did you mean transfer_time_s?" in said
+    assert (
+        "warning: " in (said := capsys.readouterr().err) and "did you mean transfer_time_s?" in said
+    )
     assert main.main(["--check", str(scenario_that_shows(tmp_path, "ttfb_s"))]) == 0
     assert capsys.readouterr().err == ""
 
@@ -295,7 +402,9 @@ def test_without_x_sweep_the_table_shows_the_transfer_time_or_what_the_last_job_
     assert replace(campaign, measures={}).measure is None
 
 
-def test_a_finished_run_is_measured_anew_when_its_jobs_declare_something_else(tmp_path: Path) -> None:
+def test_a_finished_run_is_measured_anew_when_its_jobs_declare_something_else(
+    tmp_path: Path,
+) -> None:
     """Without being run again: what was sent is in its record."""
     _, before = planned(REPOSITORY / "scenarios/geo_loss.json")
     store = Store(tmp_path)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What conformance.json does not show of the backend (reference §1 and its source), values at start, and advice."""
+"""What conformance.json does not show of the backend (reference §1 and its source), values at
+start, and advice.
+"""
 
 from __future__ import annotations
 
@@ -50,11 +52,19 @@ F0 = "openbach_functions.0"
 JOB0 = f"{F0}.start_job_instance"
 NOT_AN_INT = "[\"value has an invalid type 'str' should be 'int'\"]"
 REFUSED: dict[str, tuple[Any, str, str | None]] = {
-    "functions are no list": (scenario() | {"openbach_functions": {}}, "Type error", "openbach_functions"),
+    "functions are no list": (
+        scenario() | {"openbach_functions": {}},
+        "Type error",
+        "openbach_functions",
+    ),
     "null function": (scenario(None), "Missing entry", F0),
     "null label": (scenario(job(label=None)), "Missing entry", f"{F0}.label"),
     "id is a text": (scenario(job(id="0")), "Type error", f"{F0}.id"),
-    "null description of an argument": (scenario(arguments={"a": None}), "Missing entry", "arguments.a"),
+    "null description of an argument": (
+        scenario(arguments={"a": None}),
+        "Missing entry",
+        "arguments.a",
+    ),
     "clash before type": (
         scenario(arguments={"a": ""}, constants={"a": 3}),
         "Some constants are named the same than some arguments",
@@ -63,12 +73,30 @@ REFUSED: dict[str, tuple[Any, str, str | None]] = {
     "wait before id": (scenario({"wait": None}), "Missing entry", f"{F0}.wait"),
     "wait.time null": (scenario(job(wait={"time": None})), "Missing entry", f"{F0}.wait.time"),
     "wait.time list": (scenario(job(wait={"time": []})), "Type error", f"{F0}.wait.time"),
-    "wait list null": (scenario(job(wait={"ended_ids": None})), "Missing entry", f"{F0}.wait.ended_ids"),
-    "wait on a text": (scenario(job(wait={"ended_ids": ["0"]})), "Type error", f"{F0}.wait.ended_ids.0"),
-    "unknown function": (scenario({"id": 0, "foo_bar": {}}), "Unknown OpenBACH Function", f"{F0}.foo_bar"),
-    "no entity": (scenario({"id": 0, "start_job_instance": {"fping": {}}}), "Missing entry ''entity_name''", JOB0),
+    "wait list null": (
+        scenario(job(wait={"ended_ids": None})),
+        "Missing entry",
+        f"{F0}.wait.ended_ids",
+    ),
+    "wait on a text": (
+        scenario(job(wait={"ended_ids": ["0"]})),
+        "Type error",
+        f"{F0}.wait.ended_ids.0",
+    ),
+    "unknown function": (
+        scenario({"id": 0, "foo_bar": {}}),
+        "Unknown OpenBACH Function",
+        f"{F0}.foo_bar",
+    ),
+    "no entity": (
+        scenario({"id": 0, "start_job_instance": {"fping": {}}}),
+        "Missing entry ''entity_name''",
+        JOB0,
+    ),
     "no job": (
-        scenario({"id": 0, "start_job_instance": {"entity_name": "e"}}), "The name of the job to start is missing", JOB0,
+        scenario({"id": 0, "start_job_instance": {"entity_name": "e"}}),
+        "The name of the job to start is missing",
+        JOB0,
     ),
     "body is a list": (
         scenario({"id": 0, "stop_job_instances": []}),
@@ -86,7 +114,9 @@ REFUSED: dict[str, tuple[Any, str, str | None]] = {
         f"{JOB0}.fping.foo",
     ),
     "missing before unknown": (
-        scenario(job(arguments={"foo": 1})), "Missing required argument", f"{JOB0}.fping.destination_ip",
+        scenario(job(arguments={"foo": 1})),
+        "Missing required argument",
+        f"{JOB0}.fping.destination_ip",
     ),
     "missing in a subcommand": (
         scenario(job("iperf3", {"client": {}})),
@@ -103,7 +133,11 @@ REFUSED: dict[str, tuple[Any, str, str | None]] = {
         "Several subcommands provided for the group",
         f"{JOB0}.iperf3.mode",
     ),
-    "bad int": (scenario(job(arguments={"destination_ip": "x", "count": "many"})), NOT_AN_INT, f"{JOB0}.fping.count"),
+    "bad int": (
+        scenario(job(arguments={"destination_ip": "x", "count": "many"})),
+        NOT_AN_INT,
+        f"{JOB0}.fping.count",
+    ),
     "bad ip": (
         scenario(job("iperf3", {"client": {"server_ip": "nowhere"}})),
         "[\"value has an invalid type 'str' should be 'IPv4Address or IPv6Address'\"]",
@@ -119,19 +153,28 @@ REFUSED: dict[str, tuple[Any, str, str | None]] = {
         "An array of value contains gaps for the given argument",
         f"{JOB0}.fping.destination_ip",
     ),
-    "retry without a number": (scenario(job(on_fail={"policy": "retry"})), "Missing entry", f"{F0}.on_fail.retry"),
+    "retry without a number": (
+        scenario(job(on_fail={"policy": "retry"})),
+        "Missing entry",
+        f"{F0}.on_fail.retry",
+    ),
     "bad delay": (
         scenario(job(on_fail={"policy": "retry", "retry": 1, "delay": "x"})),
         "[\"value has an invalid type 'str' should be 'float'\"]",
         f"{F0}.on_fail",
     ),
     "policy before job": (
-        scenario(job("nojob", {}, on_fail={"policy": "explode"})), "Unknown failure policy 'explode'", f"{F0}.on_fail",
+        scenario(job("nojob", {}, on_fail={"policy": "explode"})),
+        "Unknown failure policy 'explode'",
+        f"{F0}.on_fail",
     ),
     "duplicate before policy": (
         scenario(job(), job(on_fail={"policy": "explode"})),
-        'duplicate key value violates unique constraint "openbach_django_openbach_scenario_version_id_func_d1e9a04a_uniq"'
-        "\nDETAIL:  Key (scenario_version_id, function_id)=(1, 0) already exists.\n",
+        (
+            "duplicate key value violates unique constraint"
+            ' "openbach_django_openbach_scenario_version_id_func_d1e9a04a_uniq"\nDETAIL:  Key'
+            " (scenario_version_id, function_id)=(1, 0) already exists.\n"
+        ),
         "openbach_functions.1.start_job_instance",
     ),
     "huge id": (scenario(job(id=2**40)), "integer out of range\n", JOB0),
@@ -141,7 +184,9 @@ REFUSED: dict[str, tuple[Any, str, str | None]] = {
         "arguments.'z'",
     ),
     "a flag uses no placeholder": (
-        scenario(job("iperf3", {"server": {"exit": "$a"}}), arguments={"a": ""}), "An argument is unused", "arguments.a",
+        scenario(job("iperf3", {"server": {"exit": "$a"}}), arguments={"a": ""}),
+        "An argument is unused",
+        "arguments.a",
     ),
     "on_fail.delay is no use": (
         scenario(job(on_fail={"policy": "retry", "retry": 1, "delay": "$a"}), arguments={"a": ""}),
@@ -154,18 +199,26 @@ REFUSED: dict[str, tuple[Any, str, str | None]] = {
         f"{JOB0}.fping.count",
     ),
     "push_file as it is stored": (
-        scenario({"id": 0, "push_file": {"entity_name": "e", "files": []}}), "Missing entry ''local_path''", f"{F0}.push_file",
+        scenario({"id": 0, "push_file": {"entity_name": "e", "files": []}}),
+        "Missing entry ''local_path''",
+        f"{F0}.push_file",
     ),
-    "condition without type": (scenario({"id": 0, "if": {"condition": {}}}), "Missing entry ''type''", f"{F0}.if"),
+    "condition without type": (
+        scenario({"id": 0, "if": {"condition": {}}}),
+        "Missing entry ''type''",
+        f"{F0}.if",
+    ),
     "arguments are a list": (
         scenario({"id": 0, "start_scenario_instance": {"scenario_name": "x", "arguments": []}}),
         "the JSON object must be str, bytes or bytearray, not list",
         f"{F0}.start_scenario_instance",
     ),
     "stop of a text": (
-        scenario({"id": 0, "stop_job_instances": {"openbach_function_ids": ["x"]}}), NOT_AN_INT, f"{F0}.stop_job_instances",
+        scenario({"id": 0, "stop_job_instances": {"openbach_function_ids": ["x"]}}),
+        NOT_AN_INT,
+        f"{F0}.stop_job_instances",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -179,22 +232,39 @@ def test_refused(name: str) -> None:
 
 
 def test_a_bad_value_is_shown_with_its_type() -> None:
-    message = refused(scenario(job(arguments={"destination_ip": "x", "count": "many"}))).answer["error_message"]
+    message = refused(scenario(job(arguments={"destination_ip": "x", "count": "many"}))).answer[
+        "error_message"
+    ]
     assert (message["offending_value"], message["expected_type"]) == ("many", "int")
 
 
 CRASHES: dict[str, tuple[Any, str]] = {
-    "dollar": (job(arguments={"destination_ip": "awk '{print $1}'"}), "['value uses the placeholder escape symbol"),
-    "bare id as a job": (job("time_series", {"jobs": 3, "statistics": "x"}), "'int' object has no attribute 'read'"),
-    "two levels": (job("time_series", {"jobs": [[3]], "statistics": "x"}), "'int' object has no attribute 'read'"),
+    "dollar": (
+        job(arguments={"destination_ip": "awk '{print $1}'"}),
+        "['value uses the placeholder escape symbol",
+    ),
+    "bare id as a job": (
+        job("time_series", {"jobs": 3, "statistics": "x"}),
+        "'int' object has no attribute 'read'",
+    ),
+    "two levels": (
+        job("time_series", {"jobs": [[3]], "statistics": "x"}),
+        "'int' object has no attribute 'read'",
+    ),
     "subcommand is a switch": (job("iperf3", {"server": True}), "'bool' object is not iterable"),
-    "object for a number": (job(arguments={"destination_ip": "x", "count": {}}), "int() argument must be"),
+    "object for a number": (
+        job(arguments={"destination_ip": "x", "count": {}}),
+        "int() argument must be",
+    ),
     "a truth for a number": (
         {"id": 0, "stop_job_instance": {"openbach_function_id": True}},
         "[\"value has an invalid type 'str' should be 'int'",
     ),
     "other class": ({"id": 0, "wait_for_ended": {}}, "type object 'WaitForEnded' has no attribute"),
-    "first occurrence empty": (job(arguments={"destination_ip": [[], ["x"]]}), "list index out of range"),
+    "first occurrence empty": (
+        job(arguments={"destination_ip": [[], ["x"]]}),
+        "list index out of range",
+    ),
 }
 
 
@@ -218,10 +288,18 @@ def test_names() -> None:
 @pytest.mark.parametrize(
     ("given", "kept"),
     [
-        (3, [[3]]), ("3", [[3]]), ([3], [[3]]), ([[3]], [[3]]), (2.7, [[2]]), ("$n", [["$n"]]), (True, [["True"]]),
-        ([1, 2], [[1, 2]]), ([[1], [2]], [[1], [2]]), ([[]], None),
+        (3, [[3]]),
+        ("3", [[3]]),
+        ([3], [[3]]),
+        ([[3]], [[3]]),
+        (2.7, [[2]]),
+        ("$n", [["$n"]]),
+        (True, [["True"]]),
+        ([1, 2], [[1, 2]]),
+        ([[1], [2]], [[1], [2]]),
+        ([[]], None),
     ],
-)  # fmt: skip
+)
 def test_the_shapes_of_values(given: Any, kept: Any) -> None:
     data = scenario(job(arguments={"destination_ip": "$n", "count": given}), arguments={"n": ""})
     assert stored(data)[0]["start_job_instance"]["fping"].get("count") == kept
@@ -230,29 +308,60 @@ def test_the_shapes_of_values(given: Any, kept: Any) -> None:
 @pytest.mark.parametrize(
     ("kind", "given", "kept"),
     [
-        ("float", 2, 2.0), ("str", 5, "5"), ("str", False, "False"), ("ip", 1, "0.0.0.1"), ("ip", "FE80::1", "fe80::1"),
-        ("network", "10.0.0.1", "10.0.0.1/32"), ("network", "10.0.0.1/255.255.255.0", "10.0.0.1/24"),
-        ("ratio", "", "_"), ("ratio", "Ki", "Ki"), ("None", True, True), ("None", "$n", True),
+        ("float", 2, 2.0),
+        ("str", 5, "5"),
+        ("str", False, "False"),
+        ("ip", 1, "0.0.0.1"),
+        ("ip", "FE80::1", "fe80::1"),
+        ("network", "10.0.0.1", "10.0.0.1/32"),
+        ("network", "10.0.0.1/255.255.255.0", "10.0.0.1/24"),
+        ("ratio", "", "_"),
+        ("ratio", "Ki", "Ki"),
+        ("None", True, True),
+        ("None", "$n", True),
     ],
-)  # fmt: skip
+)
 def test_the_types_of_values(kind: str, given: Any, kept: Any) -> None:
     jobs = {"j": Job("j", "1", {"optional": [{"name": "a", "type": kind, "flag": "-a"}]})}
-    assert stored(scenario(job("j", {"a": given})), jobs)[0]["start_job_instance"]["j"] == {"a": [[kept]]}
+    assert stored(scenario(job("j", {"a": given})), jobs)[0]["start_job_instance"]["j"] == {
+        "a": [[kept]]
+    }
     assert kind == "None" or "-a" in bind(jobs["j"], {"a": [[kept]]}, {}, len)
 
 
 def test_functions_are_stored_as_the_backend_does() -> None:
-    files = {"local_path": ["/etc/a", "b"], "remote_path": ["x", "y"], "users": ["u", "v"], "groups": ["g", "h"]}
+    files = {
+        "local_path": ["/etc/a", "b"],
+        "remote_path": ["x", "y"],
+        "users": ["u", "v"],
+        "groups": ["g", "h"],
+    }
     sent = [
         {"id": 0, "push_file": {"entity_name": "e", **files, "removes": [True, False]}},
         {"id": 1, "status_job_instance": {"instance_id": "3", "update": False}},
-        {"id": 2, "stop_job_instances": {"openbach_function_ids": "3 4"}, "on_fail": {"policy": "IGNORE"}},
+        {
+            "id": 2,
+            "stop_job_instances": {"openbach_function_ids": "3 4"},
+            "on_fail": {"policy": "IGNORE"},
+        },
     ]
     push, status, stop = stored(scenario(*sent))
     controller = "/opt/openbach/controller/files"
     assert push["push_file"]["files"] == [
-        {"local_path": f"{controller}/etc/a", "remote_path": "x", "user": "u", "group": "g", "remove": "True"},
-        {"local_path": f"{controller}/b", "remote_path": "y", "user": "v", "group": "h", "remove": "False"},
+        {
+            "local_path": f"{controller}/etc/a",
+            "remote_path": "x",
+            "user": "u",
+            "group": "g",
+            "remove": "True",
+        },
+        {
+            "local_path": f"{controller}/b",
+            "remote_path": "y",
+            "user": "v",
+            "group": "h",
+            "remove": "False",
+        },
     ]
     assert status["status_job_instance"] == {"instance_id": 3, "update": True}
     assert stop["stop_job_instances"] == {"openbach_function_ids": [3, 4]}
@@ -261,7 +370,10 @@ def test_functions_are_stored_as_the_backend_does() -> None:
 
 def test_a_subcommand_is_found_at_any_depth() -> None:
     (function,) = stored(scenario(job("iperf3", {"server": {}, "tcp": {"mss": 1400}})))
-    assert function["start_job_instance"]["iperf3"] == {"server": {}, "client": {"tcp": {"mss": [[1400]]}}}
+    assert function["start_job_instance"]["iperf3"] == {
+        "server": {},
+        "client": {"tcp": {"mss": [[1400]]}},
+    }
 
 
 @pytest.mark.parametrize(
@@ -269,11 +381,17 @@ def test_a_subcommand_is_found_at_any_depth() -> None:
     [
         (scenario(job("fpin", {})), "did you mean fping?"),
         (scenario(job("iperf3", {})), "one of server, client"),
-        (scenario(job(arguments={"destination_ip": "x", "cont": 1})), "fping takes destination_ip, count"),
+        (
+            scenario(job(arguments={"destination_ip": "x", "cont": 1})),
+            "fping takes destination_ip, count",
+        ),
         (scenario({"id": 0, "stop_job_instances_": {}}), "did you mean stop_job_instances?"),
         (scenario(job(wait={"finished_ids": [7]})), "finished_ids: the ids are 0"),
         (scenario(job(label=3)), "is 3, should be a text"),
-        (scenario(job(arguments={"destination_ip": "x", "count": "many"})), "should be 'int' (is 'many')"),
+        (
+            scenario(job(arguments={"destination_ip": "x", "count": "many"})),
+            "should be 'int' (is 'many')",
+        ),
         (scenario(job(arguments={"destination_ip": "$1"})), "a literal dollar is written $$"),
         (scenario(job("time_series", {"jobs": 3, "statistics": "x"})), r"is written [[[3]]]"),
     ],
@@ -303,8 +421,9 @@ def test_values_at_start() -> None:
     assert started({**GOOD, "b": ""}).answer["argument_name"] == "b"
     missing = started({"a": "x", "s": "1"}).answer
     assert missing["error"] == "Arguments of an OpenbachFunction have the wrong type of values."
-    assert missing["error_message"] == (
-        "[\"value contains a placeholder ('n') that is not found in provided parameters\"]"
+    assert (
+        missing["error_message"]
+        == "[\"value contains a placeholder ('n') that is not found in provided parameters\"]"
     )
     assert started({**GOOD, "n": "many"}).answer["error_message"] == NOT_AN_INT
     ill_typed_time = started({**GOOD, "s": "soon"})
@@ -315,11 +434,17 @@ def test_values_at_start() -> None:
 def bound(name: str, arguments: dict[str, Any], **values: str) -> list[str]:
     data = scenario(job(name, arguments), arguments=dict.fromkeys(values, ""))
     (function,) = stored(data)
-    return bind(JOBS[name], function["start_job_instance"][name], values, lambda path: 100 + path[-1])
+    return bind(
+        JOBS[name], function["start_job_instance"][name], values, lambda path: 100 + path[-1]
+    )
 
 
 def test_bind() -> None:
-    sent = {"port": 5201, "reverse": True, "client": {"server_ip": "10.0.0.2", "transmitted_size": "$size", "tcp": {}}}
+    sent = {
+        "port": 5201,
+        "reverse": True,
+        "client": {"server_ip": "10.0.0.2", "transmitted_size": "$size", "tcp": {}},
+    }
     words = bound("iperf3", sent, size="30M")
     assert words == ["-p", "5201", "-R", "client", "10.0.0.2", "-s", "30M", "tcp"]
     assert bound("command_shell", {"command_line": "echo $$1 ${x}y"}, x="a b") == ["echo $1 a by"]
@@ -341,7 +466,9 @@ def test_choices_of_arguments() -> None:
     inner = parse_scenario({**data, "name": "inner"}, JOBS)
     assert argument_choices(inner, JOBS) == {"d": ("normal", "uniform", "pareto", "paretonormal")}
     start = {"scenario_name": "inner", "arguments": {"i": "x", "d": "$shape", "m": "y"}}
-    outer = parse_scenario(scenario({"id": 0, "start_scenario_instance": start}, arguments={"shape": ""}), JOBS)
+    outer = parse_scenario(
+        scenario({"id": 0, "start_scenario_instance": start}, arguments={"shape": ""}), JOBS
+    )
     assert argument_choices(outer, JOBS) == {}
     assert argument_choices(outer, JOBS, {"inner": inner})["shape"][:2] == ("normal", "uniform")
 
@@ -353,7 +480,11 @@ def test_files(tmp_path: Path) -> None:
     file = tmp_path / "s.json"
     file.write_text(json.dumps(scenario(**{"x-sweep": {"values": {}}})))
     read = read_scenario(file, JOBS)
-    assert isinstance(read, Scenario) and read.sweep == {"values": {}} and "x-sweep" not in read.as_stored()
+    assert (
+        isinstance(read, Scenario)
+        and read.sweep == {"values": {}}
+        and "x-sweep" not in read.as_stored()
+    )
     file.write_text('{"name": "t",\n "openbach_functions": [,]}')
     with pytest.raises(InputError, match="line 2, column 25"):
         read_scenario(file, JOBS)
@@ -388,23 +519,34 @@ FUNCTIONS = st.fixed_dictionaries(
     {
         "id": st.integers(0, 3),
         "start_job_instance": st.fixed_dictionaries(
-            {"entity_name": TEXTS, "iperf3": st.fixed_dictionaries({"client": ARGUMENTS}, optional={"reverse": SWITCHES})},
+            {
+                "entity_name": TEXTS,
+                "iperf3": st.fixed_dictionaries(
+                    {"client": ARGUMENTS}, optional={"reverse": SWITCHES}
+                ),
+            },
             optional={"offset": VALUES, "interval": VALUES},
         ),
     },
     optional={
         "label": TEXTS,
-        "wait": st.fixed_dictionaries({}, optional={"time": VALUES, "launched_ids": st.lists(st.integers(0, 3), max_size=2)}),
-        "on_fail": st.fixed_dictionaries({"policy": st.sampled_from(["fail", "Retry", ""])}, optional={"retry": st.integers()}),
+        "wait": st.fixed_dictionaries(
+            {}, optional={"time": VALUES, "launched_ids": st.lists(st.integers(0, 3), max_size=2)}
+        ),
+        "on_fail": st.fixed_dictionaries(
+            {"policy": st.sampled_from(["fail", "Retry", ""])}, optional={"retry": st.integers()}
+        ),
     },
-)  # fmt: skip
+)
 
 
 @given(st.lists(FUNCTIONS, max_size=3, unique_by=lambda function: function["id"]))
 def test_what_is_stored_is_a_fixed_point(functions: list[dict[str, Any]]) -> None:
     for names in ((), ("a",), ("b",), ("a", "b")):
         try:
-            accepted = parse_scenario(scenario(*functions, arguments=dict.fromkeys(names, "")), JOBS)
+            accepted = parse_scenario(
+                scenario(*functions, arguments=dict.fromkeys(names, "")), JOBS
+            )
         except Malformed:
             continue
         once = accepted.as_stored()
@@ -413,7 +555,9 @@ def test_what_is_stored_is_a_fixed_point(functions: list[dict[str, Any]]) -> Non
 
 
 def test_a_scenario_of_many_functions_is_read_in_time_that_grows_with_them() -> None:
-    """12 000 took 11 s to import, and minutes to look through; 0.1 ms each now, of which this allows ten times as much."""
+    """12 000 took 11 s to import, and minutes to look through; 0.1 ms each now, of which this
+    allows ten times as much.
+    """
     number = 12_000
     waits = [{}, *({"wait": {"finished_ids": [one]}} for one in range(number - 1))]
     many = scenario(*(job(**more) | {"id": one} for one, more in enumerate(waits)))

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the native engine decides before a run and makes of what it saw; tests/guest/test_native_runs.py has the runs."""
+"""What the native engine decides before a run and makes of what it saw;
+tests/guest/test_native_runs.py has the runs.
+"""
 
 from __future__ import annotations
 
@@ -62,26 +64,47 @@ def test_the_values_that_need_what_is_lacking_are_named() -> None:
         "impairment=none,low",
     )
     said = refused(without("netem", "wireguard"), "lan_tcp", *cells)
-    for line in ("rate=100M: needs netem", "delay_ms=5: needs netem", "impairment=low: needs netem",
-                 "vpn=wireguard: needs wireguard", "cc=bbr2: no congestion control of this host's"):  # fmt: skip
+    for line in (
+        "rate=100M: needs netem",
+        "delay_ms=5: needs netem",
+        "impairment=low: needs netem",
+        "vpn=wireguard: needs wireguard",
+        "cc=bbr2: no congestion control of this host's",
+    ):
         assert line in said
-    for value in ("openvpn_udp", "unlimited:", "delay_ms=0", "impairment=none", "cc=reno", "vpn=none"):
+    for value in (
+        "openvpn_udp",
+        "unlimited:",
+        "delay_ms=0",
+        "impairment=none",
+        "cc=reno",
+        "vpn=none",
+    ):
         assert value not in said.partition("rules out")[2]
 
 
 def test_what_is_the_same_as_something_else_needs_nothing_of_its_own() -> None:
-    check_host(campaign("geo", "vpn=none", "cc=cubic", "loss=0"), PACKAGES, Additions(), without("cpu_model"))
+    check_host(
+        campaign("geo", "vpn=none", "cc=cubic", "loss=0"),
+        PACKAGES,
+        Additions(),
+        without("cpu_model"),
+    )
 
 
 def test_places_named_from_here_are_found_from_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir("/usr")
-    command = Boundary("user").command("", Path("/guest"), Path("/code"), Path("results/lan/runs/1"), "true")
+    command = Boundary("user").command(
+        "", Path("/guest"), Path("/code"), Path("results/lan/runs/1"), "true"
+    )
     assert command[-4:] == ["/guest", "/code", "/usr/results/lan/runs/1", "true"]
 
 
 def test_a_lan_without_a_rate_needs_no_netem() -> None:
     cells = ("vpn=none,openvpn_udp", "cc=reno", "rate=unlimited", "delay_ms=0")
-    check_host(campaign("lan_tcp", *cells), PACKAGES, Additions(), without("netem", "tbf", "matchall"))
+    check_host(
+        campaign("lan_tcp", *cells), PACKAGES, Additions(), without("netem", "tbf", "matchall")
+    )
 
 
 @pytest.mark.parametrize(
@@ -95,7 +118,9 @@ def test_a_lan_without_a_rate_needs_no_netem() -> None:
     ],
 )
 def test_what_a_vpn_needs(lacking: str, vpn: str, words: str) -> None:
-    assert words in refused(without(lacking), "lan_tcp", f"vpn={vpn}", "cc=reno", "rate=unlimited", "delay_ms=0")
+    assert words in refused(
+        without(lacking), "lan_tcp", f"vpn={vpn}", "cc=reno", "rate=unlimited", "delay_ms=0"
+    )
 
 
 def test_vpns_with_a_tunnel_of_the_kernel_in_theirs_say_so() -> None:
@@ -109,13 +134,20 @@ def test_vpns_with_a_tunnel_of_the_kernel_in_theirs_say_so() -> None:
 def test_a_satellite_link_and_a_proxy() -> None:
     cells = ("vpn=none", "cc=reno", "queue=codel", "pep=B")
     said = refused(without("matchall", "codel", "users"), "geo", *cells)
-    for line in ("orbit=geo: needs the traffic classifier", "queue=codel: needs codel", "pep=B: needs other users"):
+    for line in (
+        "orbit=geo: needs the traffic classifier",
+        "queue=codel: needs codel",
+        "pep=B: needs other users",
+    ):
         assert line in said
 
 
 def test_a_parameter_of_the_whole_kernel_is_not_changed() -> None:
     said = refused(ALL, "lan_tcp", "vpn=none", "cc=cubic_nohystart", "rate=unlimited", "delay_ms=0")
-    assert "cc=cubic_nohystart: sets tcp_cubic/hystart to 0 for the whole kernel, which would change this host" in said
+    assert (
+        "cc=cubic_nohystart: sets tcp_cubic/hystart to 0 for the whole kernel, which would change"
+        " this host" in said
+    )
 
 
 def test_needs_are_conditions() -> None:
@@ -139,7 +171,10 @@ WRONG_CLOCKS = ("vritual", "real/", "real/0", "real/1", "real/1001", "real/10x",
         (["--engine", "controller", "--clock", "real"], "--clock real is of the virtual engine"),
         (["--engine", "native", "--clock", "real/10"], "--clock real/10 is of the virtual engine"),
         (["--clock", "real/10", "--scheduler", "tcp://a:1"], "--scheduler"),
-        *((["--clock", wrong], f"--clock {wrong}: one of virtual, real, or real/N") for wrong in WRONG_CLOCKS),
+        *(
+            (["--clock", wrong], f"--clock {wrong}: one of virtual, real, or real/N")
+            for wrong in WRONG_CLOCKS
+        ),
     ],
 )
 def test_options_that_do_not_go_together(words: list[str], said: str) -> None:
@@ -152,7 +187,9 @@ def test_repetitions_are_interleaved() -> None:
     scenario = campaign("lan_ping", "vpn=none", "cc=reno").scenario
     cells = [CellSpec(Origin(scenario), {"vpn": str(number)}) for number in range(20)]
     engine: Any = None
-    runs = [PlannedRun(RunSpec(cell, seed), engine, "lan_ping") for cell in cells for seed in (1, 2)]
+    runs = [
+        PlannedRun(RunSpec(cell, seed), engine, "lan_ping") for cell in cells for seed in (1, 2)
+    ]
     order = interleaved(runs)
     assert [one.spec.seed for one in order] == [1] * 20 + [2] * 20
     names = [one.spec.values["vpn"] for one in order]
@@ -168,10 +205,17 @@ def test_ticks_of_a_process_whose_name_is_awkward() -> None:
 def test_cpu_time_is_counted_once_and_kept_when_a_process_ends() -> None:
     """A process below a process 1 of its own burns a second, then ends."""
     burn = "import time\nwhile time.process_time() < 0.6: pass\n"
-    script = f"import subprocess, sys, time; subprocess.run([sys.executable, '-c', {burn!r}]); time.sleep(600)"
+    script = (
+        f"import subprocess, sys, time; subprocess.run([sys.executable, '-c', {burn!r}]);"
+        " time.sleep(600)"
+    )
     outer = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {script!r}])"
     keeper = subprocess.Popen(
-        [sys.executable, "-c", f"import subprocess, sys; subprocess.run([sys.executable, '-c', {outer!r}])"]
+        [
+            sys.executable,
+            "-c",
+            f"import subprocess, sys; subprocess.run([sys.executable, '-c', {outer!r}])",
+        ]
     )
     watch = cpu.Watch(keeper.pid, "")
     try:
@@ -198,7 +242,13 @@ def sample(time_s: float, programs_s: dict[tuple[str, str], float]) -> cpu.Sampl
 
 def jobs_started(run_dir: Path, *names: str) -> None:
     """With 1, 2, … as their instances."""
-    started = {"t_s": 1.0, "event": "job_started", "function": 1, "scenario_instance_id": 1, "entity": "satvpn_pc_1"}
+    started = {
+        "t_s": 1.0,
+        "event": "job_started",
+        "function": 1,
+        "scenario_instance_id": 1,
+        "entity": "satvpn_pc_1",
+    }
     events = [{**started, "job": job, "instance_id": number} for number, job in enumerate(names, 1)]
     (run_dir / "events.jsonl").write_text("".join(json.dumps(one) + "\n" for one in events))
 
@@ -207,7 +257,11 @@ def test_cpu_time_is_not_that_of_a_wait_for_the_path(tmp_path: Path) -> None:
     """It was, of a UDP test of 18 s behind a Tailscale that took as long to log in."""
     jobs_started(tmp_path, "path_ready", "udp_stress")
     (tmp_path / "statistics.jsonl").write_text("")
-    looks = sample(0, {}), sample(20, {("box_1", "tailscaled"): 0.1}), sample(38, {("box_1", "tailscaled"): 2.1})
+    looks = (
+        sample(0, {}),
+        sample(20, {("box_1", "tailscaled"): 0.1}),
+        sample(38, {("box_1", "tailscaled"): 2.1}),
+    )
     cpu.send(tmp_path, {1: cpu.Window(looks[0], looks[1]), 2: cpu.Window(looks[1], looks[2])})
     sent = [json.loads(line) for line in (tmp_path / "statistics.jsonl").read_text().splitlines()]
     assert sent[0]["cpu_window_s"] == 18 and sent[0]["cpu_s"] == 2.0
@@ -215,14 +269,35 @@ def test_cpu_time_is_not_that_of_a_wait_for_the_path(tmp_path: Path) -> None:
 
 def test_cpu_time_is_that_of_the_job_that_ran_longest(tmp_path: Path) -> None:
     jobs_started(tmp_path, "a", "b")
-    metadata = {"time": 1, "job_name": "b", "agent_name": "x", "job_instance_id": 2, "scenario_instance_id": 1}
-    (tmp_path / "statistics.jsonl").write_text(json.dumps({"received_bytes": 2 * 10**9, "_metadata": metadata}) + "\n")
-    zero, one, two = sample(0, {}), sample(1, {("box_1", "openvpn"): 0.5}), sample(10, {("box_1", "openvpn"): 4.5})
+    metadata = {
+        "time": 1,
+        "job_name": "b",
+        "agent_name": "x",
+        "job_instance_id": 2,
+        "scenario_instance_id": 1,
+    }
+    (tmp_path / "statistics.jsonl").write_text(
+        json.dumps({"received_bytes": 2 * 10**9, "_metadata": metadata}) + "\n"
+    )
+    zero, one, two = (
+        sample(0, {}),
+        sample(1, {("box_1", "openvpn"): 0.5}),
+        sample(10, {("box_1", "openvpn"): 4.5}),
+    )
     cpu.send(tmp_path, {1: cpu.Window(zero, one), 2: cpu.Window(one, two)})
-    sent = [json.loads(line) for line in (tmp_path / "statistics.jsonl").read_text().splitlines()][1:]
-    by_suffix = {(line["_metadata"]["job_name"], line["_metadata"].get("suffix")): line for line in sent}
+    sent = [json.loads(line) for line in (tmp_path / "statistics.jsonl").read_text().splitlines()][
+        1:
+    ]
+    by_suffix = {
+        (line["_metadata"]["job_name"], line["_metadata"].get("suffix")): line for line in sent
+    }
     whole = by_suffix["cpu", None]
-    assert (whole["cpu_s"], whole["cpu_s_per_gb"], whole["cpu_window_s"], whole["cpu_others_s"]) == (
+    assert (
+        whole["cpu_s"],
+        whole["cpu_s_per_gb"],
+        whole["cpu_window_s"],
+        whole["cpu_others_s"],
+    ) == (
         4.0,
         2.0,
         9.0,

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Functions that a scenario has only with some values (`x-only-if`): the NAT's job starts where there is one."""
+"""Functions that a scenario has only with some values (`x-only-if`): the NAT's job starts where
+there is one.
+"""
 
 from __future__ import annotations
 
@@ -25,17 +27,29 @@ def test_the_function_is_there_with_the_value_only_and_nothing_waits_for_it() ->
     assert "nat" in scenario.by_id[number]["start_job_instance"]
     assert scenario.with_functions_of({"nat": "terminal"}) is scenario
     without = scenario.with_functions_of({"nat": "none"})
-    assert [one["id"] for one in without.functions] == [one for one in scenario.by_id if one != number]
-    named = [ids for one in without.functions for ids in one.get("wait", {}).values() if isinstance(ids, list)]
+    assert [one["id"] for one in without.functions] == [
+        one for one in scenario.by_id if one != number
+    ]
+    named = [
+        ids
+        for one in without.functions
+        for ids in one.get("wait", {}).values()
+        if isinstance(ids, list)
+    ]
     named += [one["stop_job_instances"]["openbach_function_ids"] for one in without.functions[-1:]]
     assert not any(number in ids for ids in named)
 
 
-@pytest.mark.parametrize(("only_if", "said"), [
-    ({"99": "nat != 'none'"}, "x-only-if.99: there is no such function"),
-    ({"1": "nat !="}, "x-only-if.1: 'nat !=' is no condition"),
-])  # fmt: skip
-def test_what_is_no_such_declaration_is_refused(tmp_path: Path, only_if: dict[str, str], said: str) -> None:
+@pytest.mark.parametrize(
+    ("only_if", "said"),
+    [
+        ({"99": "nat != 'none'"}, "x-only-if.99: there is no such function"),
+        ({"1": "nat !="}, "x-only-if.1: 'nat !=' is no condition"),
+    ],
+)
+def test_what_is_no_such_declaration_is_refused(
+    tmp_path: Path, only_if: dict[str, str], said: str
+) -> None:
     path = tmp_path / "geo.json"
     path.write_text(json.dumps(json.loads(GEO.read_text()) | {"x-only-if": only_if}))
     with pytest.raises(InputError, match=said):
@@ -43,8 +57,14 @@ def test_what_is_no_such_declaration_is_refused(tmp_path: Path, only_if: dict[st
 
 
 def test_what_follows_another_value_is_set_where_it_is_also_without_the_function() -> None:
-    """Numbers of functions stay: taken as positions, three of four proxies had another congestion control."""
-    without = read_scenario(GEO, JOBS).with_functions_of({"nat": "none"}).with_constants({"cc_pep": "bbr"})
+    """Numbers of functions stay: taken as positions, three of four proxies had another congestion
+    control.
+    """
+    without = (
+        read_scenario(GEO, JOBS)
+        .with_functions_of({"nat": "none"})
+        .with_constants({"cc_pep": "bbr"})
+    )
     started = [one.get("start_job_instance", {}) for one in without.functions]
     set_here = [one["satpep"]["run"]["cc"] for one in started if "run" in one.get("satpep", {})]
     assert set_here == 4 * [[["$cc_pep"]]]

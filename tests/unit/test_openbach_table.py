@@ -21,7 +21,9 @@ def test_the_table_says_what_was_recorded() -> None:
 
 def test_every_job_of_upstream_is_in_it() -> None:
     schemas = json.loads((REPOSITORY / "tests/data/job_schemas.json").read_text())
-    assert set(json.loads(openbach_jobs.FILE.read_text())) == set(schemas) == set(openbach_jobs.CASES)
+    assert (
+        set(json.loads(openbach_jobs.FILE.read_text())) == set(schemas) == set(openbach_jobs.CASES)
+    )
 
 
 def test_what_does_not_run_has_a_reason() -> None:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an administrator imports: complete, in both formats, without anything that a controller breaks on."""
+"""What an administrator imports: complete, in both formats, without anything that a controller
+breaks on.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    return {
+        str(file.relative_to(folder)): file.read_bytes()
+        for file in folder.rglob("*")
+        if file.is_file()
+    }
 
 
 def test_the_same_checkout_gives_the_same_files(made: Path, tmp_path: Path) -> None:
@@ -49,10 +55,14 @@ def test_the_same_checkout_gives_the_same_files(made: Path, tmp_path: Path) -> N
 def test_project_has_all_entities_and_scenarios(made: Path) -> None:
     project = json.loads((made / "project.json").read_text())
     inventory = load_inventory(ROOT / "inventory.yml")
-    assert [entity["name"] for entity in project["entity"]] == [host.entity for host in inventory.hosts]
+    assert [entity["name"] for entity in project["entity"]] == [
+        host.entity for host in inventory.hosts
+    ]
     assert all(entity["networks"] and entity["description"] for entity in project["entity"])
     networks = {network["name"] for network in project["network"]}
-    assert {network["name"] for entity in project["entity"] for network in entity["networks"]} == networks
+    assert {
+        network["name"] for entity in project["entity"] for network in entity["networks"]
+    } == networks
     files = (ROOT / "scenarios").glob("*.yml")
     ours = {file.stem for file in files if "file" not in expand(file).get("x-inventory", {})}
     assert {one["name"] for one in project["scenario"]} == ours
@@ -62,12 +72,17 @@ def test_scenarios_of_another_inventory_are_packed_with_it_only() -> None:
     inventory = ROOT / "topologies/three_hosts.yml"
     found = load_scenarios(ROOT / "scenarios", PACKAGES, inventory)
     assert {"lan_tcp", "lan_ping", "geo"} <= {one.name for one in found}
-    assert "lan_tcp" not in {one.name for one in load_scenarios(ROOT / "scenarios", PACKAGES, ROOT / "inventory.yml")}
+    assert "lan_tcp" not in {
+        one.name for one in load_scenarios(ROOT / "scenarios", PACKAGES, ROOT / "inventory.yml")
+    }
 
 
 def test_scenarios_have_nothing_that_a_controller_breaks_on(made: Path) -> None:
     project = json.loads((made / "project.json").read_text())
-    for sent in [*project["scenario"], *(json.loads(file.read_text()) for file in (made / "scenarios").iterdir())]:
+    for sent in [
+        *project["scenario"],
+        *(json.loads(file.read_text()) for file in (made / "scenarios").iterdir()),
+    ]:
         scenario = parse_scenario(sent, JOBS)
         assert scenario.as_stored() == sent, "what is imported is what the backend gives back"
         assert lint(scenario, JOBS) == []
@@ -77,8 +92,12 @@ def test_scenarios_have_nothing_that_a_controller_breaks_on(made: Path) -> None:
 def test_every_sub_scenario_comes_along(made: Path) -> None:
     project = json.loads((made / "project.json").read_text())
     names = {one["name"] for one in project["scenario"]}
-    starts = [f["start_scenario_instance"] for one in project["scenario"] for f in one["openbach_functions"]
-              if "start_scenario_instance" in f]  # fmt: skip
+    starts = [
+        f["start_scenario_instance"]
+        for one in project["scenario"]
+        for f in one["openbach_functions"]
+        if "start_scenario_instance" in f
+    ]
     assert starts
     assert {start["scenario_name"] for start in starts} <= names
 
@@ -89,15 +108,23 @@ def test_job_packages(made: Path, tmp_path: Path, name: str, version: str) -> No
     with tarfile.open(made / f"jobs-{version}/{name}.tar.gz") as tar:
         assert all(member.isfile() for member in tar.getmembers())
         tar.extractall(tmp_path / name, filter="data")
-    files = {str(file.relative_to(tmp_path / name)) for file in (tmp_path / name).rglob("*") if file.is_file()}
+    files = {
+        str(file.relative_to(tmp_path / name))
+        for file in (tmp_path / name).rglob("*")
+        if file.is_file()
+    }
     wanted = {f"install_{name}.yml", f"uninstall_{name}.yml"} | {
         f"files/{name}{suffix}" for suffix in (".yml", ".help", ".py", "_rstats_filter.conf")
     }
     assert wanted <= files
     assert load_packages([tmp_path])[name].job == JOBS[name]
-    block = yaml.safe_load((tmp_path / f"{name}/files/{name}.yml").read_text())["platform_configuration"]
+    block = yaml.safe_load((tmp_path / f"{name}/files/{name}.yml").read_text())[
+        "platform_configuration"
+    ]
     if version == "2.7":
-        assert all("ansible_distribution_release" in platform for platform in block["supported_platforms"])
+        assert all(
+            "ansible_distribution_release" in platform for platform in block["supported_platforms"]
+        )
     else:
         assert [platform["ansible_distribution_version"] for platform in block] == ["24.04"]
         assert all("supported_platforms" not in platform for platform in block)
@@ -108,11 +135,21 @@ def test_job_packages(made: Path, tmp_path: Path, name: str, version: str) -> No
 def test_what_a_playbook_sends_is_what_the_package_has(made: Path, name: str, version: str) -> None:
     """One file, not one after the other: on a real platform each takes a second or more."""
     with tarfile.open(made / f"jobs-{version}/{name}.tar.gz") as tar:
-        packed = {one.name: (one.mode, _content(tar, one)) for one in tar.getmembers() if one.name.startswith("files/")}
+        packed = {
+            one.name: (one.mode, _content(tar, one))
+            for one in tar.getmembers()
+            if one.name.startswith("files/")
+        }
         install = yaml.safe_load(_content(tar, tar.getmember(f"install_{name}.yml")))
-        (sent,) = (task["ansible.builtin.unarchive"] for task in install if "ansible.builtin.unarchive" in task)
+        (sent,) = (
+            task["ansible.builtin.unarchive"]
+            for task in install
+            if "ansible.builtin.unarchive" in task
+        )
         with tarfile.open(fileobj=io.BytesIO(_content(tar, tar.getmember(sent["src"])))) as inner:
-            unpacked = {f"files/{one.name}": (one.mode, _content(inner, one)) for one in inner.getmembers()}
+            unpacked = {
+                f"files/{one.name}": (one.mode, _content(inner, one)) for one in inner.getmembers()
+            }
     assert sent["dest"] == f"/opt/openbach/agent/jobs/{name}/"
     assert unpacked == packed
     assert packed
@@ -132,7 +169,9 @@ def test_vpn_configurations_travel_with_their_job(made: Path) -> None:
 
 @pytest.mark.parametrize("name", PACKAGES)
 def test_uninstalling_leaves_the_hosts_tools_alone(name: str) -> None:
-    """Files only, and only those that the job has brought: its folder, and what it has built and installed itself."""
+    """Files only, and only those that the job has brought: its folder, and what it has built and
+    installed itself.
+    """
     for task in yaml.safe_load(playbooks(PACKAGES[name])[f"uninstall_{name}.yml"]):
         (module,) = (key for key in task if key.startswith("ansible."))
         assert module == "ansible.builtin.file"
@@ -150,20 +189,33 @@ def test_installing_only_adds(name: str) -> None:
             there = f"/opt/openbach/agent/jobs/{name}/"
             assert task[module].startswith((f"make -C {there}", f"python3 {there}"))
             continue
-        assert module in ("ansible.builtin.apt", "ansible.builtin.file", "ansible.builtin.unarchive")
+        assert module in (
+            "ansible.builtin.apt",
+            "ansible.builtin.file",
+            "ansible.builtin.unarchive",
+        )
         assert task[module].get("state", "present") in ("present", "directory")
 
 
 @pytest.mark.parametrize("name", PACKAGES)
 def test_a_real_agent_gets_the_packages_that_the_virtual_one_gets(name: str) -> None:
-    """One list: packages.txt. Playbooks of a job's own may add what building, modules of the kernel and the VPNs need."""
+    """One list: packages.txt.
+
+    Playbooks of a job's own may add what building, modules of the kernel and the VPNs need.
+    """
     install = yaml.safe_load(playbooks(PACKAGES[name])[f"install_{name}.yml"])
-    installed = {one for task in install for one in task.get("ansible.builtin.apt", {}).get("name", [])}
+    installed = {
+        one for task in install for one in task.get("ansible.builtin.apt", {}).get("name", [])
+    }
     assert PACKAGES[name].debian or name == "daemons"  # which reads /proc and needs no program
     assert installed >= set(PACKAGES[name].debian)
-    added = {"satpep": {*BUILDING, "passwd"}, "vpn": {one for folder in Additions().all("vpn-configs").values()
-                                                  for one in packages_of(folder)},
-             "transport_profile": {"dkms", "linux-headers-{{ ansible_kernel }}"}}  # fmt: skip
+    added = {
+        "satpep": {*BUILDING, "passwd"},
+        "vpn": {
+            one for folder in Additions().all("vpn-configs").values() for one in packages_of(folder)
+        },
+        "transport_profile": {"dkms", "linux-headers-{{ ansible_kernel }}"},
+    }
     assert installed - set(PACKAGES[name].debian) <= added.get(name, set())
 
 
@@ -173,8 +225,16 @@ def test_a_users_job_gets_playbooks_or_keeps_its_own(tmp_path: Path) -> None:
     (folder / "files/asker").mkdir()
     (folder / "files/asker/Makefile").touch()
     made = playbooks(load_packages([tmp_path])["toy"])
-    install, uninstall = (yaml.safe_load(made[f"{what}_toy.yml"]) for what in ("install", "uninstall"))
-    assert install[0]["ansible.builtin.apt"]["name"] == ["bind9-dnsutils", "iperf3", "gcc", "make", "libc6-dev"]
+    install, uninstall = (
+        yaml.safe_load(made[f"{what}_toy.yml"]) for what in ("install", "uninstall")
+    )
+    assert install[0]["ansible.builtin.apt"]["name"] == [
+        "bind9-dnsutils",
+        "iperf3",
+        "gcc",
+        "make",
+        "libc6-dev",
+    ]
     assert install[1]["ansible.builtin.file"]["path"] == "/opt/openbach/agent/jobs/toy"
     assert install[2]["ansible.builtin.unarchive"]["dest"] == "/opt/openbach/agent/jobs/toy/"
     build = "make -C /opt/openbach/agent/jobs/toy/asker OUT=/usr/local/bin asker"
@@ -184,11 +244,15 @@ def test_a_users_job_gets_playbooks_or_keeps_its_own(tmp_path: Path) -> None:
     assert playbooks(load_packages([tmp_path])["toy"])["install_toy.yml"] == "--- []\n"
 
 
-def test_a_users_job_is_packed_with_ours(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_users_job_is_packed_with_ours(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Here one for Debian only, which OpenBACH 2.6 could not install."""
     folder = job_folder(tmp_path / "mine/jobs", {**NEW, "ansible_distribution": "Debian"})
     (folder / "packages.txt").write_text("datamash\n")
-    assert main.main(["package", "-o", str(tmp_path / "out"), "--with", str(tmp_path / "mine")]) == 0
+    assert (
+        main.main(["package", "-o", str(tmp_path / "out"), "--with", str(tmp_path / "mine")]) == 0
+    )
     with tarfile.open(tmp_path / "out/jobs-2.7/toy.tar.gz") as tar:
         install = tar.extractfile("install_toy.yml")
         assert install is not None and b"name: [datamash]" in install.read()
@@ -201,7 +265,9 @@ def test_a_line_that_is_no_package_is_named(tmp_path: Path, line: str) -> None:
     folder = job_folder(tmp_path)
     (folder / "packages.txt").write_text(f"iproute2\n{line}\n")
     (loaded,) = load_packages([tmp_path]).values()
-    with pytest.raises(InputError, match=r"packages.txt, line 2: .* is no name of a Debian package"):
+    with pytest.raises(
+        InputError, match=r"packages.txt, line 2: .* is no name of a Debian package"
+    ):
         loaded.job.arguments  # noqa: B018
 
 
@@ -233,7 +299,9 @@ def test_instructions_have_a_literal_value_for_every_argument(made: Path) -> Non
         if line[:3] == "| `"
     }
     project = json.loads((made / "project.json").read_text())
-    assert rows.keys() == {name for scenario in project["scenario"] for name in scenario["arguments"]}
+    assert rows.keys() == {
+        name for scenario in project["scenario"] for name in scenario["arguments"]
+    }
     assert all(rows.values())
     assert not [value for value in rows.values() if "$" in value]
     assert (rows["vpn"], rows["size"], rows["loss"]) == ("none", "30M", "preset")
@@ -256,7 +324,11 @@ def test_instructions_say_how_to_check_an_install(made: Path) -> None:
 def test_instructions_leave_no_job_out_without_a_word(made: Path) -> None:
     text = (made / "README.md").read_text()
     added = set(re.findall(r"add_job\.py (\S+) -t", text))
-    (said,) = re.findall(r"^Not in this list, because no scenario of the package starts them: (.*)\. Their", text, re.M)
+    (said,) = re.findall(
+        r"^Not in this list, because no scenario of the package starts them: (.*)\. Their",
+        text,
+        re.M,
+    )
     left_out = set(re.findall(r"`(\w+)`", said))
     packed = {file.name.removesuffix(".tar.gz") for file in (made / "jobs-2.7").iterdir()}
     assert (added | left_out, added & left_out) == (packed, set())
@@ -265,7 +337,11 @@ def test_instructions_leave_no_job_out_without_a_word(made: Path) -> None:
 def test_a_description_does_not_name_some_values_as_if_they_were_all(made: Path) -> None:
     """The web UI shows nothing else of the values."""
     project = json.loads((made / "project.json").read_text())
-    texts = {scenario["arguments"]["vpn"] for scenario in project["scenario"] if "vpn" in scenario["arguments"]}
+    texts = {
+        scenario["arguments"]["vpn"]
+        for scenario in project["scenario"]
+        if "vpn" in scenario["arguments"]
+    }
     assert [text for text in texts if "another" not in text] == []
 
 
@@ -281,7 +357,9 @@ def test_the_form_that_a_platform_takes(platform: dict[str, str], form: str | No
     assert form_of([{"platform_configuration": []}, {"platform_configuration": [platform]}]) == form
 
 
-def test_a_folder_with_other_things_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_with_other_things_is_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "thesis.tex").touch()
     assert main.main(["package", "-o", str(tmp_path)]) == 2
     assert "thesis.tex" in capsys.readouterr().err
@@ -289,7 +367,9 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path: Path, capsys: pytest
 
 
 @pytest.mark.parametrize("name", ["12", "a/b", ""])
-def test_names_that_the_backend_refuses(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_that_the_backend_refuses(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main.main(["package", "-o", str(tmp_path / "out"), "--project", name]) == 2
     assert "--project" in capsys.readouterr().err
 

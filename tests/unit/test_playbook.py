@@ -47,14 +47,29 @@ def read(place: Path, playbook: str, program: str = "import argparse\n") -> Inst
         ("apt: {name: '{{ item.name }}'}\n  loop: [{name: socat}]", {"socat"}),
         ("apt: {name: '{{ wanted }}'}\n  vars: {wanted: [socat]}", {"socat"}),
         ("apt: {name: socat}\n  when: ansible_distribution == 'Ubuntu'", set()),
-        ("apt: {name: socat}\n  when: ansible_distribution_release in ['bookworm', 'trixie']", {"socat"}),
+        (
+            "apt: {name: socat}\n  when: ansible_distribution_release in ['bookworm', 'trixie']",
+            {"socat"},
+        ),
         ("apt: {name: socat}\n  when: something.stdout == '0'", {"socat"}),
         ("apt: {name: socat, state: absent}", set()),
         ("apt: {name: iperf3-openbach}", {"iperf3"}),
-        ("apt: {name: \"{{ 'ntp' if ansible_distribution_release not in ['trixie'] else 'ntpsec' }}\"}", {"ntpsec"}),
+        (
+            (
+                "apt: {name: \"{{ 'ntp' if ansible_distribution_release not in ['trixie'] else"
+                " 'ntpsec' }}\"}"
+            ),
+            {"ntpsec"},
+        ),
         ("pip: {name: pyftpdlib, state: latest}", {"python3-pyftpdlib"}),
-        ("pip: {name: ['blinker==1.7.0', python-iptables]}", {"python3-blinker", "python3-iptables", "libc-bin"}),
-        ("block:\n  - apt: {name: [netcat]}\n  rescue:\n  - apt: {name: [netcat-openbsd]}", {"netcat-openbsd"}),
+        (
+            "pip: {name: ['blinker==1.7.0', python-iptables]}",
+            {"python3-blinker", "python3-iptables", "libc-bin"},
+        ),
+        (
+            "block:\n  - apt: {name: [netcat]}\n  rescue:\n  - apt: {name: [netcat-openbsd]}",
+            {"netcat-openbsd"},
+        ),
     ],
 )
 def test_the_packages_of_a_task(tmp_path: Path, task: str, packages: set[str]) -> None:
@@ -64,7 +79,9 @@ def test_the_packages_of_a_task(tmp_path: Path, task: str, packages: set[str]) -
 
 
 def test_an_import_of_what_every_agent_has_is_a_package(tmp_path: Path) -> None:
-    found = read(tmp_path, "- debug: {msg: x}\n", "from apscheduler.x import y\nimport collect_agent\n")
+    found = read(
+        tmp_path, "- debug: {msg: x}\n", "from apscheduler.x import y\nimport collect_agent\n"
+    )
     assert "python3-apscheduler" in found.debian
 
 
@@ -72,14 +89,24 @@ def test_an_import_of_what_every_agent_has_is_a_package(tmp_path: Path) -> None:
     ("task", "command"),
     [
         ("shell: python3 backup.py", "python3 backup.py"),
-        ("command: fallocate -l {{ item.size }} /srv/{{ item.size }}\n  with_items: [{size: 1M}]",
-         "fallocate -l 1M /srv/1M"),
-        ("shell: '{{ item }}'\n  args: {chdir: /tmp/x}\n  with_items: ['make']", "cd /tmp/x && make"),
+        (
+            (
+                "command: fallocate -l {{ item.size }} /srv/{{ item.size }}\n  with_items: [{size:"
+                " 1M}]"
+            ),
+            "fallocate -l 1M /srv/1M",
+        ),
+        (
+            "shell: '{{ item }}'\n  args: {chdir: /tmp/x}\n  with_items: ['make']",
+            "cd /tmp/x && make",
+        ),
         ("file: {path: /var/www/x, state: directory}", "mkdir -p /var/www/x"),
-        ("copy: {src: files/a.conf, dest: /etc/a.conf}",
-         "mkdir -p /etc && cp -RL /opt/openbach/agent/jobs/toy/a.conf /etc/a.conf"),
+        (
+            "copy: {src: files/a.conf, dest: /etc/a.conf}",
+            "mkdir -p /etc && cp -RL /opt/openbach/agent/jobs/toy/a.conf /etc/a.conf",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_a_task_does_on_a_host_is_a_command(tmp_path: Path, task: str, command: str) -> None:
     found = read(tmp_path, f"- name: Do it\n  {task}\n")
     assert found.steps[-1].command == command
@@ -87,22 +114,30 @@ def test_what_a_task_does_on_a_host_is_a_command(tmp_path: Path, task: str, comm
 
 
 def test_what_is_copied_to_the_jobs_own_folder_is_there(tmp_path: Path) -> None:
-    task = "copy: src={{ item.file }} dest=/opt/openbach/agent/jobs/{{ job_name }}/ mode={{ item.mode }}"
+    task = (
+        "copy: src={{ item.file }} dest=/opt/openbach/agent/jobs/{{ job_name }}/ mode={{"
+        " item.mode }}"
+    )
     found = read(tmp_path, f"- {task}\n  with_items: [{{file: toy.py, mode: '0755'}}]\n")
     assert len(found.steps) == 1
 
 
 def test_a_package_from_elsewhere_is_refused_with_the_task_and_the_remedy(tmp_path: Path) -> None:
-    job_with(tmp_path, "- name: Get Firefox\n  apt: {deb: 'https://example.org/{{ arch.stdout }}.deb'}\n")
+    job_with(
+        tmp_path, "- name: Get Firefox\n  apt: {deb: 'https://example.org/{{ arch.stdout }}.deb'}\n"
+    )
     packages = load_packages([tmp_path])
     with pytest.raises(
-        InputError, match=r"the job toy: its playbook install_toy.yml, the task 'Get Firefox'.*packages\.txt"
+        InputError,
+        match=r"the job toy: its playbook install_toy.yml, the task 'Get Firefox'.*packages\.txt",
     ):
         check_installed(["toy"], packages)
 
 
 def test_what_is_not_done_is_said(tmp_path: Path) -> None:
-    job_with(tmp_path, "- name: Clone it\n  git: {repo: 'https://example.org/x.git', dest: /tmp/x}\n")
+    job_with(
+        tmp_path, "- name: Clone it\n  git: {repo: 'https://example.org/x.git', dest: /tmp/x}\n"
+    )
     (said,) = left_out(["toy"], load_packages([tmp_path]))
     assert "'Clone it'" in said
 

@@ -30,8 +30,14 @@ def made(place: Path, text: str, name: str = "mine.yml") -> Path:
 @pytest.mark.parametrize("file", OURS, ids=lambda file: file.stem)
 def test_our_presets_are_what_a_yaml_library_reads(file: Path) -> None:
     preset = presets.read(file)
-    wanted = {name: value for name, value in yaml.safe_load(file.read_text()).items() if name not in presets.FOR_PEOPLE}
-    values = {name: float(wanted.pop(name)) for name in list(wanted) if name in presets.CONSTELLATION}
+    wanted = {
+        name: value
+        for name, value in yaml.safe_load(file.read_text()).items()
+        if name not in presets.FOR_PEOPLE
+    }
+    values = {
+        name: float(wanted.pop(name)) for name in list(wanted) if name in presets.CONSTELLATION
+    }
     assert preset.values == {name: str(value) for name, value in wanted.items()}
     assert {name: getattr(preset.constellation, name) for name in values} == values
 
@@ -56,24 +62,48 @@ def test_of_two_ways_to_say_how_long_a_loss_is_one_is_in_force(tmp_path: Path) -
     assert found({"burst_ms": "10"}) == found({}, burst_ms="10") == ("none", "10")
     assert found({"burst_ms": "10"}, burst_packets="3") == ("none", "10")
     assert found({"burst_packets": "1"}, burst_ms="10") == ("1", "none")
-    assert found({"burst_packets": "none", "burst_ms": "10"}) == ("none", "10"), "as a record has it"
+    assert found({"burst_packets": "none", "burst_ms": "10"}) == (
+        "none",
+        "10",
+    ), "as a record has it"
     with pytest.raises(ValueError, match="burst_packets and burst_ms: give one of them"):
         found({"burst_packets": "3", "burst_ms": "10"})
     with pytest.raises(presets.PresetError, match="burst_packets and burst_ms: give one of them"):
         presets.read(made(tmp_path, "burst_packets: 3\nburst_ms: 10\n"))
 
 
-@pytest.mark.parametrize(("text", "buffer"), [
-    ("1BDP", Buffer(1, "BDP")), (".5BDP", Buffer(0.5, "BDP")), ("150kB", Buffer(150_000, "bytes")),
-    ("100p", Buffer(100, "packets")),
-    ("9000B", Buffer(9000, "bytes")), ("1.5MB", Buffer(1_500_000, "bytes")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "buffer"),
+    [
+        ("1BDP", Buffer(1, "BDP")),
+        (".5BDP", Buffer(0.5, "BDP")),
+        ("150kB", Buffer(150_000, "bytes")),
+        ("100p", Buffer(100, "packets")),
+        ("9000B", Buffer(9000, "bytes")),
+        ("1.5MB", Buffer(1_500_000, "bytes")),
+    ],
+)
 def test_a_buffer_is_in_bdp_bytes_or_packets(text: str, buffer: Buffer) -> None:
     assert presets.buffer(text) == buffer
 
 
 @pytest.mark.parametrize(
-    "text", ["", "1", "1 BDP", "150k", "150KB", "1.5B", "2.5p", "1p", "0B", "0BDP", "-1BDP", "1e3B", "infBDP"]
+    "text",
+    [
+        "",
+        "1",
+        "1 BDP",
+        "150k",
+        "150KB",
+        "1.5B",
+        "2.5p",
+        "1p",
+        "0B",
+        "0BDP",
+        "-1BDP",
+        "1e3B",
+        "infBDP",
+    ],
 )
 def test_what_is_no_buffer(text: str) -> None:
     with pytest.raises(ValueError, match=r"buffer|whole number"):
@@ -83,8 +113,11 @@ def test_what_is_no_buffer(text: str) -> None:
 def test_the_values_in_force_are_given_else_the_presets_else_the_defaults() -> None:
     preset = Preset({"rate": "20M", "return_rate": "2M", "loss": "0.5", "buffer": "100p"})
     assert presets.in_force({}, preset) == presets.DEFAULTS | {
-        "rate": "20M", "return_rate": "2M", "loss": "0.5", "buffer": "100p",
-    }  # fmt: skip
+        "rate": "20M",
+        "return_rate": "2M",
+        "loss": "0.5",
+        "buffer": "100p",
+    }
     given = {
         "rate": "5M",
         "return_rate": "same",
@@ -103,10 +136,14 @@ def test_the_values_in_force_are_given_else_the_presets_else_the_defaults() -> N
     ]
 
 
-@pytest.mark.parametrize("given", [
-    {"buffer": "1BDP", "buffer_bdp": "1"}, {"buffer": "1BDP", "buffer_bytes": "9000"},
-    {"buffer_bdp": "1", "buffer_bytes": "9000"},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"buffer": "1BDP", "buffer_bdp": "1"},
+        {"buffer": "1BDP", "buffer_bytes": "9000"},
+        {"buffer_bdp": "1", "buffer_bytes": "9000"},
+    ],
+)
 def test_two_buffers_are_refused(given: dict[str, str]) -> None:
     with pytest.raises(ValueError, match=f"{' and '.join(given)}: give one of them"):
         presets.in_force(given, Preset())
@@ -119,24 +156,44 @@ def test_a_delay_goes_before_a_constellation() -> None:
 
 
 def test_a_link_file_has_rate_and_delay_of_its_own() -> None:
-    for values, preset in (({"link_file": "a.csv", "rate": "none"}, Preset()), ({}, Preset(link_file=Path("a.csv")))):
+    for values, preset in (
+        ({"link_file": "a.csv", "rate": "none"}, Preset()),
+        ({}, Preset(link_file=Path("a.csv"))),
+    ):
         found = presets.in_force(values, preset)
-        assert [found[name] for name in ("rate", "return_rate", "delay_ms", "loss")] == ["none", "none", "none", "0"]
+        assert [found[name] for name in ("rate", "return_rate", "delay_ms", "loss")] == [
+            "none",
+            "none",
+            "none",
+            "0",
+        ]
 
 
-@pytest.mark.parametrize(("text", "said"), [
-    ("delay: 250", "line 1: unknown: delay; did you mean delay_ms? known are rate, return_rate, delay_ms"),
-    ("rate: 10M\n\ndelay_ms: fast", "line 3: delay_ms: 'fast' is not a delay from 0.001 to 10000 ms"),
-    ("rate: 10", "line 1: rate: '10' is not a rate from 32k to 1G bit/s"),
-    ("loss: 101", "line 1: loss: '101' is not a percentage from 0 to 100"),
-    ("queue: red", "line 1: queue: 'red' is none of fifo, codel, fq_codel, cake"),
-    ("buffer: 150k", "line 1: buffer: '150k' is not a buffer like 1BDP, 150kB"),
-    ("delay_ms: 5\ndelay_ms: 6", "line 2: delay_ms is given twice"),
-    ("delay_ms: 5\naltitude_km: 550", "delay_ms is for a link without a constellation, altitude_km for one over it"),
-    ("altitude_km: 10", "altitude_km is 10.0: it must be from 160 to 24000"),
-    ("altitude_km: high", "line 1: could not convert string to float: 'high'"),
-    ("- a list", "line 1: '- a list' is not a line like delay_ms: 250"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "delay: 250",
+            "line 1: unknown: delay; did you mean delay_ms? known are rate, return_rate, delay_ms",
+        ),
+        (
+            "rate: 10M\n\ndelay_ms: fast",
+            "line 3: delay_ms: 'fast' is not a delay from 0.001 to 10000 ms",
+        ),
+        ("rate: 10", "line 1: rate: '10' is not a rate from 32k to 1G bit/s"),
+        ("loss: 101", "line 1: loss: '101' is not a percentage from 0 to 100"),
+        ("queue: red", "line 1: queue: 'red' is none of fifo, codel, fq_codel, cake"),
+        ("buffer: 150k", "line 1: buffer: '150k' is not a buffer like 1BDP, 150kB"),
+        ("delay_ms: 5\ndelay_ms: 6", "line 2: delay_ms is given twice"),
+        (
+            "delay_ms: 5\naltitude_km: 550",
+            "delay_ms is for a link without a constellation, altitude_km for one over it",
+        ),
+        ("altitude_km: 10", "altitude_km is 10.0: it must be from 160 to 24000"),
+        ("altitude_km: high", "line 1: could not convert string to float: 'high'"),
+        ("- a list", "line 1: '- a list' is not a line like delay_ms: 250"),
+    ],
+)
 def test_what_is_wrong_with_a_preset(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(presets.PresetError) as error:
         presets.read(made(tmp_path, text))
@@ -154,12 +211,16 @@ VALUES = {
     "rate": st.integers(32_000, 10**9).map(str),
     "delay_ms": st.floats(0.001, 10_000).map(repr),
     "loss": st.floats(0, 100).map(repr),
-    "buffer": st.builds("{}{}".format, st.integers(2, 1000), st.sampled_from(["BDP", "kB", "B", "p"])),
+    "buffer": st.builds(
+        "{}{}".format, st.integers(2, 1000), st.sampled_from(["BDP", "kB", "B", "p"])
+    ),
     "queue": st.sampled_from(presets.CHOICES["queue"]),
 }
 
 
-@given(st.fixed_dictionaries({}, optional=VALUES), st.text(string.ascii_letters + " #:'", max_size=20))
+@given(
+    st.fixed_dictionaries({}, optional=VALUES), st.text(string.ascii_letters + " #:'", max_size=20)
+)
 def test_any_preset_is_read_as_it_is_written(
     tmp_path_factory: pytest.TempPathFactory, values: dict[str, str], text: str
 ) -> None:
@@ -171,7 +232,9 @@ def test_any_preset_is_read_as_it_is_written(
 
 
 @given(st.text(max_size=60))
-def test_any_text_is_a_preset_or_an_error(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+def test_any_text_is_a_preset_or_an_error(
+    tmp_path_factory: pytest.TempPathFactory, text: str
+) -> None:
     file = tmp_path_factory.mktemp("satellites") / "any.yml"
     file.write_text(text, encoding="utf-8", newline="")
     try:

@@ -103,7 +103,12 @@ def test_killed_at_any_moment_of_a_replacement_a_good_record_is_there(
         return step
 
     with monkeypatch.context() as patched, contextlib.suppress(Killed):
-        for owner, name in ((Path, "rename"), (run_files, "write_new"), (run_files, "remove"), (record, "_sync")):
+        for owner, name in (
+            (Path, "rename"),
+            (run_files, "write_new"),
+            (run_files, "remove"),
+            (record, "_sync"),
+        ):
             patched.setattr(owner, name, counted(getattr(owner, name)))
         store.keep(store.begin(RECORD.run_id), replace(RECORD, wall_s=2.0))
     with store.opened():
@@ -154,7 +159,15 @@ def test_a_record_of_another_version_counts_as_none(store: Store, content: str) 
     assert store.load(RECORD.run_id) is None
 
 
-MEASURE = {"column": "a", "statistic": "a", "unit": "s", "title": "a", "type": "float", "factor": 1.0, "take": "median"}
+MEASURE = {
+    "column": "a",
+    "statistic": "a",
+    "unit": "s",
+    "title": "a",
+    "type": "float",
+    "factor": 1.0,
+    "take": "median",
+}
 PART = {"scenario": "geo", "arguments": {}, "status": "Finished Ok", "virtual_s": 1, "measures": {}}
 
 
@@ -169,13 +182,38 @@ PART = {"scenario": "geo", "arguments": {}, "status": "Finished Ok", "virtual_s"
             ("seed", "1"),
             ("seed", 1e3),
         ),
-        *(("seed", 10**30), ("status", []), ("error", 5), ("virtual_s", "3"), ("virtual_s", 1e300), ("wall_s", None)),
-        *(("capture_hash", None), ("measures", []), ("measures", {"a": "x"}), ("measures", {"a": 10**30})),
-        *(("command", ["x"]), ("parts", {}), ("parts", [5]), ("parts", [{**PART, "virtual_s": None}]), ("host", [])),
-        *(("parts", [{**PART, "arguments": {"vpn": None}}]), ("shared", 5), ("shared", "a\0b"), ("shared", "none")),
+        *(
+            ("seed", 10**30),
+            ("status", []),
+            ("error", 5),
+            ("virtual_s", "3"),
+            ("virtual_s", 1e300),
+            ("wall_s", None),
+        ),
+        *(
+            ("capture_hash", None),
+            ("measures", []),
+            ("measures", {"a": "x"}),
+            ("measures", {"a": 10**30}),
+        ),
+        *(
+            ("command", ["x"]),
+            ("parts", {}),
+            ("parts", [5]),
+            ("parts", [{**PART, "virtual_s": None}]),
+            ("host", []),
+        ),
+        *(
+            ("parts", [{**PART, "arguments": {"vpn": None}}]),
+            ("shared", 5),
+            ("shared", "a\0b"),
+            ("shared", "none"),
+        ),
     ],
 )
-def test_a_record_that_somebody_has_damaged_counts_as_none(store: Store, name: str, value: Any) -> None:
+def test_a_record_that_somebody_has_damaged_counts_as_none(
+    store: Store, name: str, value: Any
+) -> None:
     """It was taken as it is, and whoever used the field had a traceback."""
     file = keep(store, RECORD) / "record.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), name: value}))
@@ -186,13 +224,25 @@ def test_a_record_that_somebody_has_damaged_counts_as_none(store: Store, name: s
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        *(("identity", []), ("identity", {"engine": 5}), ("packages", {}), ("packages", [5]), ("declared", [])),
-        *(("declared", {"job": 5}), ("declared", {"job": [5]}), ("declared", {"job": [{**MEASURE, "column": 5}]})),
+        *(
+            ("identity", []),
+            ("identity", {"engine": 5}),
+            ("packages", {}),
+            ("packages", [5]),
+            ("declared", []),
+        ),
+        *(
+            ("declared", {"job": 5}),
+            ("declared", {"job": [5]}),
+            ("declared", {"job": [{**MEASURE, "column": 5}]}),
+        ),
         ("declared", {"job": [{**MEASURE, "factor": "x"}]}),
     ],
 )
 @pytest.mark.parametrize("kept", ["shared", "in the record"])
-def test_so_does_one_whose_shared_fields_are_damaged(tmp_path: Path, name: str, value: Any, kept: str) -> None:
+def test_so_does_one_whose_shared_fields_are_damaged(
+    tmp_path: Path, name: str, value: Any, kept: str
+) -> None:
     store = Store(tmp_path)
     store.runs.mkdir()
     file = keep(store, RECORD) / "record.json"
@@ -213,7 +263,10 @@ def test_a_record_says_what_the_guest_has_said(store: Store) -> None:
     file = keep(store, made) / "record.json"
     written = json.loads(file.read_text())
     assert written[record.SOURCES] == list(record.SAID_BY_GUEST)
-    assert {*record.SAID_BY_GUEST, *record.MEASURED_BY_HOST} >= written.keys() - {record.SOURCES, "shared"}
+    assert {*record.SAID_BY_GUEST, *record.MEASURED_BY_HOST} >= written.keys() - {
+        record.SOURCES,
+        "shared",
+    }
     assert store.load(RECORD.run_id) == made
     del written[record.SOURCES], written["host"], written["parts"]
     file.write_text(json.dumps(written))
@@ -229,13 +282,17 @@ def test_two_commands_do_not_share_a_directory(store: Store) -> None:
         pass
 
 
-def test_a_full_disk_is_told_before_anything_runs(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_told_before_anything_runs(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*_: object) -> int:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "write_bytes", full)
     with (
-        pytest.raises(InputError, match=r"cannot be written there: No space left on device; --results"),
+        pytest.raises(
+            InputError, match=r"cannot be written there: No space left on device; --results"
+        ),
         store.opened(),
     ):
         pass
@@ -244,7 +301,10 @@ def test_a_full_disk_is_told_before_anything_runs(store: Store, monkeypatch: pyt
 
 def test_a_directory_that_is_a_file_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="cannot be written there"), Store(tmp_path / "file").opened():
+    with (
+        pytest.raises(InputError, match="cannot be written there"),
+        Store(tmp_path / "file").opened(),
+    ):
         pass
 
 
@@ -262,7 +322,10 @@ def test_files_are_whole_or_not_written(store: Store) -> None:
 
 def test_half_a_statistic_is_none(tmp_path: Path) -> None:
     assert statistics(tmp_path) == []
-    sent = [{"a": 1, "_metadata": {"job_name": "x"}}, {"a": "\u2028", "_metadata": {"job_name": "x"}}]
+    sent = [
+        {"a": 1, "_metadata": {"job_name": "x"}},
+        {"a": "\u2028", "_metadata": {"job_name": "x"}},
+    ]
     lines = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in sent)
     (tmp_path / "statistics.jsonl").write_text(lines + '{"_metadata": {"job_na')
     assert statistics(tmp_path) == sent
@@ -281,8 +344,15 @@ def test_of_a_records_command_only_scenario_values_and_seed_are_taken() -> None:
 
 @pytest.mark.parametrize(
     ("command", "arguments"),
-    [("", {}), ("./openbach-run --with=/evil geo", {}), ("./openbach-run geo", {"--with": "/evil"}), ("'", {})],
+    [
+        ("", {}),
+        ("./openbach-run --with=/evil geo", {}),
+        ("./openbach-run geo", {"--with": "/evil"}),
+        ("'", {}),
+    ],
 )
-def test_an_option_in_place_of_a_scenario_or_a_value_is_refused(command: str, arguments: dict[str, str]) -> None:
+def test_an_option_in_place_of_a_scenario_or_a_value_is_refused(
+    command: str, arguments: dict[str, str]
+) -> None:
     with pytest.raises(InputError):
         replace(RECORD, command=command, arguments=arguments).repetition  # noqa: B018

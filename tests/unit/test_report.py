@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The report of a made-up campaign: what it says of claims, failures and baselines, and that it is the same twice."""
+"""The report of a made-up campaign: what it says of claims, failures and baselines, and that it is
+the same twice.
+"""
 
 from __future__ import annotations
 
@@ -83,15 +85,21 @@ def report(results: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return output
 
 
-def test_a_report_can_be_made_again_from_the_runs_that_it_has(results: Path, tmp_path: Path) -> None:
+def test_a_report_can_be_made_again_from_the_runs_that_it_has(
+    results: Path, tmp_path: Path
+) -> None:
     """A later text, or another baseline, needed hours of runs again where the results were gone."""
-    assert main.main(["report", str(results), "-o", str(tmp_path / "one"), "--runs", "--quiet"]) == 0
+    assert (
+        main.main(["report", str(results), "-o", str(tmp_path / "one"), "--runs", "--quiet"]) == 0
+    )
     with tarfile.open(tmp_path / "one/runs.tar.xz") as tar:
         tar.extractall(tmp_path / "results", filter="data")
     there = tmp_path / "results/matrix"
     assert main.main(["report", str(there), "-o", str(tmp_path / "other"), "--quiet"]) == 0
     for file in ("report.md", "report.html", "results.csv", "cells.csv", "claims.csv"):
-        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "other" / file).read_bytes(), file
+        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "other" / file).read_bytes(), (
+            file
+        )
     assert not (tmp_path / "other/runs.tar.xz").exists(), "only if it is asked for"
 
 
@@ -110,8 +118,16 @@ def test_cells_know_their_orbit_and_their_runs(campaigns: Campaigns) -> None:
 def test_failed_and_missing_runs_are_shown(campaigns: Campaigns, report: Path) -> None:
     assert [len(cell(campaigns, *FAILED).failed), cell(campaigns, *NOT_RUN).not_run] == [1, 5]
     geo, leo = settings(campaigns)
-    assert "1 failed" in next(row for row in times_table(geo).rows if row[:3] == ["OpenVPN TCP", "A", "CUBIC"])[-1]
-    assert next(row for row in times_table(leo).rows if row[:3] == ["OpenVPN TCP", "A", "CUBIC"])[-1] == "5 not run"
+    assert (
+        "1 failed"
+        in next(row for row in times_table(geo).rows if row[:3] == ["OpenVPN TCP", "A", "CUBIC"])[
+            -1
+        ]
+    )
+    assert (
+        next(row for row in times_table(leo).rows if row[:3] == ["OpenVPN TCP", "A", "CUBIC"])[-1]
+        == "5 not run"
+    )
     told = failures(campaigns)
     assert len(told) == 2
     assert "red" in told[0] and "\x1b" not in told[0]
@@ -123,13 +139,13 @@ def test_what_a_program_printed_is_no_markup(report: Path) -> None:
     assert ERROR.replace("\x1b", "") in page
 
 
-FOREIGN = (
-    """![x](/etc/hostname) <b> [y](http://example.org) `c` *d* _e_ | # & &lt; $\\frac$ #read("/etc/hostname") \\ "f\""""
-)
+FOREIGN = """![x](/etc/hostname) <b> [y](http://example.org) `c` *d* _e_ | # & &lt; $\\frac$ #read("/etc/hostname") \\ "f\""""
 
 
 def test_packages_that_are_not_the_locked_ones_are_named(tmp_path: Path) -> None:
-    results = write_results(tmp_path / "results", seeds=1, vpn=("none",), pep=("none",), cc=("cubic",), loss=("0",))
+    results = write_results(
+        tmp_path / "results", seeds=1, vpn=("none",), pep=("none",), cc=("cubic",), loss=("0",)
+    )
     for file in results.glob("shared/*.json"):
         shared = json.loads(file.read_text())
         shared["identity"][NOT_LOCKED] = "libc6 2 (locked: 1)"
@@ -140,9 +156,16 @@ def test_packages_that_are_not_the_locked_ones_are_named(tmp_path: Path) -> None
 
 
 def test_values_are_shown_as_they_are_and_bring_nothing_in(tmp_path: Path) -> None:
-    """Markdown, HTML, Typst and matplotlib's formulas in arguments' values; names of files that are too long."""
+    """Markdown, HTML, Typst and matplotlib's formulas in arguments' values; names of files that are
+    too long.
+    """
     results = write_results(
-        tmp_path / "results", seeds=1, vpn=("none", FOREIGN), pep=("none",), cc=("cubic",), loss=("0",)
+        tmp_path / "results",
+        seeds=1,
+        vpn=("none", FOREIGN),
+        pep=("none",),
+        cc=("cubic",),
+        loss=("0",),
     )
     sizes = ["../../b", "a\n# b\n\n```\n", "x" * 400]
     for file in results.glob("runs/*/record.json"):
@@ -152,11 +175,15 @@ def test_values_are_shown_as_they_are_and_bring_nothing_in(tmp_path: Path) -> No
     asked = json.loads((results / "campaign.json").read_text())
     for run in asked["runs"]:
         run["arguments"]["size"] = sizes[int(run["run_id"], 16) % 3]
-    (results / "campaign.json").write_text(json.dumps({**asked, "command": "a\n```\n![x](/etc/hostname)"}))
+    (results / "campaign.json").write_text(
+        json.dumps({**asked, "command": "a\n```\n![x](/etc/hostname)"})
+    )
     assert main.main(["report", str(results), "-o", str(tmp_path / "report"), "--quiet"]) == 0
     page = (tmp_path / "report/report.html").read_text()
     assert FOREIGN in html.unescape(page)
-    assert all(source.startswith("data:image/svg") for source in re.findall(r'<img src="([^"]*)', page))
+    assert all(
+        source.startswith("data:image/svg") for source in re.findall(r'<img src="([^"]*)', page)
+    )
     assert page.count("</script") == 1 + page.count('<script type="application/json">'), (
         "what a value has ends no script"
     )
@@ -190,7 +217,10 @@ def test_selections() -> None:
 
 def test_settings_of_one_scenario_are_told_apart_by_what_differs() -> None:
     same = {"scenario": "geo", "orbit": "geo", "vpn": "none", "size": "30M"}
-    cells = [Cell({**same, "cc": "bbr", "cc_pep": "same"}), Cell({**same, "cc": "cubic", "cc_pep": "bbr"})]
+    cells = [
+        Cell({**same, "cc": "bbr", "cc_pep": "same"}),
+        Cell({**same, "cc": "cubic", "cc_pep": "bbr"}),
+    ]
     found = settings(Campaigns([], cells))
     assert [one.name for one in found] == ["geo", "geo-cc_pep_bbr"]
     assert [one.title for one in found] == ["GEO (geo)", "GEO (geo, transport of the PEP BBR)"]
@@ -201,12 +231,20 @@ def test_what_follows_from_the_orbit_is_in_no_title() -> None:
     """The delay of LEO is none, because it changes with time."""
     orbits = [{"orbit": "geo", "delay_ms": "250"}, {"orbit": "leo", "delay_ms": "none"}]
     cells = [Cell({"scenario": "multi_flow", "vpn": "none", **one}) for one in orbits]
-    assert [one.title for one in settings(Campaigns([], cells))] == ["GEO (multi flow)", "LEO (multi flow)"]
-    twice = [*cells, Cell({"scenario": "multi_flow", "vpn": "none", "orbit": "geo", "delay_ms": "300"})]
+    assert [one.title for one in settings(Campaigns([], cells))] == [
+        "GEO (multi flow)",
+        "LEO (multi flow)",
+    ]
+    twice = [
+        *cells,
+        Cell({"scenario": "multi_flow", "vpn": "none", "orbit": "geo", "delay_ms": "300"}),
+    ]
     titles = [one.title for one in settings(Campaigns([], twice))]
     assert titles == [
-        "GEO (multi flow, one-way delay 250 ms)", "LEO (multi flow)", "GEO (multi flow, one-way delay 300 ms)",
-    ]  # fmt: skip
+        "GEO (multi flow, one-way delay 250 ms)",
+        "LEO (multi flow)",
+        "GEO (multi flow, one-way delay 300 ms)",
+    ]
     assert said("delay_ms", "none") == "one-way delay of a satellite that moves"
 
 
@@ -219,7 +257,9 @@ def test_a_small_table_is_on_one_page_with_its_note(tmp_path: Path) -> None:
         (tmp_path / "a.pdf").write_bytes(document.as_pdf(text, tmp_path, TEMPLATES / "page.typ.j2"))
         pages = [page.get_textpage().get_text_range() for page in PdfDocument(tmp_path / "a.pdf")]
         (where,) = [page for page in pages if "head" in page]
-        assert all(one in where for one in ("Title of it", f"row{document.UNBROKEN - 1}", "its note"))
+        assert all(
+            one in where for one in ("Title of it", f"row{document.UNBROKEN - 1}", "its note")
+        )
 
 
 def test_no_row_is_on_two_pages(tmp_path: Path) -> None:
@@ -228,7 +268,9 @@ def test_no_row_is_on_two_pages(tmp_path: Path) -> None:
     lines = "\n".join(f"| begin{row} {'word ' * 150} end{row} | {'other ' * 100} |" for row in rows)
     text = f"# A report\n\n**Title of it**\n\n| head | other |\n| --- | --- |\n{lines}\n"
     (tmp_path / "a.pdf").write_bytes(document.as_pdf(text, tmp_path, TEMPLATES / "page.typ.j2"))
-    pages = [page.get_textpage().get_text_range().split() for page in PdfDocument(tmp_path / "a.pdf")]
+    pages = [
+        page.get_textpage().get_text_range().split() for page in PdfDocument(tmp_path / "a.pdf")
+    ]
     assert len(pages) > 3
     assert all(any({f"begin{row}", f"end{row}"} <= set(page) for page in pages) for row in rows)
 
@@ -268,27 +310,41 @@ TCP_IN_TCP = {
 )
 def test_verdicts(campaigns: Campaigns, bounds: dict[str, float], expected: str) -> None:
     """The made-up time of TCP in TCP is 1.13 times the baseline's."""
-    assert judged(campaigns, {**TCP_IN_TCP, **bounds}).verdicts == {"geo": expected, "leo": expected}
+    assert judged(campaigns, {**TCP_IN_TCP, **bounds}).verdicts == {
+        "geo": expected,
+        "leo": expected,
+    }
 
 
 def test_what_a_part_holds_but_for_is_named(campaigns: Campaigns) -> None:
     """The made-up times of all VPNs are 1.01 times those without, but for TCP in TCP."""
     vpns = {"vpn": ["wireguard", "openvpn_udp", "openvpn_tcp"], "loss": [0]}
-    found = finding(campaigns, {"says": "", "cell": vpns, "against": {"vpn": ["none"]}, "most": 1.05})
+    found = finding(
+        campaigns, {"says": "", "cell": vpns, "against": {"vpn": ["none"]}, "most": 1.05}
+    )
     assert found.verdict == BUT_FOR
     assert verdict_in_words(found) == "holds but for OpenVPN TCP, PEP A (1.130)"
-    assert [one.holds for group in found.exceptions for one in group.comparisons] == 3 * [False]  # a transport each
+    assert [one.holds for group in found.exceptions for one in group.comparisons] == 3 * [
+        False
+    ]  # a transport each
 
 
 def test_what_holds_of_a_part_that_does_not_is_named(campaigns: Campaigns) -> None:
     vpns = {"vpn": ["wireguard", "openvpn_udp", "openvpn_tcp"], "loss": [0]}
-    found = finding(campaigns, {"says": "", "cell": vpns, "against": {"vpn": ["none"]}, "least": 1.1})
+    found = finding(
+        campaigns, {"says": "", "cell": vpns, "against": {"vpn": ["none"]}, "least": 1.1}
+    )
     assert verdict_in_words(found) == "does not hold, only for OpenVPN TCP, PEP A (1.130)"
 
 
 def test_several_exceptions_are_each_named_once(campaigns: Campaigns) -> None:
     """BBRv2 gains nothing without loss, and TCP in TCP is slow everywhere."""
-    part = {"says": "", "cell": {"vpn": ["openvpn_tcp"], "loss": [0, 0.1]}, "against": {"vpn": ["none"]}, "most": 1.05}
+    part = {
+        "says": "",
+        "cell": {"vpn": ["openvpn_tcp"], "loss": [0, 0.1]},
+        "against": {"vpn": ["none"]},
+        "most": 1.05,
+    }
     groups = finding(campaigns, {**part, "cell": {**part["cell"], "cc": ["bbr2"]}}).exceptions  # type: ignore[dict-item]
     assert [one.name for one in groups] == ["PEP A"]
     named = [id(one) for group in finding(campaigns, part).exceptions for one in group.comparisons]
@@ -296,7 +352,9 @@ def test_several_exceptions_are_each_named_once(campaigns: Campaigns) -> None:
 
 
 def test_the_verdict_of_a_claim_is_that_of_its_worst_part(campaigns: Campaigns) -> None:
-    claim = judged(campaigns, {**TCP_IN_TCP, "least": 1.1}, {**TCP_IN_TCP, "says": "again", "most": 1.1})
+    claim = judged(
+        campaigns, {**TCP_IN_TCP, "least": 1.1}, {**TCP_IN_TCP, "says": "again", "most": 1.1}
+    )
     assert claim.verdicts == {"geo": DOES_NOT, "leo": DOES_NOT}
     assert verdict_of(claim) == "GEO and LEO: : holds; again: does not hold"
 
@@ -305,8 +363,12 @@ TRACED = {"says": "", "cell": {"vpn": ["openvpn_tcp"]}, "against": {"vpn": ["non
 
 
 def why_of(tmp_path: Path, cc: tuple[str, ...] = ("cubic",), **more: tuple[float, float]) -> str:
-    """What is said of TCP in TCP, which takes 1.13 times as long, if its runs and those without a VPN have these measures."""
-    results = write_results(tmp_path / "traced", vpn=("none", "openvpn_tcp"), pep=("A",), cc=cc, loss=("0",))
+    """What is said of TCP in TCP, which takes 1.13 times as long, if its runs and those without a
+    VPN have these measures.
+    """
+    results = write_results(
+        tmp_path / "traced", vpn=("none", "openvpn_tcp"), pep=("A",), cc=cc, loss=("0",)
+    )
     found = read_campaigns([results])
     for one in found.records:
         for name, pair in more.items():
@@ -316,47 +378,69 @@ def why_of(tmp_path: Path, cc: tuple[str, ...] = ("cubic",), **more: tuple[float
 
 def test_the_runs_of_an_exception_show_what_else_differs(tmp_path: Path) -> None:
     """Causes before consequences; not the goodput, which is the time said again."""
-    told = why_of(tmp_path, retransmits=(900, 60), forward_dropped_packets=(400, 10), forward_lost_packets=(5, 5))
+    told = why_of(
+        tmp_path,
+        retransmits=(900, 60),
+        forward_dropped_packets=(400, 10),
+        forward_lost_packets=(5, 5),
+    )
     assert told.endswith(
-        "There: the full buffer drops more (403 packets against 13); the sender repeats more (903 against 63); "
-        "at least 492 of its 903 repeated segments were not lost on the link."
+        "There: the full buffer drops more (403 packets against 13); the sender repeats more (903"
+        " against 63); at least 492 of its 903 repeated segments were not lost on the link."
     )
 
 
 def test_headers_that_explain_a_ratio_are_the_mechanism(tmp_path: Path) -> None:
     told = why_of(tmp_path, forward_sent_bytes=(33_900_000, 30_000_000))
     assert told.endswith(
-        ": the link carries 13.0 % more bytes towards the user (headers, repetitions), which accounts for it within 2 %."
+        ": the link carries 13.0 % more bytes towards the user (headers, repetitions), which"
+        " accounts for it within 2 %."
     )
 
 
 def test_where_nothing_else_differs_no_mechanism_is_told(tmp_path: Path) -> None:
-    assert why_of(tmp_path) == "Does not hold. It is 1.130 (OpenVPN TCP, PEP A, CUBIC, 0 % loss against no VPN)."
+    assert (
+        why_of(tmp_path)
+        == "Does not hold. It is 1.130 (OpenVPN TCP, PEP A, CUBIC, 0 % loss against no VPN)."
+    )
 
 
 def test_a_figure_that_several_comparisons_have_is_said_once(tmp_path: Path) -> None:
     told = why_of(tmp_path, ("cubic", "bbr2"), retransmits=(900, 60))
-    assert "It is 1.130. For OpenVPN TCP, PEP A, CUBIC, 0 % loss against no VPN: the sender repeats more" in told
+    assert (
+        "It is 1.130. For OpenVPN TCP, PEP A, CUBIC, 0 % loss against no VPN: the sender repeats"
+        " more" in told
+    )
     assert told.count("1.130") == 1
 
 
 def test_an_interval_on_both_sides_of_a_bound_decides_nothing(campaigns: Campaigns) -> None:
-    at_1 = {"says": "", "cell": {**GEO_1, "vpn": ["none"], "pep": ["none"], "cc": ["cubic"]}, "most": 40}
+    at_1 = {
+        "says": "",
+        "cell": {**GEO_1, "vpn": ["none"], "pep": ["none"], "cc": ["cubic"]},
+        "most": 40,
+    }
     found = finding(campaigns, at_1)
     assert found.verdict == CANNOT_TELL
     assert "interval on both sides of the bound" in verdict_in_words(found)
 
 
 def test_failed_runs_decide_nothing(campaigns: Campaigns) -> None:
-    of_failed = dict(zip(("scenario", "vpn", "pep", "cc", "loss"), ([value] for value in FAILED), strict=True))
-    found = finding(campaigns, {"says": "", "cell": of_failed, "against": {"vpn": ["none"]}, "most": 100})
+    of_failed = dict(
+        zip(("scenario", "vpn", "pep", "cc", "loss"), ([value] for value in FAILED), strict=True)
+    )
+    found = finding(
+        campaigns, {"says": "", "cell": of_failed, "against": {"vpn": ["none"]}, "most": 100}
+    )
     assert found.verdict == CANNOT_TELL
     assert "runs failed or are missing" in why(found)
 
 
 def test_a_part_without_cells_decides_nothing(campaigns: Campaigns) -> None:
     nowhere = {"says": "", "cell": {"cc": ["hybla"]}, "most": 1}
-    assert why(finding(campaigns, nowhere, "")) == "the campaigns have no such cells (not run: Hybla)"
+    assert (
+        why(finding(campaigns, nowhere, "")) == "the campaigns have no such cells (not run: Hybla)"
+    )
     assert not judged(campaigns, nowhere).is_spoken_of
     both = judged(campaigns, {**TCP_IN_TCP, "least": 1.1}, nowhere)
     assert both.verdicts == {"geo": HOLDS, "leo": HOLDS, "": CANNOT_TELL}
@@ -367,12 +451,18 @@ def test_few_seeds_decide_nothing(tmp_path: Path) -> None:
     found = finding(few, {**TCP_IN_TCP, "least": 1.1})
     assert found.verdict == CANNOT_TELL
     assert "4 of at least 5 seeds" in why(found)
-    assert recommend([one for one in few.cells if one.values["scenario"] == "geo_loss"], MEASURE) is None
+    assert (
+        recommend([one for one in few.cells if one.values["scenario"] == "geo_loss"], MEASURE)
+        is None
+    )
 
 
 def test_only_the_best_counts_where_a_claim_says_so(campaigns: Campaigns) -> None:
     part = Part(
-        "", {**GEO_1, "cc": ["cubic"], "vpn": ["wireguard"]}, {"vpn": ["none"], "pep": ["none"]}, best_over=["pep"]
+        "",
+        {**GEO_1, "cc": ["cubic"], "vpn": ["wireguard"]},
+        {"vpn": ["none"], "pep": ["none"]},
+        best_over=["pep"],
     )
     (only,) = compare(part, campaigns.cells)
     assert only.cell.values["pep"] == "B"
@@ -382,7 +472,8 @@ def test_only_the_best_counts_where_a_claim_says_so(campaigns: Campaigns) -> Non
 def test_the_best_of_half_the_cells_decides_nothing(campaigns: Campaigns) -> None:
     cell = {"cc": ["cubic"], "vpn": ["openvpn_tcp"], "pep": ["none", "A", "B", "A_double"]}
     found = finding(
-        campaigns, {"says": "", "cell": cell, "best_over": ["pep"], "against": {"vpn": ["none"]}, "most": 0.1}
+        campaigns,
+        {"says": "", "cell": cell, "best_over": ["pep"], "against": {"vpn": ["none"]}, "most": 0.1},
     )
     assert found.verdict == CANNOT_TELL
     assert "the best of what was run: no PEP A double" in why(found)
@@ -416,11 +507,14 @@ def test_the_published_claims_are_understood(campaigns: Campaigns) -> None:
         "multipath": ("M", 6),
     }
     names = {
-        document: [name for name, one in described.items() if one.get("document", SATCOM) == document]
+        document: [
+            name for name, one in described.items() if one.get("document", SATCOM) == document
+        ]
         for document in numbered
     }
     assert names == {
-        one: [f"{letter}{number + 1}" for number in range(most)] for one, (letter, most) in numbered.items()
+        one: [f"{letter}{number + 1}" for number in range(most)]
+        for one, (letter, most) in numbered.items()
     }
     assert sum(map(len, names.values())) == len(described)
     claims = {name: judge(name, one, campaigns) for name, one in described.items()}
@@ -429,25 +523,42 @@ def test_the_published_claims_are_understood(campaigns: Campaigns) -> None:
 
 
 def test_a_claim_about_a_cpu_cannot_be_told_in_virtual_time(campaigns: Campaigns) -> None:
-    part = {"says": "", "cell": {"scenario": ["geo_loss"], "vpn": ["none"]}, "least": 0, "cpu": True}
+    part = {
+        "says": "",
+        "cell": {"scenario": ["geo_loss"], "vpn": ["none"]},
+        "least": 0,
+        "cpu": True,
+    }
     found = finding(campaigns, part)
     assert found.verdict == CANNOT_TELL and "a CPU, which costs nothing" in why(found)
     assert finding(campaigns, {**part, "cpu": False}).verdict == HOLDS
 
 
-def test_the_recommended_is_the_fastest_vpn_and_those_as_good_are_named(campaigns: Campaigns) -> None:
+def test_the_recommended_is_the_fastest_vpn_and_those_as_good_are_named(
+    campaigns: Campaigns,
+) -> None:
     cells = [one for one in campaigns.cells if matches(one, {**GEO_1, "cc": ["bbr2"]})]
     chosen = recommend(cells, MEASURE)
     assert chosen is not None
     assert (chosen.best.values["vpn"], chosen.best.values["pep"]) == ("openvpn_tcp", "B")
-    assert {one.values["vpn"] for one in chosen.as_good} == {"wireguard", "openvpn_udp", "openvpn_tcp"}
+    assert {one.values["vpn"] for one in chosen.as_good} == {
+        "wireguard",
+        "openvpn_udp",
+        "openvpn_tcp",
+    }
     assert chosen.against is not None and chosen.against.median < 1
 
 
 def test_among_equals_the_recommended_has_no_pep(tmp_path: Path) -> None:
-    """A PEP that changes nothing is not advised for a millionth of a second; one that changes something is."""
+    """A PEP that changes nothing is not advised for a millionth of a second; one that changes
+    something is.
+    """
     results = write_results(
-        tmp_path / "tie", vpn=("none", "openvpn_udp"), pep=("none", "A", "B"), cc=("bbr2",), loss=("0",)
+        tmp_path / "tie",
+        vpn=("none", "openvpn_udp"),
+        pep=("none", "A", "B"),
+        cc=("bbr2",),
+        loss=("0",),
     )
     for file in results.glob("runs/*/record.json"):
         record = json.loads(file.read_text())
@@ -476,9 +587,18 @@ def test_changes_are_against_the_baseline(campaigns: Campaigns) -> None:
 
 def test_many_values_of_a_part_of_the_platform_are_counted(campaigns: Campaigns) -> None:
     runs = [run for run in campaigns.runs if run.record][:5]
-    identities = [{"code": f"code {number}", "kernel": f"kernel {number % 2}"} for number in range(5)]
-    records = [replace(run.record, identity=one) for run, one in zip(runs, identities, strict=True) if run.record]
-    cell = replace(campaigns.cells[0], runs=[replace(run, record=one) for run, one in zip(runs, records, strict=True)])
+    identities = [
+        {"code": f"code {number}", "kernel": f"kernel {number % 2}"} for number in range(5)
+    ]
+    records = [
+        replace(run.record, identity=one)
+        for run, one in zip(runs, identities, strict=True)
+        if run.record
+    ]
+    cell = replace(
+        campaigns.cells[0],
+        runs=[replace(run, record=one) for run, one in zip(runs, records, strict=True)],
+    )
     rows = {row[0]: row[1] for row in platform_table(replace(campaigns, cells=[cell]), []).rows}
     assert rows["code"] == "5, by what a run uses" and rows["kernel"] == "kernel 0, kernel 1"
 
@@ -491,42 +611,72 @@ def test_every_table_of_one_seed_under_random_loss_warns(tmp_path: Path) -> None
     for loss, words in (("1", WARNING), ("0.1", WARNING), ("0", "one seed: no interval")):
         changes = changes_table(geo, loss, baseline)
         assert changes is not None and changes.note == words
-    assert all(WARNING in table.note for table in (times_table(geo), *measures_tables(geo).values()))
+    assert all(
+        WARNING in table.note for table in (times_table(geo), *measures_tables(geo).values())
+    )
 
 
 def test_all_files_are_there(report: Path) -> None:
     figures = {file.stem for file in (report / "figures").glob("*.svg")}
     assert figures == {file.stem for file in (report / "figures").glob("*.pdf")}
     for scenario in ("geo_loss", "leo_loss"):
-        expected = {"times", "loss", "compared-0", "compared-0.1", "compared-1", "tcp_info-goodput_mbps"}
+        expected = {
+            "times",
+            "loss",
+            "compared-0",
+            "compared-0.1",
+            "compared-1",
+            "tcp_info-goodput_mbps",
+        }
         assert {f"{scenario}-{one}" for one in expected} <= figures
     markdown = (report / "report.md").read_text()
     assert figures == set(re.findall(r"\]\(figures/([^)]+)\.svg\)", markdown))
-    assert {file.suffix for file in (report / "tables").glob("claims.*")} == {".txt", ".md", ".tex", ".html"}
+    assert {file.suffix for file in (report / "tables").glob("claims.*")} == {
+        ".txt",
+        ".md",
+        ".tex",
+        ".html",
+    }
     assert (report / "report.pdf").read_bytes().startswith(b"%PDF")
 
 
 def test_the_report_names_what_a_reader_needs(report: Path) -> None:
     text = (report / "report.md").read_text()
     for words in (
-        "this is our reading: B is outside the tunnel", "./openbach-run campaigns/matrix.yml --seeds 5",
-        "linux-source-7.2 7.2.13-1", "iperf3 3.12-1", "the least possible time is 25.09 s", "### C7", "93.8 % for 5 seeds",
-        "the proxy runs in A on gw.", "in virtual time: the TCP stack", "The same results, to the bit, come from:",
+        "this is our reading: B is outside the tunnel",
+        "./openbach-run campaigns/matrix.yml --seeds 5",
+        "linux-source-7.2 7.2.13-1",
+        "iperf3 3.12-1",
+        "the least possible time is 25.09 s",
+        "### C7",
+        "93.8 % for 5 seeds",
+        "the proxy runs in A on gw.",
+        "in virtual time: the TCP stack",
+        "The same results, to the bit, come from:",
         "statuses, virtual times and measures are what the guests say",
-        "What “WireGuard and OpenVPN for SATCOM (technical report)” states", "published: 30 % shorter",
-        "All of it with size 30 MB; rate towards the user 10 Mbit/s; initial window 10 segments", "- The CPU costs nothing.",
-    ):  # fmt: skip
+        "What “WireGuard and OpenVPN for SATCOM (technical report)” states",
+        "published: 30 % shorter",
+        "All of it with size 30 MB; rate towards the user 10 Mbit/s; initial window 10 segments",
+        "- The CPU costs nothing.",
+    ):
         assert words in text, words
-    order = [text.index(f"## {one}\n") for one in ("Summary", "Claims", "Results", "Method", "Limitations")]
+    order = [
+        text.index(f"## {one}\n")
+        for one in ("Summary", "Claims", "Results", "Method", "Limitations")
+    ]
     assert order == sorted(order)
 
 
-def test_figures_and_tables_are_numbered_and_no_column_is_named_as_in_results_csv(report: Path) -> None:
+def test_figures_and_tables_are_numbered_and_no_column_is_named_as_in_results_csv(
+    report: Path,
+) -> None:
     text = (report / "report.md").read_text()
     for kind in ("Figure", "Table"):
         numbers = re.findall(rf"^(?:!\[|\*\*){kind} (\d+)\.", text, re.M)
         assert numbers == [str(number + 1) for number in range(len(numbers))] and numbers
-    without_failures = re.sub(r"## Failures.*?\n## ", "", text, flags=re.S)  # which are in a program's own words
+    without_failures = re.sub(
+        r"## Failures.*?\n## ", "", text, flags=re.S
+    )  # which are in a program's own words
     for_people = re.sub(r"^    .*|\]\([^)]*\)|`[^`]*`", "", without_failures, flags=re.M)
     assert re.findall(r"\b[a-z]\w*_\w+", for_people) == []
     drawn = "".join(file.read_text() for file in (report / "figures").glob("*.svg"))
@@ -556,31 +706,55 @@ def test_sections_behind_many_figures_have_tables_only(
     drawn = len(list((tmp_path / "large/figures").glob("*.svg")))
     text = (tmp_path / "large/report.md").read_text()
     assert text.count("![Figure") == drawn > 0
-    assert text.count(f"Without figures: the sections before it have {drawn}.") == text.count("Without figures") > 0
+    assert (
+        text.count(f"Without figures: the sections before it have {drawn}.")
+        == text.count("Without figures")
+        > 0
+    )
 
 
-def test_the_appendix_has_the_method_and_the_limitations_in_full(results: Path, tmp_path: Path) -> None:
-    assert main.main(["report", str(results), "-o", str(tmp_path / "full"), "--quiet", "--appendix"]) == 0
+def test_the_appendix_has_the_method_and_the_limitations_in_full(
+    results: Path, tmp_path: Path
+) -> None:
+    assert (
+        main.main(["report", str(results), "-o", str(tmp_path / "full"), "--quiet", "--appendix"])
+        == 0
+    )
     text = (tmp_path / "full/report.md").read_text()
     method = text.partition("## The method in full")[2]
     titles = [line for line in method.splitlines() if line.startswith("### ")]
     pages = re.findall(r"^- .*\((.+)\)", (REPOSITORY / "docs/method/README.md").read_text(), re.M)
-    assert titles == ["### " + (REPOSITORY / "docs/method" / page).read_text().partition("\n")[0][2:] for page in pages]
+    assert titles == [
+        "### " + (REPOSITORY / "docs/method" / page).read_text().partition("\n")[0][2:]
+        for page in pages
+    ]
 
 
 def test_cells_csv_has_every_cell_with_difference_and_ratio(report: Path) -> None:
-    rows = [row for row in csv.DictReader((report / "cells.csv").open()) if row["measure"] in ("transfer_time_s", "")]
+    rows = [
+        row
+        for row in csv.DictReader((report / "cells.csv").open())
+        if row["measure"] in ("transfer_time_s", "")
+    ]
     assert len(rows) == 216
-    by_cell = {(row["scenario"], row["vpn"], row["pep"], row["cc"], row["loss"]): row for row in rows}
+    by_cell = {
+        (row["scenario"], row["vpn"], row["pep"], row["cc"], row["loss"]): row for row in rows
+    }
     compared = by_cell["geo_loss", "openvpn_tcp", "A", "bbr2", "0"]
-    assert [float(compared[name]) for name in ("difference", "ratio", "ratio_low", "ratio_high")] == [
+    assert [
+        float(compared[name]) for name in ("difference", "ratio", "ratio_low", "ratio_high")
+    ] == [
         3.64,
         1.13,
         1.13,
         1.13,
     ]
     assert by_cell["geo_loss", "none", "none", "bbr2", "0"]["ratio"] == ""
-    assert (by_cell[FAILED]["seeds"], by_cell[FAILED]["failed"], by_cell[NOT_RUN]["not_run"]) == ("4", "1", "5")
+    assert (by_cell[FAILED]["seeds"], by_cell[FAILED]["failed"], by_cell[NOT_RUN]["not_run"]) == (
+        "4",
+        "1",
+        "5",
+    )
 
 
 def test_claims_csv_has_every_comparison_with_its_interval(report: Path) -> None:
@@ -603,7 +777,9 @@ def test_the_same_results_give_the_same_report_apart_from_its_date(
     assert main.main(["report", str(results), "-o", str(again), "--quiet"]) == 0
     names = sorted(file.relative_to(report) for file in report.rglob("*") if file.is_file())
     assert names == sorted(file.relative_to(again) for file in again.rglob("*") if file.is_file())
-    assert [name for name in names if (report / name).read_bytes() != (again / name).read_bytes()] == []
+    assert [
+        name for name in names if (report / name).read_bytes() != (again / name).read_bytes()
+    ] == []
 
 
 def test_a_report_takes_the_place_of_a_report_only(
@@ -643,7 +819,12 @@ def test_a_baseline_that_no_cell_has_is_refused(
 
 def test_a_scenario_of_another_shape_has_a_table_of_its_measures(tmp_path: Path) -> None:
     results = write_results(
-        tmp_path / "other", seeds=2, vpn=("none", "wireguard"), pep=("none",), cc=("cubic",), loss=("0",)
+        tmp_path / "other",
+        seeds=2,
+        vpn=("none", "wireguard"),
+        pep=("none",),
+        cc=("cubic",),
+        loss=("0",),
     )
     for file in results.glob("runs/*/record.json"):
         record = json.loads(file.read_text())
@@ -654,44 +835,74 @@ def test_a_scenario_of_another_shape_has_a_table_of_its_measures(tmp_path: Path)
 
 def test_a_users_scenario_has_the_words_of_its_job(tmp_path: Path) -> None:
     """Neither VPN nor PEP nor loss in it; the words are in the records, the job is nowhere."""
-    answer = {"column": "answer_us", "statistic": "answer_ms", "factor": 1000.0, "unit": "µs", "title": "answer time"}
+    answer = {
+        "column": "answer_us",
+        "statistic": "answer_ms",
+        "factor": 1000.0,
+        "unit": "µs",
+        "title": "answer time",
+    }
     store = Store(tmp_path / "dns")
     store.runs.mkdir(parents=True)
     runs: list[dict[str, Any]] = [
-        {"run_id": f"{n:016x}", "scenario": "dns", "arguments": {"names": str(n)}, "seed": 1} for n in (1, 2)
+        {"run_id": f"{n:016x}", "scenario": "dns", "arguments": {"names": str(n)}, "seed": 1}
+        for n in (1, 2)
     ]
     for run in runs:
         place = store.begin(run["run_id"])
         (place / "run.json").write_text('{"scenario": {}}')
         metadata = {"job_name": "dns", "agent_name": "pc"}
-        sent = [{"answer_ms": 0.5 * n, "_metadata": {**metadata, "time": 1000 * n}} for n in range(25)]
+        sent = [
+            {"answer_ms": 0.5 * n, "_metadata": {**metadata, "time": 1000 * n}} for n in range(25)
+        ]
         (place / "statistics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in sent))
         made = Record(
-            run["run_id"], "dns", run["arguments"], 1, "Finished Ok", None, 9.0, 1.0, "ab", {"answer_us": 6000.0},
-            "./openbach-run dns.json", {"engine": "virtual"}, [], {"dns": [answer]},
-        )  # fmt: skip
+            run["run_id"],
+            "dns",
+            run["arguments"],
+            1,
+            "Finished Ok",
+            None,
+            9.0,
+            1.0,
+            "ab",
+            {"answer_us": 6000.0},
+            "./openbach-run dns.json",
+            {"engine": "virtual"},
+            [],
+            {"dns": [answer]},
+        )
         store.keep(place, made)
     store.write("campaign.json", json.dumps({"command": "./openbach-run dns.json", "runs": runs}))
-    assert main.main(["report", str(store.directory), "-o", str(tmp_path / "report"), "--quiet"]) == 0
+    assert (
+        main.main(["report", str(store.directory), "-o", str(tmp_path / "report"), "--quiet"]) == 0
+    )
     text = (tmp_path / "report/report.md").read_text()
     assert "| names | answer time (µs) |" in text
     assert "answer time over virtual time (job dns)" in text
     assert "The baseline is none" in text and "## Claims" not in text
     drawn = (tmp_path / "report/figures/dns-dns-answer_ms.svg").read_text()
-    assert "answer time (µs)" in drawn and "12000" in drawn, "the statistic times the factor of its measure"
+    assert "answer time (µs)" in drawn and "12000" in drawn, (
+        "the statistic times the factor of its measure"
+    )
     rows = list(csv.DictReader((tmp_path / "report/cells.csv").open()))
     assert [(row["measure"], row["unit"]) for row in rows] == 2 * [("answer_us", "µs")]
     assert "vpn" not in (tmp_path / "report/results.csv").read_text()
 
 
 @pytest.mark.parametrize(("longest_s", "alike"), [(120.0, True), (4000.0, False)])
-def test_a_run_that_lasts_very_long_does_not_squeeze_the_others(longest_s: float, alike: bool) -> None:
+def test_a_run_that_lasts_very_long_does_not_squeeze_the_others(
+    longest_s: float, alike: bool
+) -> None:
     """OpenVPN TCP took 4000 s in one row, and nothing could be seen in the others."""
     ends = {(vpn, pep): 100.0 for vpn in ("none", "openvpn_tcp") for pep in ("none", "B", "A")}
     ends["openvpn_tcp", "B"] = longest_s
     panels = {pair: {"pc": [(0.0, 1e6), (end, 2e6)]} for pair, end in ends.items()}
     measure = Measure("goodput_bps", "goodput", "bps", "goodput")
-    above, below = (_drawn_over_time("", "", measure, panels).figure.axes[number].get_xlim()[1] for number in (0, 3))
+    above, below = (
+        _drawn_over_time("", "", measure, panels).figure.axes[number].get_xlim()[1]
+        for number in (0, 3)
+    )
     assert bool(above == below) is alike and above < 150 and below > longest_s
 
 
@@ -701,7 +912,9 @@ def test_flows_have_tables_of_their_own_and_none_is_wider_than_a_page(campaigns:
         measures |= {f"flow_{flow}_bytes": size, f"flow_{flow}_ttfb_s": 2.0}
     run = next(run for run in campaigns.runs if run.record and run.record.finished)
     assert run.record is not None
-    cell = Cell({"scenario": "multi_flow"}, [replace(run, record=replace(run.record, measures=measures))])
+    cell = Cell(
+        {"scenario": "multi_flow"}, [replace(run, record=replace(run.record, measures=measures))]
+    )
     tables = measures_tables(Setting("flows", "GEO", {}, [cell], campaigns.declared))
     assert {name: table.header[1:] for name, table in tables.items()} == {
         "flows-measures": [f"measure {number}" for number in range(5)],
@@ -716,7 +929,9 @@ def test_flows_have_tables_of_their_own_and_none_is_wider_than_a_page(campaigns:
 def test_export(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["export", str(results)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == len({line.rpartition(" ")[0].split()[0] + line.rpartition(" ")[2] for line in lines})
+    assert len(lines) == len(
+        {line.rpartition(" ")[0].split()[0] + line.rpartition(" ")[2] for line in lines}
+    )
     assert lines[0].startswith("tcp_info,@agent_name=satvpn_pc,@job_instance_id=1,")
 
 
@@ -734,28 +949,50 @@ def test_the_least_time_belongs_to_cells_that_transferred() -> None:
 
 
 def drawn(results: Path, folder: Path, **plot: str) -> tuple[set[str], str]:
-    """The figures and tables of the GEO campaign, and the report's text, if its scenario asks for this."""
+    """The figures and tables of the GEO campaign, and the report's text, if its scenario asks for
+    this.
+    """
     asked = json.loads((results / "campaign.json").read_text())
     folder.mkdir()
     (folder / "runs").symlink_to(results / "runs")
     runs = [run for run in asked["runs"] if run["scenario"] == "geo_loss"]
-    (folder / "campaign.json").write_text(json.dumps({**asked, "runs": runs, "plots": {"geo_loss": plot}}))
+    (folder / "campaign.json").write_text(
+        json.dumps({**asked, "runs": runs, "plots": {"geo_loss": plot}})
+    )
     assert main.main(["report", str(folder), "-o", str(folder / "report"), "--quiet"]) == 0
-    files = [*(folder / "report/figures").glob("geo_loss-*.svg"), *(folder / "report/tables").glob("geo_loss-*.md")]
-    return {file.stem.removeprefix("geo_loss-") for file in files}, (folder / "report/report.md").read_text()
+    files = [
+        *(folder / "report/figures").glob("geo_loss-*.svg"),
+        *(folder / "report/tables").glob("geo_loss-*.md"),
+    ]
+    return {file.stem.removeprefix("geo_loss-") for file in files}, (
+        folder / "report/report.md"
+    ).read_text()
 
 
 def test_a_chart_has_what_its_figure_shows(results: Path) -> None:
-    """Values of the cells, with their intervals; the ratios by name; the curve of a run as it was sent."""
+    """Values of the cells, with their intervals; the ratios by name; the curve of a run as it was
+    sent.
+    """
     setting = settings(read_campaigns([results]))[0]
-    made = {one.name: charts.chart_of(one.figure) for one in drawings(setting, {"vpn": "none", "pep": "none"})}
+    made = {
+        one.name: charts.chart_of(one.figure)
+        for one in drawings(setting, {"vpn": "none", "pep": "none"})
+    }
     assert made.pop("geo_loss-times") is None, "a heat map has its numbers written in it"
     assert all(made.values())
     loss = made["geo_loss-loss"]
     assert loss is not None and (loss["x"], loss["y"]) == ("random loss (%)", "transfer time (s)")
     assert loss["axes"]["ticks"] == [[0.0, "0"], [0.1, "0.1"], [1.0, "1"]]
-    assert (loss["axes"]["log"], loss["axes"]["linear"], loss["axes"]["named"]) == (True, None, False)
-    assert [panel["title"] for panel in loss["panels"]] == ["CUBIC", "CUBIC without HyStart", "BBRv2"]
+    assert (loss["axes"]["log"], loss["axes"]["linear"], loss["axes"]["named"]) == (
+        True,
+        None,
+        False,
+    )
+    assert [panel["title"] for panel in loss["panels"]] == [
+        "CUBIC",
+        "CUBIC without HyStart",
+        "BBRv2",
+    ]
     line = next(one for one in loss["panels"][0]["lines"] if one["line"] == "WireGuard, PEP B")
     wanted = [
         figures.find(setting.cells, vpn="wireguard", pep="B", cc="cubic", loss=at).estimate(MEASURE)  # type: ignore[union-attr]
@@ -772,8 +1009,10 @@ def test_a_chart_has_what_its_figure_shows(results: Path) -> None:
     at = next(number for number, where in enumerate(of_bbr["t"]) if round(where) == place)
     found = figures.against(
         figures.find(setting.cells, vpn="openvpn_tcp", pep="B", cc="bbr2", loss="1"),  # type: ignore[arg-type]
-        setting.cells, {"vpn": "none", "pep": "none"}, MEASURE,
-    )  # fmt: skip
+        setting.cells,
+        {"vpn": "none", "pep": "none"},
+        MEASURE,
+    )
     assert found is not None and of_bbr["v"][at] == pytest.approx(found.median, rel=1e-5)
     sent = made["geo_loss-tcp_info-goodput_mbps"]
     assert sent is not None and len(sent["panels"]) == 12
@@ -785,17 +1024,28 @@ def test_a_scenario_says_what_is_drawn(results: Path, tmp_path: Path) -> None:
     names, text = drawn(results, tmp_path / "goodput", measure="goodput_mbps", figure="matrix")
     assert {"times", "loss", "compared-0.1"} <= names and "What to take" not in text
     assert "goodput (Mbit/s)" in text and "GEO (geo loss): transfer time" not in text
-    names, text = drawn(results, tmp_path / "measures", measure="transfer_time_s", figure="measures")
+    names, text = drawn(
+        results, tmp_path / "measures", measure="transfer_time_s", figure="measures"
+    )
     assert "measures" in names and not names & {"times", "loss"} and "What to take" not in text
 
 
 def test_a_second_tunnel_comes_after_the_matrix_and_one_tunnel() -> None:
     orders = [("multi_flow", "openvpn_tcp"), ("multi_flow", "none"), ("geo", "none")]
-    cells = [Cell({"scenario": name, "orbit": "geo", "vpn": "none", "vpn_2": vpn_2}) for name, vpn_2 in orders]
-    assert [one.shared["vpn_2"] for one in settings(Campaigns([], cells))] == ["none", "none", "openvpn_tcp"]
+    cells = [
+        Cell({"scenario": name, "orbit": "geo", "vpn": "none", "vpn_2": vpn_2})
+        for name, vpn_2 in orders
+    ]
+    assert [one.shared["vpn_2"] for one in settings(Campaigns([], cells))] == [
+        "none",
+        "none",
+        "openvpn_tcp",
+    ]
 
 
-def test_every_condition_is_stated_and_a_link_file_has_its_own_rate(tmp_path: Path, campaigns: Campaigns) -> None:
+def test_every_condition_is_stated_and_a_link_file_has_its_own_rate(
+    tmp_path: Path, campaigns: Campaigns
+) -> None:
     rows = (
         "time_s,direction,rate_bps,delay_ms",
         "0,forward,20000000,250",
@@ -803,14 +1053,23 @@ def test_every_condition_is_stated_and_a_link_file_has_its_own_rate(tmp_path: Pa
         "60,forward,10000000,250",
     )
     content = "".join(f"{row}\n" for row in rows)
-    (tmp_path / "run.json").write_text(json.dumps({"scenario": {}, "link_files": {"link_file": content}}))
+    (tmp_path / "run.json").write_text(
+        json.dumps({"scenario": {}, "link_files": {"link_file": content}})
+    )
     (tmp_path / "statistics.jsonl").write_text("")
-    link = {"link_file": "mine.csv", "rate": "10M", "buffer": "none", "buffer_bdp": "2", "queue": "fq_codel"}
+    link = {
+        "link_file": "mine.csv",
+        "rate": "10M",
+        "buffer": "none",
+        "buffer_bdp": "2",
+        "queue": "fq_codel",
+    }
     run = replace(campaigns.runs[0], run_dir=tmp_path)
     cell = Cell({"scenario": "geo", "orbit": "geo", "vpn": "none", "size": "30M", **link}, [run])
     told = conditions(settings(Campaigns([], [cell]))[0])
     assert told[0].startswith(
-        "link file mine.csv, which lasts 60 s: 20 Mbit/s towards the user on average (from 10 Mbit/s"
+        "link file mine.csv, which lasts 60 s: 20 Mbit/s towards the user on average (from 10"
+        " Mbit/s"
     )
     assert "2 Mbit/s from the user" in told[0]
     rest = {"buffer 2 bandwidth-delay products", "queue FQ-CoDel", "size 30 MB", "no VPN"}
@@ -818,7 +1077,10 @@ def test_every_condition_is_stated_and_a_link_file_has_its_own_rate(tmp_path: Pa
     no_cpu = {"cpu": "free", "cpu_scale": "1", "cpu_pop": "same"}
     for cpu, said_of_it in (
         (no_cpu, {"programs and encryption take no time"}),
-        ({**no_cpu, "cpu": "slow"}, {"CPU slow", "factor on the CPU's times 1", "CPU of the POP as that of the box"}),
+        (
+            {**no_cpu, "cpu": "slow"},
+            {"CPU slow", "factor on the CPU's times 1", "CPU of the POP as that of the box"},
+        ),
     ):
         several = Campaigns([], [Cell({**cell.values, **cpu}, [run])])
         assert set(conditions(settings(several)[0])[1:]) == rest | said_of_it
@@ -856,7 +1118,10 @@ def test_figures_have_the_digits_that_say_something(value: float, places: int) -
 
 def test_figures_have_units_that_people_use() -> None:
     received = in_good_units(from_name("bytes_bytes"), [67_103_024.0])
-    assert (received.unit, figure(Estimate(67_103_024.0, 66_176_304.0, 78_704_800.0, 5), None, received.factor)) == (
+    assert (
+        received.unit,
+        figure(Estimate(67_103_024.0, 66_176_304.0, 78_704_800.0, 5), None, received.factor),
+    ) == (
         "MB",
         "67.10 [66.18–78.70]",
     )
@@ -868,13 +1133,18 @@ def test_an_axis_is_to_scale() -> None:
     axes = Figure().subplots()
     assert _to_scale(axes, ["0", "0.1", "1"]) == "" and axes.get_xscale() == "linear"
     assert list(axes.get_xticks()) == [0, 0.1, 1]
-    assert _to_scale(axes, ["0", "0.01", "5"]) == " (logarithmic above 0.01)" and axes.get_xscale() == "symlog"
+    assert (
+        _to_scale(axes, ["0", "0.01", "5"]) == " (logarithmic above 0.01)"
+        and axes.get_xscale() == "symlog"
+    )
 
 
 def test_advice_is_by_what_one_controls(campaigns: Campaigns) -> None:
     found = advice(campaigns.cells, MEASURE)
     assert len(found) == 2 * 3 * 3
-    of_geo = [one for one in found if (one.conditions["orbit"], one.conditions["loss"]) == ("geo", "1")]
+    of_geo = [
+        one for one in found if (one.conditions["orbit"], one.conditions["loss"]) == ("geo", "1")
+    ]
     free, hosts_kept, vpn_only = (one.chosen.best.values for one in of_geo)
     assert (free["vpn"], free["pep"], free["cc"]) == ("openvpn_tcp", "B", "bbr2")
     assert (hosts_kept["vpn"], hosts_kept["pep"], hosts_kept["cc"]) == ("openvpn_tcp", "B", "cubic")
@@ -886,45 +1156,87 @@ def test_advice_is_by_what_one_controls(campaigns: Campaigns) -> None:
     assert row[5] == "BBRv2: WireGuard and OpenVPN UDP (PEP B), OpenVPN TCP (no PEP)"
 
 
-def test_a_claim_has_the_assumptions_under_which_it_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_claim_has_the_assumptions_under_which_it_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With their effects: an interval over the seeds, or that there was one seed."""
     changes = [
         Change("buffer", "2 BDP", 1.131, 1.102, 1.164, 5, "×", -3),
         Change("queue", "fq_codel", 0.95, None, None, 1, "×", 1),
         Change("LEO delay", "20 ms", 1.0, None, None, 1, "×", 0),
     ]
-    found = Explained("C1", "VPN against no VPN, no PEP", "geo", "does not hold", "holds", "buffer: 2 BDP", changes)
-    same = replace(found, orbit="leo", ours="holds", holds_under="ours and under each alternative alone", changes=[])
+    found = Explained(
+        "C1",
+        "VPN against no VPN, no PEP",
+        "geo",
+        "does not hold",
+        "holds",
+        "buffer: 2 BDP",
+        changes,
+    )
+    same = replace(
+        found,
+        orbit="leo",
+        ours="holds",
+        holds_under="ours and under each alternative alone",
+        changes=[],
+    )
     findings = [found, same, replace(same, orbit="meo")]
-    told = ("./openbach-run explain", "", False, "buffer: 2 BDP", "campaigns/claims.yml", "seed 101", "seeds 1 to 5")
+    told = (
+        "./openbach-run explain",
+        "",
+        False,
+        "buffer: 2 BDP",
+        "campaigns/claims.yml",
+        "seed 101",
+        "seeds 1 to 5",
+    )
     made = Map(*told, 7, ["LEO delay: 50 ms"], [], ["all as ours"], findings)
     (tmp_path / FILE).write_text(made.as_json())
     assert assumptions_of(tmp_path) == made
     monkeypatch.setattr(write, "ASSUMPTIONS", tmp_path)
-    results = write_results(tmp_path / "own", vpn=("none", "wireguard"), pep=("none",), cc=("cubic",), loss=("0",))
+    results = write_results(
+        tmp_path / "own", vpn=("none", "wireguard"), pep=("none",), cc=("cubic",), loss=("0",)
+    )
     assert main.main(["report", str(results), "-o", str(tmp_path / "report"), "--quiet"]) == 0
     text = (tmp_path / "report/report.md").read_text()
     drivers = (
-        "Driven by buffer: 2 BDP (× 1.13 [1.10–1.16]); queue: fq_codel (× 0.95, one seed). Under the joint set: holds."
+        "Driven by buffer: 2 BDP (× 1.13 [1.10–1.16]); queue: fq_codel (× 0.95, one seed). Under"
+        " the joint set: holds."
     )
     text = re.sub(r"\s+", " ", text)
     assert f"VPN against no VPN, no PEP, GEO: holds under buffer: 2 BDP. {drivers}" in text
-    assert "VPN against no VPN, no PEP, LEO: holds under ours and under each alternative alone. " in text
+    assert (
+        "VPN against no VPN, no PEP, LEO: holds under ours and under each alternative alone. "
+        in text
+    )
     assert "Driven by nothing" not in text and text.count("Under the joint set") == 1
     assert "MEO" not in text, "of an orbit that was not run nothing is said"
-    assert "Of 3 findings 2 hold as our scenarios are, 3 under the joint set, both with seeds 1 to 5" in text
+    assert (
+        "Of 3 findings 2 hold as our scenarios are, 3 under the joint set, both with seeds 1 to 5"
+        in text
+    )
     assert len(PdfDocument(tmp_path / "report/report.pdf")) > 1
 
 
 def test_one_configuration_is_no_choice(tmp_path: Path) -> None:
-    results = write_results(tmp_path / "one", vpn=("none", "wireguard"), pep=("none",), cc=("cubic",), loss=("1",))
+    results = write_results(
+        tmp_path / "one", vpn=("none", "wireguard"), pep=("none",), cc=("cubic",), loss=("1",)
+    )
     assert advice_table(read_campaigns([results])) is None
 
 
-def test_eight_runs_of_ones_own_make_four_pages_and_no_claim_that_says_nothing(tmp_path: Path) -> None:
+def test_eight_runs_of_ones_own_make_four_pages_and_no_claim_that_says_nothing(
+    tmp_path: Path,
+) -> None:
     transports, losses = ("cubic", "bbr2"), ("0", "1")
     results = write_results(
-        tmp_path / "own", seeds=1, vpn=("none", "wireguard"), pep=("none",), cc=transports, loss=losses
+        tmp_path / "own",
+        seeds=1,
+        vpn=("none", "wireguard"),
+        pep=("none",),
+        cc=transports,
+        loss=losses,
     )
     asked = json.loads((results / "campaign.json").read_text())
     own = [run for run in asked["runs"] if run["scenario"] == "geo_loss"]
@@ -932,22 +1244,32 @@ def test_eight_runs_of_ones_own_make_four_pages_and_no_claim_that_says_nothing(t
     assert main.main(["report", str(results), "-o", str(tmp_path / "report"), "--quiet"]) == 0
     text = (tmp_path / "report/report.md").read_text()
     assert len(own) == 8 and len(PdfDocument(tmp_path / "report/report.pdf")) <= 4
-    assert "## Claims" not in text and "Of C1, C4 nothing can be said: 1 of at least 5 seeds" in text
+    assert (
+        "## Claims" not in text and "Of C1, C4 nothing can be said: 1 of at least 5 seeds" in text
+    )
     assert "one seed, and the link is random" in text
-    claims = [judge(name, one, read_campaigns([results])) for name, one in read_claims(CLAIMS).items()]
+    claims = [
+        judge(name, one, read_campaigns([results])) for name, one in read_claims(CLAIMS).items()
+    ]
     assert undecided(claims) == {"1 of at least 5 seeds": ["C1", "C4"]}
 
 
 def test_cells_of_two_links_have_both(tmp_path: Path) -> None:
     links = [("sat_1", "$first"), ("sat_2", "$second"), ("sat_3", "leo")]
-    started = [{"start_job_instance": {"entity_name": name, "satcom_link": {"orbit": value}}} for name, value in links]
+    started = [
+        {"start_job_instance": {"entity_name": name, "satcom_link": {"orbit": value}}}
+        for name, value in links
+    ]
     arguments = {"first": "geo", "second": "leo"}
     store = Store(tmp_path)
     store.runs.mkdir(parents=True)
     place = store.begin("a")
     (place / "run.json").write_text(json.dumps({"scenario": {"openbach_functions": started}}))
     (place / "statistics.jsonl").write_text("")
-    store.keep(place, Record("a", "two", arguments, 1, "Finished Ok", None, 9.0, 1.0, "ab", {}, "", {}, [], {}))
+    store.keep(
+        place,
+        Record("a", "two", arguments, 1, "Finished Ok", None, 9.0, 1.0, "ab", {}, "", {}, [], {}),
+    )
     planned = {"run_id": "a", "scenario": "two", "arguments": arguments, "seed": 1}
     store.write("campaign.json", json.dumps({"command": "./openbach-run two", "runs": [planned]}))
     (cell,) = read_campaigns([tmp_path]).cells
@@ -957,11 +1279,21 @@ def test_cells_of_two_links_have_both(tmp_path: Path) -> None:
 def test_comparisons_are_told_apart_by_what_their_claim_does_not_name() -> None:
     shared = {"scenario": "multipath", "orbit": "geo", "vpn": "openvpn_mptcp", "streams": "1"}
     cells = [Cell({**shared, "direction": direction}) for direction in ("download", "upload")]
-    part = {"says": "a gap", "cell": {"vpn": ["openvpn_mptcp"]}, "measure": "longest_gap_s", "most": 1}
+    part = {
+        "says": "a gap",
+        "cell": {"vpn": ["openvpn_mptcp"]},
+        "measure": "longest_gap_s",
+        "most": 1,
+    }
     (found,) = judged(Campaigns([], cells), part).findings
-    assert [one.name for one in found.comparisons] == ["OpenVPN MPTCP, download", "OpenVPN MPTCP, upload"]
+    assert [one.name for one in found.comparisons] == [
+        "OpenVPN MPTCP, download",
+        "OpenVPN MPTCP, upload",
+    ]
 
 
-@pytest.mark.parametrize(("greatest", "unit"), [(1420, "bytes"), (86_016, "kB"), (3.5e6, "MB"), (2e9, "GB")])
+@pytest.mark.parametrize(
+    ("greatest", "unit"), [(1420, "bytes"), (86_016, "kB"), (3.5e6, "MB"), (2e9, "GB")]
+)
 def test_a_size_has_a_prefix_where_it_is_long(greatest: float, unit: str) -> None:
     assert in_good_units(from_name("path_mtu_bytes"), [greatest / 2, greatest]).unit == unit

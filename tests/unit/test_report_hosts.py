@@ -18,7 +18,10 @@ def made(**networks: list[str]) -> dict[str, Any]:
     names = sorted({name for some in networks.values() for name in some})
     return {
         "hosts": [
-            {"name": name, "interfaces": [{"network": key} for key, some in networks.items() if name in some]}
+            {
+                "name": name,
+                "interfaces": [{"network": key} for key, some in networks.items() if name in some],
+            }
             for name in names
         ]
     }
@@ -41,6 +44,7 @@ def test_hosts_in_a_line_are_drawn_as_one(inventory: dict[str, Any], lines: list
 def test_our_path_is_a_line() -> None:
     inventory = load_inventory(ROOT / "inventory.yml")
     hosts = [
-        {"name": one.name, "interfaces": [{"network": i.network} for i in one.interfaces]} for one in inventory.hosts
+        {"name": one.name, "interfaces": [{"network": i.network} for i in one.interfaces]}
+        for one in inventory.hosts
     ]
     assert drawing({"hosts": hosts}) == ["pc ── box ── st ── sat ── gw ── pop ── server"]

@@ -28,19 +28,35 @@ from openbach_run.results.measures import measures
 from openbach_run.results.record import Record
 
 COLUMNS = [
-    "scenario", "vpn", "pep", "cc", "loss", "seed", "status", "transfer_time_s", "goodput_mbps", "bytes", "ttfb_s",
-    "retransmits", "virtual_s", "wall_s", "run_id", "capture_hash",
+    "scenario", "vpn", "pep", "cc", "loss", "seed", "status", "transfer_time_s", "goodput_mbps",
+    "bytes", "ttfb_s", "retransmits", "virtual_s", "wall_s", "run_id", "capture_hash",
 ]  # fmt: skip
 
 
-OURS = {name: one.measures for name, one in load_packages([REPOSITORY / "jobs"]).items() if one.measures}
+OURS = {
+    name: one.measures for name, one in load_packages([REPOSITORY / "jobs"]).items() if one.measures
+}
 
 
-def record(time_s: float | None = 28.5, status: str = "Finished Ok", seed: int = 1, **arguments: str) -> Record:
+def record(
+    time_s: float | None = 28.5, status: str = "Finished Ok", seed: int = 1, **arguments: str
+) -> Record:
     return Record(
-        "0123456789abcdef", "geo", arguments, seed, status, None, 30.0, 1.0, "ab", {"transfer_time_s": time_s},
-        "./openbach-run geo", {}, [], to_records(OURS),
-    )  # fmt: skip
+        "0123456789abcdef",
+        "geo",
+        arguments,
+        seed,
+        status,
+        None,
+        30.0,
+        1.0,
+        "ab",
+        {"transfer_time_s": time_s},
+        "./openbach-run geo",
+        {},
+        [],
+        to_records(OURS),
+    )
 
 
 def rows(text: str) -> list[dict[str, str]]:
@@ -66,15 +82,30 @@ def test_measures_are_those_of_the_transfer(tmp_path: Path) -> None:
         ],
     )
     assert measures(tmp_path, OURS) == {
-        "transfer_time_s": 30.0, "goodput_mbps": 8.0, "bytes": 30000000, "ttfb_s": 0.5, "retransmits": None,
-        "handshake_time_s": None, "resumes": None,
-    }  # fmt: skip
+        "transfer_time_s": 30.0,
+        "goodput_mbps": 8.0,
+        "bytes": 30000000,
+        "ttfb_s": 0.5,
+        "retransmits": None,
+        "handshake_time_s": None,
+        "resumes": None,
+    }
 
 
 def test_a_repeated_measure_is_its_median_and_a_suffix_is_part_of_its_name(tmp_path: Path) -> None:
     page = [
-        {"_metadata": {"job_name": "web_page", "suffix": suffix}, "page_load_time_s": time_s, "connections": number}
-        for suffix, time_s, number in ((None, 2.0, 6), (None, 9.0, 5), (None, 3.0, 6), ("far", 4.0, 6), ("far", 5.0, 5))
+        {
+            "_metadata": {"job_name": "web_page", "suffix": suffix},
+            "page_load_time_s": time_s,
+            "connections": number,
+        }
+        for suffix, time_s, number in (
+            (None, 2.0, 6),
+            (None, 9.0, 5),
+            (None, 3.0, 6),
+            ("far", 4.0, 6),
+            ("far", 5.0, 5),
+        )
     ]
     write_statistics(tmp_path, page)
     found = measures(tmp_path, OURS)
@@ -87,7 +118,10 @@ def test_several_scenario_instances_have_no_measures_together(tmp_path: Path) ->
         tmp_path,
         [
             {"_metadata": {"job_name": job, "scenario_instance_id": instance}, name: 3.0}
-            for job, instance, name in (("file_transfer", 2, "transfer_time_s"), ("web_page", 3, "page_load_time_s"))
+            for job, instance, name in (
+                ("file_transfer", 2, "transfer_time_s"),
+                ("web_page", 3, "page_load_time_s"),
+            )
         ],
     )
     assert measures(tmp_path, OURS) == {}
@@ -99,7 +133,13 @@ def test_a_run_without_statistics_has_no_measures(tmp_path: Path) -> None:
 
 
 def test_a_row_has_every_column_in_order() -> None:
-    measured = {"transfer_time_s": 28.5, "goodput_mbps": 8.4, "bytes": 30_000_000, "ttfb_s": 1.0, "retransmits": None}
+    measured = {
+        "transfer_time_s": 28.5,
+        "goodput_mbps": 8.4,
+        "bytes": 30_000_000,
+        "ttfb_s": 1.0,
+        "retransmits": None,
+    }
     one = replace(record(vpn="none", size="30M", pep="none", cc="bbr", loss="0"), measures=measured)
     row, _ = rows(as_csv([one, replace(one, measures={**measured, "retransmits": 0})]))
     assert [name for name in row if name != "size"] == COLUMNS
@@ -125,7 +165,10 @@ def test_columns_of_several_scenarios_stay_in_order() -> None:
 def test_parquet_is_written_without_pandas_and_numpy(tmp_path: Path) -> None:
     """Which take 0.4 and 0.1 s to import; they can be imported afterwards."""
     code = "import sys, pathlib; from openbach_run.results.files import write_parquet\n"
-    code += "write_parquet([], pathlib.Path(sys.argv[1])); assert not {'pandas', 'numpy'} & sys.modules.keys()\n"
+    code += (
+        "write_parquet([], pathlib.Path(sys.argv[1])); assert not {'pandas', 'numpy'} &"
+        " sys.modules.keys()\n"
+    )
     code += "import pandas; assert pandas.Series([1]).sum() == 1"
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "results.parquet")], check=True)
     assert pyarrow.parquet.read_table(tmp_path / "results.parquet").num_rows == 0
@@ -135,8 +178,13 @@ def test_parquet_has_the_rows_of_csv_and_types(tmp_path: Path) -> None:
     import pandas
 
     records = [
-        record(vpn="none", loss="0.1", jitter_ms="2"),  # an argument that is called as a measure of voip
-        replace(record(None, "Guest Lost", vpn="none", loss="1"), measures={"to_client_mos": 4.2, "retransmits": 3}),
+        record(
+            vpn="none", loss="0.1", jitter_ms="2"
+        ),  # an argument that is called as a measure of voip
+        replace(
+            record(None, "Guest Lost", vpn="none", loss="1"),
+            measures={"to_client_mos": 4.2, "retransmits": 3},
+        ),
     ]
     write_parquet(records, tmp_path / "results.parquet")
     frame = pandas.read_parquet(tmp_path / "results.parquet")
@@ -144,7 +192,11 @@ def test_parquet_has_the_rows_of_csv_and_types(tmp_path: Path) -> None:
     assert frame.transfer_time_s.tolist()[0] == 28.5
     assert frame.transfer_time_s.isna().tolist() == [False, True]
     assert frame.loss.tolist() == ["0.1", "1"]
-    assert (frame.dtypes["transfer_time_s"], frame.dtypes["to_client_mos"], frame.dtypes["seed"]) == (
+    assert (
+        frame.dtypes["transfer_time_s"],
+        frame.dtypes["to_client_mos"],
+        frame.dtypes["seed"],
+    ) == (
         "float64",
         "float64",
         "int64",
@@ -159,22 +211,35 @@ def test_parquet_has_the_rows_of_csv_and_types(tmp_path: Path) -> None:
 
 def test_line_protocol_is_what_a_collector_would_write(tmp_path: Path) -> None:
     metadata = {
-        "time": 1767225600082, "job_name": "file_transfer", "agent_name": "pc 1", "job_instance_id": 3,
-        "scenario_instance_id": 1, "owner_scenario_instance_id": 1, "suffix": "Flow,1", "is_file": False,
+        "time": 1767225600082, "job_name": "file_transfer", "agent_name": "pc 1",
+        "job_instance_id": 3, "scenario_instance_id": 1, "owner_scenario_instance_id": 1,
+        "suffix": "Flow,1", "is_file": False,
     }  # fmt: skip
     write_statistics(
-        tmp_path, [{"_metadata": metadata, "bytes": 3, "ok": True, "why": 'a "b"', "path": [1], "none": None}]
+        tmp_path,
+        [
+            {
+                "_metadata": metadata,
+                "bytes": 3,
+                "ok": True,
+                "why": 'a "b"',
+                "path": [1],
+                "none": None,
+            }
+        ],
     )
     (line,) = line_protocol([tmp_path])
-    assert line == (
-        "file_transfer,@agent_name=pc\\ 1,@job_instance_id=3,@owner_scenario_instance_id=1,@scenario_instance_id=1,"
-        "@suffix=Flow\\,1 "
-        'bytes=3.0,ok=true,why="a \\"b\\"",path="[1]" 1767225600082\n'
+    assert (
+        line == "file_transfer,@agent_name=pc\\"
+        " 1,@job_instance_id=3,@owner_scenario_instance_id=1,@scenario_instance_id=1,@suffix=Flow\\,1"
+        ' bytes=3.0,ok=true,why="a \\"b\\"",path="[1]" 1767225600082\n'
     )
 
 
 NAMES = st.sampled_from(["vpn", "cc", "loss", "note"])
-TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\r"))  # Python 3.11's csv does not quote a lone CR
+TEXTS = st.text(
+    st.characters(codec="utf-8", exclude_characters="\r")
+)  # Python 3.11's csv does not quote a lone CR
 
 
 @given(st.dictionaries(NAMES, TEXTS, min_size=1))
@@ -184,15 +249,21 @@ def test_values_survive_csv(arguments: dict[str, str]) -> None:
     assert {name: row[name] for name in arguments} == arguments
 
 
-@pytest.mark.parametrize(("size", "least_s"), [("30M", 25.094), ("30000k", 25.094), ("1448", 1514 * 8 / 10e6)])
+@pytest.mark.parametrize(
+    ("size", "least_s"), [("30M", 25.094), ("30000k", 25.094), ("1448", 1514 * 8 / 10e6)]
+)
 def test_the_least_transfer_time(size: str, least_s: float) -> None:
     assert least_transfer_time_s({"size": size, "rate": "10M"}) == pytest.approx(least_s, rel=1e-4)
-    assert least_transfer_time_s({"size": size, "rate": "2500k"}) == pytest.approx(4 * least_s, rel=1e-4)
+    assert least_transfer_time_s({"size": size, "rate": "2500k"}) == pytest.approx(
+        4 * least_s, rel=1e-4
+    )
 
 
 def test_an_upload_takes_the_return_rate() -> None:
     link = {"size": "30M", "rate": "10M", "return_rate": "2M"}
-    download, upload = (least_transfer_time_s({**link, "direction": way}) for way in ("download", "upload"))
+    download, upload = (
+        least_transfer_time_s({**link, "direction": way}) for way in ("download", "upload")
+    )
     assert download and upload == pytest.approx(5 * download)
     assert least_transfer_time_s({**link, "direction": "upload", "return_rate": "same"}) == download
 
@@ -202,6 +273,8 @@ def test_a_size_that_is_none_has_no_least_time(size: str) -> None:
     assert least_transfer_time_s({"size": size, "rate": "10M"}) is None
 
 
-@pytest.mark.parametrize("arguments", [{}, {"size": "30M"}, {"size": "30M", "rate": "10M", "link_file": "leo.csv"}])
+@pytest.mark.parametrize(
+    "arguments", [{}, {"size": "30M"}, {"size": "30M", "rate": "10M", "link_file": "leo.csv"}]
+)
 def test_without_a_rate_there_is_no_least_time(arguments: dict[str, str]) -> None:
     assert least_transfer_time_s(arguments) is None

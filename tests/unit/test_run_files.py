@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a guest may leave in place of a file, and that the host reads none of it, waits for none of it and names it."""
+"""What a guest may leave in place of a file, and that the host reads none of it, waits for none of
+it and names it.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +31,25 @@ from openbach_run.openbach.scenario import parse_scenario
 from openbach_run.results import run_files
 from openbach_run.results.files import write_parquet
 from openbach_run.results.measures import measures
-from openbach_run.results.record import DAMAGED, MEASURED_BY_HOST, SAID_BY_GUEST, Record, Store, events, statistics
+from openbach_run.results.record import (
+    DAMAGED,
+    MEASURED_BY_HOST,
+    SAID_BY_GUEST,
+    Record,
+    Store,
+    events,
+    statistics,
+)
 from openbach_run.results.run_files import DamagedRecord
 
 NOBODY = 65534
-METADATA = {"job_name": "file_transfer", "agent_name": "pc", "time": 0, "job_instance_id": 1, "scenario_instance_id": 1}
+METADATA = {
+    "job_name": "file_transfer",
+    "agent_name": "pc",
+    "time": 0,
+    "job_instance_id": 1,
+    "scenario_instance_id": 1,
+}
 
 
 def statistic(**values: object) -> str:
@@ -90,11 +106,16 @@ def test_only_regular_files_are_read(run_dir: Path, kind: str) -> None:
 @pytest.mark.parametrize("name", ["result.json", "console.log"])
 def test_a_guest_that_leaves_none_has_failed(run_dir: Path, kind: str, name: str) -> None:
     (run_dir / "console.log").touch()
-    (run_dir / "result.json").write_text('{"status": "Finished Ok", "virtual_s": 1, "failed": []}\n')
+    (run_dir / "result.json").write_text(
+        '{"status": "Finished Ok", "virtual_s": 1, "failed": []}\n'
+    )
     (run_dir / name).unlink()
     KINDS[kind](run_dir / name)
     told = outcome_of(run_dir, 1.0, "ab", None, 0)
-    assert (told.status, told.error) == (DAMAGED, f"the guest left {name}: {kind}; a regular file was expected")
+    assert (told.status, told.error) == (
+        DAMAGED,
+        f"the guest left {name}: {kind}; a regular file was expected",
+    )
 
 
 def test_no_link_is_followed_on_the_way(run_dir: Path, tmp_path: Path) -> None:
@@ -130,38 +151,62 @@ def test_a_record_is_written_in_place_of_what_a_guest_left(tmp_path: Path, kind:
     [
         ("garbage\n", "line 2: Expecting value"),
         (statistic(transfer_time_s=float("nan")), "line 2: NaN is not a finite number"),
-        (statistic(transfer_time_s=1).replace("1,", "1e999,", 1), "line 2: 1e999 is not a finite number"),
+        (
+            statistic(transfer_time_s=1).replace("1,", "1e999,", 1),
+            "line 2: 1e999 is not a finite number",
+        ),
         (statistic(transfer_time_s=10**400), "line 2: 10+ is not a finite number"),
         (statistic(transfer_time_s=-(10**309)), "line 2: -10+ is not a finite number"),
-        ('{"_metadata": {"job_name": "a", "time": 1' + 400 * "0" + "}}\n", "line 2: 10+ is not a finite number"),
-        ('{"_metadata": {"job_name": "a", "time": 1e300}}\n', r'line 2: _metadata: "time" is 1e\+300; at most 10+ ms'),
+        (
+            '{"_metadata": {"job_name": "a", "time": 1' + 400 * "0" + "}}\n",
+            "line 2: 10+ is not a finite number",
+        ),
+        (
+            '{"_metadata": {"job_name": "a", "time": 1e300}}\n',
+            r'line 2: _metadata: "time" is 1e\+300; at most 10+ ms',
+        ),
         (
             '{"_metadata": {"job_name": "a", "time": "noon"}}\n',
             "line 2: _metadata: \"time\" is 'noon'; float was expected",
         ),
         (r'{"_metadata": {"job_name": "a", "suffix": "\ud800"}}' + "\n", "line 2: 'utf-8' codec"),
         (statistic(transfer_time_s="fast"), "line 2: transfer_time_s is 'fast', not a number"),
-        (statistic(interval_goodput_bps=[1]), r"line 2: interval_goodput_bps is \[1\], not a number"),
+        (
+            statistic(interval_goodput_bps=[1]),
+            r"line 2: interval_goodput_bps is \[1\], not a number",
+        ),
         ("[" * 100_000 + "\n", "line 2: nested too deeply"),
         ("1\n", "line 2: 1 is no JSON object"),
         ("{}\n", 'line 2: has no "_metadata"'),
-        ('{"_metadata": {"job_name": 7}}\n', 'line 2: _metadata: "job_name" is 7; str was expected'),
+        (
+            '{"_metadata": {"job_name": 7}}\n',
+            'line 2: _metadata: "job_name" is 7; str was expected',
+        ),
         ("\xff\n", "line 2: 'utf-8' codec"),
     ],
 )
 def test_a_bad_statistic_is_named(run_dir: Path, line: str, wrong: str) -> None:
-    (run_dir / "statistics.jsonl").write_bytes((statistic(transfer_time_s=1.0) + line).encode("latin-1"))
+    (run_dir / "statistics.jsonl").write_bytes(
+        (statistic(transfer_time_s=1.0) + line).encode("latin-1")
+    )
     with pytest.raises(DamagedRecord, match=f"statistics.jsonl, {wrong}"):
         measures(run_dir, OURS)
 
 
 @pytest.mark.parametrize(
     "text",
-    ["{}", "[]", '{"status": 1, "virtual_s": 1, "failed": []}', '{"status": "Fine", "virtual_s": 1, "failed": []}',
-     '{"status": "Finished Ok", "virtual_s": 1e99, "failed": []}', '{"status": "Finished Ok", "virtual_s": "1", "failed": []}',
-     '{"status": "Finished Ok", "virtual_s": NaN, "failed": []}',
-     '{"status": "Finished Ko", "virtual_s": 1, "failed": [3]}', '{"status": "Finished Ko", "virtual_s": 1, "failed": [{}]}'],
-)  # fmt: skip
+    [
+        "{}",
+        "[]",
+        '{"status": 1, "virtual_s": 1, "failed": []}',
+        '{"status": "Fine", "virtual_s": 1, "failed": []}',
+        '{"status": "Finished Ok", "virtual_s": 1e99, "failed": []}',
+        '{"status": "Finished Ok", "virtual_s": "1", "failed": []}',
+        '{"status": "Finished Ok", "virtual_s": NaN, "failed": []}',
+        '{"status": "Finished Ko", "virtual_s": 1, "failed": [3]}',
+        '{"status": "Finished Ko", "virtual_s": 1, "failed": [{}]}',
+    ],
+)
 def test_a_result_of_another_form_is_named(run_dir: Path, text: str) -> None:
     (run_dir / "console.log").touch()
     (run_dir / "result.json").write_text(text + "\n")
@@ -175,7 +220,9 @@ def test_a_result_of_another_form_is_named(run_dir: Path, text: str) -> None:
 
 
 def test_no_console_is_a_reason(run_dir: Path) -> None:
-    (run_dir / "result.json").write_text('{"status": "Finished Ok", "virtual_s": 1, "failed": []}\n')
+    (run_dir / "result.json").write_text(
+        '{"status": "Finished Ok", "virtual_s": 1, "failed": []}\n'
+    )
     told = outcome_of(run_dir, 1.0, "ab", None, 0)
     assert (told.status, told.error) == (DAMAGED, "the guest left console.log: no such file")
 
@@ -195,19 +242,39 @@ class LeavesGarbage:
 
 
 class Spec:
-    run_id, values, seed, identity, scenario_name = RECORD.run_id, RECORD.arguments, 1, RECORD.identity, "geo"
-    cell = CellSpec(Origin(parse_scenario({"name": "geo", "openbach_functions": []}, {})), RECORD.arguments)
+    run_id, values, seed, identity, scenario_name = (
+        RECORD.run_id,
+        RECORD.arguments,
+        1,
+        RECORD.identity,
+        "geo",
+    )
+    cell = CellSpec(
+        Origin(parse_scenario({"name": "geo", "openbach_functions": []}, {})), RECORD.arguments
+    )
 
     def for_guest(self) -> dict[str, object]:
         return {}
 
 
-ONE_OF_MANY = {"job_name": "many", "agent_name": "pc", "time": 0, "job_instance_id": 1, "scenario_instance_id": 1}
+ONE_OF_MANY = {
+    "job_name": "many",
+    "agent_name": "pc",
+    "time": 0,
+    "job_instance_id": 1,
+    "scenario_instance_id": 1,
+}
 
 
 def flow(suffix: str, *rates_bps: float, time: float = 1) -> str:
     return "".join(
-        json.dumps({"rate_bps": rate, "_metadata": {**ONE_OF_MANY, "suffix": suffix, "time": time * number}}) + "\n"
+        json.dumps(
+            {
+                "rate_bps": rate,
+                "_metadata": {**ONE_OF_MANY, "suffix": suffix, "time": time * number},
+            }
+        )
+        + "\n"
         for number, rate in enumerate(rates_bps)
     )
 
@@ -220,20 +287,54 @@ def many(**measure: object) -> Declared:
 @pytest.mark.parametrize(
     ("left", "declared", "said"),
     [
-        (statistic(transfer_time_s="fast"), OURS, "line 1: transfer_time_s is 'fast', not a number"),
+        (
+            statistic(transfer_time_s="fast"),
+            OURS,
+            "line 1: transfer_time_s is 'fast', not a number",
+        ),
         (statistic(transfer_time_s=10**400), OURS, "line 1: 1000"),
-        (statistic(bytes=1e300), OURS, "bytes: median of bytes is not a whole number up to 9223372036854775807"),
-        (flow("", 1e308, 1e308), many(take="mean"), "rate: mean of rate_bps is not a finite number"),
+        (
+            statistic(bytes=1e300),
+            OURS,
+            "bytes: median of bytes is not a whole number up to 9223372036854775807",
+        ),
+        (
+            flow("", 1e308, 1e308),
+            many(take="mean"),
+            "rate: mean of rate_bps is not a finite number",
+        ),
         (flow("", 1e308, 1e308), many(take="sum"), "rate: sum of rate_bps is not a finite number"),
-        (flow("", 1e308, 1e308), many(take="median"), "rate: median of rate_bps is not a finite number"),
+        (
+            flow("", 1e308, 1e308),
+            many(take="median"),
+            "rate: median of rate_bps is not a finite number",
+        ),
         (flow("", 1e308), many(factor=10.0), "rate: median of rate_bps is not a finite number"),
-        (flow("", 1e308), many(type="int", factor=10.0), "rate: median of rate_bps is not a whole number"),
-        (flow("1", 1e300, 1e300) + flow("2", 1, 1), many(take="fairness"), "fairness of rate_bps is not a finite"),
-        (flow("1", 1, 1) + flow("2", -1, -1), many(take="first_share_pct"), "first_share_pct of rate_bps is not a finite"),
-        (flow("1", 1e308, 1e308, time=1e13) + flow("2", 1, 1), many(take="total_rate"), "total_rate of rate_bps is not"),
+        (
+            flow("", 1e308),
+            many(type="int", factor=10.0),
+            "rate: median of rate_bps is not a whole number",
+        ),
+        (
+            flow("1", 1e300, 1e300) + flow("2", 1, 1),
+            many(take="fairness"),
+            "fairness of rate_bps is not a finite",
+        ),
+        (
+            flow("1", 1, 1) + flow("2", -1, -1),
+            many(take="first_share_pct"),
+            "first_share_pct of rate_bps is not a finite",
+        ),
+        (
+            flow("1", 1e308, 1e308, time=1e13) + flow("2", 1, 1),
+            many(take="total_rate"),
+            "total_rate of rate_bps is not",
+        ),
     ],
-)  # fmt: skip
-def test_a_run_that_leaves_garbage_fails_and_no_other(tmp_path: Path, left: str, declared: Declared, said: str) -> None:
+)
+def test_a_run_that_leaves_garbage_fails_and_no_other(
+    tmp_path: Path, left: str, declared: Declared, said: str
+) -> None:
     store = Store(tmp_path)
     store.runs.mkdir()
     planned = PlannedRun(Spec(), LeavesGarbage(left), "command", declared)  # type: ignore[arg-type]
@@ -254,7 +355,9 @@ def test_flows_without_time_between_their_intervals_have_no_rate(run_dir: Path) 
 @pytest.mark.parametrize("t_s", [-1, 1e11, 10**400])
 def test_an_event_of_no_time_is_named(run_dir: Path, t_s: float) -> None:
     (run_dir / "events.jsonl").write_text(json.dumps({"t_s": t_s, "event": "heartbeat"}) + "\n")
-    with pytest.raises(DamagedRecord, match=r"line 1: .*(0 to 10000000000 s was expected|not a finite number)"):
+    with pytest.raises(
+        DamagedRecord, match=r"line 1: .*(0 to 10000000000 s was expected|not a finite number)"
+    ):
         events(run_dir)
 
 
@@ -282,16 +385,26 @@ def test_events_are_read_as_they_come(run_dir: Path) -> None:
 @pytest.mark.parametrize(
     ("fill", "passed"),
     [
-        (lambda place: [(place / str(number)).touch() for number in range(101)], "made more than 100 files"),
-        (lambda place: [(place / str(number)).mkdir() for number in range(101)], "made more than 100 files"),
         (
-            lambda place: os.truncate(os.open(place / "sparse", os.O_CREAT | os.O_WRONLY), 10 << 40),
+            lambda place: [(place / str(number)).touch() for number in range(101)],
+            "made more than 100 files",
+        ),
+        (
+            lambda place: [(place / str(number)).mkdir() for number in range(101)],
+            "made more than 100 files",
+        ),
+        (
+            lambda place: os.truncate(
+                os.open(place / "sparse", os.O_CREAT | os.O_WRONLY), 10 << 40
+            ),
             "wrote more than 1 MiB",
         ),
         (lambda place: deep(place, 60), "made directories 40 deep"),
     ],
 )
-def test_limits_hold_for_every_kind_of_file(run_dir: Path, fill: Callable[[Path], object], passed: str) -> None:
+def test_limits_hold_for_every_kind_of_file(
+    run_dir: Path, fill: Callable[[Path], object], passed: str
+) -> None:
     assert run_files.excess(run_dir, 1 << 20, 100, "capture.pcapng") is None
     fill(run_dir)
     told = run_files.excess(run_dir, 1 << 20, 100, "capture.pcapng")
@@ -302,16 +415,32 @@ def test_limits_hold_for_every_kind_of_file(run_dir: Path, fill: Callable[[Path]
 
 
 def test_modes_that_a_guest_gave_do_not_stay(run_dir: Path, tmp_path: Path) -> None:
-    """Neither one that runs with its owner's rights, nor one that keeps its owner out, nor a way in for others."""
+    """Neither one that runs with its owner's rights, nor one that keeps its owner out, nor a way in
+    for others.
+    """
     (host := tmp_path / "host").touch(0o644)
     (run_dir / "link").symlink_to(host)
     (run_dir / "jobs/closed").mkdir(parents=True)
     (set_id := run_dir / "jobs/closed/set-id").touch()
-    for place, mode in {set_id: 0o6777, set_id.parent: 0, run_dir / "jobs": 0o777, run_dir: 0o500}.items():
+    for place, mode in {
+        set_id: 0o6777,
+        set_id.parent: 0,
+        run_dir / "jobs": 0o777,
+        run_dir: 0o500,
+    }.items():
         place.chmod(mode)
     run_files.restrict(run_dir)
-    modes = {place.name: place.lstat().st_mode & 0o7777 for place in (run_dir, *run_dir.rglob("*"), host)}
-    assert modes == {run_dir.name: 0o700, "jobs": 0o700, "closed": 0o700, "set-id": 0o600, "link": 0o777, "host": 0o644}
+    modes = {
+        place.name: place.lstat().st_mode & 0o7777 for place in (run_dir, *run_dir.rglob("*"), host)
+    }
+    assert modes == {
+        run_dir.name: 0o700,
+        "jobs": 0o700,
+        "closed": 0o700,
+        "set-id": 0o600,
+        "link": 0o777,
+        "host": 0o644,
+    }
 
 
 def test_no_other_user_reaches_what_a_run_leaves(tmp_path: Path) -> None:
@@ -328,8 +457,12 @@ def test_a_tree_deeper_than_any_path_is_removed(run_dir: Path) -> None:
 
 @pytest.fixture
 def ordinary_user() -> Iterator[Path]:
-    """The test goes on as one, with a directory of its own: root could look into a directory of mode 0."""
-    with tempfile.TemporaryDirectory(dir="/tmp") as place:  # pytest's own directories are closed to others
+    """The test goes on as one, with a directory of its own: root could look into a directory of
+    mode 0.
+    """
+    with tempfile.TemporaryDirectory(
+        dir="/tmp"
+    ) as place:  # pytest's own directories are closed to others
         if os.geteuid():
             yield Path(place)
             return
@@ -370,7 +503,9 @@ def deep(place: Path, depth: int) -> None:
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_lines_or_refused(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+def test_any_bytes_are_lines_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes
+) -> None:
     place = tmp_path_factory.mktemp("any")
     for name in ("statistics.jsonl", "events.jsonl"):
         (place / name).write_bytes(data + b"\n")

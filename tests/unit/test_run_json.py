@@ -99,5 +99,7 @@ def test_an_inventory_of_another_version_is_named(tmp_path: Path, path: str, val
 
 
 def test_a_run_without_it_is_no_whole_record(tmp_path: Path) -> None:
-    with pytest.raises(DamagedRecord, match=r"run\.json: no such file; the run's record is not whole"):
+    with pytest.raises(
+        DamagedRecord, match=r"run\.json: no such file; the run's record is not whole"
+    ):
         run_json.read(tmp_path)

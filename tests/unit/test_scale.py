@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What keeps a campaign linear in its runs: work done once, files written once, few files a run (times: bench/scale.py)."""
+"""What keeps a campaign linear in its runs: work done once, files written once, few files a run
+(times: bench/scale.py).
+"""
 
 from __future__ import annotations
 
@@ -42,8 +44,20 @@ from openbach_run.topology.inventory import load_inventory
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = load_packages([ROOT / "jobs"])
-EVENT = {"t_s": 0.0, "event": "scenario_started", "scenario_instance_id": 1, "scenario": "geo", "arguments": {}}
-METADATA = {"job_name": "file_transfer", "agent_name": "pc", "time": 0, "job_instance_id": 1, "scenario_instance_id": 1}
+EVENT = {
+    "t_s": 0.0,
+    "event": "scenario_started",
+    "scenario_instance_id": 1,
+    "scenario": "geo",
+    "arguments": {},
+}
+METADATA = {
+    "job_name": "file_transfer",
+    "agent_name": "pc",
+    "time": 0,
+    "job_instance_id": 1,
+    "scenario_instance_id": 1,
+}
 SENT = {"transfer_time_s": 9.5, "_metadata": METADATA}
 
 
@@ -86,11 +100,15 @@ def leave(run_dir: Path, spec: Mapping[str, Any]) -> None:
 
 def planned(engine: Engine, *settings: str, seeds: tuple[int, ...] = (1,)) -> list[PlannedRun]:
     campaign = plan(ROOT / "scenarios/geo_loss.json", ["cc=bbr", *settings], seeds, PACKAGES)
-    runs = campaign.runs(PACKAGES, load_inventory(ROOT / "inventory.yml"), Additions(), engine.identity_of)
+    runs = campaign.runs(
+        PACKAGES, load_inventory(ROOT / "inventory.yml"), Additions(), engine.identity_of
+    )
     return [PlannedRun(spec, engine, "geo_loss", campaign.measures) for spec in runs]
 
 
-def execute(store: Store, runs: list[PlannedRun], cpus: tuple[int, ...] = (0,), rerun: bool = False) -> Executor:
+def execute(
+    store: Store, runs: list[PlannedRun], cpus: tuple[int, ...] = (0,), rerun: bool = False
+) -> Executor:
     executor = Executor(store, cpus, rerun)
     with store.opened():
         executor.execute(runs, Reporter(quiet=True))
@@ -124,7 +142,9 @@ def test_what_the_end_needs_is_imported_while_the_first_run_goes_on(
 
 
 def test_a_scenario_is_hashed_once_for_all_its_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each use of a run's name hashed the whole scenario: half a second a run in a campaign of a thousand."""
+    """Each use of a run's name hashed the whole scenario: half a second a run in a campaign of a
+    thousand.
+    """
     taken: list[int] = []
     digest = specs._digest
 
@@ -149,8 +169,13 @@ def test_values_are_checked_once_not_in_every_cell(monkeypatch: pytest.MonkeyPat
     assert len(checked) < 60
 
 
-@given(st.lists(st.fixed_dictionaries({name: st.sampled_from("01") for name in "abcd"}), min_size=1), st.data())
-def test_every_combination_is_in_a_cell_that_is_checked(cells: list[dict[str, str]], data: st.DataObject) -> None:
+@given(
+    st.lists(st.fixed_dictionaries({name: st.sampled_from("01") for name in "abcd"}), min_size=1),
+    st.data(),
+)
+def test_every_combination_is_in_a_cell_that_is_checked(
+    cells: list[dict[str, str]], data: st.DataObject
+) -> None:
     groups = data.draw(st.lists(st.sets(st.sampled_from("abcde"))))
     first = list(planning._first_of_each(cells, groups))
     for names in groups:
@@ -174,8 +199,13 @@ def test_a_forecast_compares_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forecasts, "_of_the_most_like", counted)
     known = [replace(RECORD, arguments={"loss": str(number)}, wall_s=2.0) for number in range(5000)]
     origin = specs.Origin(parse_scenario({"name": "geo", "openbach_functions": []}, {}))
-    to_do = [specs.RunSpec(specs.CellSpec(origin, {"loss": str(number)}), 1) for number in range(2500, 7500)]
-    assert forecasts.mean_wall_s([forecasts._values(spec) for spec in to_do], known) == pytest.approx(2.0)
+    to_do = [
+        specs.RunSpec(specs.CellSpec(origin, {"loss": str(number)}), 1)
+        for number in range(2500, 7500)
+    ]
+    assert forecasts.mean_wall_s(
+        [forecasts._values(spec) for spec in to_do], known
+    ) == pytest.approx(2.0)
     assert 0 < compared <= forecasts.SAMPLE
 
 
@@ -194,7 +224,9 @@ def test_results_csv_grows_by_a_line_a_run(tmp_path: Path, monkeypatch: pytest.M
         write(self, name, text)
 
     monkeypatch.setattr(Store, "write", counted)
-    engine = Engine(lambda number: lines.append(len((tmp_path / "results.csv").read_text().splitlines())))
+    engine = Engine(
+        lambda number: lines.append(len((tmp_path / "results.csv").read_text().splitlines()))
+    )
     runs = planned(engine, "vpn=none,wireguard", "loss=0,1", seeds=(1, 2, 3))
     execute(store, runs)
     assert lines[1:] == list(range(2, 13)), "the head, and what has finished"
@@ -208,10 +240,14 @@ def test_results_csv_has_the_order_of_the_campaign_at_the_end(tmp_path: Path) ->
     assert before == [one.spec.run_id for one in reversed(runs)]
     execute(Store(tmp_path), runs)
     execute(Store(tmp_path), runs, rerun=True)
-    assert pandas.read_csv(tmp_path / "results.csv", dtype=str).run_id.tolist() == [one.spec.run_id for one in runs]
+    assert pandas.read_csv(tmp_path / "results.csv", dtype=str).run_id.tolist() == [
+        one.spec.run_id for one in runs
+    ]
 
 
-def test_an_interrupt_while_the_workers_start_ends_the_guests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_while_the_workers_start_ends_the_guests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     start, started = threading.Thread.start, 0
 
     def interrupted(self: threading.Thread) -> None:
@@ -239,14 +275,19 @@ def test_a_record_is_few_files_and_is_read_as_before(tmp_path: Path) -> None:
     execute(store, [run])
     run_dir = store.runs / run.spec.run_id
     assert sorted(place.name for place in run_dir.rglob("*")) == [
-        "events.jsonl.gz", "files.tar.gz", "record.json", "statistics.jsonl.gz",
-    ]  # fmt: skip
+        "events.jsonl.gz",
+        "files.tar.gz",
+        "record.json",
+        "statistics.jsonl.gz",
+    ]
     assert (statistics(run_dir), events(run_dir)) == ([SENT], [EVENT])
     assert run_files.document(run_dir, "run.json")["seed"] == 1
     assert run_files.content(run_dir, "jobs/1_vpn_box/stdout") == b"1_vpn_box\n"
     with pytest.raises(FileNotFoundError):
         run_files.content(run_dir, "jobs/1_vpn_box/nothing")
-    assert pandas.read_json(run_dir / "statistics.jsonl.gz", lines=True).transfer_time_s.tolist() == [9.5]
+    assert pandas.read_json(
+        run_dir / "statistics.jsonl.gz", lines=True
+    ).transfer_time_s.tolist() == [9.5]
     with tarfile.open(run_dir / "files.tar.gz") as archive:
         assert "jobs/2_file_transfer_pc/stdout" in archive.getnames()
 
@@ -293,8 +334,12 @@ def test_a_run_that_left_something_else_is_not_packed(
 
 
 @pytest.mark.parametrize("name", ["statistics.jsonl.gz", "events.jsonl.gz", "files.tar.gz"])
-@pytest.mark.parametrize("damage", [lambda content: content[: len(content) // 2], lambda content: b"no archive"])
-def test_a_damaged_archive_is_named(tmp_path: Path, name: str, damage: Callable[[bytes], bytes]) -> None:
+@pytest.mark.parametrize(
+    "damage", [lambda content: content[: len(content) // 2], lambda content: b"no archive"]
+)
+def test_a_damaged_archive_is_named(
+    tmp_path: Path, name: str, damage: Callable[[bytes], bytes]
+) -> None:
     leave(tmp_path, {"seed": 1})
     run_files.pack(tmp_path, ())
     (tmp_path / name).write_bytes(damage((tmp_path / name).read_bytes()))
@@ -302,7 +347,9 @@ def test_a_damaged_archive_is_named(tmp_path: Path, name: str, damage: Callable[
         run_files.content(tmp_path, name.removesuffix(".gz") if "jsonl" in name else "run.json")
 
 
-def test_a_packed_file_without_end_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_packed_file_without_end_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(run_files, "FILE_LIMIT_BYTES", 1000)
     (tmp_path / "statistics.jsonl.gz").write_bytes(gzip.compress(bytes(100_000)))
     with pytest.raises(DamagedRecord, match="larger than"):
@@ -332,7 +379,9 @@ def test_records_of_older_versions_are_read(tmp_path: Path) -> None:
     run_dir = tmp_path / "runs" / RECORD.run_id
     run_dir.mkdir(parents=True)
     leave(run_dir, {"seed": 1})
-    fields = {name: value for name, value in RECORD.__dict__.items() if name not in ("declared", "parts")}
+    fields = {
+        name: value for name, value in RECORD.__dict__.items() if name not in ("declared", "parts")
+    }
     (run_dir / "record.json").write_text(json.dumps(fields))
     assert Store(tmp_path).load(RECORD.run_id) == RECORD
     assert (statistics(run_dir), events(run_dir)) == ([SENT], [EVENT])
@@ -343,8 +392,12 @@ def test_records_of_older_versions_are_read(tmp_path: Path) -> None:
 
 @given(st.lists(st.floats(0.001, 1000), min_size=2, max_size=12))
 def test_the_interval_is_that_of_the_medians_of_all_resamples(values: list[float]) -> None:
-    """As they were drawn before, with an array for all of them that wanted 2 GB for ten thousand seeds."""
-    drawn = numpy.random.default_rng(BOOTSTRAP_SEED).integers(len(values), size=(RESAMPLES, len(values)))
+    """As they were drawn before, with an array for all of them that wanted 2 GB for ten thousand
+    seeds.
+    """
+    drawn = numpy.random.default_rng(BOOTSTRAP_SEED).integers(
+        len(values), size=(RESAMPLES, len(values))
+    )
     low, high = numpy.quantile(numpy.median(numpy.array(values)[drawn], axis=1), [0.025, 0.975])
     found = estimate(values)
     assert found is not None
@@ -353,10 +406,20 @@ def test_the_interval_is_that_of_the_medians_of_all_resamples(values: list[float
 
 def imported(statement: str) -> set[str]:
     told = subprocess.run(
-        [sys.executable, "-c", f"import sys, contextlib\nwith contextlib.suppress(SystemExit):\n {statement}\n"
-         "print(*sys.modules, file=sys.stderr)"],
-        check=True, capture_output=True, text=True, cwd=ROOT, env={"PYTHONPATH": "src"},
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-c",
+            (
+                f"import sys, contextlib\nwith contextlib.suppress(SystemExit):\n {statement}\n"
+                "print(*sys.modules, file=sys.stderr)"
+            ),
+        ],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={"PYTHONPATH": "src"},
+    )
     return set(told.stderr.split())
 
 
@@ -364,9 +427,20 @@ LATER = {"requests", "rich", "numpy", "pandas", "pyarrow", "matplotlib", "distri
 
 
 def test_the_start_imports_only_what_it_uses() -> None:
-    assert not imported("import openbach_run.commands.main as it; it.main(['--help'])") & {*LATER, "yaml"}
-    assert not imported("import openbach_run.commands.run") & {*LATER, "yaml", "logging", "statistics"}
-    assert not imported("import openbach_run.report.command as it; it.main(['--help'])") & {"matplotlib", "typst"}
+    assert not imported("import openbach_run.commands.main as it; it.main(['--help'])") & {
+        *LATER,
+        "yaml",
+    }
+    assert not imported("import openbach_run.commands.run") & {
+        *LATER,
+        "yaml",
+        "logging",
+        "statistics",
+    }
+    assert not imported("import openbach_run.report.command as it; it.main(['--help'])") & {
+        "matplotlib",
+        "typst",
+    }
 
 
 @pytest.mark.parametrize("name", COMMANDS)

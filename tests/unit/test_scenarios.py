@@ -24,7 +24,9 @@ MADE = [source for source in SOURCES if source.with_suffix(".json").exists()]
 
 @pytest.mark.parametrize("source", MADE, ids=lambda source: source.stem)
 def test_file_is_in_step_with_its_source(source: Path) -> None:
-    assert source.with_suffix(".json").read_text() == as_text(expand(source)), "run `make scenarios`"
+    assert source.with_suffix(".json").read_text() == as_text(expand(source)), (
+        "run `make scenarios`"
+    )
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
@@ -39,10 +41,17 @@ def test_every_file_has_a_source() -> None:
 def test_positions_are_the_same_in_job_and_scenario() -> None:
     pep = load_packages([SCENARIOS.parent / "jobs/satpep"])["satpep"].job
     (position,) = pep.arguments.required
-    started = [one.get("start_job_instance", {}) for one in expand(SCENARIOS / "geo.yml")["openbach_functions"]]
-    proxies = {one["entity_name"]: one["satpep"]["at"].split(",") for one in started if "satpep" in one}
-    at = {position: [host for host, positions in proxies.items() if position in positions]
-          for position in position.choices}  # fmt: skip
+    started = [
+        one.get("start_job_instance", {})
+        for one in expand(SCENARIOS / "geo.yml")["openbach_functions"]
+    ]
+    proxies = {
+        one["entity_name"]: one["satpep"]["at"].split(",") for one in started if "satpep" in one
+    }
+    at = {
+        position: [host for host, positions in proxies.items() if position in positions]
+        for position in position.choices
+    }
     assert at == {
         "none": [],
         "A": ["satvpn_gw"],
@@ -55,7 +64,9 @@ def test_positions_are_the_same_in_job_and_scenario() -> None:
 def with_old_names(scenario: str) -> dict[str, Any]:
     """A scenario that somebody made before the job `pep` was called satpep."""
     text = json.dumps(json.loads((SCENARIOS / f"{scenario}.json").read_text()))
-    old: dict[str, Any] = json.loads(text.replace('"satpep": {', '"pep": {').replace(".satpep.", ".pep."))
+    old: dict[str, Any] = json.loads(
+        text.replace('"satpep": {', '"pep": {').replace(".satpep.", ".pep.")
+    )
     assert "satpep" not in json.dumps(old)
     return old
 
@@ -81,7 +92,29 @@ def test_the_job_of_openbach_with_an_old_name_is_not_ours() -> None:
 
 
 def test_no_job_of_ours_has_the_name_of_one_of_openbach() -> None:
-    """Names of OpenBACH 2.7 and openbach-extra 2.6 that could be ours: a package would take their place on a platform."""
-    theirs = {"pep", "openvpn", "wireguard", "iperf3", "iperf", "nuttcp", "fping", "hping", "quic", "voip_qoe", "vlc"}
-    theirs |= {"tcp_conf_linux", "tcp_buffer", "tc_configure_link", "web_browsing_qoe", "netcat", "socat", "squid"}
+    """Names of OpenBACH 2.7 and openbach-extra 2.6 that could be ours: a package would take their
+    place on a platform.
+    """
+    theirs = {
+        "pep",
+        "openvpn",
+        "wireguard",
+        "iperf3",
+        "iperf",
+        "nuttcp",
+        "fping",
+        "hping",
+        "quic",
+        "voip_qoe",
+        "vlc",
+    }
+    theirs |= {
+        "tcp_conf_linux",
+        "tcp_buffer",
+        "tc_configure_link",
+        "web_browsing_qoe",
+        "netcat",
+        "socat",
+        "squid",
+    }
     assert not theirs & JOBS.keys()

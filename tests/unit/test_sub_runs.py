@@ -34,15 +34,33 @@ PARENT = Record(
     to_records(OURS),
 )
 EVENTS = [
-    {"t_s": 0, "event": "scenario_started", "scenario": "both", "scenario_instance_id": 1, "arguments": {"size": "1M"}},
-    {"t_s": 0, "event": "scenario_started", "scenario": "one", "scenario_instance_id": 2, "parent_id": 1,
-     "arguments": {"cc": "bbr"}},
+    {
+        "t_s": 0,
+        "event": "scenario_started",
+        "scenario": "both",
+        "scenario_instance_id": 1,
+        "arguments": {"size": "1M"},
+    },
+    {
+        "t_s": 0,
+        "event": "scenario_started",
+        "scenario": "one",
+        "scenario_instance_id": 2,
+        "parent_id": 1,
+        "arguments": {"cc": "bbr"},
+    },
     {"t_s": 1, "event": "job_started", "scenario_instance_id": 2},
     {"t_s": 12, "event": "scenario_ended", "scenario_instance_id": 2, "status": "Finished Ok"},
-    {"t_s": 20, "event": "scenario_started", "scenario": "one", "scenario_instance_id": 3, "parent_id": 1,
-     "arguments": {"cc": "cubic"}},
+    {
+        "t_s": 20,
+        "event": "scenario_started",
+        "scenario": "one",
+        "scenario_instance_id": 3,
+        "parent_id": 1,
+        "arguments": {"cc": "cubic"},
+    },
     {"t_s": 21, "event": "scenario_ended", "scenario_instance_id": 3, "status": "Finished Ko"},
-]  # fmt: skip
+]
 
 
 def write(folder: Path, name: str, lines: list[dict[str, Any]]) -> None:
@@ -50,7 +68,10 @@ def write(folder: Path, name: str, lines: list[dict[str, Any]]) -> None:
 
 
 def transfer(instance: int, time_s: float) -> dict[str, Any]:
-    return {"transfer_time_s": time_s, "_metadata": {"job_name": "file_transfer", "scenario_instance_id": instance}}
+    return {
+        "transfer_time_s": time_s,
+        "_metadata": {"job_name": "file_transfer", "scenario_instance_id": instance},
+    }
 
 
 def run(folder: Path) -> Path:
@@ -63,7 +84,12 @@ def run(folder: Path) -> Path:
 
 def test_each_sub_scenario_has_its_record(tmp_path: Path) -> None:
     first, second = unfold(PARENT, run(tmp_path))
-    assert (first.scenario, first.arguments, first.status, first.virtual_s) == ("one", {"cc": "bbr"}, "Finished Ok", 12)
+    assert (first.scenario, first.arguments, first.status, first.virtual_s) == (
+        "one",
+        {"cc": "bbr"},
+        "Finished Ok",
+        12,
+    )
     assert first.measures["transfer_time_s"] == 10.0
     assert second.status == "Finished Ko"
     assert second.measures == {}
@@ -76,18 +102,25 @@ def test_constants_of_sub_scenarios_are_columns(tmp_path: Path) -> None:
     (place / "run.json").write_text(json.dumps({"arguments": {"size": "1M"}}))
     parent = replace(PARENT, arguments={"size": "1M", "rate": "20M"})
     assert [part.arguments for part in unfold(parent, place)] == [
-        {"cc": "bbr", "rate": "20M"}, {"cc": "cubic", "rate": "20M"},
-    ]  # fmt: skip
+        {"cc": "bbr", "rate": "20M"},
+        {"cc": "cubic", "rate": "20M"},
+    ]
 
 
 def test_none_has_finished_well_when_the_kernel_complained(tmp_path: Path) -> None:
-    complained = replace(PARENT, status=COMPLAINED, error="the guest's kernel complained: WARNING: …")
+    complained = replace(
+        PARENT, status=COMPLAINED, error="the guest's kernel complained: WARNING: …"
+    )
     assert {part.status for part in unfold(complained, run(tmp_path))} == {COMPLAINED}
 
 
 def test_a_run_with_jobs_of_its_own_stays(tmp_path: Path) -> None:
     place = run(tmp_path)
-    write(place, "events.jsonl", [*EVENTS, {"t_s": 22, "event": "job_started", "scenario_instance_id": 1}])
+    write(
+        place,
+        "events.jsonl",
+        [*EVENTS, {"t_s": 22, "event": "job_started", "scenario_instance_id": 1}],
+    )
     assert unfold(PARENT, place) == [PARENT]
 
 
@@ -98,10 +131,14 @@ def test_a_run_without_events_stays(tmp_path: Path) -> None:
 def test_the_campaign_is_that_of_the_scenario_started(tmp_path: Path) -> None:
     run(tmp_path)
     sub = parse_scenario({"name": "one", "openbach_functions": []}, {})
-    functions = [{"id": 0, "start_scenario_instance": {"scenario_name": "one", "arguments": {"cc": "bbr"}}}]
+    functions = [
+        {"id": 0, "start_scenario_instance": {"scenario_name": "one", "arguments": {"cc": "bbr"}}}
+    ]
     parent = parse_scenario({"name": "both", "openbach_functions": functions}, {})
     records = unfold_all([PARENT], tmp_path)
-    campaign = unfold_campaign(Campaign(tmp_path, parent, {"one": sub}, {"size": ("1M",)}, (3,)), records)
+    campaign = unfold_campaign(
+        Campaign(tmp_path, parent, {"one": sub}, {"size": ("1M",)}, (3,)), records
+    )
     assert campaign.scenario is sub
     assert campaign.values == {"cc": ("bbr", "cubic")}
     assert len(records) == 2

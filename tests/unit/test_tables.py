@@ -39,7 +39,9 @@ def test_the_last_swept_argument_makes_the_columns() -> None:
 
 def test_several_seeds_show_median_and_range_and_failures() -> None:
     one = record(vpn="none")
-    done = [replace(one, seed=seed, measures={"transfer_time_s": 20.0 + seed}) for seed in (1, 2, 5)]
+    done = [
+        replace(one, seed=seed, measures={"transfer_time_s": 20.0 + seed}) for seed in (1, 2, 5)
+    ]
     failed = replace(one, seed=4, status="Finished Ko")
     shown = campaign_table(campaign((1, 2, 4, 5), vpn=("none",)), [*done, failed])
     assert shown.rows == [["22.00 [21.00–25.00] (1 failed)"]]
@@ -75,7 +77,10 @@ def test_sub_scenarios_that_have_failed_have_a_row() -> None:
     parent = replace(parent, sub_scenarios={"delay": parent.scenario, "rate": parent.scenario})
     done = replace(record(), scenario="delay", measures={"rtt": 0.5})
     failed = replace(record(), scenario="rate", measures={}, status="Stopped")
-    assert campaign_table(parent, [done, failed]).rows == [["delay", "rtt", "0.5"], ["rate", "–", "failed"]]
+    assert campaign_table(parent, [done, failed]).rows == [
+        ["delay", "rtt", "0.5"],
+        ["rate", "–", "failed"],
+    ]
     assert campaign_table(of_others(), [replace(record(), measures={})]).rows == [["done"]]
 
 
@@ -96,17 +101,28 @@ def test_packages_that_are_not_the_locked_ones_stand_below_the_table() -> None:
 
 def test_one_seed_of_a_random_link_is_warned_of() -> None:
     """1 MB, CUBIC, 1 % of loss: 7.03 s with seed 1, a median of 15.55 s with three."""
-    assert "one seed, and the link is random" in campaign_table(campaign((1,), loss=("0", "1")), []).note
+    assert (
+        "one seed, and the link is random"
+        in campaign_table(campaign((1,), loss=("0", "1")), []).note
+    )
     assert "random" not in campaign_table(campaign((1, 2), loss=("0", "1")), []).note
     assert "random" not in campaign_table(campaign((1,), loss=("0",)), []).note
     assert is_random({"loss": "0", "return_loss": "same", "link_file": "leo.csv"})
-    assert is_random({"loss": "0", "orbit": "measured", "rate": "none"}), "a satellite that is a link file"
-    assert not is_random({"loss": "0", "return_loss": "same", "jitter_ms": "0", "link_file": "none"})
+    assert is_random({"loss": "0", "orbit": "measured", "rate": "none"}), (
+        "a satellite that is a link file"
+    )
+    assert not is_random(
+        {"loss": "0", "return_loss": "same", "jitter_ms": "0", "link_file": "none"}
+    )
 
 
 @pytest.mark.parametrize(
     ("known", "cell"),
-    [([], "–"), ([record(vpn="none", status="Guest Lost")], "failed"), ([record(None, vpn="none")], "done")],
+    [
+        ([], "–"),
+        ([record(vpn="none", status="Guest Lost")], "failed"),
+        ([record(None, vpn="none")], "done"),
+    ],
 )
 def test_cells_without_a_time(known: list[Record], cell: str) -> None:
     assert campaign_table(campaign(vpn=("none",)), known).rows == [[cell]]
@@ -115,7 +131,9 @@ def test_cells_without_a_time(known: list[Record], cell: str) -> None:
 def test_a_scenario_says_which_measure_its_table_shows() -> None:
     source = {"name": "geo", "openbach_functions": [], "x-sweep": {"measure": "page_load_time_s"}}
     swept = replace(campaign(size=("30M",)), scenario=parse_scenario(source, {}))
-    shown = campaign_table(swept, [replace(record(size="30M"), measures={"page_load_time_s": 5.664})])
+    shown = campaign_table(
+        swept, [replace(record(size="30M"), measures={"page_load_time_s": 5.664})]
+    )
     assert (shown.title, shown.rows) == ("geo: page load time (s)", [["5.66"]])
     assert "least" not in shown.note
 
@@ -140,7 +158,9 @@ def test_the_error_names_what_was_sent(tmp_path: Path) -> None:
     assert "has the columns transfer_time_s;" in text
     assert text.endswith("ping_series (far): rtt_mss")
     assert not_sent(swept, [replace(one, measures={"ping_rtt_ms": 3.0})], tmp_path) is None
-    assert not_sent(campaign(size=("30M",)), [record(None, size="30M")], tmp_path) is None, "no x-sweep.measure"
+    assert not_sent(campaign(size=("30M",)), [record(None, size="30M")], tmp_path) is None, (
+        "no x-sweep.measure"
+    )
 
 
 def test_a_scenario_without_arguments_has_one_cell() -> None:
@@ -190,11 +210,49 @@ def test_labels_are_set_left_and_figures_right() -> None:
 
 
 FOREIGN = [
-    "![x](/etc/passwd)", "[x](http://example.org)", "[x][y]", "[x]: /etc/passwd", "<script>alert(1)</script>", "&lt;", "&#60;",
-    "#link(\"x\")", "#read(\"/etc/passwd\")", "# title", "a #", "- item", "+ item", "1. item", "1) item", "-1", "> quoted",
-    "---", "***", "___", "~~~", "```", "===", "a|b", "a\\|b", "a\\", "*a*", "_a_", "a_b", "__a__", "`a`", "$a$", "[[a]", "a]b[",
-    "    code", "a  ", "28.50 [28.41–28.77]", "https://example.org", "<https://example.org>", "\\[x](y)", "-", "+",
-]  # fmt: skip
+    "![x](/etc/passwd)",
+    "[x](http://example.org)",
+    "[x][y]",
+    "[x]: /etc/passwd",
+    "<script>alert(1)</script>",
+    "&lt;",
+    "&#60;",
+    '#link("x")',
+    '#read("/etc/passwd")',
+    "# title",
+    "a #",
+    "- item",
+    "+ item",
+    "1. item",
+    "1) item",
+    "-1",
+    "> quoted",
+    "---",
+    "***",
+    "___",
+    "~~~",
+    "```",
+    "===",
+    "a|b",
+    "a\\|b",
+    "a\\",
+    "*a*",
+    "_a_",
+    "a_b",
+    "__a__",
+    "`a`",
+    "$a$",
+    "[[a]",
+    "a]b[",
+    "    code",
+    "a  ",
+    "28.50 [28.41–28.77]",
+    "https://example.org",
+    "<https://example.org>",
+    "\\[x](y)",
+    "-",
+    "+",
+]
 
 
 PLACES = [
@@ -228,10 +286,17 @@ def words(text: str) -> str:
 
 
 @settings(deadline=None)
-@given(st.one_of(st.sampled_from(FOREIGN), st.text(), st.lists(st.sampled_from(FOREIGN), max_size=3).map("".join)))
+@given(
+    st.one_of(
+        st.sampled_from(FOREIGN),
+        st.text(),
+        st.lists(st.sampled_from(FOREIGN), max_size=3).map("".join),
+    )
+)
 def test_text_from_elsewhere_is_no_markup(text: str) -> None:
-    """Wherever the report's template puts it: a paragraph, a list, a heading, strong and slanted text, an image's words, a
-    table."""
+    """Wherever the report's template puts it: a paragraph, a list, a heading, strong and slanted
+    text, an image's words, a table.
+    """
     for form, shown, around in PLACES:
         found, elements = shown_as(form.format(plain(text)))
         assert words(found) == words(shown.format(text))

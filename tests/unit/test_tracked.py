@@ -16,13 +16,19 @@ BINARY = {".pdf", ".parquet", ".png"}
 
 
 def tracked() -> list[Path]:
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     return [Path(name) for name in listed.stdout.split("\0") if name and (ROOT / name).exists()]
 
 
 def test_a_campaigns_report_is_three_files() -> None:
-    """Tables, figures, CSV and Markdown are made by `openbach-run report`, but for the pictures that a page shows."""
-    pages = "".join(page.read_text() for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")))
+    """Tables, figures, CSV and Markdown are made by `openbach-run report`, but for the pictures
+    that a page shows.
+    """
+    pages = "".join(
+        page.read_text() for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))
+    )
     for file in tracked():
         if file.parts[0] == "reports" and len(file.parts) > 2 and file.parts[1] not in SOURCES:
             assert file.name in OF_A_REPORT or f"({file})" in pages, file
@@ -30,13 +36,19 @@ def test_a_campaigns_report_is_three_files() -> None:
 
 def test_a_scenario_is_json_where_people_open_it() -> None:
     """The others are made from their YAML by `openbach-run expand`."""
-    made = {file.stem for file in tracked() if file.parent == Path("scenarios") and file.suffix == ".json"}
+    made = {
+        file.stem
+        for file in tracked()
+        if file.parent == Path("scenarios") and file.suffix == ".json"
+    }
     assert not {name for name in made if name.startswith(("lan_", "multipath"))}
     assert "geo_loss" in made
 
 
 def test_nothing_is_tracked_that_a_program_leaves_behind() -> None:
-    left = re.compile(r"\.(pyc|o|so|ko|tex|log|tar|xz|gz|zip|whl|orig|rej)$|^(results|build|dist|site)/")
+    left = re.compile(
+        r"\.(pyc|o|so|ko|tex|log|tar|xz|gz|zip|whl|orig|rej)$|^(results|build|dist|site)/"
+    )
     assert not [file for file in tracked() if left.search(str(file))]
 
 
@@ -45,4 +57,7 @@ def test_the_repository_stays_as_small_as_it_is() -> None:
     files = tracked()
     texts = [file for file in files if file.suffix not in BINARY and not (ROOT / file).is_symlink()]
     lines = sum((ROOT / file).read_bytes().count(b"\n") for file in texts)
-    assert (len(files) < MOST_FILES, lines < MOST_LINES) == (True, True), f"{len(files)} files, {lines} lines"
+    assert (len(files) < MOST_FILES, lines < MOST_LINES) == (
+        True,
+        True,
+    ), f"{len(files)} files, {lines} lines"

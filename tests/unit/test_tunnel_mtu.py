@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A tunnel's MTU: the largest whose packets fit the path in one piece, by what the cipher in force adds."""
+"""A tunnel's MTU: the largest whose packets fit the path in one piece, by what the cipher in force
+adds.
+"""
 
 from __future__ import annotations
 
@@ -59,13 +61,17 @@ def test_the_cipher_counts(kind: str, cipher: str, mtu: int) -> None:
 
 
 def test_a_cipher_that_nobody_has_described_is_named() -> None:
-    with pytest.raises(tunnel_mtu.MtuError, match="how many bytes the cipher BF-OFB adds is not known"):
+    with pytest.raises(
+        tunnel_mtu.MtuError, match="how many bytes the cipher BF-OFB adds is not known"
+    ):
         tunnel_mtu.fitting_mtu(with_cipher("openvpn_udp", "BF-OFB"), 1500)
 
 
 def test_an_mtu_that_is_too_big_is_told() -> None:
     described = {**folders.describe("wireguard"), "inner_mtu": 1441}
-    with pytest.raises(tunnel_mtu.MtuError, match="its MTU is too big: packets of 1441 bytes take 1501"):
+    with pytest.raises(
+        tunnel_mtu.MtuError, match="its MTU is too big: packets of 1441 bytes take 1501"
+    ):
         tunnel_mtu.fitting_mtu(described, 1500)
 
 

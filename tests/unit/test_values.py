@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Values that a job refuses are refused before anything starts; declaration and program agree on which these are."""
+"""Values that a job refuses are refused before anything starts; declaration and program agree on
+which these are.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,15 @@ from openbach_run.commands import main
 from openbach_run.errors import InputError
 from openbach_run.guest import collect_agent
 from openbach_run.openbach import limits, rules
-from openbach_run.openbach.job import INSTANCE_TYPES, Argument, Command, Job, WrongType, argv, convert
+from openbach_run.openbach.job import (
+    INSTANCE_TYPES,
+    Argument,
+    Command,
+    Job,
+    WrongType,
+    argv,
+    convert,
+)
 from openbach_run.openbach.job_folders import load_packages
 from openbach_run.openbach.scenario import parse_scenario
 
@@ -29,14 +39,15 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = load_packages([ROOT / "jobs"])
 JOBS = {name: package.job for name, package in PACKAGES.items()}
 FREE = {
-    "forward_interface", "return_interface", "interface", "interfaces", "client_leg", "server_leg", "except_ports", "flow",
-    "link_file", "seed", "new_address", "name", "paths", "path_mtus",
+    "forward_interface", "return_interface", "interface", "interfaces", "client_leg", "server_leg",
+    "except_ports", "flow", "link_file", "seed", "new_address", "name", "paths", "path_mtus",
     "outside",
 }  # fmt: skip
 """Arguments of type str or int that take whatever the type takes."""
 REQUIRED = {
-    "kind": "none", "local_ip": "10.10.1.1", "remote_ip": "10.10.4.2", "remote_network": "192.168.20.0/24", "orbit": "geo",
-    "server_ip": "192.168.20.2", "destination_ip": "192.168.20.2", "size": "30M", "duration_s": "30", "interval_s": "1",
+    "kind": "none", "local_ip": "10.10.1.1", "remote_ip": "10.10.4.2",
+    "remote_network": "192.168.20.0/24", "orbit": "geo", "server_ip": "192.168.20.2",
+    "destination_ip": "192.168.20.2", "size": "30M", "duration_s": "30", "interval_s": "1",
     "port": "5201", "cc": "cubic", "position": "none", "rate": "10M",
 }  # fmt: skip
 """Values that are right, for what a job requires."""
@@ -58,7 +69,8 @@ DECLARED = [
     for job in JOBS.values()
     for path, argument in arguments(job)
     if argument.choices or set(argument.limits) & set(limits.RANGE)
-    if (job.name, argument.name) not in (("satpep", "cc"), ("file_transfer", "cc"))  # these programs ask the kernel
+    if (job.name, argument.name)
+    not in (("satpep", "cc"), ("file_transfer", "cc"))  # these programs ask the kernel
 ]
 
 
@@ -70,7 +82,9 @@ def program(job: str) -> Any:
 
 def command_line(job: str, path: tuple[str, ...], argument: Argument, value: str) -> list[str]:
     def stored(command: Command, path: tuple[str, ...]) -> dict[str, Any]:
-        given: dict[str, Any] = {one.name: [[REQUIRED.get(one.name, "x")]] for one in command.required}
+        given: dict[str, Any] = {
+            one.name: [[REQUIRED.get(one.name, "x")]] for one in command.required
+        }
         if argument.name == "duration_s" and "size" in given:
             given["size"] = [["unlimited"]]
         if argument.name in command.arguments and not path:
@@ -91,7 +105,11 @@ def takes(job: str, words: list[str]) -> bool:
 
 
 def samples(argument: Argument) -> list[str]:
-    bounds = [limits.bound(argument.limits[key]) for key in ("minimum", "maximum") if key in argument.limits]
+    bounds = [
+        limits.bound(argument.limits[key])
+        for key in ("minimum", "maximum")
+        if key in argument.limits
+    ]
     beside = [each for one in bounds for each in (one, one - 1, one + 1, one * 0.999, one * 1.001)]
     exact = [str(argument.limits.get(key, 0)) for key in ("minimum", "maximum")]
     typed = [
@@ -112,13 +130,24 @@ def samples(argument: Argument) -> list[str]:
         "none",
     ]
     whole = [str(int(one)) for one in beside]
-    return [*argument.choices, *map(str, argument.limits.get("also", [])), *exact, *whole, *map(repr, beside), *typed]
+    return [
+        *argument.choices,
+        *map(str, argument.limits.get("also", [])),
+        *exact,
+        *whole,
+        *map(repr, beside),
+        *typed,
+    ]
 
 
 @pytest.mark.parametrize(
-    ("job", "path", "argument"), DECLARED, ids=[f"{job}.{argument.name}" for job, _, argument in DECLARED]
+    ("job", "path", "argument"),
+    DECLARED,
+    ids=[f"{job}.{argument.name}" for job, _, argument in DECLARED],
 )
-def test_declaration_and_program_refuse_the_same(job: str, path: tuple[str, ...], argument: Argument) -> None:
+def test_declaration_and_program_refuse_the_same(
+    job: str, path: tuple[str, ...], argument: Argument
+) -> None:
     seen = set()
     for sample in samples(argument):
         try:
@@ -160,7 +189,10 @@ def test_every_argument_says_what_it_takes(job: str) -> None:
 REFUSED = [
     (
         "size=unlimited",
-        "size=unlimited: the transfer would never end: no duration ends it, and no function .* give a size",
+        (
+            "size=unlimited: the transfer would never end: no duration ends it, and no function .*"
+            " give a size"
+        ),
     ),
     ("loss=-1", "loss=-1: loss is preset, or from 0 to 100 %"),
     ("loss=101", "from 0 to 100 %"),
@@ -168,7 +200,10 @@ REFUSED = [
     ("size=0", "from 1 to 1000G bytes"),
     ("rate=fast", "from 32k to 1G bit/s"),
     ("rate=1k", "from 32k to 1G bit/s"),
-    ("return_rate=1e300", "return_rate=1e300: return_rate is preset, or same, or none, or from 32k to 1G bit/s"),
+    (
+        "return_rate=1e300",
+        "return_rate=1e300: return_rate is preset, or same, or none, or from 32k to 1G bit/s",
+    ),
     ("buffer_bdp=0", "from 0.001 to 1000 BDP"),
     ("buffer_bdp=1e300", "from 0.001 to 1000 BDP"),
     ("series_s=1e-9", "series_s is 0, or from 0.01 to 3600 s"),
@@ -182,11 +217,16 @@ REFUSED = [
     ("burst_packets=0.5", "at least 1|from 1 to 1000000 packets"),
     ("burst_ms=0.5", "burst_ms is preset, or none, or from 1 to 100000 ms|from 1 to 100000 ms"),
     ("loss=1 burst_ms=10 burst_packets=1", "burst_packets and burst_ms: give one of them"),
-    ("loss=70 burst_packets=2", r"burst_packets=2: no loss in bursts of this length .* \(with loss=70"),
+    (
+        "loss=70 burst_packets=2",
+        r"burst_packets=2: no loss in bursts of this length .* \(with loss=70",
+    ),
     ("loss=0,70 burst_packets=1,2", r"burst_packets=2: no loss .* \(with loss=70"),
 ]
 OF_THE_TABLE = [
-    case for case in REFUSED if case[0].split("=")[0] in ("size", "rate", "buffer_bdp", "streams", "initcwnd")
+    case
+    for case in REFUSED
+    if case[0].split("=")[0] in ("size", "rate", "buffer_bdp", "streams", "initcwnd")
 ]
 """Arguments that geo_loss_table hands to geo_loss."""
 
@@ -195,38 +235,62 @@ OF_THE_TABLE = [
     ("scenario", "setting", "words"),
     [*(("geo", *case) for case in REFUSED), *(("geo_loss_table", *case) for case in OF_THE_TABLE)],
 )
-def test_no_guest_starts_for_a_value_that_its_job_refuses(scenario: str, setting: str, words: str) -> None:
+def test_no_guest_starts_for_a_value_that_its_job_refuses(
+    scenario: str, setting: str, words: str
+) -> None:
     with pytest.raises(InputError, match=words):
         plan(ROOT / f"scenarios/{scenario}.yml", setting.split(), (1,), PACKAGES)
 
 
-TOGETHER = [
-    (job, {"loss": loss, "burst_packets": burst, **place})
-    for job, place in (
-        ("lan_link", {}), ("satcom_link", {}), *(("satcom_link", {"loss_at": at}) for at in ("satellite", "last_mile")),
-    )
-    for loss in ("0", "1", "50", "50.1", "66", "67", "99.9", "100")
-    for burst in ("1", "1.5", "2", "3", "1000", "1000000")
-] + [
-    ("file_transfer", {**http, "client": {"size": size, "direction": direction, "duration_s": duration, **more}})
-    for http in ({}, {"http": "none"}, {"http": "1.1"}, {"http": "3"})
-    for size in ("30M", "unlimited")
-    for direction in ("upload", "download")
-    for duration in ("0", "5")
-    for more in ({}, {"streams": "2"}, {"own_cc": "yes"})
-] + [
-    ("satpep", {"run": {"program": program, name: value}})
-    for program in ("satpep", "pepsal")
-    for name, value in (("initcwnd", "10"), ("client_leg", "mss=1300"), ("server_leg", "mss=1300"), ("cc", "bbr"))
-]  # fmt: skip
+TOGETHER = (
+    [
+        (job, {"loss": loss, "burst_packets": burst, **place})
+        for job, place in (
+            ("lan_link", {}),
+            ("satcom_link", {}),
+            *(("satcom_link", {"loss_at": at}) for at in ("satellite", "last_mile")),
+        )
+        for loss in ("0", "1", "50", "50.1", "66", "67", "99.9", "100")
+        for burst in ("1", "1.5", "2", "3", "1000", "1000000")
+    ]
+    + [
+        (
+            "file_transfer",
+            {
+                **http,
+                "client": {"size": size, "direction": direction, "duration_s": duration, **more},
+            },
+        )
+        for http in ({}, {"http": "none"}, {"http": "1.1"}, {"http": "3"})
+        for size in ("30M", "unlimited")
+        for direction in ("upload", "download")
+        for duration in ("0", "5")
+        for more in ({}, {"streams": "2"}, {"own_cc": "yes"})
+    ]
+    + [
+        ("satpep", {"run": {"program": program, name: value}})
+        for program in ("satpep", "pepsal")
+        for name, value in (
+            ("initcwnd", "10"),
+            ("client_leg", "mss=1300"),
+            ("server_leg", "mss=1300"),
+            ("cc", "bbr"),
+        )
+    ]
+)
 
 
 def test_declaration_and_program_refuse_the_same_values_together() -> None:
     def stored(command: Command, values: dict[str, Any]) -> dict[str, Any]:
         required = {one.name: [[REQUIRED.get(one.name, "x")]] for one in command.required}
-        chosen = next((name for name in values if name in command.subcommands), next(iter(command.subcommands), None))
+        chosen = next(
+            (name for name in values if name in command.subcommands),
+            next(iter(command.subcommands), None),
+        )
         own = {name: [[value]] for name, value in values.items() if name != chosen}
-        sub = {chosen: stored(command.subcommands[chosen], values.get(chosen, {}))} if chosen else {}
+        sub = (
+            {chosen: stored(command.subcommands[chosen], values.get(chosen, {}))} if chosen else {}
+        )
         return required | own | sub
 
     for job, values in TOGETHER:
@@ -256,28 +320,47 @@ def test_any_text_is_a_condition_or_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("scenario", "setting"),
-    [("voip", "duration_s=-1"), ("voip", "ping_s=1e-9"), ("web", "loads=0"), ("mixed_cc", "cc_2=x")],
+    [
+        ("voip", "duration_s=-1"),
+        ("voip", "ping_s=1e-9"),
+        ("web", "loads=0"),
+        ("mixed_cc", "cc_2=x"),
+    ],
 )
-def test_the_command_ends_with_2(scenario: str, setting: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_ends_with_2(
+    scenario: str, setting: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main.main([scenario, setting]) == 2
     assert setting.split("=")[0] in capsys.readouterr().err
 
 
 def transfer(size: Any, **more: Any) -> dict[str, Any]:
-    body = {"entity_name": "e", "file_transfer": {"client": {"server_ip": "10.0.0.1", "size": size}}}
+    body = {
+        "entity_name": "e",
+        "file_transfer": {"client": {"server_ip": "10.0.0.1", "size": size}},
+    }
     return {"id": 0, "start_job_instance": body, **more}
 
 
-def wrong(*functions: dict[str, Any], given: dict[str, str] | None = None, **more: Any) -> list[str]:
+def wrong(
+    *functions: dict[str, Any], given: dict[str, str] | None = None, **more: Any
+) -> list[str]:
     given = given or {}
-    scenario = {"name": "t", "openbach_functions": list(functions), "arguments": dict.fromkeys(given, ""), **more}
+    scenario = {
+        "name": "t",
+        "openbach_functions": list(functions),
+        "arguments": dict.fromkeys(given, ""),
+        **more,
+    }
     return [str(one) for one in limits.check(parse_scenario(scenario, JOBS), given, JOBS)]
 
 
 def test_values_that_are_put_together() -> None:
     assert wrong(transfer("${n}M"), given={"n": "30"}) == []
     (said,) = wrong(transfer("${n}X"), given={"n": "30"})
-    assert said.startswith("openbach_functions.0.start_job_instance.file_transfer.size: '${n}X' is '30X' here: size is")
+    assert said.startswith(
+        "openbach_functions.0.start_job_instance.file_transfer.size: '${n}X' is '30X' here: size is"
+    )
     assert wrong(transfer("$n"), constants={"n": "0"}) == [
         "n=0: n is from 1 to 1000G bytes, with k, M or G for thousands, millions, billions"
     ]
@@ -286,16 +369,22 @@ def test_values_that_are_put_together() -> None:
 @pytest.mark.parametrize("time", [-1, 1e308, "1e308", "inf", "nan"])
 def test_times_that_no_run_waits_for(time: Any) -> None:
     (said,) = wrong(transfer("1k", wait={"time": time}))
-    assert said.startswith("openbach_functions.0.wait.time: ") and said.endswith("time is from 0 to 604800 s")
+    assert said.startswith("openbach_functions.0.wait.time: ") and said.endswith(
+        "time is from 0 to 604800 s"
+    )
     (said,) = wrong(transfer("1k", on_fail={"policy": "retry", "retry": 1, "delay": time}))
     assert "on_fail.delay is from 0 to 604800 s" in said
 
 
 def test_scenarios_that_start_each_other_have_an_end() -> None:
     def starting(name: str, other: str) -> Any:
-        start = {"id": 1, "start_scenario_instance": {"scenario_name": other, "arguments": {"n": "${n}k"}}}
+        start = {
+            "id": 1,
+            "start_scenario_instance": {"scenario_name": other, "arguments": {"n": "${n}k"}},
+        }
         return parse_scenario(
-            {"name": name, "arguments": {"n": ""}, "openbach_functions": [transfer("$n"), start]}, JOBS
+            {"name": name, "arguments": {"n": ""}, "openbach_functions": [transfer("$n"), start]},
+            JOBS,
         )
 
     a, b, c = starting("a", "b"), starting("b", "c"), starting("c", "b")
@@ -312,9 +401,16 @@ def test_a_file_can_be_checked_too(tmp_path: Path, capsys: pytest.CaptureFixture
 
 @pytest.mark.parametrize(
     ("scenario", "setting", "count"),
-    [("web", "http=1.1,2", 0), ("web", "http=2,3", 1), ("geo", "cc=cubic,bbr2", 0), ("geo", "http=none,3", 1)],
+    [
+        ("web", "http=1.1,2", 0),
+        ("web", "http=2,3", 1),
+        ("geo", "cc=cubic,bbr2", 0),
+        ("geo", "http=none,3", 1),
+    ],
 )
-def test_what_a_value_does_not_act_on_is_noted_once(scenario: str, setting: str, count: int) -> None:
+def test_what_a_value_does_not_act_on_is_noted_once(
+    scenario: str, setting: str, count: int
+) -> None:
     campaign = plan(ROOT / f"scenarios/{scenario}.yml", setting.split(), (1,), PACKAGES)
     noted = notes_of(campaign, PACKAGES)
     assert len(noted) == count
@@ -337,9 +433,15 @@ def test_the_command_prints_what_is_noted(capsys: pytest.CaptureFixture[str]) ->
         ({"minimum": 0, "also": "none"}, "also is a list"),
         ({"refused": [{"if": "a == 1"}]}, "should be a list of {if: CONDITION, because: TEXT}"),
         ({"refused": [{"if": "a ==", "because": "b"}]}, "'a ==' is no condition: "),
-        ({"refused": [{"if": "open('x')", "because": "b"}]}, r"is no condition: open\('x'\) is not allowed"),
+        (
+            {"refused": [{"if": "open('x')", "because": "b"}]},
+            r"is no condition: open\('x'\) is not allowed",
+        ),
         ({"refused": [{"if": "a ** 9", "because": "b"}]}, "is no condition: "),
-        ({"noted": {"if": "a == 1", "because": "b"}}, "noted should be a list of {if: CONDITION, because: TEXT}"),
+        (
+            {"noted": {"if": "a == 1", "because": "b"}},
+            "noted should be a list of {if: CONDITION, because: TEXT}",
+        ),
     ],
 )
 def test_declarations_that_say_nothing_clear(declared: dict[str, Any], words: str) -> None:
@@ -369,18 +471,27 @@ def unending(*functions: dict[str, Any]) -> list[str]:
 def test_a_job_that_never_ends_is_refused_where_nothing_stops_it() -> None:
     endless = transfer("unlimited")
     assert len(unending(endless)) == 1
-    assert len(unending(endless, stop(0, finished_ids=[0]))) == 1, "what would stop it waits for its end"
+    assert len(unending(endless, stop(0, finished_ids=[0]))) == 1, (
+        "what would stop it waits for its end"
+    )
     assert unending(endless, stop(0)) == []
     timed = {
         "entity_name": "e",
-        "file_transfer": {"client": {"server_ip": "10.0.0.1", "size": "unlimited", "duration_s": 5}},
+        "file_transfer": {
+            "client": {"server_ip": "10.0.0.1", "size": "unlimited", "duration_s": 5}
+        },
     }
     assert unending({"id": 0, "start_job_instance": timed}) == []
-    pings = {"entity_name": "e", "ping_series": {"interval_s": "1", "destination_ip": "10.0.0.1", "count": "0"}}
+    pings = {
+        "entity_name": "e",
+        "ping_series": {"interval_s": "1", "destination_ip": "10.0.0.1", "count": "0"},
+    }
     assert len(unending({"id": 0, "start_job_instance": pings})) == 1
 
 
-@pytest.mark.parametrize(("scenario", "setting"), [("lan_ping", "pings=0"), ("lan_ping", "ping_s=0")])
+@pytest.mark.parametrize(
+    ("scenario", "setting"), [("lan_ping", "pings=0"), ("lan_ping", "ping_s=0")]
+)
 def test_no_guest_starts_for_pings_that_never_end(scenario: str, setting: str) -> None:
     with pytest.raises(InputError, match="would never end"):
         plan(ROOT / f"scenarios/{scenario}.yml", [setting], (1,), PACKAGES)

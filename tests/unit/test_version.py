@@ -26,7 +26,9 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def git(checkout: Path, *words: str) -> str:
-    return subprocess.run(["git", "-C", checkout, *words], check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run(
+        ["git", "-C", checkout, *words], check=True, capture_output=True, text=True
+    ).stdout.strip()
 
 
 def commit(checkout: Path) -> str:
@@ -48,12 +50,17 @@ def test_a_tag_gives_it(checkout: Path, annotated: bool) -> None:
     dirty = version.version_of(checkout)
     assert re.fullmatch(r"1\.2\.3\.post0\+g[0-9a-f]+\.dirty", dirty)
     git(checkout, "commit", "--quiet", "--message", "two")
-    assert version.version_of(checkout) == f"1.2.3.post1+g{git(checkout, 'rev-parse', '--short', 'HEAD')}"
+    assert (
+        version.version_of(checkout)
+        == f"1.2.3.post1+g{git(checkout, 'rev-parse', '--short', 'HEAD')}"
+    )
     for one in (dirty, version.version_of(checkout)):
         assert PEP_440.fullmatch(one)
 
 
-def test_without_git_it_is_what_the_metadata_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_git_it_is_what_the_metadata_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert version.version_of(tmp_path / "nowhere") == version.UNKNOWN
     monkeypatch.setattr(version, "REPOSITORY", tmp_path)
     told = tmp_path / "openbach_run-1.2.3.dist-info/METADATA"
@@ -63,7 +70,9 @@ def test_without_git_it_is_what_the_metadata_say(tmp_path: Path, monkeypatch: py
     assert version.version() == "1.2.3"
 
 
-def test_the_command_prints_it(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(version, "version", lambda: "1.2.3")
     with pytest.raises(SystemExit) as ended:
         main.main(["--version"])

@@ -41,7 +41,9 @@ TROUBLE = [
 def outcome(run_dir: Path, console: str, status: str = "Finished Ok") -> Outcome:
     failed = [{"function": 3, "error": "no such host"}] if status != "Finished Ok" else []
     (run_dir / "console.log").write_text(console)
-    (run_dir / "result.json").write_text(json.dumps({"status": status, "virtual_s": 24.5, "failed": failed}))
+    (run_dir / "result.json").write_text(
+        json.dumps({"status": status, "virtual_s": 24.5, "failed": failed})
+    )
     return outcome_of(run_dir, wall_s=1.0, capture_hash="ab", ended_why=None, exit_code=0)
 
 
@@ -56,8 +58,13 @@ def test_a_run_whose_kernel_complained_has_failed(tmp_path: Path, line: str) -> 
 
 
 def test_a_run_out_of_memory_says_so_and_not_where_the_kernel_noticed(tmp_path: Path) -> None:
-    killed = "Out of memory: Killed process 21 (python3) total-vm:507784kB, anon-rss:486772kB, UID:0"
-    noticed = "[    7.000000] python3 invoked oom-killer: gfp_mask=0x140cca, order=0\n[    7.000000] Call Trace:\n"
+    killed = (
+        "Out of memory: Killed process 21 (python3) total-vm:507784kB, anon-rss:486772kB, UID:0"
+    )
+    noticed = (
+        "[    7.000000] python3 invoked oom-killer: gfp_mask=0x140cca, order=0\n[    7.000000] Call"
+        " Trace:\n"
+    )
     told = outcome(tmp_path, f"{USUAL}{noticed}[    7.000000] {killed}\n")
     assert told.error == f"the guest's kernel complained: {killed}"
 

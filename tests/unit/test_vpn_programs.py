@@ -27,7 +27,9 @@ TOLD: list[tuple[str, float]] = []
 
 
 def made_up_vpn(folder: Path, monkeypatch: pytest.MonkeyPatch, builder: str) -> dict[str, Path]:
-    """A VPN `mine`, whose program is built by the lines of `builder`, and `other`, which is `mine` with other values."""
+    """A VPN `mine`, whose program is built by the lines of `builder`, and `other`, which is `mine`
+    with other values.
+    """
     (folder / "mine").mkdir(parents=True)
     recipe = {"crate": "mine", "version": "1.0.0", "sha256": "0"}
     (folder / "mine/vpn.json").write_text(json.dumps({"programs": {"mined": recipe}}))
@@ -52,8 +54,13 @@ def jail_is_there() -> None:
     jail()
 
 
-def test_a_program_is_built_once_and_only_for_who_needs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    builder = "import sys; print('0.5 compiling', flush=True); open(sys.argv[3] + '/mined', 'x').write(sys.argv[1])"
+def test_a_program_is_built_once_and_only_for_who_needs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builder = (
+        "import sys; print('0.5 compiling', flush=True); open(sys.argv[3] + '/mined',"
+        " 'x').write(sys.argv[1])"
+    )
     parts = made_up_vpn(tmp_path / "vpns", monkeypatch, builder)
     other = {name: folder for name, folder in parts.items() if name.endswith("other")}
     assert ensure_programs(tmp_path / "cache", other, jail, progress) == {}
@@ -65,9 +72,15 @@ def test_a_program_is_built_once_and_only_for_who_needs_it(tmp_path: Path, monke
     assert ensure_programs(tmp_path / "cache", parts, jail, progress) == first
 
 
-def test_what_cannot_be_built_says_why_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    parts = made_up_vpn(tmp_path / "vpns", monkeypatch, "import sys; sys.exit('cargo is missing on this machine')")
-    with pytest.raises(SetupError, match=r"building mined 1\.0\.0 failed: cargo is missing on this machine"):
+def test_what_cannot_be_built_says_why_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = made_up_vpn(
+        tmp_path / "vpns", monkeypatch, "import sys; sys.exit('cargo is missing on this machine')"
+    )
+    with pytest.raises(
+        SetupError, match=r"building mined 1\.0\.0 failed: cargo is missing on this machine"
+    ):
         ensure_programs(tmp_path / "cache", parts, jail, progress)
     assert not [entry for entry in (tmp_path / "cache").iterdir() if entry.suffix == ""]
 
@@ -75,29 +88,40 @@ def test_what_cannot_be_built_says_why_and_leaves_nothing(tmp_path: Path, monkey
 def test_without_cargo_the_command_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(
-        SetupError, match=r"vpncloud 2\.3\.0 is built from crates\.io, and cargo is missing on this machine"
+        SetupError,
+        match=r"vpncloud 2\.3\.0 is built from crates\.io, and cargo is missing on this machine",
     ):
-        ensure_programs(tmp_path / "cache", {"vpn-configs/vpncloud": CONFIGS / "vpncloud"}, jail, progress)
+        ensure_programs(
+            tmp_path / "cache", {"vpn-configs/vpncloud": CONFIGS / "vpncloud"}, jail, progress
+        )
 
 
-def test_what_a_build_needs_is_installed_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_build_needs_is_installed_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     (tmp_path / "apt-get").touch(0o755)
     with pytest.raises(SetupError, match=r"sudo apt-get install clang cmake make$"):
-        ensure_programs(tmp_path / "cache", {"vpn-configs/rosenpass": CONFIGS / "rosenpass"}, jail, progress)
+        ensure_programs(
+            tmp_path / "cache", {"vpn-configs/rosenpass": CONFIGS / "rosenpass"}, jail, progress
+        )
 
 
 @pytest.mark.parametrize("kind", sorted(file.parent.name for file in CONFIGS.glob("*/vpn.json")))
 def test_what_a_registry_has_is_pinned_by_its_hash(kind: str) -> None:
-    for recipe in json.loads((CONFIGS / kind / "vpn.json").read_text()).get("programs", {}).values():
+    for recipe in (
+        json.loads((CONFIGS / kind / "vpn.json").read_text()).get("programs", {}).values()
+    ):
         if "host" not in recipe:
             assert len(recipe.keys() & {"crate", "go"}) == 1
             assert set(recipe) >= {"version", "sha256"}
             assert len(bytes.fromhex(recipe["sha256"])) == 32
 
 
-def test_words_about_the_build_build_nothing_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_words_about_the_build_build_nothing_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     builder = "import sys; open(sys.argv[3] + '/mined', 'x').close()"
     parts = made_up_vpn(tmp_path / "vpns", monkeypatch, builder)
     first = ensure_programs(tmp_path / "cache", parts, jail, progress)
@@ -147,7 +171,9 @@ def go_module(
     return {"vpn-configs/vpn": place / "vpn"}
 
 
-def test_the_programs_of_a_go_module_are_built_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_programs_of_a_go_module_are_built_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     parts = go_module(tmp_path, monkeypatch)
     TOLD.clear()
     found = ensure_programs(tmp_path / "cache", parts, jail, progress)
@@ -166,7 +192,11 @@ def test_the_programs_of_a_go_module_are_built_together(tmp_path: Path, monkeypa
 @pytest.mark.parametrize(
     ("version", "sha256", "said"),
     [
-        ("", "", r"mined 1\.0\.0 is built from the Go module proxy, and go is missing on this machine"),
+        (
+            "",
+            "",
+            r"mined 1\.0\.0 is built from the Go module proxy, and go is missing on this machine",
+        ),
         ("1.19.8", "", r"mined 1\.0\.0 needs Go 1\.24\.0, and this machine has 1\.19\.8"),
         ("1.24.4", "0" * 64, r"module\.zip: its SHA-256 is [0-9a-f]{64}, it should be 0{64}"),
     ],
@@ -181,9 +211,20 @@ def test_a_go_module_that_cannot_be_built_says_why(
 
 
 def test_a_platform_builds_crates_with_the_same_command(tmp_path: Path) -> None:
-    command = [sys.executable, str(programs.BUILDERS["go"]), str(CONFIGS / "vpncloud"), "vpncloud", str(tmp_path)]
-    ended = subprocess.run(command, check=False, capture_output=True, text=True, env={"PATH": str(tmp_path)})
-    assert "vpncloud 2.3.0 is built from crates.io, and cargo is missing on this machine" in ended.stderr
+    command = [
+        sys.executable,
+        str(programs.BUILDERS["go"]),
+        str(CONFIGS / "vpncloud"),
+        "vpncloud",
+        str(tmp_path),
+    ]
+    ended = subprocess.run(
+        command, check=False, capture_output=True, text=True, env={"PATH": str(tmp_path)}
+    )
+    assert (
+        "vpncloud 2.3.0 is built from crates.io, and cargo is missing on this machine"
+        in ended.stderr
+    )
 
 
 # Programs of this machine
@@ -200,21 +241,31 @@ def wants_a_host_program(place: Path, name: str = "mine") -> dict[str, Path]:
 
 def compiled(place: Path, *options: str, code: str = "int main(void) { return 0; }") -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
-    subprocess.run(["gcc", "-x", "c", "-", "-o", str(place), *options], check=True, input=code, text=True)
+    subprocess.run(
+        ["gcc", "-x", "c", "-", "-o", str(place), *options], check=True, input=code, text=True
+    )
 
 
 def guest_tree(place: Path) -> Path:
     """A tree with this machine's C library where the guest's is."""
-    for name, directory in (("ld-linux-x86-64.so.2", "usr/lib64"), ("libc.so.6", "usr/lib/x86_64-linux-gnu")):
+    for name, directory in (
+        ("ld-linux-x86-64.so.2", "usr/lib64"),
+        ("libc.so.6", "usr/lib/x86_64-linux-gnu"),
+    ):
         (place / directory).mkdir(parents=True)
-        shutil.copy(f"/lib64/{name}" if name.startswith("ld-") else f"/lib/x86_64-linux-gnu/{name}", place / directory)
+        shutil.copy(
+            f"/lib64/{name}" if name.startswith("ld-") else f"/lib/x86_64-linux-gnu/{name}",
+            place / directory,
+        )
     return place
 
 
 def test_all_host_programs_that_are_missing_are_asked_for_at_once(tmp_path: Path) -> None:
     """One after the other they were: five commands to learn of five."""
     with pytest.raises(SetupError) as error:
-        host_programs(wants_a_host_program(tmp_path) | wants_a_host_program(tmp_path, "other"), tmp_path)
+        host_programs(
+            wants_a_host_program(tmp_path) | wants_a_host_program(tmp_path, "other"), tmp_path
+        )
     for name in ("mine", "other"):
         assert f"{name} needs {name}d (get it from https://example.org/{name}d)" in str(error.value)
     assert HOST_VARIABLE in str(error.value)
@@ -229,21 +280,33 @@ def test_a_host_program_is_part_of_the_vpns_folder(
     found = host_programs(wants_a_host_program(tmp_path), guest_tree(tmp_path / "guest"))
     assert found == {"vpn-configs/mine/bin/mined": tmp_path / "checkout/mined"}
     (place,) = found
-    assert is_used(place, {"vpn-configs": ["mine"]}) and not is_used(place, {"vpn-configs": ["other"]})
+    assert is_used(place, {"vpn-configs": ["mine"]}) and not is_used(
+        place, {"vpn-configs": ["other"]}
+    )
     identity = code_identity(tmp_path / "cache", found)
     compiled(tmp_path / "checkout/mined", *options, code="int main(void) { return 1; }")
     assert code_identity(tmp_path / "cache", found) != identity
 
 
-@pytest.mark.parametrize("soname", [(), ("-Wl,-soname,libmined.so",)])  # found by its path here, or not at all
+@pytest.mark.parametrize(
+    "soname", [(), ("-Wl,-soname,libmined.so",)]
+)  # found by its path here, or not at all
 def test_a_host_program_that_needs_other_libraries_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, soname: tuple[str, ...]
 ) -> None:
-    compiled(tmp_path / "libmined.so", "-shared", "-fPIC", *soname, code="int answer(void) { return 42; }")
+    compiled(
+        tmp_path / "libmined.so",
+        "-shared",
+        "-fPIC",
+        *soname,
+        code="int answer(void) { return 42; }",
+    )
     code = "int answer(void); int main(void) { return answer(); }"
     compiled(tmp_path / "checkout/mined", "-xnone", str(tmp_path / "libmined.so"), code=code)
     monkeypatch.setenv(HOST_VARIABLE, str(tmp_path / "checkout"))
-    with pytest.raises(SetupError, match=r"does not run in the guest: .*libmined\.so.*Link it statically"):
+    with pytest.raises(
+        SetupError, match=r"does not run in the guest: .*libmined\.so.*Link it statically"
+    ):
         host_programs(wants_a_host_program(tmp_path), guest_tree(tmp_path / "guest"))
 
 
@@ -251,4 +314,6 @@ def test_a_script_is_a_host_program_too(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "mined").write_text("#!/bin/sh\n")
     (tmp_path / "mined").chmod(0o755)
     monkeypatch.setenv(HOST_VARIABLE, str(tmp_path))
-    assert list(host_programs(wants_a_host_program(tmp_path), tmp_path)) == ["vpn-configs/mine/bin/mined"]
+    assert list(host_programs(wants_a_host_program(tmp_path), tmp_path)) == [
+        "vpn-configs/mine/bin/mined"
+    ]

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A VPN's own options as settings: they are the constant vpn_values; which VPN has which; what the job makes of them."""
+"""A VPN's own options as settings: they are the constant vpn_values; which VPN has which; what the
+job makes of them.
+"""
 
 from __future__ import annotations
 
@@ -47,8 +49,10 @@ def values(*settings: str) -> tuple[str, ...]:
         (
             ("vpn.cipher=AES-256-CBC,AES-256-GCM", "size=1M", "vpn.keepalive=5,10"),
             (
-                "cipher=AES-256-CBC;keepalive=5", "cipher=AES-256-CBC;keepalive=10",
-                "cipher=AES-256-GCM;keepalive=5", "cipher=AES-256-GCM;keepalive=10",
+                "cipher=AES-256-CBC;keepalive=5",
+                "cipher=AES-256-CBC;keepalive=10",
+                "cipher=AES-256-GCM;keepalive=5",
+                "cipher=AES-256-GCM;keepalive=10",
             ),
         ),
         (("vpn.cipher=default,AES-256-CBC",), ("none", "cipher=AES-256-CBC")),
@@ -56,13 +60,17 @@ def values(*settings: str) -> tuple[str, ...]:
         (("vpn.options=--setenv A=B --mssfix 1300",), ("options=--setenv A=B --mssfix 1300",)),
         (("vpn_values=cipher=AES-256-CBC;keepalive=10",), ("cipher=AES-256-CBC;keepalive=10",)),
     ],
-)  # fmt: skip
-def test_all_together_are_the_sweep_of_one_constant(settings: tuple[str, ...], texts: tuple[str, ...]) -> None:
+)
+def test_all_together_are_the_sweep_of_one_constant(
+    settings: tuple[str, ...], texts: tuple[str, ...]
+) -> None:
     assert values(*settings) == texts
 
 
 def test_a_cell_is_run_again_by_what_its_record_says() -> None:
-    (cell,) = campaign("vpn=openvpn_udp", "cc=cubic", "vpn.options=--mssfix 1300", "vpn.keepalive=9").cells
+    (cell,) = campaign(
+        "vpn=openvpn_udp", "cc=cubic", "vpn.options=--mssfix 1300", "vpn.keepalive=9"
+    ).cells
     again = campaign(*(f"{name}={value}" for name, value in cell.items()))
     assert again.cells == [cell]
 
@@ -87,18 +95,27 @@ def test_a_campaign_file_has_them_too(tmp_path: Path) -> None:
     file = tmp_path / "mine.yml"
     file.write_text(CAMPAIGN)
     geo, lan = plan_file(file, (), None, PACKAGES, Additions())
-    assert geo.values["vpn_values"] == ("cipher=AES-256-CBC;keepalive=10", "cipher=AES-256-GCM;keepalive=10")
+    assert geo.values["vpn_values"] == (
+        "cipher=AES-256-CBC;keepalive=10",
+        "cipher=AES-256-GCM;keepalive=10",
+    )
     assert lan.values["vpn_values"] == ("keepalive=25",)
     geo, lan = plan_file(file, ("vpn.keepalive=7",), None, PACKAGES, Additions())
-    assert geo.values["vpn_values"] == ("cipher=AES-256-CBC;keepalive=7", "cipher=AES-256-GCM;keepalive=7")
+    assert geo.values["vpn_values"] == (
+        "cipher=AES-256-CBC;keepalive=7",
+        "cipher=AES-256-GCM;keepalive=7",
+    )
     assert lan.values["vpn_values"] == ("keepalive=7",)
 
 
 def test_yamls_on_and_off_are_told(tmp_path: Path) -> None:
     file = tmp_path / "mine.yml"
-    file.write_text("scenarios: [{scenario: geo, values: {vpn: [none], cc: [cubic], sack: [on, off]}}]")
+    file.write_text(
+        "scenarios: [{scenario: geo, values: {vpn: [none], cc: [cubic], sack: [on, off]}}]"
+    )
     with pytest.raises(
-        InputError, match=r"scenarios\.0\.values\.sack: YAML takes on, off, yes and no for true and false"
+        InputError,
+        match=r"scenarios\.0\.values\.sack: YAML takes on, off, yes and no for true and false",
     ):
         plan_file(file, (), None, PACKAGES, Additions())
 
@@ -107,14 +124,26 @@ def test_yamls_on_and_off_are_told(tmp_path: Path) -> None:
 
 
 REFUSED = [
-    ("vpn=wireguard vpn.keepalife=25", "vpn.keepalife=25: wireguard does not read it; did you mean keepalive? it has"),
-    ("vpn=wireguard vpn.cipher=AES-256-CBC", "vpn.cipher=AES-256-CBC: wireguard does not read it; it has keepalive, psk"),
+    (
+        "vpn=wireguard vpn.keepalife=25",
+        "vpn.keepalife=25: wireguard does not read it; did you mean keepalive? it has",
+    ),
+    (
+        "vpn=wireguard vpn.cipher=AES-256-CBC",
+        "vpn.cipher=AES-256-CBC: wireguard does not read it; it has keepalive, psk",
+    ),
     ("vpn=openvpn_udp,wireguard vpn.cipher=AES-256-CBC", "wireguard does not read it"),
-    ("vpn=none vpn.cipher=AES-256-CBC", "vpn.cipher=AES-256-CBC: there is no VPN that could have it (vpn=none)"),
+    (
+        "vpn=none vpn.cipher=AES-256-CBC",
+        "vpn.cipher=AES-256-CBC: there is no VPN that could have it (vpn=none)",
+    ),
     ("vpn=none,openvpn_udp vpn.cipher=AES-256-CBC", "there is no VPN that could have it"),
     ("vpn=yggdrasil vpn.cipher=x", "yggdrasil does not read it; it has no values"),
     ("vpn=yggdrasil vpn.carrier=tcp", "yggdrasil has it fixed"),
-    ("vpn=strongswan vpn.encap=yes", "give vpn=strongswan (encap=no) or strongswan_udp (encap=yes)"),
+    (
+        "vpn=strongswan vpn.encap=yes",
+        "give vpn=strongswan (encap=no) or strongswan_udp (encap=yes)",
+    ),
     ("vpn=openvpn_tcp vpn.wrapper=reboot", "openvpn_tcp has it fixed"),
     ("vpn=openvpn_udp vpn.mtu=1300", "mtu is no value of a VPN"),
     ("vpn=openvpn_udp vpn.rtt_s=1", "rtt_s is no value of a VPN"),
@@ -123,13 +152,22 @@ REFUSED = [
     ("vpn=openvpn_udp vpn.keepalive=0", "openvpn_udp: 0 should be seconds, as 10"),
     ("vpn=wireguard vpn.psk=yes", "wireguard: yes should be on or off"),
     ("vpn=nebula vpn.cipher=AES", "nebula: AES should be aes or chachapoly"),
-    ("vpn=openvpn_udp vpn.cipher=A vpn.cipher=B", "vpn.cipher is given twice; to sweep it: vpn.cipher=A,B"),
-    ("vpn=openvpn_udp vpn.cipher=A vpn_values=none", "vpn.cipher and vpn_values are the same setting"),
+    (
+        "vpn=openvpn_udp vpn.cipher=A vpn.cipher=B",
+        "vpn.cipher is given twice; to sweep it: vpn.cipher=A,B",
+    ),
+    (
+        "vpn=openvpn_udp vpn.cipher=A vpn_values=none",
+        "vpn.cipher and vpn_values are the same setting",
+    ),
     ("vpn=openvpn_udp vpn_values=cipher=AES-256-GCM;cipher=AES-256-CBC", "cipher is given twice"),
-    ("vpn=openvpn_udp vpn_values=cipher", "vpn_values is none, or like cipher=AES-256-CBC;keepalive=10"),
+    (
+        "vpn=openvpn_udp vpn_values=cipher",
+        "vpn_values is none, or like cipher=AES-256-CBC;keepalive=10",
+    ),
     ("vpn=openvpn_udp vpn.options=$(reboot)", "of letters, digits, blanks and"),
     ("vpn=openvpn_udp vpn.options=*", "of letters, digits, blanks and"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("settings", "words"), REFUSED)
@@ -145,7 +183,11 @@ def test_a_scenario_without_a_vpn_has_none() -> None:
 
 def test_a_second_tunnel_has_the_same_and_none_shares_the_first() -> None:
     flows = ("pep=none", "orbit=geo", "vpn.cipher=AES-256-CBC")
-    for vpns in (("vpn=openvpn_udp",), ("vpn=none", "vpn_2=openvpn_udp"), ("vpn=openvpn_udp", "vpn_2=openvpn_tcp")):
+    for vpns in (
+        ("vpn=openvpn_udp",),
+        ("vpn=none", "vpn_2=openvpn_udp"),
+        ("vpn=openvpn_udp", "vpn_2=openvpn_tcp"),
+    ):
         assert campaign(*vpns, *flows, scenario="multi_flow").cells
     with pytest.raises(InputError, match="wireguard does not read it"):
         campaign("vpn=openvpn_udp", "vpn_2=wireguard", *flows, scenario="multi_flow")
@@ -156,7 +198,9 @@ def test_costs_of_a_cpu_are_said_to_be_those_of_the_vpns_own_values() -> None:
     (note,) = notes_of(campaign(*cpu, "vpn.cipher=AES-256-CBC"), PACKAGES)
     assert "was measured with the VPN's own values, not with these" in note
     assert notes_of(campaign(*cpu), PACKAGES) == []
-    assert notes_of(campaign("vpn=openvpn_udp", "cc=cubic", "vpn.cipher=AES-256-CBC"), PACKAGES) == []
+    assert (
+        notes_of(campaign("vpn=openvpn_udp", "cc=cubic", "vpn.cipher=AES-256-CBC"), PACKAGES) == []
+    )
 
 
 # VPNs
@@ -182,7 +226,11 @@ def test_the_table_of_values_is_what_the_scripts_read() -> None:
 @pytest.mark.parametrize("vpn", sorted(VPNS))
 def test_what_a_vpn_has_itself_it_takes(vpn: str) -> None:
     described = folders.describe(vpn)
-    own = {name: value for name, value in described["values"].items() if name not in described["fixed"] and value}
+    own = {
+        name: value
+        for name, value in described["values"].items()
+        if name not in described["fixed"] and value
+    }
     check_vpn_values(vpn, own, VPNS)
     assert folders.not_had(vpn, own) == ""
     assert {*described["takes"], *described["fixed"]} <= {*read_by(vpn), *described["fixed"]}
@@ -202,7 +250,9 @@ def test_the_job_refuses_what_its_vpn_does_not_have(vpn: str, text: str, words: 
     assert folders.not_had(vpn, folders.values_in(text)) == words
 
 
-@pytest.mark.parametrize("text", ["cipher", "cipher=a;cipher=b", "options=$(reboot)", "options=a\nb", "a=b;", "=b", ""])
+@pytest.mark.parametrize(
+    "text", ["cipher", "cipher=a;cipher=b", "options=$(reboot)", "options=a\nb", "a=b;", "=b", ""]
+)
 def test_the_job_refuses_what_is_no_value(text: str) -> None:
     with pytest.raises(ValueError):
         folders.values_in(text)
@@ -216,5 +266,7 @@ def test_the_job_and_its_declaration_have_the_same_pattern() -> None:
 def test_the_mtu_follows_a_cipher_that_is_given() -> None:
     described = folders.describe("openvpn_udp", {"cipher": "AES-256-CBC"})
     assert tunnel_mtu.fitting_mtu(described, 1500) == 1419
-    assert tunnel_mtu.fitting_mtu(folders.describe("openvpn_udp", {"keepalive": "10"}), 1500) == 1448
+    assert (
+        tunnel_mtu.fitting_mtu(folders.describe("openvpn_udp", {"keepalive": "10"}), 1500) == 1448
+    )
     assert folders.describe("openvpn_udp")["values"]["cipher"] == "AES-256-GCM"

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the director has in its memory is copied for each of two dozen jobs: modules that are large are not among it."""
+"""What the director has in its memory is copied for each of two dozen jobs: modules that are large
+are not among it.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,10 @@ OF_EVERY_RUN = (
     "transport_profile",
     "vpn",
 )
-DIRECTOR = "import openbach_run.guest.main, openbach_run.guest.director, openbach_run.guest.agent, openbach_run.openbach.values"
+DIRECTOR = (
+    "import openbach_run.guest.main, openbach_run.guest.director, openbach_run.guest.agent,"
+    " openbach_run.openbach.values"
+)
 
 
 def modules(imports: str, *path: str) -> set[str]:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The local controller's REST API: shapes of all answers that the web UI and the auditorium scripts use, and refusals."""
+"""The local controller's REST API: shapes of all answers that the web UI and the auditorium scripts
+use, and refusals.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,18 @@ import rest_shapes as shapes
 from fake_engine import DirectedEngine
 from fastapi.testclient import TestClient
 from rest_shapes import differences
-from web import ARGUMENTS, ROOT, application, ended, enter, entrance, listening, start, visiting, wait_for
+from web import (
+    ARGUMENTS,
+    ROOT,
+    application,
+    ended,
+    enter,
+    entrance,
+    listening,
+    start,
+    visiting,
+    wait_for,
+)
 
 from openbach_run.web import instances, reports
 from openbach_run.web.once import Once
@@ -45,12 +58,24 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     """A controller on which instances 1 (geo) and 2 (of a parent scenario) have ended."""
     with visiting(application(tmp_path_factory.mktemp("web"))) as visitor:
         ended(visitor, start(visitor))
-        body = {"name": "both", "arguments": {"loss": ""}, "openbach_functions": [
-            {"id": 0, "start_scenario_instance": {"scenario_name": "geo", "arguments": {**ARGUMENTS, "loss": "$loss"}}},
-        ]}  # fmt: skip
+        body = {
+            "name": "both",
+            "arguments": {"loss": ""},
+            "openbach_functions": [
+                {
+                    "id": 0,
+                    "start_scenario_instance": {
+                        "scenario_name": "geo",
+                        "arguments": {**ARGUMENTS, "loss": "$loss"},
+                    },
+                }
+            ],
+        }
         assert visitor.post("/project/satvpn/scenario/", json=body).status_code == 200
         sent = {"arguments": {"loss": 1}}
-        answer = visitor.post("/openbach/project/satvpn/scenario/both/scenario_instance/", json=sent)
+        answer = visitor.post(
+            "/openbach/project/satvpn/scenario/both/scenario_instance/", json=sent
+        )
         ended(visitor, answer.json()["scenario_instance_id"])
         yield visitor
 
@@ -62,13 +87,40 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
         ("/login/", shapes.PROFILE),
         ("/version/", {"openbach_version": str}),
         ("/agent/", [shapes.AGENT]),
-        ("/agent/?services", [{**shapes.AGENT, "services": shapes.Map(str), "errors": (list, shapes.NONE)}]),
+        (
+            "/agent/?services",
+            [{**shapes.AGENT, "services": shapes.Map(str), "errors": (list, shapes.NONE)}],
+        ),
         ("/agent/172.20.34.11/", shapes.AGENT),
         ("/agent/172.20.34.11/state/", shapes.Map((dict, shapes.NONE))),
-        ("/collector/", [{"address": str, **dict.fromkeys(
-            ("logs_port", "logs_query_port", "stats_port", "stats_query_port", "logstash_broadcast_port"), int),
-            **dict.fromkeys(("logs_database_name", "stats_mode", "stats_database_name", "stats_database_precision",
-            "logstash_broadcast_mode"), str)}]),
+        (
+            "/collector/",
+            [
+                {
+                    "address": str,
+                    **dict.fromkeys(
+                        (
+                            "logs_port",
+                            "logs_query_port",
+                            "stats_port",
+                            "stats_query_port",
+                            "logstash_broadcast_port",
+                        ),
+                        int,
+                    ),
+                    **dict.fromkeys(
+                        (
+                            "logs_database_name",
+                            "stats_mode",
+                            "stats_database_name",
+                            "stats_database_precision",
+                            "logstash_broadcast_mode",
+                        ),
+                        str,
+                    ),
+                }
+            ],
+        ),
         ("/job/", [shapes.JOB]),
         ("/job/?string_to_search=vpn", [shapes.JOB]),
         ("/job/?external=true", list),
@@ -77,7 +129,10 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
         ("/job/vpn/?type=help", {"job_name": str, "help": str}),
         ("/job/vpn/?type=keywords", {"job_name": str, "keywords": [str]}),
         ("/job/vpn/?type=statistics", {"job_name": str, "statistics": [shapes.STATISTIC]}),
-        ("/job/vpn/?type=agents", {"job_name": str, "installed_on": [{"agent__name": str, "agent__address": str}]}),
+        (
+            "/job/vpn/?type=agents",
+            {"job_name": str, "installed_on": [{"agent__name": str, "agent__address": str}]},
+        ),
         ("/job/vpn/state/?address=172.20.34.11", shapes.Map((dict, shapes.NONE))),
         ("/project/", [shapes.PROJECT]),
         ("/project/satvpn/", shapes.PROJECT),
@@ -94,13 +149,19 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
         ("/scenario_instance/2/", shapes.INSTANCE),
         ("/scenario_instance/3/", shapes.INSTANCE),
         ("/job_instance/1/", shapes.JOB_INSTANCE),
-        ("/job_instance/1/state/", dict.fromkeys(("start", "stop", "restart"), (shapes.STATE, shapes.NONE))),
+        (
+            "/job_instance/1/state/",
+            dict.fromkeys(("start", "stop", "restart"), (shapes.STATE, shapes.NONE)),
+        ),
         ("/statistics/satvpn/", shapes.Map([str])),
         ("/statistic/1/", {"statistics": [str], "suffixes": [str]}),
         ("/logs/?level=4&delay=5000", [shapes.LOG]),
-        ("/login/users/", [{name: shape for name, shape in shapes.PROFILE.items() if name != "favorites"}]),
+        (
+            "/login/users/",
+            [{name: shape for name, shape in shapes.PROFILE.items() if name != "favorites"}],
+        ),
     ],
-)  # fmt: skip
+)
 def test_shapes(finished: TestClient, prefix: str, path: str, shape: Any) -> None:
     answer = finished.get(prefix + path)
     assert answer.status_code == 200, answer.text
@@ -109,7 +170,13 @@ def test_shapes(finished: TestClient, prefix: str, path: str, shape: Any) -> Non
 
 def test_the_shapes_are_not_empty(finished: TestClient) -> None:
     """Lists that are checked entry by entry have entries."""
-    for path in ("/agent/", "/job/", "/project/", "/project/satvpn/scenario_instance/", "/job/?string_to_search=vpn"):
+    for path in (
+        "/agent/",
+        "/job/",
+        "/project/",
+        "/project/satvpn/scenario_instance/",
+        "/job/?string_to_search=vpn",
+    ):
         assert finished.get(path).json(), path
     assert finished.get("/project/satvpn/").json()["entity"][0]["networks"]
 
@@ -136,13 +203,17 @@ def test_a_sub_scenario_has_ids_of_its_own(finished: TestClient) -> None:
     assert parent["openbach_functions"][0]["scenario"] == child
     jobs = [one["job"]["id"] for one in child["openbach_functions"] if "job" in one]
     first = [
-        one["job"]["id"] for one in finished.get("/scenario_instance/1/").json()["openbach_functions"] if "job" in one
+        one["job"]["id"]
+        for one in finished.get("/scenario_instance/1/").json()["openbach_functions"]
+        if "job" in one
     ]
     assert not set(jobs) & set(first)
 
 
 def test_statistics(finished: TestClient) -> None:
-    functions = finished.get("/scenario_instance/2/").json()["openbach_functions"][0]["scenario"]["openbach_functions"]
+    functions = finished.get("/scenario_instance/2/").json()["openbach_functions"][0]["scenario"][
+        "openbach_functions"
+    ]
     (transfer,) = [one["job"]["id"] for one in functions if one["label"] == "download"]
     path = f"/statistic/{transfer}/"
     names = finished.get(path).json()["statistics"]
@@ -151,7 +222,10 @@ def test_statistics(finished: TestClient) -> None:
     series = finished.get(path + f"?name=rtt_ms&origin={origin}").json()
     assert series["rtt_ms"] == list(range(510, 530))
     assert series["time"] == [1000 * second for second in range(20)]
-    assert finished.get(path + "?name=transfer_time_s&comparative").json() == {"mean": 20.0, "variance": 0.0}
+    assert finished.get(path + "?name=transfer_time_s&comparative").json() == {
+        "mean": 20.0,
+        "variance": 0.0,
+    }
     counts = finished.get(path + "?name=rtt_ms&histogram=4").json()["counts"]
     assert counts == [5, 5, 5, 5]
     assert finished.get(path + "?name=nothing").json() == []
@@ -162,7 +236,11 @@ def test_csv_and_archive(finished: TestClient) -> None:
     rows = list(csv.DictReader(io.StringIO(answer.text)))
     assert list(rows[0]) == sorted(rows[0])
     (last,) = [row for row in rows if row["transfer_time_s"]]
-    assert (last["@job_name"], last["@scenario_instance_id"], last["@owner_scenario_instance_id"]) == (
+    assert (
+        last["@job_name"],
+        last["@scenario_instance_id"],
+        last["@owner_scenario_instance_id"],
+    ) == (
         "file_transfer",
         "3",
         "2",
@@ -185,7 +263,10 @@ def test_the_same_run_is_not_repeated(tmp_path: Path) -> None:
         assert [one["label"] for one in first["openbach_functions"]] == [
             one["label"] for one in second["openbach_functions"]
         ]
-        ids = [{one["job"]["id"] for one in shown["openbach_functions"] if "job" in one} for shown in (first, second)]
+        ids = [
+            {one["job"]["id"] for one in shown["openbach_functions"] if "job" in one}
+            for shown in (first, second)
+        ]
         assert not ids[0] & ids[1]
 
 
@@ -201,7 +282,9 @@ def test_a_failed_run_gives_its_reason_in_the_logs(client: TestClient) -> None:
 
 
 def test_stop_and_remove(tmp_path: Path) -> None:
-    with visiting(application(tmp_path, lambda: DirectedEngine(threading.Event()), workers=1)) as client:
+    with visiting(
+        application(tmp_path, lambda: DirectedEngine(threading.Event()), workers=1)
+    ) as client:
         running, waiting = start(client), start(client, loss="1")
 
         def state(number: int) -> str:
@@ -229,10 +312,15 @@ def test_stop_and_remove(tmp_path: Path) -> None:
 
 
 def test_after_a_restart_nothing_runs(tmp_path: Path) -> None:
-    with visiting(application(tmp_path, lambda: DirectedEngine(threading.Event()), workers=1)) as client:
+    with visiting(
+        application(tmp_path, lambda: DirectedEngine(threading.Event()), workers=1)
+    ) as client:
         numbers = [start(client), start(client, loss="1")]
         wait_for(
-            lambda: client.get(f"/scenario_instance/{numbers[0]}/?quiet").json()["status"] == "Running", "the first run"
+            lambda: (
+                client.get(f"/scenario_instance/{numbers[0]}/?quiet").json()["status"] == "Running"
+            ),
+            "the first run",
         )
     with visiting(application(tmp_path)) as client:
         assert [ended(client, number)["status"] for number in numbers] == ["Stopped", "Stopped"]
@@ -248,7 +336,10 @@ def test_after_a_crash_nothing_runs(tmp_path: Path) -> None:
     client = TestClient(app, base_url="http://127.0.0.1:8000")  # no lifespan: nothing is shut down
     enter(app, client)
     number = start(client)
-    wait_for(lambda: client.get(f"/scenario_instance/{number}/?quiet").json()["status"] == "Running", "the run")
+    wait_for(
+        lambda: client.get(f"/scenario_instance/{number}/?quiet").json()["status"] == "Running",
+        "the run",
+    )
     with visiting(application(tmp_path)) as again:
         assert ended(again, number)["status"] == "Stopped"
         message = again.get("/logs/").json()[0][4]
@@ -261,7 +352,9 @@ def test_after_a_crash_nothing_runs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", CONFORMANCE)
 def test_malformed_scenarios_as_the_backend(client: TestClient, name: str) -> None:
-    """Every case sent to the real backend: the same status, but for its crashes; what is refused leaves nothing."""
+    """Every case sent to the real backend: the same status, but for its crashes; what is refused
+    leaves nothing.
+    """
     sent = CONFORMANCE[name]["sent"]
     before = client.get("/project/satvpn/").json()
     answer = client.post("/project/satvpn/scenario/", json=sent)
@@ -278,10 +371,19 @@ def test_scenario_comes_back_as_stored(client: TestClient) -> None:
     assert client.get("/project/satvpn/scenario/mine/").json() == stored
     assert client.post("/project/satvpn/scenario/", json=sent).status_code == 409
     assert (
-        client.put("/project/satvpn/scenario/mine/", json={**sent, "description": "new"}).json()["description"] == "new"
+        client.put("/project/satvpn/scenario/mine/", json={**sent, "description": "new"}).json()[
+            "description"
+        ]
+        == "new"
     )
-    assert client.put("/project/satvpn/scenario/mine/", json={**sent, "name": "other"}).status_code == 400
-    assert client.put("/project/satvpn/scenario/none/", json={**sent, "name": "none"}).status_code == 404
+    assert (
+        client.put("/project/satvpn/scenario/mine/", json={**sent, "name": "other"}).status_code
+        == 400
+    )
+    assert (
+        client.put("/project/satvpn/scenario/none/", json={**sent, "name": "none"}).status_code
+        == 404
+    )
     assert client.delete("/project/satvpn/scenario/mine/").status_code == 204
     assert client.get("/project/satvpn/scenario/mine/").status_code == 404
 
@@ -308,13 +410,17 @@ def test_project_comes_and_goes(client: TestClient) -> None:
     assert differences(made, shapes.PROJECT) == []
     assert {entity["agent"] for entity in made["entity"]} == {None}, "agents are attached by hand"
     assert made["scenario"] == exported["scenario"]
-    refused = client.post("/project/mine/scenario/geo/scenario_instance/", json={"arguments": ARGUMENTS})
+    refused = client.post(
+        "/project/mine/scenario/geo/scenario_instance/", json={"arguments": ARGUMENTS}
+    )
     assert refused.status_code == 422
     assert "missing an attached agent" in refused.json()["error"]
     for entity in exported["entity"]:
         answer = client.put(f"/project/mine/entity/{entity['name']}/", json=entity)
         assert answer.status_code == 200, answer.text
-    answer = client.post("/project/mine/scenario/geo/scenario_instance/", json={"arguments": ARGUMENTS})
+    answer = client.post(
+        "/project/mine/scenario/geo/scenario_instance/", json={"arguments": ARGUMENTS}
+    )
     assert ended(client, answer.json()["scenario_instance_id"])["project_name"] == "mine"
     assert client.delete("/project/mine/").status_code == 204
     assert client.get("/project/mine/").status_code == 404
@@ -323,17 +429,30 @@ def test_project_comes_and_goes(client: TestClient) -> None:
 def test_entities_with_names_of_their_own(client: TestClient) -> None:
     """An entity stands for the host that its agent is on."""
     assert (
-        client.post("/project/", json={"name": "mine", "entity": [{"name": "laptop", "networks": []}]}).status_code
+        client.post(
+            "/project/", json={"name": "mine", "entity": [{"name": "laptop", "networks": []}]}
+        ).status_code
         == 200
     )
     entity = {"name": "laptop", "agent": {"address": "172.20.34.11"}}
     project = client.put("/project/mine/entity/laptop/", json=entity).json()
     assert project["entity"][0]["networks"][0]["interface"] == "to_box"
-    function = {"id": 0, "start_job_instance": {"entity_name": "laptop", "path_ready": {"destination_ip": "10.0.0.1"}}}
+    function = {
+        "id": 0,
+        "start_job_instance": {
+            "entity_name": "laptop",
+            "path_ready": {"destination_ip": "10.0.0.1"},
+        },
+    }
     assert (
-        client.post("/project/mine/scenario/", json={"name": "s", "openbach_functions": [function]}).status_code == 200
+        client.post(
+            "/project/mine/scenario/", json={"name": "s", "openbach_functions": [function]}
+        ).status_code
+        == 200
     )
-    number = client.post("/project/mine/scenario/s/scenario_instance/", json={}).json()["scenario_instance_id"]
+    number = client.post("/project/mine/scenario/s/scenario_instance/", json={}).json()[
+        "scenario_instance_id"
+    ]
     (shown,) = ended(client, number)["openbach_functions"]
     assert (shown["job"]["entity"], shown["job"]["agent_name"]) == ("laptop", "satvpn_pc")
     assert client.delete("/project/mine/entity/laptop/").json()["entity"] == []
@@ -378,7 +497,9 @@ def test_a_malformed_scenario_refuses_the_whole_project(client: TestClient) -> N
     ],
 )
 def test_refused_starts(client: TestClient, arguments: Any, status: int, words: str) -> None:
-    answer = client.post("/project/satvpn/scenario/geo/scenario_instance/", json={"arguments": arguments})
+    answer = client.post(
+        "/project/satvpn/scenario/geo/scenario_instance/", json={"arguments": arguments}
+    )
     assert answer.status_code == status
     assert words in answer.json()["error"]
     assert "Running" not in str(client.get("/project/satvpn/scenario_instance/?quiet").json())
@@ -397,7 +518,9 @@ def test_a_start_with_wrong_arguments_leaves_a_stopped_instance(client: TestClie
 def test_hosts_are_checked_before_arguments(client: TestClient, arguments: Any) -> None:
     bare = client.get("/project/satvpn/").json() | {"name": "mine"}
     assert client.post("/project/", json=bare).status_code == 200
-    answer = client.post("/project/mine/scenario/geo/scenario_instance/", json={"arguments": arguments})
+    answer = client.post(
+        "/project/mine/scenario/geo/scenario_instance/", json={"arguments": arguments}
+    )
     assert answer.status_code == 422
     assert client.get("/project/mine/scenario_instance/?quiet").json() == []
 
@@ -414,11 +537,22 @@ def test_owners_come_back(client: TestClient) -> None:
         ("GET", "/agent/10.9.9.9/", {"agent_address": "10.9.9.9"}),
         ("GET", "/job_instance/?address=10.9.9.9", {"agent_address": "10.9.9.9"}),
         ("GET", "/collector/10.9.9.9/", {"collector_address": "10.9.9.9"}),
-        ("POST", "/scenario_instance/99/", {"returncode": 404, "response": {
-            "error": "The requested Scenario Instance is not in the database", "scenario_instance_id": 99}}),
+        (
+            "POST",
+            "/scenario_instance/99/",
+            {
+                "returncode": 404,
+                "response": {
+                    "error": "The requested Scenario Instance is not in the database",
+                    "scenario_instance_id": 99,
+                },
+            },
+        ),
     ],
-)  # fmt: skip
-def test_keys_of_what_is_not_there(client: TestClient, method: str, path: str, answer: dict[str, Any]) -> None:
+)
+def test_keys_of_what_is_not_there(
+    client: TestClient, method: str, path: str, answer: dict[str, Any]
+) -> None:
     answered = client.request(method, path)
     assert answered.status_code == 404
     assert answer.items() <= answered.json().items()
@@ -435,8 +569,12 @@ def test_jobs_that_run(tmp_path: Path) -> None:
             answer = client.get(path)
             assert answer.status_code == 202
             assert differences(answer.json(), shapes.RUNNING_JOBS) == []
-            return [one for agent in answer.json()["instances"] for job in agent["installed_jobs"]
-                    for one in job["instances"]]  # fmt: skip
+            return [
+                one
+                for agent in answer.json()["instances"]
+                for job in agent["installed_jobs"]
+                for one in job["instances"]
+            ]
 
         jobs = wait_for(running, "a job on one of the agents")
         assert {job["agent"] for job in jobs} <= {"172.20.34.11", "172.20.34.17"}
@@ -445,10 +583,22 @@ def test_jobs_that_run(tmp_path: Path) -> None:
         assert client.post("/job_instance/", json={"action": "kill"}).status_code == 202
         assert ended(client, number)["status"] == "Stopped"
         assert running() == []
-        assert client.post("/job_instance/", json=stop).status_code == 202, "a stop of what has ended"
-        assert client.post(f"/job_instance/{jobs[0]['id']}/", json={"action": "stop"}).status_code == 202
-        assert client.get(f"/job_instance/{jobs[0]['id']}/state/").json()["stop"]["returncode"] == 204
-        for sent, status in (({}, 400), ({"action": "x"}, 400), ({"action": "start"}, 422), ({"action": "stop"}, 400)):
+        assert client.post("/job_instance/", json=stop).status_code == 202, (
+            "a stop of what has ended"
+        )
+        assert (
+            client.post(f"/job_instance/{jobs[0]['id']}/", json={"action": "stop"}).status_code
+            == 202
+        )
+        assert (
+            client.get(f"/job_instance/{jobs[0]['id']}/state/").json()["stop"]["returncode"] == 204
+        )
+        for sent, status in (
+            ({}, 400),
+            ({"action": "x"}, 400),
+            ({"action": "start"}, 422),
+            ({"action": "stop"}, 400),
+        ):
             assert client.post("/job_instance/", json=sent).status_code == status, sent
 
 
@@ -474,14 +624,26 @@ def test_jobs_that_run(tmp_path: Path) -> None:
         ("GET", "/project/..%2f..%2fetc/", 404),
     ],
 )
-def test_refusals_are_json_with_words(client: TestClient, method: str, path: str, status: int) -> None:
+def test_refusals_are_json_with_words(
+    client: TestClient, method: str, path: str, status: int
+) -> None:
     answer = client.request(method, path)
     assert answer.status_code == status
     assert answer.json()["error"]
 
 
 @pytest.mark.parametrize(
-    "text", [b"{", b"[]", b"3", b'{"name": NaN}', b'{"a": 1e999}', b'{"a": "\\ud800"}', b"\xff", b"[" * 9999]
+    "text",
+    [
+        b"{",
+        b"[]",
+        b"3",
+        b'{"name": NaN}',
+        b'{"a": 1e999}',
+        b'{"a": "\\ud800"}',
+        b"\xff",
+        b"[" * 9999,
+    ],
 )
 def test_bodies_that_are_no_objects(client: TestClient, text: bytes) -> None:
     answer = client.post("/project/", content=text)
@@ -542,12 +704,22 @@ def log_in_and_out(client: TestClient, right: dict[str, str]) -> None:
 
 
 HOSTILE = [
-    "null", "3", "[]", "{}", '{"_metadata": 3}', '{"_metadata": {"time": NaN}}', "x", '{"_metadata": {"time": 1e999}}',
-    '{"_metadata": {"time": 99999999999999999999, "is_file": false, "job_instance_id": 1, "scenario_instance_id": 1}}',
-]  # fmt: skip
+    "null",
+    "3",
+    "[]",
+    "{}",
+    '{"_metadata": 3}',
+    '{"_metadata": {"time": NaN}}',
+    "x",
+    '{"_metadata": {"time": 1e999}}',
+    (
+        '{"_metadata": {"time": 99999999999999999999, "is_file": false, "job_instance_id": 1,'
+        ' "scenario_instance_id": 1}}'
+    ),
+]
 METADATA = {
-    "time": 1_700_000_000_000, "is_file": False, "job_name": "\ud800", "agent_name": None, "job_instance_id": 1,
-    "scenario_instance_id": 1,
+    "time": 1_700_000_000_000, "is_file": False, "job_name": "\ud800", "agent_name": None,
+    "job_instance_id": 1, "scenario_instance_id": 1,
 }  # fmt: skip
 VALUES = ["NaN", "Infinity", "-Infinity", "1" + 400 * "0", "1e999", '"text"', "null", "[1]"]
 
@@ -556,10 +728,19 @@ def paths_of(number: int) -> list[str]:
     about, statistic = f"/scenario_instance/{number}/", "/statistic/1/"
     of_value = f"{statistic}?name=value"
     return [
-        about, f"{about}csv/", f"{about}archive/", f"{about}?files_count", f"/page/instance/{number}", "/job_instance/1/",
-        statistic, f"{statistic}?origin", of_value, f"{of_value}&comparative", f"{of_value}&histogram=3",
+        about,
+        f"{about}csv/",
+        f"{about}archive/",
+        f"{about}?files_count",
+        f"/page/instance/{number}",
+        "/job_instance/1/",
+        statistic,
+        f"{statistic}?origin",
+        of_value,
+        f"{of_value}&comparative",
+        f"{of_value}&histogram=3",
         "/project/satvpn/scenario_instance/",
-    ]  # fmt: skip
+    ]
 
 
 def no_number(text: str) -> None:
@@ -582,7 +763,9 @@ def test_statistics_of_a_guest_may_be_anything(client: TestClient, line: str) ->
     file = unpacked(client, "statistics.jsonl")
     metadata = json.dumps(METADATA)
     lines = (
-        [line] if line in HOSTILE else [f'{{"value": {one}, "_metadata": {metadata}}}' for one in ("1", line, "2", "3")]
+        [line]
+        if line in HOSTILE
+        else [f'{{"value": {one}, "_metadata": {metadata}}}' for one in ("1", line, "2", "3")]
     )
     file.write_text(file.read_text() + "".join(one + "\n" for one in lines))
     for path in paths_of(number):
@@ -595,11 +778,18 @@ def test_statistics_of_a_guest_may_be_anything(client: TestClient, line: str) ->
 @pytest.mark.parametrize(
     "line",
     [
-        "null", "x", "{}", '{"event": "job_started", "t_s": NaN}', '{"event": "job_ended", "t_s": 1, "instance_id": []}',
-        '{"event": "scenario_started", "t_s": 1e308, "scenario": "none", "scenario_instance_id": 1}',
+        "null",
+        "x",
+        "{}",
+        '{"event": "job_started", "t_s": NaN}',
+        '{"event": "job_ended", "t_s": 1, "instance_id": []}',
+        (
+            '{"event": "scenario_started", "t_s": 1e308, "scenario": "none",'
+            ' "scenario_instance_id": 1}'
+        ),
         '{"event": "function_started", "t_s": 1, "scenario_instance_id": 1, "function": 99}',
     ],
-)  # fmt: skip
+)
 def test_events_of_a_guest_may_be_anything(client: TestClient, line: str) -> None:
     number = start(client)
     ended(client, number)
@@ -610,7 +800,9 @@ def test_events_of_a_guest_may_be_anything(client: TestClient, line: str) -> Non
     assert client.get(f"/scenario_instance/{number}/").json()["status"] == "Finished Ok"
 
 
-def test_instances_are_removed_while_they_are_listed(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_instances_are_removed_while_they_are_listed(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     numbers = [start(client) for _ in range(4)]
     for number in numbers:
         ended(client, number)
@@ -625,8 +817,12 @@ def test_instances_are_removed_while_they_are_listed(client: TestClient, monkeyp
     assert [one["scenario_instance_id"] for one in listed] == [4, 3]
 
 
-@pytest.mark.parametrize("name", ["", "/", "a/b", ".", "..", "../geo", "a\0b", "a\\b", "a\u202egpj.exe", "a\nb"])
-def test_scenarios_with_names_that_have_no_address_are_refused(client: TestClient, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["", "/", "a/b", ".", "..", "../geo", "a\0b", "a\\b", "a\u202egpj.exe", "a\nb"]
+)
+def test_scenarios_with_names_that_have_no_address_are_refused(
+    client: TestClient, name: str
+) -> None:
     scenario = {"name": name, "openbach_functions": []}
     before = client.get("/project/").json()
     assert client.post("/project/satvpn/scenario/", json=scenario).status_code == 400
@@ -634,7 +830,10 @@ def test_scenarios_with_names_that_have_no_address_are_refused(client: TestClien
     if name not in (".", ".."):
         assert client.post("/project/", json={"name": name}).status_code == 400
     files = {"file": ("mine.json", json.dumps(scenario).encode(), "application/json")}
-    assert client.post("/page/import", data={"token": form_token(client)}, files=files).status_code == 422
+    assert (
+        client.post("/page/import", data={"token": form_token(client)}, files=files).status_code
+        == 422
+    )
     assert client.get("/project/").json() == before
 
 
@@ -660,13 +859,20 @@ def test_scenarios_with_any_other_name_are_shown_and_run(client: TestClient, nam
     """`launch-1` was also the directory of a report, serve.sqlite is the database."""
     scenario = {"name": name, "openbach_functions": []}
     files = {"file": ("mine.json", json.dumps(scenario).encode(), "application/json")}
-    assert client.post("/page/import", data={"token": form_token(client)}, files=files).status_code == 200
+    assert (
+        client.post("/page/import", data={"token": form_token(client)}, files=files).status_code
+        == 200
+    )
     path = f"/project/satvpn/scenario/{quote(name, safe='')}/scenario_instance/"
     number = client.post(path, json={}).json()["scenario_instance_id"]
     assert ended(client, number)["status"] == "Finished Ok"
     for page in ("/", f"/page/scenario/satvpn/{quote(name, safe='')}"):
         shown = client.get(page)
-        assert shown.status_code == 200 and name in html.unescape(shown.text) and "<b>" not in shown.text
+        assert (
+            shown.status_code == 200
+            and name in html.unescape(shown.text)
+            and "<b>" not in shown.text
+        )
 
 
 # The page's form
@@ -692,7 +898,10 @@ def test_an_argument_without_a_ticked_value_launches_nothing(client: TestClient)
     answer = launch(client, **nothing)
     assert answer.status_code == 422
     assert answer.text.count("choose at least one value") == 2
-    assert 'value="none" checked' not in answer.text.partition("<legend>vpn")[2].partition("</fieldset>")[0]
+    assert (
+        'value="none" checked'
+        not in answer.text.partition("<legend>vpn")[2].partition("</fieldset>")[0]
+    )
     assert launched(client) == 0
 
 
@@ -700,19 +909,32 @@ def test_an_argument_without_a_ticked_value_launches_nothing(client: TestClient)
     ("fields", "words"),
     [
         ({"values.vpn": "wiregard"}, "vpn=wiregard: did you mean wireguard?"),
-        ({"values.link_file": "nofile.csv"}, "link_file=nofile.csv: a link file is uploaded on this page first"),
+        (
+            {"values.link_file": "nofile.csv"},
+            "link_file=nofile.csv: a link file is uploaded on this page first",
+        ),
         ({"values.cc_pep": "$nothing"}, "after $ comes an argument"),
         ({"values.vpn.cipher": "x"}, "vpn.cipher=x: there is no VPN that could have it (vpn=none)"),
-        ({"values.vpn_values": "cypher=x"}, "vpn.cypher=x: there is no VPN that could have it (vpn=none)"),
+        (
+            {"values.vpn_values": "cypher=x"},
+            "vpn.cypher=x: there is no VPN that could have it (vpn=none)",
+        ),
     ],
 )
-def test_values_are_looked_at_before_anything_is_launched(client: TestClient, fields: Any, words: str) -> None:
+def test_values_are_looked_at_before_anything_is_launched(
+    client: TestClient, fields: Any, words: str
+) -> None:
     answer = launch(client, **fields)
     assert answer.status_code == 422
     assert words in html.unescape(answer.text)
     assert client.get("/page/launch/1").status_code == 404
-    arguments = {**ARGUMENTS, **{name.removeprefix("values."): value for name, value in fields.items()}}
-    answer = client.post("/project/satvpn/scenario/geo/scenario_instance/", json={"arguments": arguments})
+    arguments = {
+        **ARGUMENTS,
+        **{name.removeprefix("values."): value for name, value in fields.items()},
+    }
+    answer = client.post(
+        "/project/satvpn/scenario/geo/scenario_instance/", json={"arguments": arguments}
+    )
     if fields.keys() == {"values.vpn"}:
         assert answer.status_code == 422
         assert words in answer.json()["error"]
@@ -727,7 +949,10 @@ def test_values_are_looked_at_before_anything_is_launched(client: TestClient, fi
 def test_millions_of_cells_are_counted_not_built(client: TestClient) -> None:
     """3.6 GB for these, once."""
     token = form_token(client)
-    many = {"values.rate": ",".join(f"{n}k" for n in range(1500)), "values.size": ",".join(map(str, range(1500)))}
+    many = {
+        "values.rate": ",".join(f"{n}k" for n in range(1500)),
+        "values.size": ",".join(map(str, range(1500))),
+    }
     tracemalloc.start()
     answer = launch(client, **many, token=token)
     _, most_bytes = tracemalloc.get_traced_memory()
@@ -748,7 +973,9 @@ def test_charts_are_sent_once(client: TestClient) -> None:
     for name, words in {"charts.js": "class Charts", "charts.css": ".legend"}.items():
         answer = client.get(f"/page/static/{name}")
         assert words in answer.text
-        again = client.get(f"/page/static/{name}", headers={"if-none-match": answer.headers["etag"]})
+        again = client.get(
+            f"/page/static/{name}", headers={"if-none-match": answer.headers["etag"]}
+        )
         assert (again.status_code, again.content) == (304, b"")
 
 
@@ -763,11 +990,20 @@ def test_seeds_that_nobody_gives_are_five_if_anything_is_random(client: TestClie
     assert values == 5 * ["0", "1"]
     many = {"values.loss": "1", "values.size": ",".join(map(str, range(1, 501)))}
     assert "2500 runs; at most 2000 at once" in launch(client, **many).text
-    form = {**{f"values.{name}": value for name, value in ARGUMENTS.items()}, **many, "token": form_token(client)}
-    assert "500 cells, 500 runs" in client.post("/page/check/satvpn/geo", data={**form, "seeds": "1"}).json()["text"]
+    form = {
+        **{f"values.{name}": value for name, value in ARGUMENTS.items()},
+        **many,
+        "token": form_token(client),
+    }
+    assert (
+        "500 cells, 500 runs"
+        in client.post("/page/check/satvpn/geo", data={**form, "seeds": "1"}).json()["text"]
+    )
 
 
-def test_five_clicks_on_report_make_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_five_clicks_on_report_make_it_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made: list[str] = []
     gate = threading.Event()
 
@@ -795,7 +1031,9 @@ def test_five_clicks_on_report_make_it_once(tmp_path: Path, monkeypatch: pytest.
         form = {f"values.{name}": value for name, value in ARGUMENTS.items()} | {"token": token}
         session.post(f"{url}page/scenario/satvpn/geo", data=form, timeout=20).raise_for_status()
         with ThreadPoolExecutor(5) as clients:
-            post = partial(session.post, f"{url}page/set/launch/1/report", data={"token": token}, timeout=20)
+            post = partial(
+                session.post, f"{url}page/set/launch/1/report", data={"token": token}, timeout=20
+            )
             answers = [clients.submit(post) for _ in range(5)]
             wait_for(lambda: made, "the first click")
             wait_for(lambda: len(asked) == 5, "the other clicks")
@@ -808,13 +1046,20 @@ def test_what_goes_wrong_in_a_report_names_no_files_of_this_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(command: Any, **more: Any) -> Any:
-        return subprocess.CompletedProcess(command, 1, "", f"Traceback\nFileNotFoundError: {tmp_path}/secret")
+        return subprocess.CompletedProcess(
+            command, 1, "", f"Traceback\nFileNotFoundError: {tmp_path}/secret"
+        )
 
     monkeypatch.setattr(subprocess, "run", fail)
     with visiting(application(tmp_path)) as client:
         number = launch(client).headers["location"].rpartition("/")[2]
-        wait_for(lambda: client.get(f"/page/set/launch/{number}/state").json()["done"], "the end of the run")
-        answer = client.post(f"/page/set/launch/{number}/report", data={"token": form_token(client)})
+        wait_for(
+            lambda: client.get(f"/page/set/launch/{number}/state").json()["done"],
+            "the end of the run",
+        )
+        answer = client.post(
+            f"/page/set/launch/{number}/report", data={"token": form_token(client)}
+        )
     assert answer.status_code == 422
     assert str(tmp_path) not in answer.text
     assert str(tmp_path) in caplog.text

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Clients that hold connections, are slow, or try passwords: they neither keep others out nor fill the log."""
+"""Clients that hold connections, are slow, or try passwords: they neither keep others out nor fill
+the log.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,14 @@ from openbach_run.errors import InputError
 from openbach_run.web import connections, guard
 from openbach_run.web.connections import Connection, FewLines, connections_for
 from openbach_run.web.guard import LOGIN_LIMIT_BYTES
-from openbach_run.web.sessions import FREE_TRIES, LONGEST_WAIT_S, TRY_EVERY_S, TooMany, Tries, network_of
+from openbach_run.web.sessions import (
+    FREE_TRIES,
+    LONGEST_WAIT_S,
+    TRY_EVERY_S,
+    TooMany,
+    Tries,
+    network_of,
+)
 
 PASSWORD = "a password for a test"
 FEW = 8
@@ -45,7 +54,9 @@ def sockets() -> Iterator[ExitStack]:
 def connected(sockets: ExitStack, url: str, sent: bytes = b"") -> socket.socket:
     place = urlsplit(url)
     assert place.hostname and place.port
-    made = sockets.enter_context(socket.create_connection((place.hostname, place.port), timeout=LIMIT_S))
+    made = sockets.enter_context(
+        socket.create_connection((place.hostname, place.port), timeout=LIMIT_S)
+    )
     made.sendall(sent)
     return made
 
@@ -62,15 +73,23 @@ def is_closed(client: socket.socket) -> bool:
 
 @pytest.mark.parametrize(
     "begun",
-    [b"", b"GET / HTTP/1.1\r\n", b"POST /login/ HTTP/1.1\r\nHost: x\r\nContent-Length: 90\r\n\r\n{"],
+    [
+        b"",
+        b"GET / HTTP/1.1\r\n",
+        b"POST /login/ HTTP/1.1\r\nHost: x\r\nContent-Length: 90\r\n\r\n{",
+    ],
     ids=["nothing", "half a head", "half a body"],
 )
-def test_who_holds_connections_keeps_nobody_out(app: FastAPI, sockets: ExitStack, begun: bytes) -> None:
+def test_who_holds_connections_keeps_nobody_out(
+    app: FastAPI, sockets: ExitStack, begun: bytes
+) -> None:
     with listening(app, FEW) as url:
         held = [connected(sockets, url, begun) for _ in range(5 * FEW)]
         for _ in range(3):
             assert requests.get(f"{url}version/", timeout=LIMIT_S).status_code == 200
-        wait_for(lambda: sum(map(is_closed, held)) >= 4 * FEW, "the end of connections over the limit")
+        wait_for(
+            lambda: sum(map(is_closed, held)) >= 4 * FEW, "the end of connections over the limit"
+        )
         sockets.close()  # the server ends when those that it answers have
 
 
@@ -83,7 +102,10 @@ def test_who_holds_connections_keeps_nobody_out(app: FastAPI, sockets: ExitStack
         ("BODY_S", b"POST /login/ HTTP/1.1\r\nHost: x\r\nContent-Length: 90\r\n\r\n{"),
         (
             "BODY_S",
-            b"GET /version/ HTTP/1.1\r\nHost: x\r\n\r\nPOST /login/ HTTP/1.1\r\nHost: x\r\nContent-Length: 90\r\n\r\n",
+            (
+                b"GET /version/ HTTP/1.1\r\nHost: x\r\n\r\nPOST /login/ HTTP/1.1\r\nHost:"
+                b" x\r\nContent-Length: 90\r\n\r\n"
+            ),
         ),
     ],
 )
@@ -96,7 +118,9 @@ def test_nobody_is_waited_for_without_an_end(
         wait_for(lambda: is_closed(client), "the end of a connection without a request")
 
 
-def test_a_client_that_does_not_read_is_left(app: FastAPI, sockets: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_does_not_read_is_left(
+    app: FastAPI, sockets: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
     left: list[Connection] = []
     give_up = Connection.give_up
     monkeypatch.setattr(connections, "STALL_S", 0.2)
@@ -109,7 +133,11 @@ def test_a_client_that_does_not_read_is_left(app: FastAPI, sockets: ExitStack, m
     app.add_api_route("/endless", lambda: StreamingResponse(bytes(1_000_000) for _ in count()))
     cookie = app.state.services.sessions.begin()
     with listening(app) as url:
-        connected(sockets, url, f"GET /endless HTTP/1.1\r\nHost: x\r\nCookie: sessionid={cookie}\r\n\r\n".encode())
+        connected(
+            sockets,
+            url,
+            f"GET /endless HTTP/1.1\r\nHost: x\r\nCookie: sessionid={cookie}\r\n\r\n".encode(),
+        )
         wait_for(lambda: left, "the end of an answer that nobody reads")
 
 
@@ -118,10 +146,14 @@ def test_a_run_goes_on_whatever_clients_do(tmp_path: Path, sockets: ExitStack) -
     app = application(tmp_path, lambda: DirectedEngine(gate), workers=1)
     with listening(app, FEW) as url:
         session = requests.Session()
-        session.headers["Connection"] = "close"  # one that is kept open and idle has to make room, too
+        session.headers["Connection"] = (
+            "close"  # one that is kept open and idle has to make room, too
+        )
         session.get(entrance(app, url), timeout=LIMIT_S).raise_for_status()
         path = f"{url}project/satvpn/scenario/geo/scenario_instance/"
-        number = session.post(path, json={"arguments": ARGUMENTS}, timeout=LIMIT_S).json()["scenario_instance_id"]
+        number = session.post(path, json={"arguments": ARGUMENTS}, timeout=LIMIT_S).json()[
+            "scenario_instance_id"
+        ]
         for _ in range(20 * FEW):
             connected(sockets, url, b"GET / HTTP/1.1\r\n")
         gate.set()
@@ -133,7 +165,9 @@ def test_a_run_goes_on_whatever_clients_do(tmp_path: Path, sockets: ExitStack) -
         wait_for(is_finished, "the end of the run")
 
 
-def test_the_limit_of_open_files_leaves_room_for_the_guests(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_limit_of_open_files_leaves_room_for_the_guests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     limits = [(256, 256), (64, 64), (64, 4096), (1024, 1024)]
     found: list[int | str] = []
     for limit in limits:
@@ -143,7 +177,12 @@ def test_the_limit_of_open_files_leaves_room_for_the_guests(monkeypatch: pytest.
             found.append(connections_for(2))
         except InputError as error:
             found.append(str(error).partition(":")[0])
-    assert found == [96, "this process may open 64 files; 2 guests and the server need 176", 200, 200]
+    assert found == [
+        96,
+        "this process may open 64 files; 2 guests and the server need 176",
+        200,
+        200,
+    ]
 
 
 def test_the_log_has_one_line_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,7 +218,9 @@ def test_tries_are_slowed_down_by_address() -> None:
 
 
 def test_an_ipv6_client_is_its_network() -> None:
-    assert network_of("2001:db8::1") == network_of("2001:db8::ffff") != network_of("2001:db8:0:1::1")
+    assert (
+        network_of("2001:db8::1") == network_of("2001:db8::ffff") != network_of("2001:db8:0:1::1")
+    )
     assert network_of("10.0.0.1") != network_of("10.0.0.2")
 
 
@@ -198,7 +239,9 @@ def test_a_thousand_wrong_passwords(app: FastAPI, monkeypatch: pytest.MonkeyPatc
     answers = []
     with visiting(app, logged_in=False) as client:
         for number in range(200):
-            if number >= FREE_TRIES:  # every try would now wait for its turn: what comes at once is refused
+            if (
+                number >= FREE_TRIES
+            ):  # every try would now wait for its turn: what comes at once is refused
                 app.state.services.tries._next_s["testclient"] = now_s[0] + LONGEST_WAIT_S
             body = {"login": "openbach", "password": f"wrong password {number}"}
             answers.append(client.post("/login/", json=body).status_code)
@@ -207,7 +250,12 @@ def test_a_thousand_wrong_passwords(app: FastAPI, monkeypatch: pytest.MonkeyPatc
         assert len(looked_at) == FREE_TRIES
         assert refused.status_code == 429
         assert "Too many wrong passwords" in refused.json()["msg"]
-        assert client.post("/login/", json={"login": "openbach", "password": sessions.token}).status_code == 200
+        assert (
+            client.post(
+                "/login/", json={"login": "openbach", "password": sessions.token}
+            ).status_code
+            == 200
+        )
         assert client.get("/project/").status_code == 200
 
 
@@ -221,7 +269,9 @@ def test_a_body_of_somebody_without_a_session_is_small(app: FastAPI) -> None:
 def test_bodies_have_a_limit_together(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "BODIES_LIMIT_BYTES", 1000)
     with visiting(app) as client:
-        assert client.post("/project/", content=b'{"name": "' + 2000 * b"x" + b'"}').status_code == 413
+        assert (
+            client.post("/project/", content=b'{"name": "' + 2000 * b"x" + b'"}').status_code == 413
+        )
         assert client.post("/project/", json={"name": "p"}).status_code == 200, (
             "what has been read is no longer counted"
         )

@@ -34,9 +34,22 @@ def locked(tmp_path: Path) -> Iterator[TestClient]:
 
 @pytest.mark.parametrize(
     "host",
-    ["evil.example", "evil.example:8000", "127.0.0.1.evil.example", "", "[", "10.0.0.1", "evil@127.0.0.1",
-     "@127.0.0.1", "evil:x@localhost:8000", "127.0.0.1/evil", "127.0.0.1?evil", "127.0.0.1#evil", "127.0.0.1:evil"],
-)  # fmt: skip
+    [
+        "evil.example",
+        "evil.example:8000",
+        "127.0.0.1.evil.example",
+        "",
+        "[",
+        "10.0.0.1",
+        "evil@127.0.0.1",
+        "@127.0.0.1",
+        "evil:x@localhost:8000",
+        "127.0.0.1/evil",
+        "127.0.0.1?evil",
+        "127.0.0.1#evil",
+        "127.0.0.1:evil",
+    ],
+)
 def test_other_names_of_this_machine_are_refused(client: TestClient, host: str) -> None:
     assert client.get("/version/", headers={"Host": host}).status_code == 403
 
@@ -48,9 +61,14 @@ def test_its_own_names_are_not(client: TestClient, host: str) -> None:
 
 @pytest.mark.parametrize(
     "headers",
-    [{"Origin": "https://evil.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"}, {"Origin": "http://["},
-     {"Origin": "http://127.0.0.1:9000"}],
-)  # fmt: skip
+    [
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Origin": "http://["},
+        {"Origin": "http://127.0.0.1:9000"},
+    ],
+)
 def test_pages_of_other_sites_change_nothing(client: TestClient, headers: dict[str, str]) -> None:
     assert client.post("/project/", json={"name": "p"}, headers=headers).status_code == 403
     assert client.get("/project/p/").status_code == 404
@@ -65,7 +83,9 @@ def test_bodies_have_a_limit(client: TestClient) -> None:
     body = b'{"name": "' + b"x" * BODY_LIMIT_BYTES + b'"}'
     assert client.post("/project/", content=body).status_code == 413
     assert client.post("/project/", content=iter([body[:1000], body[1000:]])).status_code == 413
-    assert client.post("/project/", content=b"{}", headers={"Content-Length": "x"}).status_code == 413
+    assert (
+        client.post("/project/", content=b"{}", headers={"Content-Length": "x"}).status_code == 413
+    )
 
 
 def test_answers_are_not_to_be_guessed_or_framed(client: TestClient) -> None:
@@ -75,7 +95,8 @@ def test_answers_are_not_to_be_guessed_or_framed(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/project/", "/openbach/project/", "/job/", "/scenario_instance/1/", "/logs/", "/nothing/"]
+    "path",
+    ["/project/", "/openbach/project/", "/job/", "/scenario_instance/1/", "/logs/", "/nothing/"],
 )
 def test_with_a_password_nothing_is_told_before_the_login(locked: TestClient, path: str) -> None:
     assert locked.get(path).status_code == 403
@@ -84,10 +105,15 @@ def test_with_a_password_nothing_is_told_before_the_login(locked: TestClient, pa
 
 def test_the_password_opens(locked: TestClient) -> None:
     assert locked.get("/version/").status_code == 200
-    for credentials in ({"login": "openbach", "password": "x"}, {"login": "root", "password": PASSWORD}):
+    for credentials in (
+        {"login": "openbach", "password": "x"},
+        {"login": "root", "password": PASSWORD},
+    ):
         assert locked.post("/login/", json=credentials).status_code == 401
     assert locked.get("/project/").status_code == 403
-    assert locked.post("/login/", json={"login": "openbach", "password": PASSWORD}).status_code == 200
+    assert (
+        locked.post("/login/", json={"login": "openbach", "password": PASSWORD}).status_code == 200
+    )
     assert locked.get("/project/").status_code == 200
     cookie = locked.cookies["sessionid"]
     assert locked.delete("/login/").status_code == 204
@@ -105,10 +131,19 @@ def test_a_made_up_session_is_none(locked: TestClient) -> None:
 
 def test_without_a_session_this_machine_is_told_nothing_either(tmp_path: Path) -> None:
     with visiting(application(tmp_path), logged_in=False) as client:
-        for credentials in ({"login": "openbach", "password": "any"}, {"login": "openbach", "password": ""}):
+        for credentials in (
+            {"login": "openbach", "password": "any"},
+            {"login": "openbach", "password": ""},
+        ):
             assert client.post("/login/", json=credentials).status_code == 401
-        assert client.get("/project/").json() == {"error": "You are not logged in", "msg": "You are not logged in"}
-        assert client.post("/project/satvpn/scenario/geo/scenario_instance/", json={}).status_code == 403
+        assert client.get("/project/").json() == {
+            "error": "You are not logged in",
+            "msg": "You are not logged in",
+        }
+        assert (
+            client.post("/project/satvpn/scenario/geo/scenario_instance/", json={}).status_code
+            == 403
+        )
         page = client.get("/page/scenario/satvpn/geo", headers={"Accept": "text/html"})
         assert "controller" in page.text and "Log in" in page.text
 
@@ -116,9 +151,17 @@ def test_without_a_session_this_machine_is_told_nothing_either(tmp_path: Path) -
 def test_the_token_in_the_address_becomes_a_session(tmp_path: Path) -> None:
     app = application(tmp_path)
     with visiting(app, logged_in=False) as client:
-        answer = client.get(entrance(app, "/page/compare") + "&launch=1&launch=2", follow_redirects=False)
-        assert (answer.status_code, answer.headers["location"]) == (303, "/page/compare?launch=1&launch=2")
-        assert "HttpOnly" in answer.headers["set-cookie"] and "SameSite=strict" in answer.headers["set-cookie"]
+        answer = client.get(
+            entrance(app, "/page/compare") + "&launch=1&launch=2", follow_redirects=False
+        )
+        assert (answer.status_code, answer.headers["location"]) == (
+            303,
+            "/page/compare?launch=1&launch=2",
+        )
+        assert (
+            "HttpOnly" in answer.headers["set-cookie"]
+            and "SameSite=strict" in answer.headers["set-cookie"]
+        )
         assert client.get("/project/").status_code == 200
         assert "Scenarios" in client.get("/").text
 
@@ -128,7 +171,10 @@ def test_the_token_leads_to_no_other_site(tmp_path: Path, path: str) -> None:
     app = application(tmp_path)
     with visiting(app, logged_in=False) as client:
         answer = client.get(f"http://127.0.0.1:8000{entrance(app, path)}", follow_redirects=False)
-        assert urlsplit(urljoin("http://127.0.0.1:8000/", answer.headers["location"])).netloc == "127.0.0.1:8000"
+        assert (
+            urlsplit(urljoin("http://127.0.0.1:8000/", answer.headers["location"])).netloc
+            == "127.0.0.1:8000"
+        )
 
 
 @pytest.mark.parametrize("token", ["", "x", "é", "x" * 43])
@@ -146,7 +192,9 @@ def test_the_token_goes_with_no_other_method_and_no_other_host(tmp_path: Path) -
         assert client.get(entrance(app), headers={"Host": "evil.example"}).status_code == 403
 
 
-def test_neither_token_nor_password_is_logged(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_neither_token_nor_password_is_logged(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     app = application(tmp_path, password=PASSWORD)
     with listening(app) as url:
         requests.get(entrance(app, url), timeout=20)

@@ -16,18 +16,28 @@ from hypothesis import strategies as st
 from web import ARGUMENTS, ROOT, application, visiting
 
 SCENARIO = json.loads((ROOT / "scenarios/geo_loss.json").read_text())
-CHECKS = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+CHECKS = settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 queries = st.dictionaries(
     st.sampled_from(["limit", "offset", "type", "address", "delay", "quiet"]), st.text(max_size=5)
 )
 leaves = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.text(max_size=8),
-    st.sampled_from(["$vpn", "$", "$$", "${", "geo", "satvpn_pc", "/", "..", "\x00", "💡", "1" * 600, "\ud800"]),
-)  # fmt: skip
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(max_size=8),
+    st.sampled_from(
+        ["$vpn", "$", "$$", "${", "geo", "satvpn_pc", "/", "..", "\x00", "💡", "1" * 600, "\ud800"]
+    ),
+)
 values = st.recursive(
     leaves,
-    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=6), inner, max_size=3)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=6), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 
@@ -35,7 +45,13 @@ values = st.recursive(
 def places(content: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Paths to everything in a JSON value."""
     yield at
-    entries = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
+    entries = (
+        content.items()
+        if isinstance(content, dict)
+        else enumerate(content)
+        if isinstance(content, list)
+        else ()
+    )
     for key, entry in entries:
         yield from places(entry, (*at, key))
 
@@ -51,7 +67,9 @@ def broken_scenarios(draw: st.DrawFn) -> Any:
         *outer, last = draw(st.sampled_from(PLACES))
         target: Any = made
         for key in outer:
-            if not isinstance(target, (dict, list)) or (isinstance(target, dict) and key not in target):
+            if not isinstance(target, (dict, list)) or (
+                isinstance(target, dict) and key not in target
+            ):
                 break
             if isinstance(target, list) and (not isinstance(key, int) or key >= len(target)):
                 break
@@ -75,13 +93,20 @@ def named(more: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[dict[str
 def broken_projects(draw: st.DrawFn) -> Any:
     return {
         "name": draw(st.one_of(st.just("p"), values)),
-        **draw(st.fixed_dictionaries({}, optional={
-            "description": values, "owners": values, "hidden_network": values,
-            "entity": st.one_of(values, st.lists(named({"networks": values}), max_size=3)),
-            "network": st.one_of(values, st.lists(named({"address": leaves}), max_size=3)),
-            "scenario": st.one_of(values, st.lists(broken_scenarios(), max_size=2)),
-        })),
-    }  # fmt: skip
+        **draw(
+            st.fixed_dictionaries(
+                {},
+                optional={
+                    "description": values,
+                    "owners": values,
+                    "hidden_network": values,
+                    "entity": st.one_of(values, st.lists(named({"networks": values}), max_size=3)),
+                    "network": st.one_of(values, st.lists(named({"address": leaves}), max_size=3)),
+                    "scenario": st.one_of(values, st.lists(broken_scenarios(), max_size=2)),
+                },
+            )
+        ),
+    }
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +145,9 @@ def test_scenarios(client: TestClient, sent: Any) -> None:
 def test_changes_of_a_scenario(client: TestClient, sent: Any) -> None:
     kept = client.get("/project/satvpn/scenario/geo_loss/").json()
     headers = {"Content-Type": "application/json"}
-    answer = client.put("/project/satvpn/scenario/geo_loss/", content=json.dumps(sent).encode(), headers=headers)
+    answer = client.put(
+        "/project/satvpn/scenario/geo_loss/", content=json.dumps(sent).encode(), headers=headers
+    )
     assert answer.status_code in (200, 400), answer.text
     now = client.get("/project/satvpn/scenario/geo_loss/").json()
     assert now == (answer.json() if answer.status_code == 200 else kept)
@@ -142,12 +169,25 @@ def test_projects(client: TestClient, sent: Any) -> None:
 @CHECKS
 @given(arguments=values, path=st.sampled_from(["geo", "geo_loss", "geo_loss_table", "none"]))
 def test_starts(client: TestClient, arguments: Any, path: str) -> None:
-    answer = post(client, f"/project/satvpn/scenario/{path}/scenario_instance/", {"arguments": arguments})
+    answer = post(
+        client, f"/project/satvpn/scenario/{path}/scenario_instance/", {"arguments": arguments}
+    )
     assert answer.status_code in (200, 400, 404, 422), answer.text
 
 
-ROUTES = ["/login/", "/job/", "/agent/", "/project/satvpn/", "/project/satvpn/entity/", "/scenario_instance/1/", "/file/",
-          "/project/satvpn/scenario/geo/", "/job_instance/", "/login/users/", "/collector/"]  # fmt: skip
+ROUTES = [
+    "/login/",
+    "/job/",
+    "/agent/",
+    "/project/satvpn/",
+    "/project/satvpn/entity/",
+    "/scenario_instance/1/",
+    "/file/",
+    "/project/satvpn/scenario/geo/",
+    "/job_instance/",
+    "/login/users/",
+    "/collector/",
+]
 
 
 @CHECKS
@@ -157,8 +197,14 @@ ROUTES = ["/login/", "/job/", "/agent/", "/project/satvpn/", "/project/satvpn/en
     body=st.one_of(values, st.binary()),
     query=queries,
 )
-def test_any_body_anywhere(client: TestClient, route: str, method: str, body: Any, query: dict[str, str]) -> None:
-    if method == "DELETE" and route in ("/project/satvpn/", "/project/satvpn/scenario/geo/", "/login/"):
+def test_any_body_anywhere(
+    client: TestClient, route: str, method: str, body: Any, query: dict[str, str]
+) -> None:
+    if method == "DELETE" and route in (
+        "/project/satvpn/",
+        "/project/satvpn/scenario/geo/",
+        "/login/",
+    ):
         return  # these would do what they are asked to
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     answer = client.request(method, route, content=content, params=query)
@@ -173,11 +219,17 @@ def token_of(client: TestClient) -> str:
 
 
 @CHECKS
-@given(file=st.one_of(st.binary(max_size=200), broken_scenarios().map(lambda sent: json.dumps(sent).encode())))
+@given(
+    file=st.one_of(
+        st.binary(max_size=200), broken_scenarios().map(lambda sent: json.dumps(sent).encode())
+    )
+)
 def test_uploads(client: TestClient, file: bytes) -> None:
     before = everything(client)
     files = {"file": ("mine.json", file, "application/json")}
-    answer = client.post("/page/import", data={"token": token_of(client)}, files=files, follow_redirects=False)
+    answer = client.post(
+        "/page/import", data={"token": token_of(client)}, files=files, follow_redirects=False
+    )
     assert answer.status_code in (303, 422), answer.text
     if answer.status_code == 422:
         assert everything(client) == before
@@ -187,7 +239,9 @@ def test_an_upload_with_half_a_character_is_refused(client: TestClient) -> None:
     """It was kept, and every list of the scenarios then ended in an error."""
     sent = json.dumps({**SCENARIO, "name": "halved", "description": "\ud800"}).encode()
     files = {"file": ("mine.json", sent, "application/json")}
-    answer = client.post("/page/import", data={"token": token_of(client)}, files=files, follow_redirects=False)
+    answer = client.post(
+        "/page/import", data={"token": token_of(client)}, files=files, follow_redirects=False
+    )
     assert answer.status_code == 422 and "mine.json: no JSON" in answer.text
     assert everything(client)
 
@@ -198,13 +252,19 @@ FIELDS = ["value.vpn", "values.loss", "values.size", "seeds", "value.cc", "value
 @CHECKS
 @given(
     fields=st.dictionaries(
-        st.one_of(st.sampled_from(FIELDS), st.text(max_size=6)), st.lists(st.text(max_size=12), max_size=3), max_size=5
+        st.one_of(st.sampled_from(FIELDS), st.text(max_size=6)),
+        st.lists(st.text(max_size=12), max_size=3),
+        max_size=5,
     ),
     complete=st.booleans(),
 )
 def test_forms(client: TestClient, fields: dict[str, list[str]], complete: bool) -> None:
     launched = len(client.get("/project/satvpn/scenario_instance/?quiet").json())
-    whole = {f"values.{name}": value for name, value in ARGUMENTS.items() if name in SCENARIO["arguments"]}
+    whole = {
+        f"values.{name}": value
+        for name, value in ARGUMENTS.items()
+        if name in SCENARIO["arguments"]
+    }
     data = {**(whole if complete else {}), **fields, "token": token_of(client)}
     answer = client.post("/page/scenario/satvpn/geo_loss", data=data, follow_redirects=False)
     assert answer.status_code in (303, 422), answer.text
@@ -220,7 +280,9 @@ def test_a_form_says_what_is_not_tested_here(client: TestClient) -> None:
 
 def test_forms_without_the_pages_token_do_nothing(client: TestClient) -> None:
     before = everything(client)
-    files = {"file": ("mine.json", b'{"name": "foreign", "openbach_functions": []}', "application/json")}
+    files = {
+        "file": ("mine.json", b'{"name": "foreign", "openbach_functions": []}', "application/json")
+    }
     for token in ({}, {"token": "x"}, {"token": "0" * 64}):
         assert client.post("/page/import", data=token, files=files).status_code == 403
         assert client.post("/page/scenario/satvpn/geo", data=token).status_code == 403

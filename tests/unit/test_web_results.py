@@ -42,7 +42,12 @@ def only(services: Services) -> sets.Results:
 
 def test_a_folder_of_a_command_is_a_set(services: Services) -> None:
     found = only(services)
-    assert (found.item, found.total, found.done, found.state) == ("folder/matrix", 24, 24, "finished")
+    assert (found.item, found.total, found.done, found.state) == (
+        "folder/matrix",
+        24,
+        24,
+        "finished",
+    )
     assert found.scenarios == ("geo_loss", "leo_loss")
     assert found.values["vpn"] == ["none", "wireguard"]
     assert found.command.startswith("./openbach-run campaigns/matrix.yml")
@@ -82,13 +87,22 @@ def test_an_index_is_kept_and_read_again_only_where_something_changed(
 @pytest.mark.parametrize(
     ("asked", "found"),
     [
-        ({"q": "matrix"}, True), ({"q": "vpn=wireguard loss=1"}, True), ({"q": "vpn=wire*"}, True),
-        ({"q": "vpn=nebula"}, False), ({"scenario": "leo_loss"}, True), ({"scenario": "voip"}, False),
-        ({"state": "finished"}, True), ({"state": "failed"}, False),
-        ({"tag": "paper"}, True), ({"tag": "none"}, False), ({"from": "2020-01-01"}, True), ({"to": "2020-01-01"}, False),
-        ({"deleted": "yes"}, False), ({"q": "%"}, False),
+        ({"q": "matrix"}, True),
+        ({"q": "vpn=wireguard loss=1"}, True),
+        ({"q": "vpn=wire*"}, True),
+        ({"q": "vpn=nebula"}, False),
+        ({"scenario": "leo_loss"}, True),
+        ({"scenario": "voip"}, False),
+        ({"state": "finished"}, True),
+        ({"state": "failed"}, False),
+        ({"tag": "paper"}, True),
+        ({"tag": "none"}, False),
+        ({"from": "2020-01-01"}, True),
+        ({"to": "2020-01-01"}, False),
+        ({"deleted": "yes"}, False),
+        ({"q": "%"}, False),
     ],
-)  # fmt: skip
+)
 def test_finding(services: Services, asked: dict[str, str], found: bool) -> None:
     sets.mark(services, "folder/matrix", tags="paper, draft")
     assert bool(sets.matching(services, sets.all_sets(services), asked)) is found
@@ -97,17 +111,28 @@ def test_finding(services: Services, asked: dict[str, str], found: bool) -> None
 def test_the_heat_map_has_the_medians_of_the_records(services: Services) -> None:
     runs = sets.runs_of(services, "folder/matrix")
     made = heat.heat(
-        services, "folder/matrix", runs, {"scenario": "leo_loss", "across": "loss", "only.vpn": "wireguard"}
+        services,
+        "folder/matrix",
+        runs,
+        {"scenario": "leo_loss", "across": "loss", "only.vpn": "wireguard"},
     )
     assert made is not None and (made.down, made.columns, made.cells) == ([], ["0", "1"], 2)
     records = Store(services.launcher.results / "matrix").all()
     wanted = sorted(
-        one.measures["transfer_time_s"] for one in records
-        if one.scenario == "leo_loss" and one.arguments["vpn"] == "wireguard" and one.arguments["loss"] == "1"
-    )  # fmt: skip
+        one.measures["transfer_time_s"]
+        for one in records
+        if one.scenario == "leo_loss"
+        and one.arguments["vpn"] == "wireguard"
+        and one.arguments["loss"] == "1"
+    )
     cell = made.rows[0][1][1]
     assert cell is not None and cell.found is not None
-    assert (cell.found.median, cell.found.low, cell.found.high, cell.level) == (wanted[1], wanted[0], wanted[2], 9)
+    assert (cell.found.median, cell.found.low, cell.found.high, cell.level) == (
+        wanted[1],
+        wanted[0],
+        wanted[2],
+        9,
+    )
 
 
 def test_ratios_are_paired_and_differences_named(services: Services) -> None:
@@ -121,10 +146,17 @@ def test_ratios_are_paired_and_differences_named(services: Services) -> None:
     assert compare.warnings(items) == []
     row = compare.ratios(services, items, 0)[0]
     found = row.ratios[1]
-    assert row.words == "transfer time (s)" and found is not None and found.seeds == 3 and 1.0 < found.median < 1.02
+    assert (
+        row.words == "transfer time (s)"
+        and found is not None
+        and found.seeds == 3
+        and 1.0 < found.median < 1.02
+    )
 
 
-@pytest.mark.parametrize("path", ["page/results?page=99999999999999999999999", "page/results?from=x&to=%00&q=a=b=c"])
+@pytest.mark.parametrize(
+    "path", ["page/results?page=99999999999999999999999", "page/results?from=x&to=%00&q=a=b=c"]
+)
 def test_addresses_may_be_anything(services: Services, tmp_path: Path, path: str) -> None:
     with visiting(application(tmp_path)) as client:
         assert client.get(path).status_code == 200
@@ -133,19 +165,31 @@ def test_addresses_may_be_anything(services: Services, tmp_path: Path, path: str
 @pytest.mark.parametrize(
     "path",
     [
-        "page/set/folder/..", "page/set/folder/.captures", "page/set/launch/x", "page/run/matrix/..", "page/run/../matrix",
-        "page/run/matrix/0/file/record.json", "page/curves.json?run=..%2F..%2Fetc/x", "page/curves.json",
+        "page/set/folder/..",
+        "page/set/folder/.captures",
+        "page/set/launch/x",
+        "page/run/matrix/..",
+        "page/run/../matrix",
+        "page/run/matrix/0/file/record.json",
+        "page/curves.json?run=..%2F..%2Fetc/x",
+        "page/curves.json",
         "page/link/x.svg",
     ],
-)  # fmt: skip
-def test_nothing_else_of_the_machine_is_shown(services: Services, tmp_path: Path, path: str) -> None:
+)
+def test_nothing_else_of_the_machine_is_shown(
+    services: Services, tmp_path: Path, path: str
+) -> None:
     with visiting(application(tmp_path)) as client:
         for accept in ("*/*", "text/html"):
             assert client.get(path, headers={"accept": accept}).status_code == 404
 
 
 def form_token(client: TestClient) -> str:
-    return client.get("/page/set/folder/matrix").text.partition('name="token" value="')[2].partition('"')[0]
+    return (
+        client.get("/page/set/folder/matrix")
+        .text.partition('name="token" value="')[2]
+        .partition('"')[0]
+    )
 
 
 def test_a_deleted_folder_comes_back_as_it_was(services: Services, tmp_path: Path) -> None:
@@ -169,14 +213,25 @@ def test_the_forecast_knows_the_cells_that_are_there(services: Services) -> None
     given = {"vpn": ["none"], "pep": ["none"], "cc": ["cubic"], "loss": ["0"], "size": ["30M"]}
     found = ask.check(services, "satvpn", "geo_loss", given, "2")
     assert found.errors == {}
-    assert found.text.startswith("1 cell, 2 runs; about ") and "known cells of geo_loss" in found.text
+    assert (
+        found.text.startswith("1 cell, 2 runs; about ") and "known cells of geo_loss" in found.text
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("loss", "-1"), ("size", "10X"), ("rate", "fast"), ("buffer_bdp", "0"), ("link_file", "nofile.csv"), ("cc_pep", "bbr9"),
-     ("cc_pep", "$nothing"), ("orbit", "mars"), ("vpn", "")],
-)  # fmt: skip
+    [
+        ("loss", "-1"),
+        ("size", "10X"),
+        ("rate", "fast"),
+        ("buffer_bdp", "0"),
+        ("link_file", "nofile.csv"),
+        ("cc_pep", "bbr9"),
+        ("cc_pep", "$nothing"),
+        ("orbit", "mars"),
+        ("vpn", ""),
+    ],
+)
 def test_what_is_wrong_is_told_of_its_field(services: Services, name: str, value: str) -> None:
     common = {"vpn": ["none"], "pep": ["none"], "cc": ["cubic"], "loss": ["0"], "size": ["1M"]}
     given = {**common, name: [value] if value else []}
@@ -194,11 +249,15 @@ def test_a_campaign_that_is_written_otherwise_is_read_at_once(services: Services
 
 
 def test_what_a_job_was_started_with_is_shown_while_it_runs_and_later(tmp_path: Path) -> None:
-    """Also where files of a run are missing or a guest has written anything, and for runs of older versions."""
+    """Also where files of a run are missing or a guest has written anything, and for runs of older
+    versions.
+    """
     run = runs.Run("geo", "r", tmp_path, None, goes_on=True, spec={})
     assert runs.outputs(run, 1) == {}
     started = {"t_s": 0.2, "event": "job_started", "instance_id": 1, "argv": ["client"]}
-    (tmp_path / "events.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in ({"event": "other"}, started)))
+    (tmp_path / "events.jsonl").write_text(
+        "".join(f"{json.dumps(one)}\n" for one in ({"event": "other"}, started))
+    )
     (tmp_path / "jobs/1_vpn_box").mkdir(parents=True)
     (tmp_path / "jobs/1_vpn_box/stdout").write_text("up\n")
     assert runs.outputs(run, 1) == {"events.jsonl": json.dumps(started, indent=1), "stdout": "up\n"}

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The command `serve` around its application: the file `controller`, one server a directory, a database that is damaged."""
+"""The command `serve` around its application: the file `controller`, one server a directory, a
+database that is damaged.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 # The file `controller`
 
 
-def test_the_controller_file_is_for_its_owner_as_long_as_it_serves(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_controller_file_is_for_its_owner_as_long_as_it_serves(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     sessions, file = Sessions(), Path("controller")
     with access_file("127.0.0.1:8000", sessions, tell=False):
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -73,7 +77,9 @@ def test_it_is_what_the_controller_engine_reads(place: str, url: str) -> None:
 
 
 @pytest.mark.parametrize("content", FOREIGN)
-def test_a_file_for_another_controller_is_left_alone(content: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_for_another_controller_is_left_alone(
+    content: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     Path("controller").write_bytes(content.encode("latin-1"))
     sessions = Sessions()
     with access_file("127.0.0.1:8000", sessions, tell=False):
@@ -102,9 +108,16 @@ def test_scripts_and_the_controller_engine_log_in_with_it(
     app = application(Path("served"))
     with (
         listening(app) as url,
-        access_file(url.removeprefix("http://").rstrip("/"), app.state.services.sessions, tell=False),
+        access_file(
+            url.removeprefix("http://").rstrip("/"), app.state.services.sessions, tell=False
+        ),
     ):
-        assert main.main(["geo_loss", "vpn=none", "cc=bbr", "loss=0", "--engine", "controller", "--quiet"]) == 0
+        assert (
+            main.main(
+                ["geo_loss", "vpn=none", "cc=bbr", "loss=0", "--engine", "controller", "--quiet"]
+            )
+            == 0
+        )
     assert "10.00" in capsys.readouterr().out
 
 
@@ -115,7 +128,10 @@ def test_a_second_server_on_the_directory_is_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Before it touches anything: it would call the first one's running instances stopped."""
-    with socket.create_server(("127.0.0.1", 0)) as one, alone(Path("results"), "http://127.0.0.1:8000/"):
+    with (
+        socket.create_server(("127.0.0.1", 0)) as one,
+        alone(Path("results"), "http://127.0.0.1:8000/"),
+    ):
         port = one.getsockname()[1]
         one.close()
         assert main.main(["serve", "--port", str(port), "--results", "results"]) == 2
@@ -183,8 +199,14 @@ def test_a_damaged_database_is_kept_aside(
     with visiting(application(tmp_path / "results")) as client:
         assert client.get("/project/satvpn/scenario_instance/?quiet").json() == []
         assert ended(client, start(client))["status"] == "Finished Ok"
-    kept = [one for one in file.parent.iterdir() if ".damaged-" in one.name and one.suffix not in ("-wal", "-shm")]
-    assert [one.read_bytes() for one in kept if not one.name.endswith(("-wal", "-shm"))] == [damaged]
+    kept = [
+        one
+        for one in file.parent.iterdir()
+        if ".damaged-" in one.name and one.suffix not in ("-wal", "-shm")
+    ]
+    assert [one.read_bytes() for one in kept if not one.name.endswith(("-wal", "-shm"))] == [
+        damaged
+    ]
     assert kept[0].name in caplog.text
     assert list((file.parent / "geo/runs").iterdir()), "the records are where they were"
 
@@ -207,7 +229,9 @@ def test_a_directory_in_place_of_the_database(tmp_path: Path) -> None:
         application(tmp_path)
 
 
-def test_a_database_that_fails_meanwhile_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_that_fails_meanwhile_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     app = application(tmp_path)
     with visiting(app) as client:
 

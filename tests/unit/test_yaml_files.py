@@ -37,7 +37,9 @@ def kept(cache: Path) -> list[Path]:
     return list(cache.glob("openbach-run/yaml-*/*"))
 
 
-def test_the_same_text_is_parsed_once(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_text_is_parsed_once(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = written(tmp_path, TEXT)
     values, texts = read_yaml(file), read_texts(file)
     assert values == VALUES and texts["a"] == ["1", "0.10", "yes", "null", "x"]
@@ -79,13 +81,18 @@ LONG_TEXT = f"a: &a {'x' * 100_000}\nb: [{', '.join(100 * ['*a'])}]\n"
 
 
 @pytest.mark.parametrize("read", [read_yaml, read_texts])
-@pytest.mark.parametrize("text", [LAUGHS, MERGED, LONG_TEXT], ids=["lists", "merged", "one long text"])
+@pytest.mark.parametrize(
+    "text", [LAUGHS, MERGED, LONG_TEXT], ids=["lists", "merged", "one long text"]
+)
 def test_aliases_count_as_if_they_were_written_out(
     tmp_path: Path, cache: Path, read: Callable[[Path], Any], text: str
 ) -> None:
     """With 400 MB of memory; they stand for gigabytes."""
     file = written(tmp_path, text)
-    with limited_memory(), pytest.raises(InputError, match=r"(?s)one\.yml: .*longer than 4 MiB.*line \d+, column"):
+    with (
+        limited_memory(),
+        pytest.raises(InputError, match=r"(?s)one\.yml: .*longer than 4 MiB.*line \d+, column"),
+    ):
         read(file)
     assert not kept(cache)
 
@@ -127,7 +134,10 @@ def test_aliases_that_stand_for_little_are_read(tmp_path: Path, cache: Path) -> 
         "b": ["x"],
         "c": [["x"], ["x"]],
     }
-    assert read_yaml(written(tmp_path, "a: &a {x: 1}\nb: {<<: *a, y: 2}\n")) == {"a": {"x": 1}, "b": {"x": 1, "y": 2}}
+    assert read_yaml(written(tmp_path, "a: &a {x: 1}\nb: {<<: *a, y: 2}\n")) == {
+        "a": {"x": 1},
+        "b": {"x": 1, "y": 2},
+    }
 
 
 def test_a_cache_that_cannot_be_written_is_none(tmp_path: Path, cache: Path) -> None:

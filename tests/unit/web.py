@@ -27,7 +27,9 @@ from openbach_run.web.sessions import COOKIE, Sessions
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = load_packages([ROOT / "jobs"])
 SCENARIOS = load_scenarios(ROOT / "scenarios", PACKAGES, ROOT / "inventory.yml")
-PLATFORM = Platform(load_inventory(ROOT / "inventory.yml"), agent_addresses(ROOT / "inventory.yml"), PACKAGES)
+PLATFORM = Platform(
+    load_inventory(ROOT / "inventory.yml"), agent_addresses(ROOT / "inventory.yml"), PACKAGES
+)
 ARGUMENTS = {"vpn": "none", "cc": "bbr", "pep": "none", "loss": "0", "size": "1M"}
 LIMIT_S = 20
 
@@ -42,9 +44,15 @@ def application(
 ) -> FastAPI:
     sessions = Sessions(password)
     return make_app(
-        PLATFORM, SCENARIOS, results, lambda jobs: engine(), [0] * workers, sessions,
-        local=password is None, web_ui=web_ui,
-    )  # fmt: skip
+        PLATFORM,
+        SCENARIOS,
+        results,
+        lambda jobs: engine(),
+        [0] * workers,
+        sessions,
+        local=password is None,
+        web_ui=web_ui,
+    )
 
 
 @contextmanager

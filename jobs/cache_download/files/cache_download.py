@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""OpenBACH job cache_download: the files of a binary cache (cache.json) from nginx over TLS by curl, several at a time."""
+"""OpenBACH job cache_download: the files of a binary cache (cache.json) from nginx over TLS by
+curl, several at a time.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ LATE_S = 5.0
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser, _, client = ends.command_line(__doc__)
     client.add_argument("--http", choices=list(CURL), default="1.1")
-    client.add_argument("--files", type=int, default=0, help="how many of the cache's, the first by name; 0: all")
+    client.add_argument(
+        "--files", type=int, default=0, help="how many of the cache's, the first by name; 0: all"
+    )
     client.add_argument("--parallel", type=int, default=8, help="downloads at the same time")
     client.add_argument("--deadline-s", type=int, default=3600)
     arguments = parser.parse_args(argv)
@@ -62,13 +66,25 @@ def serve() -> None:
 
 def curl(http: str, deadline_s: int, *words: str) -> list[str]:
     """The server's certificate is its own, so nothing vouches for it."""
-    return ["curl", "-sS", "--fail", "--insecure", CURL[http], "--max-time", str(deadline_s), *words]
+    return [
+        "curl",
+        "-sS",
+        "--fail",
+        "--insecure",
+        CURL[http],
+        "--max-time",
+        str(deadline_s),
+        *words,
+    ]
 
 
 def failure(url: str, http: str) -> str:
     """Why the server does not answer a request; "" if it does."""
     asked = subprocess.run(
-        curl(http, round(READY_LIMIT_S), "--head", "-o", "/dev/null", url), check=False, capture_output=True, text=True
+        curl(http, round(READY_LIMIT_S), "--head", "-o", "/dev/null", url),
+        check=False,
+        capture_output=True,
+        text=True,
     )
     return f": {asked.stderr.strip()}" if asked.returncode else ""
 
@@ -87,22 +103,47 @@ def check(reports: list[dict[str, Any]], wanted: Mapping[str, int], http: str) -
 
 
 def measure(arguments: argparse.Namespace) -> None:
-    base, http, wanted = f"https://{arguments.server_ip}:{PORT}", arguments.http, sizes(arguments.files)
+    base, http, wanted = (
+        f"https://{arguments.server_ip}:{PORT}",
+        arguments.http,
+        sizes(arguments.files),
+    )
     first = f"{base}/{next(iter(wanted))}"
     missing = f"the server of cache_download on {arguments.server_ip} does not answer"
-    wait_for(missing, lambda: not failure(first, http), READY_LIMIT_S, evidence=lambda: failure(first, http))
+    wait_for(
+        missing,
+        lambda: not failure(first, http),
+        READY_LIMIT_S,
+        evidence=lambda: failure(first, http),
+    )
     asked = "".join(f'url = "{base}/{name}"\noutput = /dev/null\n' for name in wanted)
-    several = ["--parallel", "--parallel-max", str(arguments.parallel), "-w", "%{json}\\n", "--config", "-"]
+    several = [
+        "--parallel",
+        "--parallel-max",
+        str(arguments.parallel),
+        "-w",
+        "%{json}\\n",
+        "--config",
+        "-",
+    ]
     start_s = time.monotonic()
-    printed = run(*curl(http, arguments.deadline_s, *several), text=asked, limit_s=arguments.deadline_s + LATE_S)
+    printed = run(
+        *curl(http, arguments.deadline_s, *several),
+        text=asked,
+        limit_s=arguments.deadline_s + LATE_S,
+    )
     download_time_s = round(time.monotonic() - start_s, 6)
     reports = [json.loads(line) for line in printed.splitlines()]
     check(reports, wanted, http)
     size = sum(wanted.values())
     collect_agent.send_stat(
-        collect_agent.now(), download_time_s=download_time_s, goodput_bps=size * 8 / download_time_s, bytes=size,
-        files=len(wanted), connections=sum(report["num_connects"] for report in reports),
-    )  # fmt: skip
+        collect_agent.now(),
+        download_time_s=download_time_s,
+        goodput_bps=size * 8 / download_time_s,
+        bytes=size,
+        files=len(wanted),
+        connections=sum(report["num_connects"] for report in reports),
+    )
 
 
 if __name__ == "__main__":

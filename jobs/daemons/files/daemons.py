@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""OpenBACH job daemons: what the programs of this host's VPNs use, at the job's start, every interval, and at its end.
+"""OpenBACH job daemons: what the programs of this host's VPNs use, at the job's start, every
+interval, and at its end.
 
-They are the processes below those of the jobs vpn (/var/run/openbach-vpn*.pid). A VPN of the kernel has none. CPU time is that
-since the job's start; in virtual time a program computes without time, so it is not measured there.
+They are the processes below those of the jobs vpn (/var/run/openbach-vpn*.pid). A VPN of the kernel
+has none. CPU time is that since the job's start; in virtual time a program computes without time,
+so it is not measured there.
 
-With --end another instance ends the job of this name and waits until it has ended: an order to stop is not waited for, and the
-VPNs stopped beside it would close what the last look counts.
+With --end another instance ends the job of this name and waits until it has ended: an order to stop
+is not waited for, and the VPNs stopped beside it would close what the last look counts.
 """
 
 from __future__ import annotations
@@ -35,12 +37,23 @@ USER, SYSTEM, SOFTIRQ = 0, 2, 6
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--interval-s", type=float, default=0.0, help="seconds between two looks (0: begin and end only)"
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--name", help="suffix of the statistics, where several hosts have this job")
-    parser.add_argument("--end", action="store_true", help="end the job of this name on this host, with its last look")
+    parser.add_argument(
+        "--interval-s",
+        type=float,
+        default=0.0,
+        help="seconds between two looks (0: begin and end only)",
+    )
+    parser.add_argument(
+        "--name", help="suffix of the statistics, where several hosts have this job"
+    )
+    parser.add_argument(
+        "--end",
+        action="store_true",
+        help="end the job of this name on this host, with its last look",
+    )
     arguments = parser.parse_args(argv)
     limits.check(parser, arguments, LIMITS)
     return arguments
@@ -60,9 +73,13 @@ def processes() -> Iterator[Process]:
             text = (directory / "stat").read_text()
         except OSError:  # it has ended
             continue
-        fields = text.rpartition(")")[2].split()  # from the third of proc_pid_stat(5) on: the second may have blanks
+        fields = text.rpartition(")")[
+            2
+        ].split()  # from the third of proc_pid_stat(5) on: the second may have blanks
         user_s, system_s = (int(fields[at]) * TICKS_S for at in (11, 12))
-        yield Process(int(directory.name), int(fields[1]), user_s, system_s, int(fields[21]) * PAGE_BYTES)
+        yield Process(
+            int(directory.name), int(fields[1]), user_s, system_s, int(fields[21]) * PAGE_BYTES
+        )
 
 
 def below(roots: Sequence[int], every: Sequence[Process]) -> list[Process]:
@@ -91,7 +108,11 @@ def host_cpu_s() -> tuple[float, float, float]:
 
 def cpu_s(found: Sequence[Process]) -> dict[str, float]:
     host = dict(zip(("host_user_s", "host_system_s", "host_softirq_s"), host_cpu_s(), strict=True))
-    return {"user_s": sum(one.user_s for one in found), "system_s": sum(one.system_s for one in found), **host}
+    return {
+        "user_s": sum(one.user_s for one in found),
+        "system_s": sum(one.system_s for one in found),
+        **host,
+    }
 
 
 def rss_bytes(found: Sequence[Process]) -> int:
@@ -100,8 +121,12 @@ def rss_bytes(found: Sequence[Process]) -> int:
 
 def look(name: str | None) -> list[Process]:
     found = daemons()
-    rss, files = (rss_bytes(found), sum(descriptors(one.pid) for one in found)) if found else (None, None)
-    collect_agent.send_stat(collect_agent.now(), suffix=name, processes=len(found), rss_bytes=rss, descriptors=files)
+    rss, files = (
+        (rss_bytes(found), sum(descriptors(one.pid) for one in found)) if found else (None, None)
+    )
+    collect_agent.send_stat(
+        collect_agent.now(), suffix=name, processes=len(found), rss_bytes=rss, descriptors=files
+    )
     return found
 
 
@@ -112,14 +137,20 @@ def watch(arguments: argparse.Namespace) -> None:
     before = cpu_s(first)
     interval_s, stopped = arguments.interval_s, None
     while not stopped:
-        stopped = signal.sigtimedwait(SIGNALS, interval_s) if interval_s else signal.sigwait(SIGNALS)
+        stopped = (
+            signal.sigtimedwait(SIGNALS, interval_s) if interval_s else signal.sigwait(SIGNALS)
+        )
         last = look(arguments.name)
         seen |= {one.pid: one for one in last}
     after = cpu_s([*seen.values()])
     grown_bytes = rss_bytes(last) - rss_bytes(first) if last else None
-    used: dict[str, Any] = {name: round(after[name] - before[name], 3) for name in before} if is_real else {}
+    used: dict[str, Any] = (
+        {name: round(after[name] - before[name], 3) for name in before} if is_real else {}
+    )
     cpu = "measured" if is_real else "not measured: virtual time"
-    collect_agent.send_stat(collect_agent.now(), suffix=arguments.name, cpu=cpu, rss_growth_bytes=grown_bytes, **used)
+    collect_agent.send_stat(
+        collect_agent.now(), suffix=arguments.name, cpu=cpu, rss_growth_bytes=grown_bytes, **used
+    )
 
 
 def pid_file(name: str | None) -> Path:
@@ -131,10 +162,16 @@ def end(name: str | None) -> None:
     try:
         watching = os.pidfd_open(int(pid_file(name).read_text()))
     except (OSError, ValueError):
-        sys.exit(f"daemons: no job daemons named {name or 'nothing'} runs on this host (start it before its --end)")
+        sys.exit(
+            f"daemons: no job daemons named {name or 'nothing'} runs on this host (start it before"
+            " its --end)"
+        )
     signal.pidfd_send_signal(watching, signal.SIGTERM)
     if not select.select([watching], [], [], END_LIMIT_S)[0]:
-        sys.exit(f"daemons: the job daemons named {name or 'nothing'} has not ended within {END_LIMIT_S} s")
+        sys.exit(
+            f"daemons: the job daemons named {name or 'nothing'} has not ended within"
+            f" {END_LIMIT_S} s"
+        )
 
 
 def main() -> None:

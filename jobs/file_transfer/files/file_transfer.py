@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """OpenBACH job file_transfer: one transfer of a file, timed where it arrives.
 
-With `http` it is curl that downloads from nginx. Without, it is iperf3, and the *receiver* always is the iperf3 client (see
-iperf3.py). So for an upload the server, asked over its control port, runs the iperf3 client. Flows that go on at the same
-time have a server each, with a port of its own.
+With `http` it is curl that downloads from nginx. Without, it is iperf3, and the *receiver* always
+is the iperf3 client (see iperf3.py). So for an upload the server, asked over its control port, runs
+the iperf3 client. Flows that go on at the same time have a server each, with a port of its own.
 
 The control port, the one below the transfer's, answers (one JSON line each way):
     {"file_bytes": n}              a file of that size lies at /n of the web server
     {"retransmits": true}          TCP segments sent again by this host so far
-    {"resumes": true}              connections of this host that Careful Resume has sped up so far, or null
-    {"receive": {…}}               receive from an iperf3 server on the asking host (an iperf3.Test): iperf3's report
+    {"resumes": true}              connections of this host that Careful Resume has sped up so far,
+                                   or null
+    {"receive": {…}}               receive from an iperf3 server on the asking host (an
+                                   iperf3.Test): iperf3's report
 """
 
 from __future__ import annotations
@@ -43,7 +45,12 @@ NO_HTTP = "none"
 CURL = {"1.1": "--http1.1", "2": "--http2", "3": "--http3-only"}
 """What it is asked by. Only the last takes no other version, so what came is checked."""
 UNLIMITED = "unlimited"
-LIMITS = {"port": (2, 65535), "duration_s": (0, 86400), "streams": (1, 128), "deadline_s": (1, 86400)}
+LIMITS = {
+    "port": (2, 65535),
+    "duration_s": (0, 86400),
+    "streams": (1, 128),
+    "deadline_s": (1, 86400),
+}
 LONGEST_START_S = 600
 """What a transfer may take beyond its duration."""
 MOST_BYTES = 10**12
@@ -70,34 +77,59 @@ def size_or_unlimited(text: str) -> int:
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--http", choices=[NO_HTTP, *nginx.VERSIONS], default=NO_HTTP, help="none is iperf3")
-    parser.add_argument("--port", type=int, default=PORT, help="of the transfer; the one below it is for control")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--http", choices=[NO_HTTP, *nginx.VERSIONS], default=NO_HTTP, help="none is iperf3"
+    )
+    parser.add_argument(
+        "--port", type=int, default=PORT, help="of the transfer; the one below it is for control"
+    )
     modes = parser.add_subparsers(dest="mode", required=True)
     modes.add_parser("server")
     client = modes.add_parser("client")
     client.add_argument("server_ip")
-    client.add_argument("size", type=size_or_unlimited, help=f"bytes; k, M and G are decimal; or {UNLIMITED}")
+    client.add_argument(
+        "size", type=size_or_unlimited, help=f"bytes; k, M and G are decimal; or {UNLIMITED}"
+    )
     client.add_argument("--direction", choices=["download", "upload", "none"], default="download")
     client.add_argument(
-        "--duration-s", type=int, default=0, help="how long an unlimited transfer goes on (0: until stopped)"
+        "--duration-s",
+        type=int,
+        default=0,
+        help="how long an unlimited transfer goes on (0: until stopped)",
     )
     client.add_argument(
-        "--warm-up", type=size_or_none, default=0, help="bytes of an earlier transfer, which is not measured, or none"
+        "--warm-up",
+        type=size_or_none,
+        default=0,
+        help="bytes of an earlier transfer, which is not measured, or none",
     )
     client.add_argument("--streams", type=int, default=1, help="in parallel")
     client.add_argument("--deadline-s", type=int, default=7200)
     client.add_argument("--cc", help="transport profile that the sender must have used")
     client.add_argument(
-        "--own-cc", choices=["no", "yes"], default="no", help="yes: the sender sets --cc on its sockets"
+        "--own-cc",
+        choices=["no", "yes"],
+        default="no",
+        help="yes: the sender sets --cc on its sockets",
     )
-    client.add_argument("--interval-s", type=float, default=0.0, help="of the series of goodput_bps (0: none)")
-    client.add_argument("--flow", help="name of this transfer among several: suffix of its statistics")
+    client.add_argument(
+        "--interval-s", type=float, default=0.0, help="of the series of goodput_bps (0: none)"
+    )
+    client.add_argument(
+        "--flow", help="name of this transfer among several: suffix of its statistics"
+    )
     arguments = parser.parse_args(argv)
     for name, (least, most) in LIMITS.items():
         if not least <= getattr(arguments, name, least) <= most:
             parser.error(f"{name} is {getattr(arguments, name)}: from {least} to {most}")
-    if arguments.mode == "client" and arguments.interval_s and not 0.01 <= arguments.interval_s <= 3600:
+    if (
+        arguments.mode == "client"
+        and arguments.interval_s
+        and not 0.01 <= arguments.interval_s <= 3600
+    ):
         parser.error(f"interval_s is {arguments.interval_s:g}: 0, or from 0.01 to 3600 s")
     is_http = arguments.mode == "client" and arguments.http != NO_HTTP
     if is_http and arguments.direction == "upload":
@@ -118,7 +150,9 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 
 def retransmitted_segments() -> int:
     names, values = (
-        line.split() for line in Path("/proc/net/snmp").read_text().splitlines() if line.startswith("Tcp:")
+        line.split()
+        for line in Path("/proc/net/snmp").read_text().splitlines()
+        if line.startswith("Tcp:")
     )
     return int(values[names.index("RetransSegs")])
 
@@ -182,7 +216,10 @@ def download_iperf3(arguments: argparse.Namespace) -> Received:
     end_s = time.monotonic() + test.deadline_s
     with first_byte.open_tap(test.port) as tap, tempfile.TemporaryFile("w+") as printed:
         with subprocess.Popen(
-            iperf3.client_command(arguments.server_ip, test), stdout=printed, stderr=subprocess.PIPE, text=True
+            iperf3.client_command(arguments.server_ip, test),
+            stdout=printed,
+            stderr=subprocess.PIPE,
+            text=True,
         ) as transfer:
             signal.signal(signal.SIGTERM, lambda *_: transfer.terminate())
             ttfb_s = first_byte.seconds(tap, transfer, end_s)
@@ -202,11 +239,25 @@ def download_http(arguments: argparse.Namespace) -> Received:
     limit_s = str(arguments.deadline_s)
     version = CURL[arguments.http]
     # the server's certificate is its own, so nothing vouches for it
-    asked = ["-sS", "--fail", "--insecure", version, "--max-time", limit_s, "-o", "/dev/null", "-w", "%{json}", url]
+    asked = [
+        "-sS",
+        "--fail",
+        "--insecure",
+        version,
+        "--max-time",
+        limit_s,
+        "-o",
+        "/dev/null",
+        "-w",
+        "%{json}",
+        url,
+    ]
     report = json.loads(run("curl", *asked))
     if report["http_version"] != arguments.http:
         sys.exit(f"{url} came with HTTP/{report['http_version']} instead of HTTP/{arguments.http}")
-    total_s, ttfb_s, handshake_s = (report[f"time_{name}"] for name in ("total", "starttransfer", "appconnect"))
+    total_s, ttfb_s, handshake_s = (
+        report[f"time_{name}"] for name in ("total", "starttransfer", "appconnect")
+    )
     return Received(total_s, report["size_download"], ttfb_s, None, [], handshake_s)
 
 
@@ -214,19 +265,25 @@ def upload_iperf3(arguments: argparse.Namespace) -> Received:
     test = iperf3_test(arguments)
     with started("iperf3", "-s", "-1", "-p", str(test.port), stdout=subprocess.DEVNULL) as server:
         wait_listening(server, "the iperf3 server", test.port)
-        report = control.ask(arguments.server_ip, test.port - 1, test.deadline_s, receive=test._asdict())
+        report = control.ask(
+            arguments.server_ip, test.port - 1, test.deadline_s, receive=test._asdict()
+        )
     return iperf3.received(report, None)
 
 
 def check_congestion_control(wanted: str | None, used: str | None) -> None:
-    """Ends the job if the sender's socket had another one than the transport profile that is wanted."""
+    """Ends the job if the sender's socket had another one than the transport profile that is
+    wanted.
+    """
     if wanted and used and used not in (wanted, profiles.described(wanted)["algorithm"]):
         sys.exit(f"the sender used the congestion control {used} instead of {wanted}")
 
 
 def counts_segments(arguments: argparse.Namespace) -> bool:
-    """Return whether the sender's kernel knows which segments it sent again. With QUIC it does not;
-    an endless transfer has no end at which to ask."""
+    """Return whether the sender's kernel knows which segments it sent again.
+
+    With QUIC it does not; an endless transfer has no end at which to ask.
+    """
     return arguments.http != "3" and not iperf3_test(arguments).is_endless
 
 
@@ -245,7 +302,11 @@ def transfer(arguments: argparse.Namespace) -> None:
         return int(counted)
 
     def sender_resumes() -> int:
-        counted = control.ask(server_ip, control_port, resumes=True)["resumes"] if downloads else resumes.count()
+        counted = (
+            control.ask(server_ip, control_port, resumes=True)["resumes"]
+            if downloads
+            else resumes.count()
+        )
         return int(counted or 0)
 
     iperf3_receives = download_iperf3 if downloads else upload_iperf3
@@ -264,7 +325,9 @@ def transfer(arguments: argparse.Namespace) -> None:
     for begins_s, lasts_s, size in received.series:
         if arguments.interval_s and lasts_s:
             time_ms = start_ms + round((begins_s + lasts_s) * 1000)
-            collect_agent.send_stat(time_ms, suffix=arguments.flow, interval_goodput_bps=size * 8 / lasts_s)
+            collect_agent.send_stat(
+                time_ms, suffix=arguments.flow, interval_goodput_bps=size * 8 / lasts_s
+            )
     collect_agent.send_stat(
         collect_agent.now(),
         suffix=arguments.flow,

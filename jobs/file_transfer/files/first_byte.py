@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Time to the first byte of an iperf3 download: iperf3 does not tell it, so the packets are watched until it has come."""
+"""Time to the first byte of an iperf3 download: iperf3 does not tell it, so the packets are watched
+until it has come.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,9 @@ ETH_P_ALL = 3
 
 
 def first_byte_filter(port: int) -> bytes:
-    """A classic BPF program for IPv4: SYNs to iperf3's port, and packets of over 500 bytes from it (the states that iperf3's
-    control connection carries are single bytes)."""
+    """A classic BPF program for IPv4: SYNs to iperf3's port, and packets of over 500 bytes from it
+    (the states that iperf3's control connection carries are single bytes).
+    """
     program = [
         (0x30, 0, 0, 9), (0x15, 0, 12, 6),  # 0: protocol TCP, else 14
         (0x28, 0, 0, 6), (0x45, 10, 0, 0x1FFF),  # 2: a later fragment: 14
@@ -34,7 +37,9 @@ def open_tap(port: int) -> socket.socket:
     tap = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ETH_P_ALL))
     program = ctypes.create_string_buffer(first_byte_filter(port))
     tap.setsockopt(
-        socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HxxxxxxP", len(program.raw) // 8, ctypes.addressof(program))
+        socket.SOL_SOCKET,
+        SO_ATTACH_FILTER,
+        struct.pack("HxxxxxxP", len(program.raw) // 8, ctypes.addressof(program)),
     )
     return tap
 

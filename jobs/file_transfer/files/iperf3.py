@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """iperf3's command line and its report.
 
-The receiver always is the iperf3 client in reverse mode (-R): it ends the test as soon as it has the bytes, and reports
-its own time. The other way round iperf3 ends when the sender has queued its last byte.
+The receiver always is the iperf3 client in reverse mode (-R): it ends the test as soon as it has
+the bytes, and reports its own time. The other way round iperf3 ends when the sender has queued its
+last byte.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ LONGEST_S = 86_400
 
 
 class Test(NamedTuple):
-    """One test. `size` 0 is as much as goes in `duration_s`; both 0: until it is stopped. `cc` is the sender's congestion
-    control, None what its host has. `interval_s` 0 makes no series."""
+    """One test.
+
+    `size` 0 is as much as goes in `duration_s`; both 0: until it is stopped. `cc` is the sender's
+    congestion control, None what its host has. `interval_s` 0 makes no series.
+    """
 
     port: int
     size: int
@@ -38,7 +42,8 @@ class Received(NamedTuple):
     """The result of a transfer, as the receiver measured it.
 
     `congestion_control` is the sender's, if the tool tells it. `series` has seconds from the start,
-    their length, and bytes. `handshake_time_s` is the time until a request can be sent (HTTP)."""
+    their length, and bytes. `handshake_time_s` is the time until a request can be sent (HTTP).
+    """
 
     seconds: float
     bytes: int
@@ -49,12 +54,25 @@ class Received(NamedTuple):
 
 
 def client_command(server_ip: str, test: Test) -> list[str]:
-    """Only the deadline ends a transfer that stalls: by itself iperf3 gives up after 120 s without a byte."""
+    """Only the deadline ends a transfer that stalls: by itself iperf3 gives up after 120 s without
+    a byte.
+    """
     idle_ms = min(round(test.deadline_s * 1000), MOST_IDLE_MS)
     amount = ["-n", str(test.size)] if test.size else ["-t", str(test.duration_s or LONGEST_S)]
     own = ["-C", test.cc] if test.cc else []
     return [
-        *("iperf3", "-c", server_ip, "-p", str(test.port), "-R", *amount, "-P", str(test.streams), *own),
+        *(
+            "iperf3",
+            "-c",
+            server_ip,
+            "-p",
+            str(test.port),
+            "-R",
+            *amount,
+            "-P",
+            str(test.streams),
+            *own,
+        ),
         *("-i", f"{test.interval_s:g}", "-J", "--rcv-timeout", str(idle_ms)),
     ]
 
@@ -63,7 +81,11 @@ def receive(server_ip: str, test: Test) -> dict[str, Any]:
     """Receives; iperf3's JSON report."""
     try:
         done = subprocess.run(
-            client_command(server_ip, test), check=False, capture_output=True, text=True, timeout=test.deadline_s
+            client_command(server_ip, test),
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=test.deadline_s,
         )
     except subprocess.TimeoutExpired:
         sys.exit(late(test.deadline_s))
@@ -86,9 +108,14 @@ def report(printed: str, error: str, test: Test) -> dict[str, Any]:
 
 
 def received(read: dict[str, Any], ttfb_s: float | None) -> Received:
-    """Return the receiver's side of an iperf3 report. A test that was stopped has no totals: then
-    they are the sums of its intervals."""
-    series = [(one["sum"]["start"], one["sum"]["seconds"], one["sum"]["bytes"]) for one in read["intervals"]]
+    """Return the receiver's side of an iperf3 report.
+
+    A test that was stopped has no totals: then they are the sums of its intervals.
+    """
+    series = [
+        (one["sum"]["start"], one["sum"]["seconds"], one["sum"]["bytes"])
+        for one in read["intervals"]
+    ]
     end = read["end"]
     if total := end.get("sum_received"):
         seconds, size = total["seconds"], total["bytes"]

@@ -14,9 +14,11 @@ MOST_MS = 10_000.0
 
 
 class Impairment(NamedTuple):
-    """The impairment of each direction's packets, besides that of the link itself. Jitter is the
-    standard deviation of the delay, and may change the order of packets; packets of `reorder_pct`
-    are not delayed at all."""
+    """The impairment of each direction's packets, besides that of the link itself.
+
+    Jitter is the standard deviation of the delay, and may change the order of packets; packets of
+    `reorder_pct` are not delayed at all.
+    """
 
     delay_ms: float = 0.0
     jitter_ms: float = 0.0
@@ -26,13 +28,17 @@ class Impairment(NamedTuple):
 
 
 def find(name: str, folder: Path = FOLDER) -> Impairment:
-    """The profile of that name; `none` has nothing. Raises ValueError: which file, what is wrong with it."""
+    """The profile of that name; `none` has nothing.
+
+    Raises ValueError: which file, what is wrong with it.
+    """
     if name == NONE:
         return Impairment()
     file = folder / f"{name}.json"
     if not file.exists():
         raise ValueError(
-            f"there is no profile {name}; there are {', '.join(sorted(one.stem for one in folder.glob('*.json')))}"
+            f"there is no profile {name}; there are"
+            f" {', '.join(sorted(one.stem for one in folder.glob('*.json')))}"
         )
     try:
         return read(file)
@@ -51,11 +57,15 @@ def read(file: Path) -> Impairment:
     numbers = {name: value for name, value in given.items() if name not in FOR_PEOPLE}
     for name, value in numbers.items():
         if name not in Impairment._fields:
-            raise ValueError(f"{file}: {name}: a profile has {', '.join([*Impairment._fields, *FOR_PEOPLE])}")
+            raise ValueError(
+                f"{file}: {name}: a profile has {', '.join([*Impairment._fields, *FOR_PEOPLE])}"
+            )
         most = 100.0 if name.endswith("_pct") else MOST_MS
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
             raise ValueError(f"{file}: {name} is {value!r}: a number from 0 to {most:g}")
     found = Impairment(**{name: float(value) for name, value in numbers.items()})
     if found.reorder_pct and not found.delay_ms:
-        raise ValueError(f"{file}: reorder_pct: packets overtake others only where there is a delay_ms")
+        raise ValueError(
+            f"{file}: reorder_pct: packets overtake others only where there is a delay_ms"
+        )
     return found

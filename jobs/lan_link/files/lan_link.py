@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""OpenBACH job lan_link: rate, delay, random loss and a profile of impairment on the LAN link of an interface, in both
-directions, until the job is stopped.
+"""OpenBACH job lan_link: rate, delay, random loss and a profile of impairment on the LAN link of an
+interface, in both directions, until the job is stopped.
 
 forward (towards the LAN)    interface: netem, in it tbf if there is a rate
 return                       interface ──► ingress ──► ifb: the same
@@ -36,32 +36,62 @@ SIGNALS = {signal.SIGTERM, signal.SIGINT}
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("interface", help="towards the LAN")
-    parser.add_argument("--loss", default="0", help="percent of the packets towards the LAN; preset: 0")
-    parser.add_argument("--return-loss", default=SAME, help="percent of those from the LAN; same: as --loss")
-    parser.add_argument("--burst-packets", default="1", help="mean length of a loss (1: independent)")
     parser.add_argument(
-        "--loss-at", choices=netem.PLACES, default=PLACE, help=f"where --loss happens; here only for {PLACE}"
+        "--loss", default="0", help="percent of the packets towards the LAN; preset: 0"
+    )
+    parser.add_argument(
+        "--return-loss", default=SAME, help="percent of those from the LAN; same: as --loss"
+    )
+    parser.add_argument(
+        "--burst-packets", default="1", help="mean length of a loss (1: independent)"
+    )
+    parser.add_argument(
+        "--loss-at",
+        choices=netem.PLACES,
+        default=PLACE,
+        help=f"where --loss happens; here only for {PLACE}",
     )
     parser.add_argument("--delay-ms", default="0", help="delay of each direction")
-    parser.add_argument("--rate", default=UNLIMITED, help="bit/s of each direction on Ethernet frames, e.g. 100M")
-    parser.add_argument("--queue-packets", type=int, default=1000, help="full packets that wait for the rate")
-    parser.add_argument("--impairment", default=impairment.NONE, help="profile of the folder impairments")
-    parser.add_argument("--seed", type=int, default=os.environ.get("OPENBACH_RUN_SEED"), help="of the losses")
+    parser.add_argument(
+        "--rate", default=UNLIMITED, help="bit/s of each direction on Ethernet frames, e.g. 100M"
+    )
+    parser.add_argument(
+        "--queue-packets", type=int, default=1000, help="full packets that wait for the rate"
+    )
+    parser.add_argument(
+        "--impairment", default=impairment.NONE, help="profile of the folder impairments"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=os.environ.get("OPENBACH_RUN_SEED"), help="of the losses"
+    )
     lasting = parser.add_argument_group("bursts that last for a time")
-    lasting.add_argument("--burst-ms", default=NONE, help="mean duration of one; none: by --burst-packets")
+    lasting.add_argument(
+        "--burst-ms", default=NONE, help="mean duration of one; none: by --burst-packets"
+    )
     arguments = parser.parse_args(argv)
     texts = vars(arguments)
     texts |= {name: text for name, text in OF_A_LAN.items() if texts[name] == PRESET}
     if arguments.return_loss == SAME:
         arguments.return_loss = arguments.loss
     try:
-        arguments.delay_ms = netem.number(arguments.delay_ms, 0, 10_000, "a delay from 0 to 10000 ms")
-        if NONE not in (arguments.burst_packets, arguments.burst_ms) and arguments.burst_packets != "1":
+        arguments.delay_ms = netem.number(
+            arguments.delay_ms, 0, 10_000, "a delay from 0 to 10000 ms"
+        )
+        if (
+            NONE not in (arguments.burst_packets, arguments.burst_ms)
+            and arguments.burst_packets != "1"
+        ):
             raise ValueError("burst_packets and burst_ms: give one of them")
-        arguments.burst_packets = 1.0 if arguments.burst_packets == NONE else netem.burst(arguments.burst_packets)
-        arguments.burst_ms = None if arguments.burst_ms == NONE else netem.burst_ms(arguments.burst_ms)
+        arguments.burst_packets = (
+            1.0 if arguments.burst_packets == NONE else netem.burst(arguments.burst_packets)
+        )
+        arguments.burst_ms = (
+            None if arguments.burst_ms == NONE else netem.burst_ms(arguments.burst_ms)
+        )
         for name in ("loss", "return_loss"):
             setattr(arguments, name, netem.percent(getattr(arguments, name)))
             netem.loss_model(getattr(arguments, name), arguments.burst_packets)
@@ -75,7 +105,9 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     if not 1 <= arguments.queue_packets <= netem.LIMIT_PACKETS:
         parser.error(f"queue_packets is {arguments.queue_packets}: from 1 to {netem.LIMIT_PACKETS}")
     if any(losses_pct(arguments)) and arguments.impairment.loss_pct:
-        parser.error("the losses are given, and the profile of impairment has its own: give one of the two")
+        parser.error(
+            "the losses are given, and the profile of impairment has its own: give one of the two"
+        )
     return arguments
 
 
@@ -90,10 +122,15 @@ def devices(interface: str) -> dict[str, str]:
 
 
 def profile_options(arguments: argparse.Namespace) -> str:
-    """netem's options for the delay and the profile of impairment. The profile's delay comes on top of the link's."""
+    """netem's options for the delay and the profile of impairment.
+
+    The profile's delay comes on top of the link's.
+    """
     profile = arguments.impairment
     delay_ms = arguments.delay_ms + profile.delay_ms
-    delay = netem.delay_options(delay_ms, profile.jitter_ms) if delay_ms or profile.jitter_ms else ""
+    delay = (
+        netem.delay_options(delay_ms, profile.jitter_ms) if delay_ms or profile.jitter_ms else ""
+    )
     loss = netem.loss_model(profile.loss_pct, 1)
     reorder = f" reorder {profile.reorder_pct:g}%" if profile.reorder_pct else ""
     duplicate = f" duplicate {profile.duplicate_pct:g}%" if profile.duplicate_pct else ""
@@ -107,13 +144,18 @@ def changes_nothing(arguments: argparse.Namespace) -> bool:
 
 def lasts(arguments: argparse.Namespace, loss_pct: float) -> bool:
     """Return whether the losses are bursts that last for a time, rather than for a number of
-    packets."""
+    packets.
+    """
     return bool(arguments.burst_ms) and 0 < loss_pct < 100
 
 
-def netem_line(arguments: argparse.Namespace, number: int, device: str, loss: str, step: int) -> str:
-    """Return the line of a tc batch that sets netem for direction `number`. Each change has a seed
-    of its own: with the old one the same random numbers would begin again."""
+def netem_line(
+    arguments: argparse.Namespace, number: int, device: str, loss: str, step: int
+) -> str:
+    """Return the line of a tc batch that sets netem for direction `number`.
+
+    Each change has a seed of its own: with the old one the same random numbers would begin again.
+    """
     given = arguments.seed
     seed = None if given is None else netem.mixed(netem.mixed(2 * given + number) + step)
     options = f"{profile_options(arguments)}{loss}{netem.seed_option(seed)}"
@@ -124,16 +166,24 @@ def apply(arguments: argparse.Namespace) -> None:
     change("ip", lines=[f"link add {INGRESS} type ifb", f"link set {INGRESS} up"])
     lines = [
         f"qdisc add dev {arguments.interface} clsact",
-        f"filter add dev {arguments.interface} ingress matchall action mirred egress redirect dev {INGRESS}",
+        (
+            f"filter add dev {arguments.interface} ingress matchall action mirred egress redirect"
+            f" dev {INGRESS}"
+        ),
     ]
     both = zip(devices(arguments.interface).values(), losses_pct(arguments), strict=True)
     for number, (device, loss_pct) in enumerate(both):
-        loss = "" if lasts(arguments, loss_pct) else netem.loss_model(loss_pct, arguments.burst_packets)
+        loss = (
+            ""
+            if lasts(arguments, loss_pct)
+            else netem.loss_model(loss_pct, arguments.burst_packets)
+        )
         lines.append(f"qdisc replace {netem_line(arguments, number, device, loss, 1)}")
         if arguments.rate != UNLIMITED:
             waits = arguments.queue_packets * FRAME_BYTES
             lines.append(
-                f"qdisc add dev {device} parent 1: tbf rate {arguments.rate:.0f}bit burst {netem.bucket_bytes()} limit {waits}"
+                f"qdisc add dev {device} parent 1: tbf rate {arguments.rate:.0f}bit burst"
+                f" {netem.bucket_bytes()} limit {waits}"
             )
     change("tc", lines=lines)
 
@@ -190,7 +240,9 @@ def report(interface: str) -> None:
         if device not in shown:
             sys.exit(f"{device} has no netem qdisc: something else on this host removed it")
         sent, lost = shown[device]["packets"], shown[device]["drops"]
-        collect_agent.send_stat(collect_agent.now(), suffix=name, sent_packets=sent, lost_packets=lost)
+        collect_agent.send_stat(
+            collect_agent.now(), suffix=name, sent_packets=sent, lost_packets=lost
+        )
 
 
 def main() -> None:

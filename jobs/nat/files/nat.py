@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""OpenBACH job nat: this host translates the addresses of what it forwards by an interface into its own (NAPT, RFC 3022), until
-the job is stopped. A new connection from outside gets no further than this host.
+"""OpenBACH job nat: this host translates the addresses of what it forwards by an interface into its
+own (NAPT, RFC 3022), until the job is stopped.
+
+A new connection from outside gets no further than this host.
 
     inside ──► forwarding ──► masquerade ──► outside
     inside ◄── forwarding ◄── only what answers ◄── outside
 
-A UDP flow without packets for a while is forgotten (RFC 4787): packets from outside are dropped then, until one from inside
-opens the way again, maybe from another port.
+A UDP flow without packets for a while is forgotten (RFC 4787): packets from outside are dropped
+then, until one from inside opens the way again, maybe from another port.
 """
 
 from __future__ import annotations
@@ -45,10 +47,17 @@ SIGNALS = {signal.SIGTERM, signal.SIGINT}
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("kind", choices=[NONE, TERMINAL], help=f"{NONE} translates nothing")
     parser.add_argument("outside", help="interface towards the outer network")
-    parser.add_argument("--udp-timeout-s", type=int, default=0, help="for which a silent UDP flow is known; 0: Linux's")
+    parser.add_argument(
+        "--udp-timeout-s",
+        type=int,
+        default=0,
+        help="for which a silent UDP flow is known; 0: Linux's",
+    )
     arguments = parser.parse_args(argv)
     if not 0 <= arguments.udp_timeout_s <= LONGEST_S:
         parser.error(f"udp_timeout_s is {arguments.udp_timeout_s}: from 0 to {LONGEST_S}")

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""OpenBACH job outage: after some seconds nothing passes an interface of this host, for some seconds; then the job ends.
+"""OpenBACH job outage: after some seconds nothing passes an interface of this host, for some
+seconds; then the job ends.
 
-`drop` loses every packet in both directions, as a link does that is obstructed: the interface stays up and no program is told.
-`down` takes the interface down, as a cable does that is pulled; its routes come back with it. `address` gives it another
-address, which stays, and takes the old one away at the same moment.
+`drop` loses every packet in both directions, as a link does that is obstructed: the interface stays
+up and no program is told. `down` takes the interface down, as a cable does that is pulled; its
+routes come back with it. `address` gives it another address, which stays, and takes the old one
+away at the same moment.
 
-`restart` ends the VPNs of this host, with all that they have made, and starts them again at once. `reboot` takes the interface
-down first, as a host does that loses its power, and starts them when it is up again. Their keys are on the disk: they stay.
+`restart` ends the VPNs of this host, with all that they have made, and starts them again at once.
+`reboot` takes the interface down first, as a host does that loses its power, and starts them when
+it is up again. Their keys are on the disk: they stay.
 """
 
 from __future__ import annotations
@@ -49,19 +52,28 @@ SHOWN_ONLY = ("linkdown", "dead")
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("interface")
-    parser.add_argument("--kind", choices=["drop", "down", "address", "restart", "reboot", "none"], default="drop")
+    parser.add_argument(
+        "--kind", choices=["drop", "down", "address", "restart", "reboot", "none"], default="drop"
+    )
     parser.add_argument("--after-s", type=float, default=0.0)
     parser.add_argument("--duration-s", type=float, default=20.0, help="of drop, down and reboot")
-    parser.add_argument("--new-address", default="10.30.0.101/24", help="of the kind address, with its mask")
+    parser.add_argument(
+        "--new-address", default="10.30.0.101/24", help="of the kind address, with its mask"
+    )
     arguments = parser.parse_args(argv)
     limits.check(parser, arguments, LIMITS)
     if arguments.kind == "address":
         try:
             ip_interface(arguments.new_address)
         except ValueError:
-            parser.error(f"--new-address is {arguments.new_address}: an address with its mask, as 10.30.0.101/24")
+            parser.error(
+                f"--new-address is {arguments.new_address}: an address with its mask, as"
+                " 10.30.0.101/24"
+            )
     return arguments
 
 
@@ -76,8 +88,14 @@ def dropped(interface: str) -> Iterator[None]:
 
 @contextmanager
 def down(interface: str) -> Iterator[None]:
-    """An interface that goes down loses its routes, but for that to its own network, which comes back with it."""
-    lost = [line for line in run("ip", "route", "show", "dev", interface).splitlines() if "proto kernel" not in line]
+    """An interface that goes down loses its routes, but for that to its own network, which comes
+    back with it.
+    """
+    lost = [
+        line
+        for line in run("ip", "route", "show", "dev", interface).splitlines()
+        if "proto kernel" not in line
+    ]
     change("ip", "link", "set", interface, "down")
     try:
         yield
@@ -90,8 +108,10 @@ def down(interface: str) -> Iterator[None]:
 
 @contextmanager
 def without_vpns() -> Iterator[None]:
-    """Take this host's VPNs down for the block, and bring them up after it. Each job `vpn` has a
-    file with its process id in VPNS, and obeys these signals."""
+    """Take this host's VPNs down for the block, and bring them up after it.
+
+    Each job `vpn` has a file with its process id in VPNS, and obeys these signals.
+    """
     processes = [int(file.read_text()) for file in sorted(VPNS.glob("openbach-vpn*.pid"))]
     for process in processes:
         os.kill(process, FALL)
@@ -112,7 +132,9 @@ def rebooted(interface: str) -> Iterator[None]:
 
 def change_address(interface: str, new: str) -> None:
     """The new one comes first, so that no route is lost with the old one."""
-    shown: list[dict[str, Any]] = json.loads(run("ip", "-j", "-4", "address", "show", "dev", interface))
+    shown: list[dict[str, Any]] = json.loads(
+        run("ip", "-j", "-4", "address", "show", "dev", interface)
+    )
     old = [f"{one['local']}/{one['prefixlen']}" for link in shown for one in link["addr_info"]]
     if not old:
         sys.exit(f"{interface} has no IPv4 address")

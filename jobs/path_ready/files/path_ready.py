@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""OpenBACH job path_ready: ends well as soon as a destination answers, so that others can wait for it with finished_ids."""
+"""OpenBACH job path_ready: ends well as soon as a destination answers, so that others can wait for
+it with finished_ids.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ UNANSWERED = 1
 
 
 def ping(destination: str, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["ping", "-n", "-c", "1", *words, destination], check=False, capture_output=True, text=True)
+    return subprocess.run(
+        ["ping", "-n", "-c", "1", *words, destination], check=False, capture_output=True, text=True
+    )
 
 
 def until_answered(limit_s: float) -> tuple[str, ...]:
@@ -30,8 +34,11 @@ def until_answered(limit_s: float) -> tuple[str, ...]:
 
 
 def answered(destination: str, deadline_s: float) -> float:
-    """Round-trip time in ms of the first ping that comes back; a lost one is no failure, too many are. The path may take as
-    long as it likes, up to the deadline."""
+    """Round-trip time in ms of the first ping that comes back; a lost one is no failure, too many
+    are.
+
+    The path may take as long as it likes, up to the deadline.
+    """
     said = ""
     words: tuple[str, ...] = FIRST
 
@@ -44,7 +51,9 @@ def answered(destination: str, deadline_s: float) -> float:
         return re.search(r"time=([\d.]+) ms", said)
 
     missing = f"{destination} does not answer"
-    found = wait_for(missing, answer, deadline_s, retry_s=PAUSE_S, evidence=lambda: f"; ping says: {said}")
+    found = wait_for(
+        missing, answer, deadline_s, retry_s=PAUSE_S, evidence=lambda: f"; ping says: {said}"
+    )
     return float(found[1])
 
 
@@ -63,7 +72,9 @@ def main() -> None:
     start_s = time.monotonic()
     answered(arguments.destination_ip, arguments.deadline_s)
     ready_s = time.monotonic() - start_s
-    rtt_ms = answered(arguments.destination_ip, arguments.deadline_s)  # the first one may have set up caches
+    rtt_ms = answered(
+        arguments.destination_ip, arguments.deadline_s
+    )  # the first one may have set up caches
     collect_agent.send_stat(collect_agent.now(), rtt_ms=rtt_ms, ready_s=ready_s)
 
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""OpenBACH job ping_series: the round-trip time to an address at a fixed interval, until stopped: ping under load. With a
-count it ends after so many requests.
+"""OpenBACH job ping_series: the round-trip time to an address at a fixed interval, until stopped:
+ping under load.
+
+With a count it ends after so many requests.
 
 With the interval 0 it pings nothing.
 """
@@ -34,10 +36,14 @@ ANSWER = re.compile(r"icmp_seq=(\d+) .*time=([\d.]+) ms")
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("interval_s", type=float, help="seconds between two requests; 0 sends none")
     parser.add_argument("destination_ip")
-    parser.add_argument("--payload-bytes", type=int, default=56, help="of a request, behind its ICMP header")
+    parser.add_argument(
+        "--payload-bytes", type=int, default=56, help="of a request, behind its ICMP header"
+    )
     parser.add_argument("--count", type=int, default=0, help="requests; 0: until stopped")
     arguments = parser.parse_args(argv)
     limits.check(parser, arguments, LIMITS)
@@ -69,11 +75,20 @@ def lost_pct(answered: Collection[int], requests: int) -> float:
 
 
 def command_of(arguments: argparse.Namespace) -> list[str]:
-    """ping, which waits for the last answers of a count twice as long as for the others, and as long as any path takes if
-    there was none."""
+    """ping, which waits for the last answers of a count twice as long as for the others, and as
+    long as any path takes if there was none.
+    """
     size = ["-s", str(arguments.payload_bytes)] if arguments.payload_bytes != 56 else []
     count = ["-c", str(arguments.count), "-W", f"{LONGEST_S}"] if arguments.count else []
-    return ["ping", "-n", "-i", f"{arguments.interval_s:g}", *size, *count, arguments.destination_ip]
+    return [
+        "ping",
+        "-n",
+        "-i",
+        f"{arguments.interval_s:g}",
+        *size,
+        *count,
+        arguments.destination_ip,
+    ]
 
 
 def ping(arguments: argparse.Namespace) -> None:
@@ -101,7 +116,9 @@ def ping(arguments: argparse.Namespace) -> None:
     requests = arguments.count if whole else old_requests(arguments.interval_s, end_s - start_s)
     if requests:
         gap_s = round(longest_gap_s(answers_s, start_s, end_s), 3)
-        collect_agent.send_stat(collect_agent.now(), lost_pct=lost_pct(answered, requests), longest_gap_s=gap_s)
+        collect_agent.send_stat(
+            collect_agent.now(), lost_pct=lost_pct(answered, requests), longest_gap_s=gap_s
+        )
 
 
 def main() -> None:

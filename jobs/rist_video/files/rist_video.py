@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""OpenBACH job rist_video: a video stream of constant rate from the client to the server over RIST, by librist's tools.
+"""OpenBACH job rist_video: a video stream of constant rate from the client to the server over RIST,
+by librist's tools.
 
     client:  packets ──► ristsender ══ RIST ══ ristreceiver ──► packets   :server
 
-RIST (VSF TR-06-2, main profile) asks again for what is lost, and gives packets out at a fixed time after they were sent: what
-comes later is dropped. So a packet that comes out of the receiver is one that was in time. The server's control port
+RIST (VSF TR-06-2, main profile) asks again for what is lost, and gives packets out at a fixed time
+after they were sent: what
+comes later is dropped. So a packet that comes out of the receiver is one that was in time. The
+server's control port
 (one JSON line each way) answers:
     {"receive": true, "buffer_ms": b}   a receiver is listening
     {"report": n}                       what came of n packets, as soon as no more come
@@ -44,7 +47,11 @@ CONNECTED = "peer connected count is 1"
 IDLE_S = 2.0
 """No packet for that time, beyond the receiver's buffer: no more come."""
 LIMITS = {"duration_s": (1, 3600), "rate_kbps": (10, 100_000), "buffer_ms": (10, 30_000)}
-SUMS = {"recovered_packets": "recovered_total", "missing_packets": "missing", "late_packets": "dropped_late"}
+SUMS = {
+    "recovered_packets": "recovered_total",
+    "missing_packets": "missing",
+    "late_packets": "dropped_late",
+}
 """Statistics of ours, and what ristreceiver calls them in the lines that it writes for each second."""
 
 
@@ -52,7 +59,9 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser, _, client = ends.command_line(__doc__)
     client.add_argument("--duration-s", type=int, default=30)
     client.add_argument("--rate-kbps", type=int, default=3300, help="of the payload")
-    client.add_argument("--buffer-ms", type=int, default=1000, help="time between sending and giving out")
+    client.add_argument(
+        "--buffer-ms", type=int, default=1000, help="time between sending and giving out"
+    )
     arguments = parser.parse_args(argv)
     limits.check(parser, arguments, LIMITS)
     return arguments
@@ -62,7 +71,9 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 class Receiver:
-    """ristreceiver, and the numbers of the packets that it gives out, from when it listens until they are asked for."""
+    """ristreceiver, and the numbers of the packets that it gives out, from when it listens until
+    they are asked for.
+    """
 
     def __init__(self, directory: Path, buffer_ms: int) -> None:
         self.log = directory / "receiver"
@@ -72,7 +83,15 @@ class Receiver:
         self.sink.bind((LOOPBACK, SINK_PORT))
         self.sink.settimeout(IDLE_S + buffer_ms / 1000)
         listens = f"rist://@0.0.0.0:{RIST_PORT}?buffer={buffer_ms}"
-        command = ["ristreceiver", "-i", listens, "-o", f"udp://{LOOPBACK}:{SINK_PORT}", "-S", "1000"]
+        command = [
+            "ristreceiver",
+            "-i",
+            listens,
+            "-o",
+            f"udp://{LOOPBACK}:{SINK_PORT}",
+            "-S",
+            "1000",
+        ]
         with self.log.open("w") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
         self.reads = threading.Thread(target=self.read, daemon=True)
@@ -120,15 +139,19 @@ def serve() -> None:
     with tempfile.TemporaryDirectory() as name:
         receivers: list[Receiver] = []
         try:
-            control.serve(CONTROL_PORT, lambda request, peer_ip: answer(request, Path(name), receivers))
+            control.serve(
+                CONTROL_PORT, lambda request, peer_ip: answer(request, Path(name), receivers)
+            )
         finally:
             for receiver in receivers:
                 receiver.close()
 
 
 def answer(request: dict[str, Any], directory: Path, receivers: list[Receiver]) -> dict[str, Any]:
-    """Answer a request of the client: start the receiver of the stream, or end it and report. There
-    is at most one receiver."""
+    """Answer a request of the client: start the receiver of the stream, or end it and report.
+
+    There is at most one receiver.
+    """
     if "receive" in request:
         while receivers:
             receivers.pop().close()
@@ -160,7 +183,10 @@ def sender(server_ip: str, buffer_ms: int, log: Path) -> Iterator[None]:
         "-S",
         "1000",
     ]
-    with log.open("w") as said, started("ristsender", *words, stdout=said, stderr=subprocess.STDOUT):
+    with (
+        log.open("w") as said,
+        started("ristsender", *words, stdout=said, stderr=subprocess.STDOUT),
+    ):
         wait_for(
             "ristsender has found no receiver",
             lambda: CONNECTED in log.read_text(errors="replace"),
@@ -176,7 +202,9 @@ def send(packets: int, interval_s: float) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as source:
         for number in range(packets):
             time.sleep(max(begin_s + number * interval_s - time.monotonic(), 0))
-            source.sendto(struct.pack("!I", number).ljust(PAYLOAD_BYTES, b"\0"), (LOOPBACK, SOURCE_PORT))
+            source.sendto(
+                struct.pack("!I", number).ljust(PAYLOAD_BYTES, b"\0"), (LOOPBACK, SOURCE_PORT)
+            )
 
 
 def stream(arguments: argparse.Namespace) -> None:
@@ -191,9 +219,13 @@ def stream(arguments: argparse.Namespace) -> None:
         came = control.ask(server_ip, CONTROL_PORT, limit_s, report=packets)
     delivered = came.pop("numbers")
     collect_agent.send_stat(
-        collect_agent.now(), packets=packets, delivered_packets=delivered, dropped_packets=packets - delivered,
-        quality_pct=100 * delivered / packets, **came,
-    )  # fmt: skip
+        collect_agent.now(),
+        packets=packets,
+        delivered_packets=delivered,
+        dropped_packets=packets - delivered,
+        quality_pct=100 * delivered / packets,
+        **came,
+    )
 
 
 if __name__ == "__main__":

@@ -1,22 +1,23 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The link over a constellation of low satellites: a pure function of time, the same in every run.
 
-A bent pipe, terminal - satellite - gateway. The satellites are a Walker delta pattern i:T/P/F (Walker, Satellite
-constellations, J. British Interplanetary Soc. 37, 1984) on circular orbits around a sphere that turns; oblateness (J2)
-is left out. In a frame that does not turn, with Ω = 2πp/P and u = 2π(s/S + pF/T) + nt for satellite s of plane p and
-n² = GM/r³,
+A bent pipe, terminal - satellite - gateway. The satellites are a Walker delta pattern i:T/P/F
+(Walker, Satellite constellations, J. British Interplanetary Soc. 37, 1984) on circular orbits
+around a sphere that turns; oblateness (J2) is left out. In a frame that does not turn, with Ω =
+2πp/P and u = 2π(s/S + pF/T) + nt for satellite s of plane p and n² = GM/r³,
 
     satellite = r (cos Ω cos u - sin Ω sin u cos i, sin Ω cos u + cos Ω sin u cos i, sin u sin i)
-    place     = R (cos φ cos(λ + ωt), cos φ sin(λ + ωt), sin φ)
-    slant range² = R² + r² - 2Rr cos γ,   γ the angle between the two as seen from the Earth's centre
+    place = R (cos φ cos(λ + ωt), cos φ sin(λ + ωt), sin φ) slant range² = R² + r² - 2Rr cos γ, γ
+    the angle between the two as seen from the Earth's centre
 
-and a satellite stands higher than ε where γ < arccos(R/r cos ε) - ε (Maral and Bousquet, Satellite Communications
-Systems, chapter 2). Every `handover_s` that satellite is taken which stays highest until the next handover, seen from
-the place that sees it lower; of equals the first.
+and a satellite stands higher than ε where γ < arccos(R/r cos ε) - ε (Maral and Bousquet, Satellite
+Communications Systems, chapter 2). Every `handover_s` that satellite is taken which stays highest
+until the next handover, seen from the place that sees it lower; of equals the first.
 
-Starlink's terminals change satellites every 15 s and see latency spikes of 30 to 50 ms at that (Huston, A transport
-protocol's view of Starlink, APNIC, May 2024): packets wait. So a handover here holds packets for 30 ms and loses none;
-what comes in within less than an RTT is less than a BDP, for which the bottleneck's buffer has room when it was empty.
+Starlink's terminals change satellites every 15 s and see latency spikes of 30 to 50 ms at that
+(Huston, A transport protocol's view of Starlink, APNIC, May 2024): packets wait. So a handover here
+holds packets for 30 ms and loses none; what comes in within less than an RTT is less than a BDP,
+for which the bottleneck's buffer has room when it was empty.
 """
 
 from __future__ import annotations
@@ -46,12 +47,16 @@ class Parameter(NamedTuple):
 
 def parameter(default: float, least: float, greatest: float, meaning: str) -> Any:
     """Declare a parameter in a class of parameters; an object of the class has a number in its
-    place."""
+    place.
+    """
     return Parameter(default, least, greatest, meaning)
 
 
 class Model:
-    """Parameters of a model, each the given value or its default. Raises ValueError for what is out of range."""
+    """Parameters of a model, each the given value or its default.
+
+    Raises ValueError for what is out of range.
+    """
 
     def __init__(self, **given: float) -> None:
         known = self.parameters()
@@ -73,28 +78,39 @@ class Model:
 
 
 class Constellation(Model):
-    """Starlink's first shell, a terminal in Toulouse, a gateway near Bordeaux. ValueError for what is out of range."""
+    """Starlink's first shell, a terminal in Toulouse, a gateway near Bordeaux.
+
+    ValueError for what is out of range.
+    """
 
     altitude_km: float = parameter(550.0, 160, 24_000, "height of the orbits")
     inclination_deg: float = parameter(53.0, 0, 180, "of the orbits")
     planes: int = parameter(72, 1, 1000, "number of orbits")
     satellites_per_plane: int = parameter(22, 1, 1000, "satellites on each orbit")
-    phasing: int = parameter(17, 0, 999, "Walker's F: a plane is ahead of the one before by F/T of a turn")
-    elevation_mask_deg: float = parameter(25.0, 0, 89, "least elevation at which a satellite is used")
+    phasing: int = parameter(
+        17, 0, 999, "Walker's F: a plane is ahead of the one before by F/T of a turn"
+    )
+    elevation_mask_deg: float = parameter(
+        25.0, 0, 89, "least elevation at which a satellite is used"
+    )
     terminal_latitude_deg: float = parameter(43.60, -90, 90, "north is positive")
     terminal_longitude_deg: float = parameter(1.44, -180, 180, "east is positive")
     gateway_latitude_deg: float = parameter(44.78, -90, 90, "north is positive")
     gateway_longitude_deg: float = parameter(-0.57, -180, 180, "east is positive")
     handover_s: float = parameter(15.0, 1, 3600, "time between two choices of a satellite")
     outage_ms: float = parameter(30.0, 0, 999, "how long a handover holds packets back")
-    ground_delay_ms: float = parameter(15.0, 0, 1000, "one way: processing, access to the channel, terrestrial part")
+    ground_delay_ms: float = parameter(
+        15.0, 0, 1000, "one way: processing, access to the channel, terrestrial part"
+    )
     step_s: float = parameter(1.0, 0.01, 3600, "time between two values of the delay")
     rate_bps: float = parameter(10e6, 1000, 1e12, "of each direction")
 
     def __init__(self, **given: float) -> None:
         super().__init__(**given)
         if self.phasing >= self.planes:
-            raise ValueError(f"phasing is {self.phasing}: it must be below the number of planes, {self.planes}")
+            raise ValueError(
+                f"phasing is {self.phasing}: it must be below the number of planes, {self.planes}"
+            )
 
     @property
     def orbit_km(self) -> float:
@@ -106,7 +122,11 @@ class Constellation(Model):
 
     def phase_rad(self, satellite: Satellite) -> float:
         """Argument of latitude at 0 s."""
-        return math.tau * (satellite.number + satellite.plane * self.phasing / self.planes) / self.satellites_per_plane
+        return (
+            math.tau
+            * (satellite.number + satellite.plane * self.phasing / self.planes)
+            / self.satellites_per_plane
+        )
 
 
 DEFAULT = Constellation()
@@ -120,7 +140,8 @@ class Satellite(NamedTuple):
 def changes(parameters: Constellation = DEFAULT) -> Iterator[Change]:
     """The link's state, both directions alike, every `step_s` and at every handover; endless.
 
-    The delay is rounded to microseconds. Raises ValueError at a time when no satellite is seen by both places.
+    The delay is rounded to microseconds. Raises ValueError at a time when no satellite is seen by
+    both places.
     """
     before: Satellite | None = None
     for slot in count():
@@ -137,19 +158,27 @@ def changes(parameters: Constellation = DEFAULT) -> Iterator[Change]:
 
 
 def mean_rtt_ms(parameters: Constellation = DEFAULT) -> float:
-    """Mean of the first ten minutes, from the middle of each satellite's time; queues and handovers left out."""
+    """Mean of the first ten minutes, from the middle of each satellite's time; queues and handovers
+    left out.
+    """
     slots = range(math.ceil(MEAN_OVER_S / parameters.handover_s))
     middles = (
-        one_way_delay_ms(parameters, chosen(parameters, slot), (slot + 0.5) * parameters.handover_s) for slot in slots
+        one_way_delay_ms(parameters, chosen(parameters, slot), (slot + 0.5) * parameters.handover_s)
+        for slot in slots
     )
     return 2 * sum(middles) / len(slots)
 
 
 def one_way_delay_ms(parameters: Constellation, satellite: Satellite, time_s: float) -> float:
-    return parameters.ground_delay_ms + sum(slant_ranges_km(parameters, satellite, time_s)) / LIGHT_KM_PER_MS
+    return (
+        parameters.ground_delay_ms
+        + sum(slant_ranges_km(parameters, satellite, time_s)) / LIGHT_KM_PER_MS
+    )
 
 
-def slant_ranges_km(parameters: Constellation, satellite: Satellite, time_s: float) -> tuple[float, float]:
+def slant_ranges_km(
+    parameters: Constellation, satellite: Satellite, time_s: float
+) -> tuple[float, float]:
     """Return the distances to a satellite in km, from the terminal and from the gateway."""
     orbit_km = parameters.orbit_km
     phase = parameters.phase_rad(satellite) + parameters.motion_rad_per_s * time_s
@@ -166,12 +195,16 @@ def slant_ranges_km(parameters: Constellation, satellite: Satellite, time_s: flo
 def chosen(parameters: Constellation, slot: int) -> Satellite:
     """The satellite between handovers `slot` and `slot + 1`.
 
-    Over so short an arc cos γ has no minimum inside: what it is at both ends decides. A plane that comes no nearer
-    than the best satellite found so far is not looked at: 2 ms for 1584 satellites.
+    Over so short an arc cos γ has no minimum inside: what it is at both ends decides. A plane that
+    comes no nearer than the best satellite found so far is not looked at: 2 ms for 1584 satellites.
     """
     start_s, end_s = slot * parameters.handover_s, (slot + 1) * parameters.handover_s
     motion = parameters.motion_rad_per_s
-    looks = [(place, motion * time_s) for time_s in (start_s, end_s) for place in _places(parameters, time_s)]
+    looks = [
+        (place, motion * time_s)
+        for time_s in (start_s, end_s)
+        for place in _places(parameters, time_s)
+    ]
     mask = math.radians(parameters.elevation_mask_deg)
     nearest = math.cos(math.acos(EARTH_RADIUS_KM / parameters.orbit_km * math.cos(mask)) - mask)
     best: Satellite | None = None
@@ -190,8 +223,9 @@ def chosen(parameters: Constellation, slot: int) -> Satellite:
                 nearest, best = cosine, satellite
     if best is None:
         raise ValueError(
-            f"from {start_s:g} to {end_s:g} s no satellite stands {parameters.elevation_mask_deg:g} degrees high over both "
-            "terminal and gateway: lower elevation_mask_deg, or take more satellites"
+            f"from {start_s:g} to {end_s:g} s no satellite stands {parameters.elevation_mask_deg:g}"
+            " degrees high over both terminal and gateway: lower elevation_mask_deg, or take more"
+            " satellites"
         )
     return best
 
@@ -205,7 +239,11 @@ def _places(parameters: Constellation, time_s: float) -> tuple[Vector, Vector]:
 
     def place(latitude_deg: float, longitude_deg: float) -> Vector:
         latitude, longitude = math.radians(latitude_deg), math.radians(longitude_deg) + turned
-        return math.cos(latitude) * math.cos(longitude), math.cos(latitude) * math.sin(longitude), math.sin(latitude)
+        return (
+            math.cos(latitude) * math.cos(longitude),
+            math.cos(latitude) * math.sin(longitude),
+            math.sin(latitude),
+        )
 
     terminal = place(parameters.terminal_latitude_deg, parameters.terminal_longitude_deg)
     return terminal, place(parameters.gateway_latitude_deg, parameters.gateway_longitude_deg)
@@ -217,8 +255,13 @@ def _in_plane(parameters: Constellation, plane: int, place: Vector) -> tuple[flo
     inclination = math.radians(parameters.inclination_deg)
     x, y, z = place
     ascending = x * math.cos(node) + y * math.sin(node)
-    return ascending, (y * math.cos(node) - x * math.sin(node)) * math.cos(inclination) + z * math.sin(inclination)
+    return ascending, (y * math.cos(node) - x * math.sin(node)) * math.cos(
+        inclination
+    ) + z * math.sin(inclination)
 
 
 def _steps(parameters: Constellation) -> Iterator[float]:
-    return (step * parameters.step_s for step in range(math.ceil(parameters.handover_s / parameters.step_s)))
+    return (
+        step * parameters.step_s
+        for step in range(math.ceil(parameters.handover_s / parameters.step_s))
+    )

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Counts the fragments of IPv4 packets that an interface receives: a packet socket takes them and nobody reads it, so that a
-packet costs no more than a filter of three instructions."""
+"""Counts the fragments of IPv4 packets that an interface receives: a packet socket takes them and
+nobody reads it, so that a packet costs no more than a filter of three instructions.
+"""
 
 from __future__ import annotations
 
@@ -14,21 +15,24 @@ SOL_PACKET, PACKET_STATISTICS = 263, 6
 """linux/if_packet.h"""
 MORE_OR_OFFSET = 0x3FFF
 """Of an IPv4 header's seventh and eighth byte: the flag that more fragments follow, and the offset."""
-PROGRAM = [
-    (0x28, 0, 0, 6), (0x45, 0, 1, MORE_OR_OFFSET),
-    (0x06, 0, 0, 1), (0x06, 0, 0, 0),
-]  # fmt: skip
+PROGRAM = [(0x28, 0, 0, 6), (0x45, 0, 1, MORE_OR_OFFSET), (0x06, 0, 0, 1), (0x06, 0, 0, 0)]
 
 
 class Counter:
-    """A counter of an interface's fragments, which counts from when it is made. Fragments that find
-    the socket's buffer full are counted all the same."""
+    """A counter of an interface's fragments, which counts from when it is made.
+
+    Fragments that find the socket's buffer full are counted all the same.
+    """
 
     def __init__(self, interface: str) -> None:
-        code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *instruction) for instruction in PROGRAM))
+        code = ctypes.create_string_buffer(
+            b"".join(struct.pack("HBBI", *instruction) for instruction in PROGRAM)
+        )
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM)
         self._socket.setsockopt(
-            socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HxxxxxxP", len(PROGRAM), ctypes.addressof(code))
+            socket.SOL_SOCKET,
+            SO_ATTACH_FILTER,
+            struct.pack("HxxxxxxP", len(PROGRAM), ctypes.addressof(code)),
         )
         self._socket.bind((interface, ETH_P_IP))
 

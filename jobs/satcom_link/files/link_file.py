@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Link files: how the rate, delay and loss of a link change with time, as CSV that people and programs write.
+"""Link files: how the rate, delay and loss of a link change with time, as CSV that people and
+programs write.
 
     # Comment: where the link comes from. `# repeat_s: 60` makes it begin again after 60 s.
     time_s,direction,rate_bps,delay_ms,loss_pct
@@ -7,9 +8,10 @@
     0,return,2000000,250,0
     12.5,both,,251.5,
 
-A row is the state of one direction (`forward`: towards the terminal, `return`, or `both`) from `time_s` on until that
-direction's next row; the last one holds. Columns come in any order; `direction` (both) and `loss_pct` (0) may be absent.
-An empty cell is the value of the row before. `rate_bps` 0 holds packets back, `loss_pct` 100 loses them.
+A row is the state of one direction (`forward`: towards the terminal, `return`, or `both`) from
+`time_s` on until that direction's next row; the last one holds. Columns come in any order;
+`direction` (both) and `loss_pct` (0) may be absent. An empty cell is the value of the row before.
+`rate_bps` 0 holds packets back, `loss_pct` 100 loses them.
 
 Everything is read line by line: memory does not grow with the file.
 """
@@ -60,7 +62,9 @@ FILE_BYTES = 64 << 20
 class LinkFileError(ValueError):
     """An error in a link file: line and column, what is wrong there, and what would be right."""
 
-    def __init__(self, path: str | os.PathLike[str], text: str, line: int = 0, column: str = "") -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], text: str, line: int = 0, column: str = ""
+    ) -> None:
         place = (f", line {line}" if line else "") + (f", column {column}" if column else "")
         super().__init__(f"{os.fspath(path)}{place}: {text}")
 
@@ -86,7 +90,10 @@ class Range(NamedTuple):
 
 
 class Direction(NamedTuple):
-    """One direction over the file's duration. Means are over time; an outage is a rate of 0 or a loss of 100 %."""
+    """One direction over the file's duration.
+
+    Means are over time; an outage is a rate of 0 or a loss of 100 %.
+    """
 
     rate_bps: Range
     delay_ms: Range
@@ -97,7 +104,9 @@ class Direction(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """`duration_s` is the time of the last row, or after how long the link begins again (`repeats`)."""
+    """`duration_s` is the time of the last row, or after how long the link begins again
+    (`repeats`).
+    """
 
     duration_s: float
     repeats: bool
@@ -118,9 +127,11 @@ class Summary(NamedTuple):
 
 
 def read(path: str | os.PathLike[str]) -> Iterator[Change]:
-    """The changes of a link file in the order of time, `forward` before `return` where a row is for both.
+    """The changes of a link file in the order of time, `forward` before `return` where a row is for
+    both.
 
-    Lazy; endless if the file repeats. What changes nothing is left out. Raises LinkFileError when it comes to what is wrong.
+    Lazy; endless if the file repeats. What changes nothing is left out. Raises LinkFileError when
+    it comes to what is wrong.
     """
     states: dict[str, State] = {}
     repeat_s = 0.0
@@ -136,8 +147,10 @@ def read(path: str | os.PathLike[str]) -> Iterator[Change]:
 
 
 def _news(changes: Iterable[Change], states: dict[str, State]) -> Iterator[Change]:
-    """Yield the changes that change something. `states` has the state of each direction, and is
-    updated."""
+    """Yield the changes that change something.
+
+    `states` has the state of each direction, and is updated.
+    """
     for change in changes:
         if states.get(change.direction) != change.state:
             states[change.direction] = change.state
@@ -153,23 +166,33 @@ def check(path: str | os.PathLike[str]) -> Summary:
     for change in one_pass:
         last_s = change.time_s
         is_random = is_random or 0 < change.state.loss_pct < 100
-        directions.setdefault(change.direction, _Totals(change.state)).enter(change.state, change.time_s)
+        directions.setdefault(change.direction, _Totals(change.state)).enter(
+            change.state, change.time_s
+        )
     duration_s = last_s if one_pass.repeat_s is None else one_pass.repeat_s
     forward, back = (directions[name].after(duration_s) for name in ("forward", "return"))
-    return Summary(duration_s, one_pass.repeat_s is not None, one_pass.rows, forward, back, is_random)
+    return Summary(
+        duration_s, one_pass.repeat_s is not None, one_pass.rows, forward, back, is_random
+    )
 
 
 def write(changes: Iterable[Change], until_s: float, comments: Iterable[str], out: TextIO) -> None:
-    """Writes a link file: the comments, then what changes before `until_s`; what both directions have in common is one row.
+    """Writes a link file: the comments, then what changes before `until_s`; what both directions
+    have in common is one row.
 
-    A last row, at `until_s`, changes nothing but says how long the file is. A file that repeats needs none: `until_s` inf.
+    A last row, at `until_s`, changes nothing but says how long the file is. A file that repeats
+    needs none: `until_s` inf.
     """
     for comment in comments:
         out.writelines(f"# {line}\n" for line in comment.splitlines())
     out.write(",".join(COLUMNS) + "\n")
     held: Change | None = None
     for change in _news(takewhile(lambda change: change.time_s < until_s, changes), {}):
-        if held is not None and held.direction == "forward" and change == held._replace(direction="return"):
+        if (
+            held is not None
+            and held.direction == "forward"
+            and change == held._replace(direction="return")
+        ):
             out.write(_row(held._replace(direction="both")))
             held = None
             continue
@@ -183,19 +206,29 @@ def write(changes: Iterable[Change], until_s: float, comments: Iterable[str], ou
 
 
 def lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, str]]:
-    """The lines of a text file with their numbers from 1 on, stripped. Raises LinkFileError for what is none, or too long."""
+    """The lines of a text file with their numbers from 1 on, stripped.
+
+    Raises LinkFileError for what is none, or too long.
+    """
     number = 0
     try:
         status = os.stat(path)
         if not stat.S_ISREG(status.st_mode):
             raise LinkFileError(path, "not a regular file")
         if status.st_size > FILE_BYTES:
-            raise LinkFileError(path, f"{status.st_size >> 20} MiB: {FILE_BYTES >> 20} MiB are the most that is read")
+            raise LinkFileError(
+                path,
+                f"{status.st_size >> 20} MiB: {FILE_BYTES >> 20} MiB are the most that is read",
+            )
         with open(path, "rb") as file:
             while line := file.readline(LINE_BYTES + 1):
                 number += 1
                 if len(line) > LINE_BYTES:
-                    raise LinkFileError(path, f"a line of more than {LINE_BYTES} bytes: this is no link file", number)
+                    raise LinkFileError(
+                        path,
+                        f"a line of more than {LINE_BYTES} bytes: this is no link file",
+                        number,
+                    )
                 yield number, line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
     except UnicodeDecodeError:
         raise LinkFileError(path, "not UTF-8: a link file is text", number) from None
@@ -258,20 +291,27 @@ class _Totals:
 
 def _each(choose: Callable[[float, float], float], one: State, other: State) -> State:
     return State(
-        choose(one.rate_bps, other.rate_bps), choose(one.delay_ms, other.delay_ms), choose(one.loss_pct, other.loss_pct)
+        choose(one.rate_bps, other.rate_bps),
+        choose(one.delay_ms, other.delay_ms),
+        choose(one.loss_pct, other.loss_pct),
     )
 
 
 def near(name: str, known: Iterable[str]) -> str:
     """`did you mean x? `, or nothing."""
-    from difflib import get_close_matches  # not above: a run whose files are right has no use for it
+    from difflib import (
+        get_close_matches,
+    )  # not above: a run whose files are right has no use for it
 
     close = get_close_matches(name, list(known), 1)
     return f"did you mean {close[0]}? " if close else ""
 
 
 class _Pass:
-    """One reading of a link file, from its first line to its last. `repeat_s` is known when it has ended."""
+    """One reading of a link file, from its first line to its last.
+
+    `repeat_s` is known when it has ended.
+    """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = path
@@ -307,22 +347,33 @@ class _Pass:
         for name in self.columns:
             if name not in COLUMNS:
                 wanted = OTHER_UNITS.get(name.lower())
-                right = f"give {wanted}" if wanted else f"{near(name, COLUMNS)}known are {', '.join(COLUMNS)}"
+                right = (
+                    f"give {wanted}"
+                    if wanted
+                    else f"{near(name, COLUMNS)}known are {', '.join(COLUMNS)}"
+                )
                 self.fail(f"unknown column {name!r}: {right}")
         if len(set(self.columns)) < len(self.columns):
             self.fail("a column is there twice")
         if missing := REQUIRED.difference(self.columns):
-            self.fail(f"no column {' and no column '.join(sorted(missing))}; the header is {','.join(COLUMNS)}")
+            self.fail(
+                f"no column {' and no column '.join(sorted(missing))}; the header is"
+                f" {','.join(COLUMNS)}"
+            )
 
     def _changes(self, text: str) -> Iterator[Change]:
         cells = [cell.strip() for cell in text.split(",")]
         if len(cells) != len(self.columns):
-            self.fail(f"{len(cells)} cells; the header has {len(self.columns)}: {','.join(self.columns)}")
+            self.fail(
+                f"{len(cells)} cells; the header has {len(self.columns)}: {','.join(self.columns)}"
+            )
         row = dict(zip(self.columns, cells, strict=True))
         self.rows += 1
         time_s = self._number("time_s", row["time_s"])
         if time_s < self.last_s:
-            self.fail(f"time_s is {_plain(time_s)} after {_plain(self.last_s)}: times must not go back")
+            self.fail(
+                f"time_s is {_plain(time_s)} after {_plain(self.last_s)}: times must not go back"
+            )
         self.last_s = time_s
         both = row.get("direction", "both")
         if both not in DIRECTIONS:
@@ -333,7 +384,9 @@ class _Pass:
     def _change(self, time_s: float, direction: str, row: dict[str, str]) -> Change:
         before = self.newest.get(direction)
         if before is None and time_s > 0:
-            self.fail(f"the first row of direction {direction} is at {_plain(time_s)} s: it must be at 0")
+            self.fail(
+                f"the first row of direction {direction} is at {_plain(time_s)} s: it must be at 0"
+            )
         if before is not None and time_s == before.time_s:
             self.fail(f"a second row of direction {direction} at {_plain(time_s)} s: give one")
         values = {}
@@ -341,7 +394,11 @@ class _Pass:
             if cell := row.get(name, "0" if before is None else ""):
                 values[name] = self._number(name, cell)
             elif before is None:
-                self.fail(f"empty, but there is no row of direction {direction} before it to keep the value of", name)
+                self.fail(
+                    f"empty, but there is no row of direction {direction} before it to keep the"
+                    " value of",
+                    name,
+                )
         state = State(**values) if before is None else before.state._replace(**values)
         self.newest[direction] = Change(time_s, direction, state)
         return self.newest[direction]
@@ -358,7 +415,9 @@ class _Pass:
             self.fail(f"{cell}: {advice}", name)
         if name == "rate_bps" and 0 < value < LEAST_RATE_BPS:
             self.fail(
-                f"{cell}: is this Mbit/s? rate_bps is in bit/s, at least {LEAST_RATE_BPS:g}, or 0 for an outage", name
+                f"{cell}: is this Mbit/s? rate_bps is in bit/s, at least {LEAST_RATE_BPS:g}, or 0"
+                " for an outage",
+                name,
             )
         return value
 
@@ -371,5 +430,6 @@ class _Pass:
                 self.fail(f"no row of direction {direction}: its first row must be at time_s 0")
         if self.repeat_s is not None and self.repeat_s <= self.last_s:
             self.fail(
-                f"repeat_s is {_plain(self.repeat_s)}, but the last row is at {_plain(self.last_s)}: it must be later"
+                f"repeat_s is {_plain(self.repeat_s)}, but the last row is at"
+                f" {_plain(self.last_s)}: it must be later"
             )

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Proves that the link does what was asked: measures rate, delay and loss of each direction before anyone uses it.
+"""Proves that the link does what was asked: measures rate, delay and loss of each direction before
+anyone uses it.
 
-UDP packets of our own go in where those of the network do (an ifb hands them to the ingress of `arrives`), and are seen
-again when they leave by `leaves`: idle ones for the delay, back-to-back full ones for the rate; netem counts losses. Their
-checksum is wrong, so the host that gets them says nothing.
+UDP packets of our own go in where those of the network do (an ifb hands them to the ingress of
+`arrives`), and are seen again when they leave by `leaves`: idle ones for the delay, back-to-back
+full ones for the rate; netem counts losses. Their checksum is wrong, so the host that gets them
+says nothing.
 """
 
 from __future__ import annotations
@@ -87,8 +89,10 @@ class Asked(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """The properties that were measured of a direction. None: could not be measured, as all packets
-    for it were lost."""
+    """The properties that were measured of a direction.
+
+    None: could not be measured, as all packets for it were lost.
+    """
 
     rate_bps: float | None
     delay_ms: float | None
@@ -96,13 +100,23 @@ class Measured(NamedTuple):
 
 
 def prove(direction: Direction, asked: Asked, counted: Callable[[], Counters]) -> None:
-    """Measures one direction and sends what was asked and measured as a statistic; ends the job if they differ. `counted`
-    gives what netem has lost and the queue has dropped so far. A link that begins with an outage is not measured."""
+    """Measures one direction and sends what was asked and measured as a statistic; ends the job if
+    they differ.
+
+    `counted` gives what netem has lost and the queue has dropped so far. A link that begins with an
+    outage is not measured.
+    """
     if not asked.rate_bps or asked.loss_pct == 100:
-        collect_agent.send_log(syslog.LOG_INFO, f"{direction.name}: begins with an outage, not measured")
+        collect_agent.send_log(
+            syslog.LOG_INFO, f"{direction.name}: begins with an outage, not measured"
+        )
         return
     measured, measurements = measure(direction, asked, counted), 1
-    while (wrong := differences(asked, measured)) and asked.in_real_time and measurements < MEASUREMENTS_IN_REAL_TIME:
+    while (
+        (wrong := differences(asked, measured))
+        and asked.in_real_time
+        and measurements < MEASUREMENTS_IN_REAL_TIME
+    ):
         measured, measurements = measure(direction, asked, counted), measurements + 1
     collect_agent.send_stat(
         collect_agent.now(),
@@ -129,8 +143,17 @@ def differences(asked: Asked, measured: Measured) -> list[str]:
         found.append(f"delay {measured.delay_ms:.3f} ms instead of {asked.delay_ms:g}")
     full, at_once = full_packets(asked), packets_at_once(asked)
     burst_ms = (full - 1) * FULL_BYTES * 8000 / asked.rate_bps
-    spare = asked.bucket_bytes / FULL_BYTES - 1 if not at_once else at_once - 2 * (asked.bucket_bytes // FULL_BYTES)
-    tolerance = RATE_TOLERANCE + abs(spare) / (full - 1) + spread_ms / burst_ms + asked.in_real_time * REAL_TIME_RATE
+    spare = (
+        asked.bucket_bytes / FULL_BYTES - 1
+        if not at_once
+        else at_once - 2 * (asked.bucket_bytes // FULL_BYTES)
+    )
+    tolerance = (
+        RATE_TOLERANCE
+        + abs(spare) / (full - 1)
+        + spread_ms / burst_ms
+        + asked.in_real_time * REAL_TIME_RATE
+    )
     if measured.rate_bps is not None and abs(measured.rate_bps / asked.rate_bps - 1) > tolerance:
         found.append(f"rate {measured.rate_bps:.0f} bit/s instead of {asked.rate_bps:.0f}")
     if abs(measured.loss_pct - asked.loss_pct) > 100 * loss_spread(asked):
@@ -142,16 +165,22 @@ def loss_spread(asked: Asked) -> float:
     """Return how far the share of lost packets may be off by chance.
 
     Losses in bursts of n packets count like 1/(2n - 1) as many independent ones; and one burst more
-    or less tells nothing."""
+    or less tells nothing.
+    """
     share = asked.loss_pct / 100
     alike = 2 * asked.burst_packets - 1
     packets = LOSS_PACKETS if share else IDLE_PACKETS
-    return DEVIATIONS * math.sqrt(share * (1 - share) * alike / packets) + bool(share) * DEVIATIONS * alike / packets
+    return (
+        DEVIATIONS * math.sqrt(share * (1 - share) * alike / packets)
+        + bool(share) * DEVIATIONS * alike / packets
+    )
 
 
 def full_packets(asked: Asked) -> int:
     """Return the number of full packets that fit into the buffer and pass in LONGEST_BURST_S."""
-    fit = min(asked.buffer_bytes // FULL_BYTES, int(asked.rate_bps * LONGEST_BURST_S / (8 * FULL_BYTES)))
+    fit = min(
+        asked.buffer_bytes // FULL_BYTES, int(asked.rate_bps * LONGEST_BURST_S / (8 * FULL_BYTES))
+    )
     return min(max(fit, 2), MOST_IN_REAL_TIME if asked.in_real_time else MOST_FULL_PACKETS)
 
 
@@ -160,7 +189,8 @@ def packets_at_once(asked: Asked) -> int:
     at.
 
     It is 0 for a bucket of one packet. A larger bucket is filled again while the burst is being
-    sent; what does not fit the buffer then is not sent."""
+    sent; what does not fit the buffer then is not sent.
+    """
     bucket = asked.bucket_bytes // FULL_BYTES
     if bucket <= 1:
         return 0
@@ -176,9 +206,14 @@ def measure(direction: Direction, asked: Asked, counted: Callable[[], Counters])
     at_once = min(AT_ONCE, asked.buffer_packets or AT_ONCE)
     before = counted()
     with _injector(direction) as send, _tap(direction.leaves) as tap:
-        sent_ns = [send(number, SEEN_PORT, SMALL_BYTES, max(2 * small_s, 0.001)) for number in range(IDLE_PACKETS)]
+        sent_ns = [
+            send(number, SEEN_PORT, SMALL_BYTES, max(2 * small_s, 0.001))
+            for number in range(IDLE_PACKETS)
+        ]
         for number in range(packets - IDLE_PACKETS):
-            send(number, UNSEEN_PORT, SMALL_BYTES, 0 if (number + 1) % at_once else at_once * small_s)
+            send(
+                number, UNSEEN_PORT, SMALL_BYTES, 0 if (number + 1) % at_once else at_once * small_s
+            )
         idle = _seen(tap, IDLE_PACKETS, last_s)
         between = counted()
         for number in range(full):
@@ -196,7 +231,8 @@ def _rate_bps(left_ns: dict[int, int], dropped: int) -> float | None:
     """Return the rate of a burst in bit/s, from the times at which its packets left.
 
     Packets that were lost at random took their time before, so they count; those that the queue
-    dropped do not."""
+    dropped do not.
+    """
     if len(left_ns) < 2:
         return None
     first, last = min(left_ns), max(left_ns)
@@ -205,7 +241,8 @@ def _rate_bps(left_ns: dict[int, int], dropped: int) -> float | None:
 
 def _seen(tap: socket.socket, count: int, limit_s: float) -> dict[int, int]:
     """Return the time at which each packet left, in ns, by its number: up to the last one, or until
-    none comes any more."""
+    none comes any more.
+    """
     left_ns: dict[int, int] = {}
     end_s = time.monotonic() + limit_s
     while count - 1 not in left_ns and (remaining_s := end_s - time.monotonic()) > 0:
@@ -223,14 +260,21 @@ def _seen(tap: socket.socket, count: int, limit_s: float) -> dict[int, int]:
 def _tap(interface: str) -> Iterator[socket.socket]:
     """A socket that sees the packets to SEEN_PORT that leave, with the time."""
     program = [
-        (0x30, 0, 0, 9), (0x15, 0, 3, UDP),  # protocol
-        (0x28, 0, 0, 22), (0x15, 0, 1, SEEN_PORT),  # destination port, behind a header without options
-        (0x06, 0, 0, 64), (0x06, 0, 0, 0),
-    ]  # fmt: skip
-    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *instruction) for instruction in program))
+        (0x30, 0, 0, 9),
+        (0x15, 0, 3, UDP),  # protocol
+        (0x28, 0, 0, 22),
+        (0x15, 0, 1, SEEN_PORT),  # destination port, behind a header without options
+        (0x06, 0, 0, 64),
+        (0x06, 0, 0, 0),
+    ]
+    code = ctypes.create_string_buffer(
+        b"".join(struct.pack("HBBI", *instruction) for instruction in program)
+    )
     with socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM) as tap:
         tap.setsockopt(
-            socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HxxxxxxP", len(program), ctypes.addressof(code))
+            socket.SOL_SOCKET,
+            SO_ATTACH_FILTER,
+            struct.pack("HxxxxxxP", len(program), ctypes.addressof(code)),
         )
         tap.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         tap.bind((interface, ETH_P_ALL))
@@ -239,15 +283,23 @@ def _tap(interface: str) -> Iterator[socket.socket]:
 
 @contextmanager
 def _injector(direction: Direction) -> Iterator[Callable[[int, int, int, float], int]]:
-    """A function that sends packet `number` to a port, of a size, and then pauses; it returns the time of sending in ns."""
+    """A function that sends packet `number` to a port, of a size, and then pauses; it returns the
+    time of sending in ns.
+    """
     ends = [_beyond(interface) for interface in (direction.arrives, direction.leaves)]
     mac = Path(f"/sys/class/net/{direction.arrives}/address").read_text().strip()
     run("ip", lines=[f"link add {INJECTOR} type ifb", f"link set {INJECTOR} up"])
     try:
-        run("tc", lines=[
-            f"qdisc add dev {INJECTOR} clsact",
-            f"filter add dev {INJECTOR} egress matchall action mirred ingress redirect dev {direction.arrives}",
-        ])  # fmt: skip
+        run(
+            "tc",
+            lines=[
+                f"qdisc add dev {INJECTOR} clsact",
+                (
+                    f"filter add dev {INJECTOR} egress matchall action mirred ingress redirect dev"
+                    f" {direction.arrives}"
+                ),
+            ],
+        )
         with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as injector:
             injector.bind((INJECTOR, ETH_P_IP))
 
@@ -276,16 +328,28 @@ def _packet(number: int, port: int, size: int, ends: list[str]) -> bytes:
 
 
 def _beyond(interface: str) -> str:
-    """Address of the host at the other end. From the kernel's tables: a start of `ip` costs as much as the measurement."""
-    found = beyond(interface, Path("/proc/net/route").read_text(), Path("/proc/net/arp").read_text())
+    """Address of the host at the other end.
+
+    From the kernel's tables: a start of `ip` costs as much as the measurement.
+    """
+    found = beyond(
+        interface, Path("/proc/net/route").read_text(), Path("/proc/net/arp").read_text()
+    )
     if not found:
-        sys.exit(f"{interface}: no route over it has a gateway, and it has no neighbour: the link cannot be measured")
+        sys.exit(
+            f"{interface}: no route over it has a gateway, and it has no neighbour: the link cannot"
+            " be measured"
+        )
     return found
 
 
 def beyond(interface: str, routes: str, neighbours: str) -> str | None:
-    """A gateway of a route over the interface, otherwise a neighbour; the tables are those of /proc/net/route and arp."""
+    """A gateway of a route over the interface, otherwise a neighbour; the tables are those of
+    /proc/net/route and arp.
+    """
     vias = [words[2] for words in map(str.split, routes.splitlines()) if words[0] == interface]
     gateways = [socket.inet_ntoa(struct.pack("=I", int(via, 16))) for via in vias if int(via, 16)]
-    known = [words[0] for words in map(str.split, neighbours.splitlines()) if words[-1] == interface]
+    known = [
+        words[0] for words in map(str.split, neighbours.splitlines()) if words[-1] == interface
+    ]
     return next(iter(gateways + known), None)

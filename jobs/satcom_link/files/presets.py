@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A satellite's preset, the file `satellites/NAME.yml`, and the values of a link: given ones, else the preset's, else DEFAULTS.
+"""A satellite's preset, the file `satellites/NAME.yml`, and the values of a link: given ones, else
+the preset's, else DEFAULTS.
 
     # Comments, and where the values come from.
     description: one line for people
@@ -7,10 +8,11 @@
     rate: 20M
     buffer: 150kB
 
-A line each, `name: value`: that is YAML, and is read without a library, which an agent's Python need not have. The names are
-those of DEFAULTS, which are satcom_link's arguments; instead of delay_ms a preset may give parameters of a constellation
-(constellation.py). `satellites/NAME.csv` is a link file in place of a preset. The host reads presets too, to write the values
-in force into a run's row.
+A line each, `name: value`: that is YAML, and is read without a library, which an agent's Python
+need not have. The names are those of DEFAULTS, which are satcom_link's arguments; instead of
+delay_ms a preset may give parameters of a constellation (constellation.py). `satellites/NAME.csv`
+is a link file in place of a preset. The host reads presets too, to write the values in force into a
+run's row.
 """
 
 from __future__ import annotations
@@ -56,7 +58,9 @@ UNSET = {
 CHOICES = {"reorder": ("no", "yes"), "queue": ("fifo", "codel", "fq_codel", "cake")}
 FOR_PEOPLE = ("description", "source")
 CONSTELLATION: dict[str, Callable[[str], Any]] = {
-    name: type(one.default) for name, one in Constellation.parameters().items() if name != "rate_bps"
+    name: type(one.default)
+    for name, one in Constellation.parameters().items()
+    if name != "rate_bps"
 }
 """Parameters of a constellation and their types; a preset has its rate as `rate`."""
 FOLDER = Path(__file__).parent / "satellites"
@@ -86,8 +90,9 @@ class Buffer(NamedTuple):
 
 
 class Preset(NamedTuple):
-    """Values by name, all of them texts as on a command line; over a constellation if it has one, as a link file says if
-    it has that."""
+    """Values by name, all of them texts as on a command line; over a constellation if it has one,
+    as a link file says if it has that.
+    """
 
     values: Mapping[str, str] = MappingProxyType({})
     constellation: Constellation | None = None
@@ -139,8 +144,10 @@ CONVERT: dict[str, Callable[[str], Any]] = {
 
 
 def value(name: str, text: str) -> Any:
-    """The value of one of DEFAULTS, None for `none`. Raises ValueError, with its name and what would be
-    right."""
+    """The value of one of DEFAULTS, None for `none`.
+
+    Raises ValueError, with its name and what would be right.
+    """
     if text == NONE and name in (*BY_FILE, *BURSTS):
         return None
     if name in CHOICES and text not in CHOICES[name]:
@@ -165,9 +172,12 @@ def check_one(names: Sequence[str], given: Iterable[str]) -> None:
 
 
 def in_force(given: Mapping[str, str], preset: Preset) -> dict[str, str]:
-    """The text of each of DEFAULTS: the given one, else the preset's, else the default. `none` stands for what a link file
-    says instead, or for the delay that a constellation says. `given` may have the buffer as `buffer_bdp` or `buffer_bytes`,
-    too. Raises ValueError for more than one buffer, and for a value that a link file has itself."""
+    """The text of each of DEFAULTS: the given one, else the preset's, else the default.
+
+    `none` stands for what a link file says instead, or for the delay that a constellation says.
+    `given` may have the buffer as `buffer_bdp` or `buffer_bytes`, too. Raises ValueError for more
+    than one buffer, and for a value that a link file has itself.
+    """
     own = {name: text for name, text in given.items() if text not in UNSET.get(name, (PRESET,))}
     for several in (BUFFERS, BURSTS):
         check_one(several, own)
@@ -185,9 +195,14 @@ def in_force(given: Mapping[str, str], preset: Preset) -> dict[str, str]:
     given_file = given.get("link_file", NONE)
     if preset.link_file or given_file != NONE:
         if beside := [f"{name}={own[name]}" for name in BY_FILE if name in own]:
-            named = f"link_file={given_file}" if given_file != NONE else f"the satellite's {preset.link_file}"
+            named = (
+                f"link_file={given_file}"
+                if given_file != NONE
+                else f"the satellite's {preset.link_file}"
+            )
             raise ValueError(
-                f"{' and '.join(beside)}: {named} has rate and delay over time; leave this out, or the file"
+                f"{' and '.join(beside)}: {named} has rate and delay over time; leave this out, or"
+                " the file"
             )
         texts |= dict.fromkeys(BY_FILE, NONE)
     elif preset.constellation and "delay_ms" not in own:
@@ -208,7 +223,10 @@ def find(name: str, folder: Path = FOLDER) -> Preset:
 
 
 def read(path: Path) -> Preset:
-    """The preset of a file, all its values checked; a .csv is a link file. Raises PresetError, with the line."""
+    """The preset of a file, all its values checked; a .csv is a link file.
+
+    Raises PresetError, with the line.
+    """
     if path.suffix == ".csv":
         return Preset(link_file=path)
     values: dict[str, str] = {}
@@ -230,12 +248,15 @@ def read(path: Path) -> Preset:
                 values[name] = text if name in FORWARD and text == SAME else checked(name, text)
             elif name not in FOR_PEOPLE:
                 known = (*DEFAULTS, *CONSTELLATION, *FOR_PEOPLE)
-                raise ValueError(f"unknown: {name}; {link_file.near(name, known)}known are {', '.join(known)}")
+                raise ValueError(
+                    f"unknown: {name}; {link_file.near(name, known)}known are {', '.join(known)}"
+                )
         place = ""
         check_one(BURSTS, values)
         if orbit and "delay_ms" in values:
             raise ValueError(
-                f"delay_ms is for a link without a constellation, {min(orbit)} for one over it: give one of them"
+                f"delay_ms is for a link without a constellation, {min(orbit)} for one over it:"
+                " give one of them"
             )
         return Preset(values, Constellation(**orbit) if orbit else None)
     except link_file.LinkFileError as error:

@@ -3,11 +3,13 @@
 
 Each direction, in this order:
 
-    arrives ──► ingress ──► ifb: tbf (rate) of a queue (buffer) ──► forwarding ──► netem (loss) ──► netem (delay) ──► leaves
+    arrives ──► ingress ──► ifb: tbf (rate) of a queue (buffer) ──► forwarding ──► netem (loss) ──►
+    netem (delay) ──► leaves
 
-The bottleneck and its finite buffer come before the delay, as on a satellite link. Losses that the link itself has (--loss)
-are in a netem of their own, because netem forgets where it was in a burst whenever it is changed. Before the link counts
-as up it proves itself: rate, delay and loss are measured with packets of the job's own.
+The bottleneck and its finite buffer come before the delay, as on a satellite link. Losses that the
+link itself has (--loss) are in a netem of their own, because netem forgets where it was in a burst
+whenever it is changed. Before the link counts as up it proves itself: rate, delay and loss are
+measured with packets of the job's own.
 """
 
 from __future__ import annotations
@@ -79,7 +81,9 @@ SEPARATE_LOSS, DELAY = "1:", "2:"
 
 
 class Direction(NamedTuple):
-    """One way over the link: packets come in on `arrives`, wait in `queue` (an ifb) and leave by `leaves`."""
+    """One way over the link: packets come in on `arrives`, wait in `queue` (an ifb) and leave by
+    `leaves`.
+    """
 
     name: str
     arrives: str
@@ -99,7 +103,8 @@ class Direction(NamedTuple):
         """Return the seed of a netem's change number `step`.
 
         Each change needs a seed of its own: with the old one netem would begin the same losses
-        again, and without one the kernel draws one by chance."""
+        again, and without one the kernel draws one by chance.
+        """
         return None if self.seed is None else netem.mixed(netem.mixed(self.seed) + step)
 
 
@@ -108,30 +113,52 @@ Both = tuple[Direction, Direction]
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
     """The arguments, with the values in force of `presets.DEFAULTS`, and `constellation`."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("orbit", help="name of a satellite: geo, leo, … (files in the folder satellites)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "orbit", help="name of a satellite: geo, leo, … (files in the folder satellites)"
+    )
     parser.add_argument("forward_interface", help="towards the satellite terminal")
     parser.add_argument("return_interface", help="towards the gateway")
     for option, text in VALUES.items():
-        parser.add_argument(option, default=PRESET, metavar="VALUE", help=f"{text} (default: the satellite's)")
+        parser.add_argument(
+            option, default=PRESET, metavar="VALUE", help=f"{text} (default: the satellite's)"
+        )
     lasting = parser.add_argument_group("bursts of loss that last for a time")
     lasting.add_argument(
-        "--burst-ms", default=PRESET, metavar="VALUE", help="mean duration of one; none: by --burst-packets"
+        "--burst-ms",
+        default=PRESET,
+        metavar="VALUE",
+        help="mean duration of one; none: by --burst-packets",
     )
-    parser.add_argument("--buffer-bytes", default="0", metavar="VALUE", help="buffer in bytes; 0: by the other two")
     parser.add_argument(
-        "--loss-at", choices=netem.PLACES, default=PLACE, help=f"where the losses happen; here only for {PLACE}"
+        "--buffer-bytes", default="0", metavar="VALUE", help="buffer in bytes; 0: by the other two"
     )
-    parser.add_argument("--link-file", default=NONE, help="CSV with rate, delay and loss over time; none: by orbit")
+    parser.add_argument(
+        "--loss-at",
+        choices=netem.PLACES,
+        default=PLACE,
+        help=f"where the losses happen; here only for {PLACE}",
+    )
+    parser.add_argument(
+        "--link-file", default=NONE, help="CSV with rate, delay and loss over time; none: by orbit"
+    )
     parser.add_argument(
         "--icmp-too-big",
         choices=["pass", "drop"],
         default="pass",
         help="messages that a packet is too big for a network",
     )
-    parser.add_argument("--series-s", type=float, default=0.0, help="seconds between looks at the queues; 0: none")
-    parser.add_argument("--seed", type=int, default=os.environ.get("OPENBACH_RUN_SEED"), help="of the losses")
-    parser.add_argument("mode", choices=["run", "wait"], help="wait: ends when the link that another one runs is up")
+    parser.add_argument(
+        "--series-s", type=float, default=0.0, help="seconds between looks at the queues; 0: none"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=os.environ.get("OPENBACH_RUN_SEED"), help="of the losses"
+    )
+    parser.add_argument(
+        "mode", choices=["run", "wait"], help="wait: ends when the link that another one runs is up"
+    )
     arguments = parser.parse_args(argv)
     if arguments.series_s and not 0.01 <= arguments.series_s <= 3600:
         parser.error(f"series_s is {arguments.series_s:g}: 0, or from 0.01 to 3600 s")
@@ -171,7 +198,9 @@ def bursts_of(direction: Direction, arguments: argparse.Namespace) -> float | No
     return mean_ms if 0 < direction.loss_pct < 100 else None
 
 
-def with_bursts(played: Iterator[Change], both: Both, arguments: argparse.Namespace) -> Iterator[Change | Burst]:
+def with_bursts(
+    played: Iterator[Change], both: Both, arguments: argparse.Namespace
+) -> Iterator[Change | Burst]:
     """The changes, and between them the bursts of both directions that last for a time."""
     lasting = [(one, mean_ms) for one in both if (mean_ms := bursts_of(one, arguments))]
     if not lasting:
@@ -198,19 +227,28 @@ def changes(arguments: argparse.Namespace) -> Iterator[Change]:
     if arguments.constellation:
         played = constellation.changes(arguments.constellation)
         return (at_rate(change, rates_bps[change.direction]) for change in played)
-    return (Change(0.0, name, State(rate, arguments.delay_ms, 0.0)) for name, rate in rates_bps.items())
+    return (
+        Change(0.0, name, State(rate, arguments.delay_ms, 0.0)) for name, rate in rates_bps.items()
+    )
 
 
 def at_rate(change: Change, rate: float) -> Change:
     """The change with this rate, unless it is an outage."""
-    return change._replace(state=change.state._replace(rate_bps=rate)) if change.state.rate_bps else change
+    return (
+        change._replace(state=change.state._replace(rate_bps=rate))
+        if change.state.rate_bps
+        else change
+    )
 
 
 def directions(arguments: argparse.Namespace) -> Both:
     """The buffers are measured by the first rate of their direction above 0, and the mean RTT."""
     if arguments.link_file != NONE:
         summary = link_file.check(arguments.link_file)
-        rates_bps, rtt_ms = (summary.forward.first_rate_bps, summary.back.first_rate_bps), summary.mean_rtt_ms
+        rates_bps, rtt_ms = (
+            (summary.forward.first_rate_bps, summary.back.first_rate_bps),
+            summary.mean_rtt_ms,
+        )
     else:
         rates_bps = (arguments.rate, arguments.return_rate)
         orbit = arguments.constellation
@@ -233,21 +271,28 @@ def first(played: Iterator[Change]) -> list[Change]:
 
 def buffer_bytes(direction: Direction, buffer: Buffer) -> int:
     """The bottleneck's buffer in bytes, that of packets if all are full: at least two full ones."""
-    unit_bytes = {"bytes": 1.0, "packets": FRAME_BYTES, "BDP": direction.rate_bps * direction.rtt_ms / 8000}[
-        buffer.unit
-    ]
+    unit_bytes = {
+        "bytes": 1.0,
+        "packets": FRAME_BYTES,
+        "BDP": direction.rate_bps * direction.rtt_ms / 8000,
+    }[buffer.unit]
     return max(round(buffer.size * unit_bytes), 2 * FRAME_BYTES)
 
 
 def queue_options(kind: str, buffer: Buffer, limit_bytes: int, rtt_ms: float) -> str:
-    """The queue before the bottleneck: its limit, and what it has to know of the path (an RTT below 100 ms counts as that,
-    as in the queues' own defaults). FIFO and CoDel count the packets of a buffer in packets, of any size; FQ-CoDel counts
-    packets and bytes, CAKE bytes."""
+    """The queue before the bottleneck: its limit, and what it has to know of the path (an RTT below
+    100 ms counts as that, as in the queues' own defaults).
+
+    FIFO and CoDel count the packets of a buffer in packets, of any size; FQ-CoDel counts packets
+    and bytes, CAKE bytes.
+    """
     packets = -(-limit_bytes // FRAME_BYTES)
     interval_ms = max(rtt_ms, 100.0)
     codel = f"target {CODEL_TARGET * interval_ms:.3f}ms interval {interval_ms:.3f}ms noecn"
     return {
-        "fifo": f"pfifo limit {packets}" if buffer.unit == "packets" else f"bfifo limit {limit_bytes}",
+        "fifo": (
+            f"pfifo limit {packets}" if buffer.unit == "packets" else f"bfifo limit {limit_bytes}"
+        ),
         "codel": f"codel limit {packets} {codel}",
         "fq_codel": f"fq_codel limit {packets} memory_limit {limit_bytes} {codel}",
         "cake": f"cake unlimited memlimit {limit_bytes} rtt {interval_ms:.0f}ms",
@@ -256,15 +301,23 @@ def queue_options(kind: str, buffer: Buffer, limit_bytes: int, rtt_ms: float) ->
 
 def rate_line(direction: Direction, state: State, limit_bytes: int) -> str:
     rate = f"{round(state.rate_bps)}bit" if state.rate_bps else HELD_RATE
-    return f"dev {direction.queue} root handle 1: tbf rate {rate} burst {netem.bucket_bytes()} limit {limit_bytes}"
+    return (
+        f"dev {direction.queue} root handle 1: tbf rate {rate} burst {netem.bucket_bytes()} limit"
+        f" {limit_bytes}"
+    )
 
 
 def delay_line(direction: Direction, arguments: argparse.Namespace, state: State, step: int) -> str:
     place = f"parent {SEPARATE_LOSS}1" if direction.loss_pct else "root"
-    options = netem.delay_options(state.delay_ms, arguments.jitter_ms) + netem.loss_model(state.loss_pct, 1)
+    options = netem.delay_options(state.delay_ms, arguments.jitter_ms) + netem.loss_model(
+        state.loss_pct, 1
+    )
     order = netem.IN_ORDER if arguments.reorder == "no" and varies(arguments) else ""
     seed = netem.seed_option(direction.seed_of(step))
-    return f"dev {direction.leaves} {place} handle {DELAY} netem limit {netem.LIMIT_PACKETS}{options}{order}{seed}"
+    return (
+        f"dev {direction.leaves} {place} handle {DELAY} netem limit"
+        f" {netem.LIMIT_PACKETS}{options}{order}{seed}"
+    )
 
 
 def varies(arguments: argparse.Namespace) -> bool:
@@ -272,20 +325,30 @@ def varies(arguments: argparse.Namespace) -> bool:
 
 
 def loss_line(direction: Direction, arguments: argparse.Namespace) -> str:
-    """Return the line of a tc batch with a direction's losses at the beginning. Bursts that last
-    for a time are played later, so they are not in it."""
+    """Return the line of a tc batch with a direction's losses at the beginning.
+
+    Bursts that last for a time are played later, so they are not in it.
+    """
     in_packets = netem.loss_model(direction.loss_pct, arguments.burst_packets)
     return loss_line_of(direction, "" if bursts_of(direction, arguments) else in_packets)
 
 
 def loss_line_of(direction: Direction, loss: str) -> str:
     seed = netem.seed_option(direction.seed_of(0))
-    return f"dev {direction.leaves} root handle {SEPARATE_LOSS} netem limit {netem.LIMIT_PACKETS}{loss}{seed}"
+    return (
+        f"dev {direction.leaves} root handle {SEPARATE_LOSS} netem limit"
+        f" {netem.LIMIT_PACKETS}{loss}{seed}"
+    )
 
 
 def apply(both: Both, arguments: argparse.Namespace, states: dict[str, State]) -> None:
     change(
-        "ip", lines=[line for one in both for line in (f"link add {one.queue} type ifb", f"link set {one.queue} up")]
+        "ip",
+        lines=[
+            line
+            for one in both
+            for line in (f"link add {one.queue} type ifb", f"link set {one.queue} up")
+        ],
     )
     lines = []
     for one in both:
@@ -293,7 +356,10 @@ def apply(both: Both, arguments: argparse.Namespace, states: dict[str, State]) -
         queue = queue_options(arguments.queue, arguments.buffer, limit, one.rtt_ms)
         lines += [
             f"qdisc add dev {one.arrives} clsact",
-            f"filter add dev {one.arrives} ingress matchall action mirred egress redirect dev {one.queue}",
+            (
+                f"filter add dev {one.arrives} ingress matchall action mirred egress redirect dev"
+                f" {one.queue}"
+            ),
             f"qdisc add {rate_line(one, state, limit)}",
             f"qdisc add dev {one.queue} parent 1:1 handle 10: {queue}",
             *([f"qdisc replace {loss_line(one, arguments)}"] if one.loss_pct else []),
@@ -309,7 +375,9 @@ def clear(both: Both, arguments: argparse.Namespace) -> None:
     if arguments.icmp_too_big == "drop":
         undo("nft", "delete", *TOO_BIG.split())
     lines = [
-        line for one in both for line in (f"qdisc del dev {one.leaves} root", f"qdisc del dev {one.arrives} clsact")
+        line
+        for one in both
+        for line in (f"qdisc del dev {one.leaves} root", f"qdisc del dev {one.arrives} clsact")
     ]
     undo("tc", lines=lines)
     undo("ip", lines=[f"link del {one.queue}" for one in both])
@@ -331,15 +399,34 @@ class Counters(NamedTuple):
 
 def counters(both: Both) -> dict[str, Counters]:
     """Return the counters by direction. Ends the job if a qdisc is no longer there."""
-    shown = {(one["dev"], one["handle"]): one for one in json.loads(run("tc", "-s", "-j", "qdisc", "show"))}
+    shown = {
+        (one["dev"], one["handle"]): one
+        for one in json.loads(run("tc", "-s", "-j", "qdisc", "show"))
+    }
     found = {}
     for one in both:
-        if missing := [key for key in ((one.leaves, DELAY), (one.queue, "1:"), (one.queue, "10:")) if key not in shown]:
-            sys.exit(f"{missing[0][0]} has no qdisc {missing[0][1]}: something else on this host removed it")
-        delay, queue, waiting = shown[one.leaves, DELAY], shown[one.queue, "1:"], shown[one.queue, "10:"]
+        if missing := [
+            key
+            for key in ((one.leaves, DELAY), (one.queue, "1:"), (one.queue, "10:"))
+            if key not in shown
+        ]:
+            sys.exit(
+                f"{missing[0][0]} has no qdisc {missing[0][1]}: something else on this host"
+                " removed it"
+            )
+        delay, queue, waiting = (
+            shown[one.leaves, DELAY],
+            shown[one.queue, "1:"],
+            shown[one.queue, "10:"],
+        )
         lost = delay["drops"] + shown.get((one.leaves, SEPARATE_LOSS), {"drops": 0})["drops"]
         found[one.name] = Counters(
-            delay["packets"], delay["bytes"], lost, queue["drops"], waiting["qlen"], waiting["backlog"]
+            delay["packets"],
+            delay["bytes"],
+            lost,
+            queue["drops"],
+            waiting["qlen"],
+            waiting["backlog"],
         )
     return found
 
@@ -365,7 +452,9 @@ class BurstTimes:
 
 
 class Player:
-    """Has one tc carry out the changes as they are due: starting a program for each would cost most of a run's time."""
+    """Has one tc carry out the changes as they are due: starting a program for each would cost most
+    of a run's time.
+    """
 
     def __init__(self, both: Both, arguments: argparse.Namespace, states: dict[str, State]) -> None:
         self._both = {one.name: one for one in both}
@@ -378,7 +467,11 @@ class Player:
     def start(self) -> None:
         """Before the first change: to start a program takes time."""
         self._tc = subprocess.Popen(
-            ["tc", "-batch", "-"], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=unblock_signals
+            ["tc", "-batch", "-"],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=unblock_signals,
         )
 
     def change(self, change: Change | Burst) -> None:
@@ -391,7 +484,10 @@ class Player:
         old, new = self.states[direction.name], change.state
         lines = []
         if new.rate_bps != old.rate_bps:
-            lines.append(f"qdisc change {rate_line(direction, new, buffer_bytes(direction, self._arguments.buffer))}")
+            lines.append(
+                "qdisc change"
+                f" {rate_line(direction, new, buffer_bytes(direction, self._arguments.buffer))}"
+            )
         if (new.delay_ms, new.loss_pct) != (old.delay_ms, old.loss_pct):
             lines.append(f"qdisc change {delay_line(direction, self._arguments, new, self._step)}")
             self._step += 1
@@ -437,7 +533,9 @@ def play(player: Player, played: Iterator[Change | Burst], both: Both, series_s:
 
 
 def look(both: Both, states: dict[str, State]) -> None:
-    """A packet that comes now waits for those in the queue, at the rate of now; for ever in an outage."""
+    """A packet that comes now waits for those in the queue, at the rate of now; for ever in an
+    outage.
+    """
     now_ms = collect_agent.now()
     for name, seen in counters(both).items():
         rate = states[name].rate_bps
@@ -480,7 +578,9 @@ def report(
 ) -> None:
     for name, after in counters(both).items():
         lasting = bursts.get(name)
-        in_time: dict[str, Any] = {"bursts": lasting.count, "bursts_s": lasting.total_s} if lasting else {}
+        in_time: dict[str, Any] = (
+            {"bursts": lasting.count, "bursts_s": lasting.total_s} if lasting else {}
+        )
         collect_agent.send_stat(
             collect_agent.now(),
             suffix=name,
@@ -519,7 +619,9 @@ def emulate(arguments: argparse.Namespace) -> None:
     try:
         apply(both, arguments, states)
         for one in both:
-            link_proof.prove(one, asked(one, arguments, states[one.name]), partial(counters_of, both, one.name))
+            link_proof.prove(
+                one, asked(one, arguments, states[one.name]), partial(counters_of, both, one.name)
+            )
         change("ip", lines=[f"link set {one.queue} alias {UP}" for one in both])
         collect_agent.send_log(syslog.LOG_INFO, "the link is up")
         before = counters(both)

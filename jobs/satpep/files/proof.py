@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Proves that the proxy of this host splits connections: a client and a server of our own, each in a network namespace of its
-own, with this host between them. It forwards nothing between the two, so a connection goes through the proxy or not at all.
+"""Proves that the proxy of this host splits connections: a client and a server of our own, each in
+a network namespace of its own, with this host between them.
 
-    198.18.0.2 ── pep_client (this host) pep_server ── 198.18.0.6       (addresses for tests, RFC 2544)
+It forwards nothing between the two, so a connection goes through the proxy or not at all.
+
+    198.18.0.2 ── pep_client (this host) pep_server ── 198.18.0.6 (addresses for tests, RFC 2544)
 """
 
 from __future__ import annotations
@@ -28,7 +30,10 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def goes_through() -> bool:
-    """Ends the job if no connection does. True if the server then saw the client's address, not the proxy's."""
+    """Ends the job if no connection does.
+
+    True if the server then saw the client's address, not the proxy's.
+    """
     here = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     ends = [_new_namespace(here), _new_namespace(here)]
     try:
@@ -61,21 +66,29 @@ def _exchange(client: socket.socket, listener: socket.socket) -> str:
     except OSError as error:
         sys.exit(f"no connection goes through the proxy: {error}")
     if (asked, answered) != (b"question", b"answer"):
-        sys.exit(f"the proxy passed on {asked!r} and {answered!r} instead of a question and an answer")
+        sys.exit(
+            f"the proxy passed on {asked!r} and {answered!r} instead of a question and an answer"
+        )
     return str(peer[0])
 
 
 def _join(here: int, ends: list[int]) -> None:
     path = f"/proc/{os.getpid()}/fd"
-    run("ip", lines=[
-        f"link add {INTERFACE} type veth peer name end netns {path}/{ends[0]}",
-        f"link add pep_server type veth peer name end netns {path}/{ends[1]}",
-        *_address(INTERFACE, CLIENT_GATEWAY),
-        *_address("pep_server", SERVER_GATEWAY),
-    ])  # fmt: skip
+    run(
+        "ip",
+        lines=[
+            f"link add {INTERFACE} type veth peer name end netns {path}/{ends[0]}",
+            f"link add pep_server type veth peer name end netns {path}/{ends[1]}",
+            *_address(INTERFACE, CLIENT_GATEWAY),
+            *_address("pep_server", SERVER_GATEWAY),
+        ],
+    )
     for interface in (INTERFACE, "pep_server"):
         Path(f"/proc/sys/net/ipv4/conf/{interface}/forwarding").write_text("0")
-    for end, address, gateway in ((ends[0], CLIENT, CLIENT_GATEWAY), (ends[1], SERVER, SERVER_GATEWAY)):
+    for end, address, gateway in (
+        (ends[0], CLIENT, CLIENT_GATEWAY),
+        (ends[1], SERVER, SERVER_GATEWAY),
+    ):
         with _inside(end, here):
             run("ip", lines=[*_address("end", address), f"route add default via {gateway}"])
 

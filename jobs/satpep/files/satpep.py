@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""OpenBACH job satpep: a proxy on this host that splits the TCP connections that pass, until the job is stopped.
+"""OpenBACH job satpep: a proxy on this host that splits the TCP connections that pass, until the
+job is stopped.
 
-Rules of nftables hand the connections to satpep (pep/ of the repository) or pepsal, a routing table makes their packets local:
+Rules of nftables hand the connections to satpep (pep/ of the repository) or pepsal, a routing table
+makes their packets local:
 
-    arrives ──► prerouting: tproxy, mark ──► ip rule: mark ──► table: local ──► proxy ──► leaves with the client's address
+    arrives ──► prerouting: tproxy, mark ──► ip rule: mark ──► table: local ──► proxy ──► leaves
+    with the client's address
 
-`position` says where the scenario wants a proxy, `--at` at which positions this host has one: one scenario has the job on every
-host that may need it. The job is ready when a connection has gone through; `wait` ends then.
+`position` says where the scenario wants a proxy, `--at` at which positions this host has one: one
+scenario has the job on every host that may need it. The job is ready when a connection has gone
+through; `wait` ends then.
 """
 
 from __future__ import annotations
@@ -31,12 +35,13 @@ from command import change, run, started, undo, wait_for
 
 CONFIGURATION = "/opt/openbach/agent/jobs/satpep/satpep_rstats_filter.conf"
 LIMITS = {
-    "initcwnd": (1, 1000), "max_connections": (1, 10**6), "port": (1, 65535), "mark": (1, 2**31 - 1), "table": (1, 2**31 - 1),
+    "initcwnd": (1, 1000), "max_connections": (1, 10**6), "port": (1, 65535),
+    "mark": (1, 2**31 - 1), "table": (1, 2**31 - 1),
 }  # fmt: skip
 POSITIONS = ("none", "A", "B", "A_double", "B_double")
 TABLE = "satpep"
-RULE_PRIORITY = (
-    "100"  # before those that give a flow a tunnel of its own (jobs/vpn): answers to the proxy are the proxy's
+RULE_PRIORITY = (  # before those that give a flow a tunnel of its own (jobs/vpn): answers to the proxy are the proxy's
+    "100"
 )
 READY = "\0openbach-pep-ready"
 """Name of a socket that a proxy's host has while it works (abstract: it belongs to the host's network namespace)."""
@@ -45,20 +50,33 @@ READY = "\0openbach-pep-ready"
 def positions(text: str) -> list[str]:
     named = text.split(",")
     if wrong := [name for name in named if name not in POSITIONS[1:]]:
-        raise argparse.ArgumentTypeError(f"{wrong[0]!r} is not a position; they are {', '.join(POSITIONS[1:])}")
+        raise argparse.ArgumentTypeError(
+            f"{wrong[0]!r} is not a position; they are {', '.join(POSITIONS[1:])}"
+        )
     return named
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("position", choices=POSITIONS, help="where the scenario has a proxy")
-    parser.add_argument("--at", type=positions, default=POSITIONS[1:], help="where this host is one, e.g. A,A_double")
+    parser.add_argument(
+        "--at",
+        type=positions,
+        default=POSITIONS[1:],
+        help="where this host is one, e.g. A,A_double",
+    )
     modes = parser.add_subparsers(dest="mode", required=True)
     modes.add_parser("wait", help="ends as soon as the proxy on this host is ready")
     run = modes.add_parser("run", help="runs the proxy until stopped")
     run.add_argument("--program", choices=["satpep", "pepsal"], default="satpep")
     run.add_argument("--cc", help="congestion control of both legs (default: the host's)")
-    run.add_argument("--initcwnd", type=int, help="initial window of both legs in segments (default: the routes')")
+    run.add_argument(
+        "--initcwnd",
+        type=int,
+        help="initial window of both legs in segments (default: the routes')",
+    )
     run.add_argument("--client-leg", default="", help="KEY=VALUE,… as satpep takes them")
     run.add_argument("--server-leg", default="", help="KEY=VALUE,… as satpep takes them")
     run.add_argument("--interfaces", help="only connections that arrive there, e.g. to_st,to_gw")
@@ -72,16 +90,26 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         if (given := getattr(arguments, name, None)) is not None and not least <= given <= most:
             parser.error(f"{name} is {given}: from {least} to {most}")
     ours = ("client_leg", "server_leg", "initcwnd")
-    if arguments.mode == "run" and arguments.program == "pepsal" and any(getattr(arguments, name) for name in ours):
-        parser.error("--initcwnd, --client-leg and --server-leg need satpep: pepsal has no such option")
+    if (
+        arguments.mode == "run"
+        and arguments.program == "pepsal"
+        and any(getattr(arguments, name) for name in ours)
+    ):
+        parser.error(
+            "--initcwnd, --client-leg and --server-leg need satpep: pepsal has no such option"
+        )
     return arguments
 
 
 def ruleset(arguments: argparse.Namespace, interfaces: list[str]) -> str:
-    """The nft script. A SYN goes to the proxy if that listens and has room (satpep's admission.h); otherwise `tproxy` does
-    nothing and the connection passes unsplit, as do those that are older than the rules. Later packets follow the proxy's
-    sockets; so do ICMP errors about them (path MTU, unreachable). `begun` is for the last packet of a handshake that was
-    answered with a SYN cookie: no socket knows of it yet."""
+    """The nft script.
+
+    A SYN goes to the proxy if that listens and has room (satpep's admission.h); otherwise `tproxy`
+    does nothing and the connection passes unsplit, as do those that are older than the rules. Later
+    packets follow the proxy's sockets; so do ICMP errors about them (path MTU, unreachable).
+    `begun` is for the last packet of a handshake that was answered with a SYN cookie: no socket
+    knows of it yet.
+    """
     listed = ", ".join(f'"{name}"' for name in interfaces)
     only = f"iifname {{ {listed} }} " if interfaces else ""
     excepted = f"tcp dport {{ {arguments.except_ports} }} accept" if arguments.except_ports else ""
@@ -121,14 +149,27 @@ def has_ipv6() -> bool:
 
 
 def routing(arguments: argparse.Namespace, verb: str) -> list[list[str]]:
-    """Commands to `add` or `del` what makes marked packets local, IPv4 and (if the host has it) IPv6."""
+    """Commands to `add` or `del` what makes marked packets local, IPv4 and (if the host has it)
+    IPv6.
+    """
     mark, table = str(arguments.mark), str(arguments.table)
     everything = {"-4": "0.0.0.0/0", **({"-6": "::/0"} if has_ipv6() else {})}
     return [
         command
         for family, network in everything.items()
         for command in (
-            ["ip", family, "rule", verb, "priority", RULE_PRIORITY, "fwmark", mark, "lookup", table],
+            [
+                "ip",
+                family,
+                "rule",
+                verb,
+                "priority",
+                RULE_PRIORITY,
+                "fwmark",
+                mark,
+                "lookup",
+                table,
+            ],
             ["ip", family, "route", verb, "local", network, "dev", "lo", "table", table],
         )
     ]
@@ -143,7 +184,8 @@ def put_rules(arguments: argparse.Namespace, interfaces: list[str]) -> None:
 
 def remove_rules(arguments: argparse.Namespace) -> None:
     """Remove the rules and routes of the proxy, as far as they are there: also those that a killed
-    job has left."""
+    job has left.
+    """
     for words in (["nft", "delete", "table", "inet", TABLE], *routing(arguments, "del")):
         undo(*words)
 
@@ -180,8 +222,11 @@ def is_ready() -> bool:
 
 
 class Connections:
-    """satpep's statistics (satpep(8)) as statistics of OpenBACH: two for each connection, and their sums. The proof's own
-    connection is none."""
+    """satpep's statistics (satpep(8)) as statistics of OpenBACH: two for each connection, and their
+    sums.
+
+    The proof's own connection is none.
+    """
 
     def __init__(self) -> None:
         self.count = 0
@@ -190,9 +235,13 @@ class Connections:
     def take(self, line: str) -> None:
         event: dict[str, Any] = json.loads(line)
         if event["event"] == "full":
-            said = f"{event['open']} connections are open: new ones pass unsplit until some have ended"
+            said = (
+                f"{event['open']} connections are open: new ones pass unsplit until some have ended"
+            )
             collect_agent.send_log(syslog.LOG_WARNING, said)
-        if event["event"] not in ("connected", "ended") or event["client"].startswith(f"{proof.CLIENT}:"):
+        if event["event"] not in ("connected", "ended") or event["client"].startswith(
+            f"{proof.CLIENT}:"
+        ):
             return
         passed = {name: event[name] for name in self.bytes}
         if event["event"] == "connected":
@@ -204,11 +253,19 @@ class Connections:
             for side in ("client", "server")
             for key, value in event.get(f"{side}_leg", {}).items()
         }
-        ends = {key: event[key] for key in ("event", "client", "server", "outcome", "duration_s") if key in event}
-        collect_agent.send_stat(collect_agent.now(), suffix=f"connection_{event['id']}", **ends, **passed, **legs)
+        ends = {
+            key: event[key]
+            for key in ("event", "client", "server", "outcome", "duration_s")
+            if key in event
+        }
+        collect_agent.send_stat(
+            collect_agent.now(), suffix=f"connection_{event['id']}", **ends, **passed, **legs
+        )
 
     def send_sums(self) -> None:
-        collect_agent.send_stat(collect_agent.now(), connections=self.count, resumes=resumes.count(), **self.bytes)
+        collect_agent.send_stat(
+            collect_agent.now(), connections=self.count, resumes=resumes.count(), **self.bytes
+        )
 
 
 def split(arguments: argparse.Namespace) -> None:
@@ -217,7 +274,9 @@ def split(arguments: argparse.Namespace) -> None:
     with ExitStack() as at_end:
         at_end.callback(remove_rules, arguments)
         words = command_line(arguments)
-        program = at_end.enter_context(started(*words, recorded=True, stdout=subprocess.PIPE, text=True))
+        program = at_end.enter_context(
+            started(*words, recorded=True, stdout=subprocess.PIPE, text=True)
+        )
         signal.signal(signal.SIGTERM, lambda *_: program.terminate())
         signal.signal(signal.SIGINT, lambda *_: program.terminate())
         assert program.stdout
@@ -225,7 +284,10 @@ def split(arguments: argparse.Namespace) -> None:
             if '"ready"' not in program.stdout.readline():
                 sys.exit(f"satpep ended before it was ready, with exit code {program.wait()}")
         else:
-            wait_for(f"nothing listens on port {arguments.port}", lambda: listens(program, arguments.port))
+            wait_for(
+                f"nothing listens on port {arguments.port}",
+                lambda: listens(program, arguments.port),
+            )
         put_rules(arguments, [*interfaces, proof.INTERFACE] if interfaces else [])
         address_kept = proof.goes_through()
         if not address_kept and arguments.program == "satpep":
@@ -234,7 +296,9 @@ def split(arguments: argparse.Namespace) -> None:
         ready.bind(READY)
         ready.listen()
         what = "" if address_kept else ", with the proxy's address instead of the client's"
-        collect_agent.send_log(syslog.LOG_INFO, f"{arguments.program} is ready: a connection has gone through{what}")
+        collect_agent.send_log(
+            syslog.LOG_INFO, f"{arguments.program} is ready: a connection has gone through{what}"
+        )
         if arguments.program == "satpep":
             seen = Connections()
             for line in program.stdout:

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""OpenBACH job tcp_series: goodput, RTT and window of the busiest TCP connection from a port of this host, again and again.
+"""OpenBACH job tcp_series: goodput, RTT and window of the busiest TCP connection from a port of
+this host, again and again.
 
-What `ss -ti` shows, at a fixed interval, until the job is stopped. With the interval 0 it looks at nothing.
+What `ss -ti` shows, at a fixed interval, until the job is stopped. With the interval 0 it looks at
+nothing.
 """
 
 from __future__ import annotations
@@ -28,8 +30,12 @@ SHOWN = {  # statistic: what ss calls it
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("interval_s", type=float, help="seconds between two looks; 0 looks at nothing")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "interval_s", type=float, help="seconds between two looks; 0 looks at nothing"
+    )
     parser.add_argument("port", type=int, help="local port of the connections")
     arguments = parser.parse_args(argv)
     if arguments.interval_s != 0 and not 0.01 <= arguments.interval_s <= 3600:
@@ -42,7 +48,9 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 def look(port: int) -> str:
     """The line of the busiest connection; empty if there is none."""
     shown = run("ss", "-tinHO", "state", "established", "sport", "=", f":{port}")
-    return max(shown.splitlines(), key=lambda line: values(line).get("acked_bytes", 0.0), default="")
+    return max(
+        shown.splitlines(), key=lambda line: values(line).get("acked_bytes", 0.0), default=""
+    )
 
 
 def values(line: str) -> dict[str, Any]:

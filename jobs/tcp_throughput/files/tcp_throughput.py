@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""OpenBACH job tcp_throughput: how much TCP carries between two hosts in a given time, measured by iperf3.
+"""OpenBACH job tcp_throughput: how much TCP carries between two hosts in a given time, measured by
+iperf3.
 
-The client sends (`upload`), receives (`download`), or does both at the same time over connections of their own (`both`).
-Bytes are those that the receiver has counted. A transfer of a size is the job file_transfer's.
+The client sends (`upload`), receives (`download`), or does both at the same time over connections
+of their own (`both`). Bytes are those that the receiver has counted. A transfer of a size is the
+job file_transfer's.
 """
 
 from __future__ import annotations
@@ -30,21 +32,37 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     client.add_argument("--direction", choices=list(OPTIONS), default="upload")
     client.add_argument("--duration-s", type=int, default=30)
     client.add_argument("--streams", type=int, default=1, help="connections in each direction")
-    client.add_argument("--interval-s", type=float, default=0.0, help="of the series of interval_goodput_bps (0: none)")
+    client.add_argument(
+        "--interval-s",
+        type=float,
+        default=0.0,
+        help="of the series of interval_goodput_bps (0: none)",
+    )
     arguments = parser.parse_args(argv)
     limits.check(parser, arguments, LIMITS)
-    if arguments.mode == "client" and arguments.interval_s and not 0.1 <= arguments.interval_s <= 60:
-        parser.error(f"interval_s is {arguments.interval_s:g}: 0, or from 0.1 to 60 s, which iperf3 can")
+    if (
+        arguments.mode == "client"
+        and arguments.interval_s
+        and not 0.1 <= arguments.interval_s <= 60
+    ):
+        parser.error(
+            f"interval_s is {arguments.interval_s:g}: 0, or from 0.1 to 60 s, which iperf3 can"
+        )
     return arguments
 
 
 def directions(direction: str) -> dict[str | None, str]:
-    """Suffix of the statistics of each direction (none where there is one only) → what iperf3 adds to the names of its sums."""
+    """Suffix of the statistics of each direction (none where there is one only) → what iperf3 adds
+    to the names of its sums.
+    """
     return {"to_server": "", "to_client": REVERSE} if direction == "both" else {None: ""}
 
 
 def measured(report: dict[str, Any], added: str) -> dict[str, Any]:
-    """The statistics of a direction. The sender's window and round-trip time are known where the client is the sender."""
+    """The statistics of a direction.
+
+    The sender's window and round-trip time are known where the client is the sender.
+    """
     end = report["end"]
     sent, received = end[f"sum_sent{added}"], end[f"sum_received{added}"]
     senders = [one["sender"] for one in end["streams"] if one["sender"]["sender"] is sent["sender"]]
@@ -67,7 +85,9 @@ def total(directions: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def series(report: dict[str, Any], added: str) -> list[tuple[float, float, int]]:
-    """Begin and length in s, and bytes, of each interval, as the client counted: what it sent if it is the sender."""
+    """Begin and length in s, and bytes, of each interval, as the client counted: what it sent if it
+    is the sender.
+    """
     name = added.removeprefix("_") if added else ""
     sums = [one[f"sum_{name}" if name else "sum"] for one in report["intervals"]]
     return [(one["start"], one["seconds"], one["bytes"]) for one in sums]
@@ -75,17 +95,33 @@ def series(report: dict[str, Any], added: str) -> list[tuple[float, float, int]]
 
 def longest_gap_s(intervals: Sequence[tuple[float, float, int]]) -> float:
     """The longest time without a byte, in whole intervals."""
-    gaps = [sum(one[1] for one in group) for idle, group in groupby(intervals, lambda one: one[2] == 0) if idle]
+    gaps = [
+        sum(one[1] for one in group)
+        for idle, group in groupby(intervals, lambda one: one[2] == 0)
+        if idle
+    ]
     return max(gaps, default=0.0)
 
 
 def measure(arguments: argparse.Namespace) -> None:
-    words = [*OPTIONS[arguments.direction], "-P", str(arguments.streams), "-i", f"{arguments.interval_s:g}"]
+    words = [
+        *OPTIONS[arguments.direction],
+        "-P",
+        str(arguments.streams),
+        "-i",
+        f"{arguments.interval_s:g}",
+    ]
     start_ms = collect_agent.now()
-    tested = iperf3_test.client(arguments.server_ip, arguments.port, *words, duration_s=arguments.duration_s)
-    by_direction = {added: measured(tested.report, added) for added in directions(arguments.direction).values()}
+    tested = iperf3_test.client(
+        arguments.server_ip, arguments.port, *words, duration_s=arguments.duration_s
+    )
+    by_direction = {
+        added: measured(tested.report, added) for added in directions(arguments.direction).values()
+    }
     if len(by_direction) > 1:
-        collect_agent.send_stat(collect_agent.now(), attempts=tested.attempts, **total(list(by_direction.values())))
+        collect_agent.send_stat(
+            collect_agent.now(), attempts=tested.attempts, **total(list(by_direction.values()))
+        )
     for suffix, added in directions(arguments.direction).items():
         found = by_direction[added]
         if arguments.interval_s:
@@ -93,7 +129,9 @@ def measure(arguments: argparse.Namespace) -> None:
             for begins_s, lasts_s, size in intervals:
                 if lasts_s:
                     time_ms = start_ms + round((begins_s + lasts_s) * 1000)
-                    collect_agent.send_stat(time_ms, suffix=suffix, interval_goodput_bps=size * 8 / lasts_s)
+                    collect_agent.send_stat(
+                        time_ms, suffix=suffix, interval_goodput_bps=size * 8 / lasts_s
+                    )
             found["longest_gap_s"] = longest_gap_s(intervals)
         attempts = None if suffix else tested.attempts
         collect_agent.send_stat(collect_agent.now(), suffix=suffix, attempts=attempts, **found)

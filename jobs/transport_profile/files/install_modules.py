@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Builds and installs, by DKMS, the modules of congestion controls that no kernel of Linux has: those whose folder in
-congestion-controls has a Kbuild. Run as root; needs the packages dkms and linux-headers-$(uname -r)."""
+"""Builds and installs, by DKMS, the modules of congestion controls that no kernel of Linux has:
+those whose folder in congestion-controls has a Kbuild.
+
+Run as root; needs the packages dkms and linux-headers-$(uname -r).
+"""
 
 from __future__ import annotations
 
@@ -43,18 +46,30 @@ def add_source(name: str, sources: Path) -> str:
 
 
 def dkms(*words: str) -> str:
-    done = subprocess.run(["dkms", *words], check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    done = subprocess.run(
+        ["dkms", *words], check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     if done.returncode:
-        log = next((Path(path) for path in re.findall(r"\S+make\.log", done.stdout) if Path(path).is_file()), None)
+        log = next(
+            (
+                Path(path)
+                for path in re.findall(r"\S+make\.log", done.stdout)
+                if Path(path).is_file()
+            ),
+            None,
+        )
         sys.exit(f"dkms {' '.join(words)}:\n{done.stdout}{log.read_text() if log else ''}")
     return done.stdout
 
 
 def install(name: str) -> None:
     """Install a module for the running kernel, and with DKMS for each kernel that is installed
-    later; it replaces an earlier version."""
+    later; it replaces an earlier version.
+    """
     module, version = package(name)
-    for old in set(re.findall(rf"^{re.escape(module)}/(\w+)", dkms("status", module), re.MULTILINE)) - {version}:
+    for old in set(
+        re.findall(rf"^{re.escape(module)}/(\w+)", dkms("status", module), re.MULTILINE)
+    ) - {version}:
         dkms("remove", f"{module}/{old}", "--all")
     if not re.search(rf"^{module}/{version},.*: installed", dkms("status", module), re.MULTILINE):
         dkms("install", add_source(name, SOURCES))
@@ -62,14 +77,18 @@ def install(name: str) -> None:
 
 
 def main() -> None:
-    with_module = [name for name in profiles.names() if (profiles.FOLDERS / name / "Kbuild").exists()]
+    with_module = [
+        name for name in profiles.names() if (profiles.FOLDERS / name / "Kbuild").exists()
+    ]
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("profile", nargs="*", help=f"default: {' '.join(with_module)}")
     asked = parser.parse_args().profile
     if wrong := sorted(set(asked) - set(with_module)):
         parser.error(f"{wrong[0]} has no module; those with one are {', '.join(with_module)}")
     if shutil.which("dkms") is None:
-        sys.exit("there is no dkms; install it with: sudo apt-get install dkms linux-headers-$(uname -r)")
+        sys.exit(
+            "there is no dkms; install it with: sudo apt-get install dkms linux-headers-$(uname -r)"
+        )
     for name in asked or with_module:
         install(name)
 

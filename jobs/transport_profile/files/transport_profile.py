@@ -35,21 +35,31 @@ SIGNALS = {signal.SIGTERM, signal.SIGINT}
 def settings(
     cc: str, buffer_bytes: int | None, algorithm: str, options: Mapping[str, str] | None = None
 ) -> dict[Path, str]:
-    """File of the kernel → value, in the order to write them. Parameters belong to the profile's `algorithm`: they hold for
-    the whole kernel, and one that has a congestion control of the profile's own name needs none."""
+    """File of the kernel → value, in the order to write them.
+
+    Parameters belong to the profile's `algorithm`: they hold for the whole kernel, and one that has
+    a congestion control of the profile's own name needs none.
+    """
     profile = profiles.described(cc)
     parameters = profile["parameters"] if algorithm == profile["algorithm"] else {}
     found = {
-        **{MODULES / name.replace("/", "/parameters/"): value for name, value in parameters.items()},
+        **{
+            MODULES / name.replace("/", "/parameters/"): value for name, value in parameters.items()
+        },
         IPV4 / "tcp_congestion_control": algorithm,
         IPV4 / "tcp_rmem": f"4096 131072 {BUFFER_BYTES}",
         IPV4 / "tcp_wmem": f"4096 16384 {BUFFER_BYTES}",
         IPV4 / "tcp_no_metrics_save": "1",
         **{SYSCTLS / name.replace(".", "/"): value for name, value in profile["sysctls"].items()},
-        **{IPV4 / OPTIONS[name]: str(int(value == "on")) for name, value in (options or {}).items()},
+        **{
+            IPV4 / OPTIONS[name]: str(int(value == "on")) for name, value in (options or {}).items()
+        },
     }
     if buffer_bytes is not None:
-        found |= {file: with_largest(found[file], buffer_bytes) for file in (IPV4 / "tcp_rmem", IPV4 / "tcp_wmem")}
+        found |= {
+            file: with_largest(found[file], buffer_bytes)
+            for file in (IPV4 / "tcp_rmem", IPV4 / "tcp_wmem")
+        }
     return found
 
 
@@ -61,12 +71,19 @@ def with_largest(sizes: str, most: int) -> str:
 
 def routes(shown: str) -> list[list[str]]:
     """The words of each route that `ip route show` shows, as `ip route change` takes them."""
-    return [[word for word in line.split() if word not in SHOWN_ONLY] for line in shown.splitlines()]
+    return [
+        [word for word in line.split() if word not in SHOWN_ONLY] for line in shown.splitlines()
+    ]
 
 
 def with_initial_window(route: list[str], segments: int) -> list[str]:
     """The route with this initial congestion and receive window instead of its own."""
-    own = {number for place, word in enumerate(route) if word in WINDOWS for number in (place, place + 1)}
+    own = {
+        number
+        for place, word in enumerate(route)
+        if word in WINDOWS
+        for number in (place, place + 1)
+    }
     kept = [word for place, word in enumerate(route) if place not in own]
     return kept + [part for name in WINDOWS for part in (name, str(segments))]
 
@@ -75,12 +92,18 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("cc", choices=profiles.names())
     parser.add_argument("--initcwnd", type=int, default=10, help="segments (default 10, as Linux)")
-    parser.add_argument("--buffer-bytes", type=size, default=DEFAULT, help="largest buffer of a connection")
+    parser.add_argument(
+        "--buffer-bytes", type=size, default=DEFAULT, help="largest buffer of a connection"
+    )
     # those of a group: argparse asks for no terminal, and a call that fails would take virtual time
     tcp = parser.add_argument_group("options of TCP")
     for name in OPTIONS:
-        tcp.add_argument(f"--{name.replace('_', '-')}", choices=[DEFAULT, "on", "off"], default=DEFAULT)
-    parser.add_argument("--queue", choices=[HOSTS_OWN, "fq"], default=HOSTS_OWN, help="of this host's interfaces")
+        tcp.add_argument(
+            f"--{name.replace('_', '-')}", choices=[DEFAULT, "on", "off"], default=DEFAULT
+        )
+    parser.add_argument(
+        "--queue", choices=[HOSTS_OWN, "fq"], default=HOSTS_OWN, help="of this host's interfaces"
+    )
     arguments = parser.parse_args(argv)
     if not 1 <= arguments.initcwnd <= 1000:
         parser.error(f"initcwnd is {arguments.initcwnd}: from 1 to 1000 segments")
@@ -114,19 +137,29 @@ def read_back(arguments: argparse.Namespace) -> dict[str, int]:
 
 def interfaces() -> list[str]:
     """Return all interfaces with an Ethernet address: neither the loopback nor tunnels."""
-    return sorted(one.name for one in INTERFACES.iterdir() if int((one / "type").read_text()) == ETHERNET)
+    return sorted(
+        one.name for one in INTERFACES.iterdir() if int((one / "type").read_text()) == ETHERNET
+    )
 
 
 def is_set(file: Path, value: str) -> bool:
-    """A parameter of the whole kernel that is as it should be is left alone: in a namespace nobody may write it."""
+    """A parameter of the whole kernel that is as it should be is left alone: in a namespace nobody
+    may write it.
+    """
     return file.exists() and file.read_text().strip() == value
 
 
 def main() -> None:
     arguments = parse()
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    asked = settings(arguments.cc, arguments.buffer_bytes, profiles.algorithm(arguments.cc), arguments.options)
-    wanted = {file: value for file, value in asked.items() if MODULES not in file.parents or not is_set(file, value)}
+    asked = settings(
+        arguments.cc, arguments.buffer_bytes, profiles.algorithm(arguments.cc), arguments.options
+    )
+    wanted = {
+        file: value
+        for file, value in asked.items()
+        if MODULES not in file.parents or not is_set(file, value)
+    }
     before = {file: file.read_text() for file in wanted if file.exists()}
     own_routes = routes(run("ip", "route", "show")) if arguments.initcwnd != 10 else []
     queues = interfaces() if arguments.queue != HOSTS_OWN else []

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The largest IPv4 packet that goes to an address and back in one piece, found with ping: it forbids fragments (-M do)."""
+"""The largest IPv4 packet that goes to an address and back in one piece, found with ping: it
+forbids fragments (-M do).
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,12 @@ def first_mtu(destination_ip: str) -> int:
 
 def fits(destination_ip: str, packet_bytes: int, limit_s: int) -> bool:
     words = f"-n -q -c 1 -i {INTERVAL_S} -w {limit_s} -M do -s {packet_bytes - HEADERS_BYTES}"
-    return subprocess.run(["ping", *words.split(), destination_ip], check=False, capture_output=True).returncode == 0
+    return (
+        subprocess.run(
+            ["ping", *words.split(), destination_ip], check=False, capture_output=True
+        ).returncode
+        == 0
+    )
 
 
 def largest(least: int, most: int, fits: Callable[[int], bool]) -> int | None:

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""OpenBACH job udp_stress: UDP at a given rate from the client to the server, measured by iperf3, and the path's MTU.
+"""OpenBACH job udp_stress: UDP at a given rate from the client to the server, measured by iperf3,
+and the path's MTU.
 
-Without a payload of its own iperf3 takes what a segment of its TCP connection for control may have. What arrived is what the
-server has counted; what was sent and did not arrive is lost, the last packets too.
+Without a payload of its own iperf3 takes what a segment of its TCP connection for control may have.
+What arrived is what the server has counted; what was sent and did not arrive is lost, the last
+packets too.
 """
 
 from __future__ import annotations
@@ -29,16 +31,23 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--port", type=int, default=iperf3_test.PORT)
     client.add_argument("rate", help="bit/s of payload; k, M and G are decimal")
     client.add_argument("--duration-s", type=int, default=30)
-    client.add_argument("--payload-bytes", type=int, default=0, help="of a packet; 0: what iperf3 takes")
+    client.add_argument(
+        "--payload-bytes", type=int, default=0, help="of a packet; 0: what iperf3 takes"
+    )
     arguments = parser.parse_args(argv)
     limits.check(parser, arguments, LIMITS)
     if arguments.mode == "client":
         try:
-            arguments.rate = netem.number(arguments.rate, LEAST_BPS, MOST_BPS, "a rate from 1k to 100G bit/s")
+            arguments.rate = netem.number(
+                arguments.rate, LEAST_BPS, MOST_BPS, "a rate from 1k to 100G bit/s"
+            )
         except ValueError as error:
             parser.error(str(error))
     if arguments.mode == "client" and 0 < arguments.payload_bytes < 16:
-        parser.error(f"payload_bytes is {arguments.payload_bytes}: 0, or from 16, which iperf3 needs for its own")
+        parser.error(
+            f"payload_bytes is {arguments.payload_bytes}: 0, or from 16, which iperf3 needs for"
+            " its own"
+        )
     return arguments
 
 
@@ -65,12 +74,17 @@ def measure(arguments: argparse.Namespace) -> None:
         words += ["--pacing-timer", str(SLOW_TIMER_US)]
     if arguments.payload_bytes:
         words += ["-l", str(arguments.payload_bytes)]
-    tested = iperf3_test.client(arguments.server_ip, arguments.port, *words, duration_s=arguments.duration_s)
+    tested = iperf3_test.client(
+        arguments.server_ip, arguments.port, *words, duration_s=arguments.duration_s
+    )
     mtu = path_mtu.path_mtu(arguments.server_ip)
     collect_agent.send_stat(
-        collect_agent.now(), attempts=tested.attempts, path_mtu_bytes=mtu,
-        largest_payload_bytes=mtu and mtu - path_mtu.HEADERS_BYTES, **measured(tested.report),
-    )  # fmt: skip
+        collect_agent.now(),
+        attempts=tested.attempts,
+        path_mtu_bytes=mtu,
+        largest_payload_bytes=mtu and mtu - path_mtu.HEADERS_BYTES,
+        **measured(tested.report),
+    )
 
 
 if __name__ == "__main__":

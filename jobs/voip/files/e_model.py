@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The E-model of ITU-T G.107 (06/2015) with its default values: rating factor R and MOS from delay and loss.
+"""The E-model of ITU-T G.107 (06/2015) with its default values: rating factor R and MOS from delay
+and loss.
 
-Names are those of the recommendation, clause numbers its own. What a call knows are the mouth-to-ear delay and the
-loss; all else has the recommendation's default value (clause 7.7).
+Names are those of the recommendation, clause numbers its own. What a call knows are the
+mouth-to-ear delay and the loss; all else has the recommendation's default value (clause 7.7).
 """
 
 from __future__ import annotations
@@ -19,15 +20,28 @@ A, BURST_R = 0.0, 1.0  # advantage; losses are independent
 IE_G711, BPL_G711_PLC = 0.0, 25.1  # G.711 with packet loss concealment: ITU-T G.113 appendix I
 
 
-def rating(delay_ms: float, loss_pct: float, ie: float = IE_G711, bpl: float = BPL_G711_PLC) -> float:
-    """R of clause 7.1. `delay_ms`: one way, mouth to ear (T = Ta, and Tr = 2 T); `loss_pct`: packets not played (Ppl)."""
+def rating(
+    delay_ms: float, loss_pct: float, ie: float = IE_G711, bpl: float = BPL_G711_PLC
+) -> float:
+    """R of clause 7.1.
+
+    `delay_ms`: one way, mouth to ear (T = Ta, and Tr = 2 T); `loss_pct`: packets not played (Ppl).
+    """
     no = _noise()
     ro = 15 - 1.5 * (SLR + no)  # clause 7.2
-    return ro - _simultaneous(ro, no, delay_ms) - _delay(ro, no, delay_ms) - effective_ie(loss_pct, ie, bpl) + A
+    return (
+        ro
+        - _simultaneous(ro, no, delay_ms)
+        - _delay(ro, no, delay_ms)
+        - effective_ie(loss_pct, ie, bpl)
+        + A
+    )
 
 
 def mos(r: float) -> float:
-    """Estimated conversational MOS of annex B, from 1 to 4.5 (just above R = 0 its polynomial falls below 1)."""
+    """Estimated conversational MOS of annex B, from 1 to 4.5 (just above R = 0 its polynomial falls
+    below 1).
+    """
     bounded = min(max(r, 0.0), 100.0)
     return max(1.0, 1 + 0.035 * bounded + bounded * (bounded - 60) * (100 - bounded) * 7e-6)
 
@@ -38,7 +52,9 @@ def effective_ie(loss_pct: float, ie: float = IE_G711, bpl: float = BPL_G711_PLC
 
 
 def absolute_delay(delay_ms: float) -> float:
-    """Idd of clause 7.4, with the default sensitivity sT = 1 and minimum perceivable delay mT = 100 ms."""
+    """Idd of clause 7.4, with the default sensitivity sT = 1 and minimum perceivable delay mT = 100
+    ms.
+    """
     if delay_ms <= 100:
         return 0.0
     x = log2(delay_ms / 100)
@@ -64,7 +80,12 @@ def _simultaneous(ro: float, no: float, delay_ms: float) -> float:
     xolr = SLR + RLR + 0.2 * (64 + no - RLR)
     iolr = 20 * (_soft(xolr / 8, 8) - xolr / 8)
     stmro = -10 * log10(pow(10, -STMR / 10) + exp(-delay_ms / 4) * pow(10, -TELR / 10))
-    ist = 12 * _soft((stmro - 13) / 6, 8) - 28 * _soft((stmro + 1) / 19.4, 35) - 13 * _soft((stmro - 3) / 33, 13) + 29
+    ist = (
+        12 * _soft((stmro - 13) / 6, 8)
+        - 28 * _soft((stmro + 1) / 19.4, 35)
+        - 13 * _soft((stmro - 3) / 33, 13)
+        + 29
+    )
     q = 37 - 15 * log10(QDU)
     g = 1.07 + 0.258 * q + 0.0602 * q**2
     iq = 15 * log10(1 + pow(10, (ro - 100) / 15 + 46 / 8.4 - g / 9) + pow(10, 46 / 30 - g / 40))
@@ -73,7 +94,9 @@ def _simultaneous(ro: float, no: float, delay_ms: float) -> float:
 
 def _delay(ro: float, no: float, delay_ms: float) -> float:
     """Id of clause 7.4: talker echo, listener echo, absolute delay."""
-    terv = TELR - 40 * log10((1 + delay_ms / 10) / (1 + delay_ms / 150)) + 6 * exp(-0.3 * delay_ms**2)
+    terv = (
+        TELR - 40 * log10((1 + delay_ms / 10) / (1 + delay_ms / 150)) + 6 * exp(-0.3 * delay_ms**2)
+    )
     echo = (-1.5 * (no - RLR) - (80 + 2.5 * (terv - 14))) / 2
     idte = (echo + sqrt(echo**2 + 100) - 1) * (1 - exp(-delay_ms))
     listener = (ro - 10.5 * (WEPL + 7) * pow(2 * delay_ms + 1, -0.25)) / 2

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The quality of a call, from the packets of one direction that arrived: loss, delay, jitter,
-playout, R and MOS."""
+playout, R and MOS.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +29,14 @@ class Packet(NamedTuple):
 
 
 def read_log(text: str) -> list[Packet]:
-    """The packets of a log that ITGDec -l has written, in the order of arrival; its times are those of a day."""
+    """The packets of a log that ITGDec -l has written, in the order of arrival; its times are those
+    of a day.
+    """
     found = [match.groups() for line in text.splitlines() if (match := LOG_LINE.search(line))]
-    return [Packet(int(number), (_ms(*times[3:]) - _ms(*times[:3])) % DAY_MS) for number, *times in found]
+    return [
+        Packet(int(number), (_ms(*times[3:]) - _ms(*times[:3])) % DAY_MS)
+        for number, *times in found
+    ]
 
 
 def _ms(hours: str, minutes: str, seconds: str) -> float:
@@ -51,7 +57,8 @@ def playout_delays_ms(packets: Sequence[Packet], buffer_ms: float) -> Iterator[f
 
     Such an adaptive buffer changes its delay between talkspurts only (Moon, Kurose, Towsley, Packet
     audio playout delay adjustment, Multimedia Systems 6, 1998): a packet of a spurt that comes
-    later than that is of no use."""
+    later than that is of no use.
+    """
     recent = deque([packets[0].delay_ms], maxlen=WINDOW_PACKETS)
     spurt, delay_ms = -1, 0.0
     for packet in packets:
@@ -75,7 +82,9 @@ def measured(packets: Sequence[Packet], sent: int, buffer_ms: float) -> dict[str
         "loss_pct": 100 * lost / sent,
         "late_pct": 100 * late / sent,
         "delay_ms": mean(delays),
-        "delay_p95_ms": quantiles(delays, n=20, method="inclusive")[-1] if len(delays) > 1 else delays[0],
+        "delay_p95_ms": (
+            quantiles(delays, n=20, method="inclusive")[-1] if len(delays) > 1 else delays[0]
+        ),
         "jitter_ms": mean(jitters_ms(packets)) if len(packets) > 1 else 0.0,
         "mouth_to_ear_ms": mouth_to_ear_ms,
         "r_factor": rating,

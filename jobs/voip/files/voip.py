@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""OpenBACH job voip: a call between two hosts, G.711 in RTP packets of 20 ms in both directions at the same time.
+"""OpenBACH job voip: a call between two hosts, G.711 in RTP packets of 20 ms in both directions at
+the same time.
 
-D-ITG sends, receives and keeps the times of every packet (ITGSend, ITGRecv, ITGDec). The client places the call; the server's
+D-ITG sends, receives and keeps the times of every packet (ITGSend, ITGRecv, ITGDec). The client
+places the call; the server's
 control port (one JSON line each way) answers:
     {"receive": true}               a receiver is listening
     {"send": n}                     n packets were sent to the asking host
@@ -52,7 +54,9 @@ class Receiver:
     def __init__(self, directory: Path) -> None:
         self.log = directory / "received"
         self.log.unlink(missing_ok=True)
-        self.process = subprocess.Popen(["ITGRecv", "-l", str(self.log)], stdout=subprocess.DEVNULL, cwd=directory)
+        self.process = subprocess.Popen(
+            ["ITGRecv", "-l", str(self.log)], stdout=subprocess.DEVNULL, cwd=directory
+        )
         wait_listening(self.process, "ITGRecv", SIGNAL_PORT)
 
     def close(self) -> None:
@@ -67,10 +71,23 @@ class Receiver:
 
 
 def sending(destination_ip: str, packets: int) -> tuple[list[str], float]:
-    """ITGSend's command line, and how long it may take in s. It is the number of packets that ends it."""
+    """ITGSend's command line, and how long it may take in s.
+
+    It is the number of packets that ends it.
+    """
     limit_s = packets * stream.PACKET_MS / 1000 + END_LIMIT_S
     ends = ["-z", str(packets), "-t", str(round(limit_s * 1000))]
-    return ["ITGSend", "-a", destination_ip, "-rp", str(RTP_PORT), *ends, "-m", "OWDM", *CODEC], limit_s
+    return [
+        "ITGSend",
+        "-a",
+        destination_ip,
+        "-rp",
+        str(RTP_PORT),
+        *ends,
+        "-m",
+        "OWDM",
+        *CODEC,
+    ], limit_s
 
 
 # The server
@@ -81,15 +98,23 @@ def serve() -> None:
     with tempfile.TemporaryDirectory() as name:
         receivers: list[Receiver] = []
         try:
-            control.serve(CONTROL_PORT, lambda request, peer_ip: answer(request, peer_ip, Path(name), receivers))
+            control.serve(
+                CONTROL_PORT,
+                lambda request, peer_ip: answer(request, peer_ip, Path(name), receivers),
+            )
         finally:
             for receiver in receivers:
                 receiver.close()
 
 
-def answer(request: dict[str, Any], peer_ip: str, directory: Path, receivers: list[Receiver]) -> dict[str, Any]:
+def answer(
+    request: dict[str, Any], peer_ip: str, directory: Path, receivers: list[Receiver]
+) -> dict[str, Any]:
     """Answer a request of the client: start the receiver of the call, send, or end the receiver and
-    report. There is at most one receiver."""
+    report.
+
+    There is at most one receiver.
+    """
     if "receive" in request:
         while receivers:
             receivers.pop().close()
@@ -98,7 +123,9 @@ def answer(request: dict[str, Any], peer_ip: str, directory: Path, receivers: li
         words, limit_s = sending(peer_ip, int(request["send"]))
         run(*words, limit_s=limit_s)
     elif "report" in request and receivers:
-        return stream.measured(receivers.pop().packets(), int(request["report"]), float(request["buffer_ms"]))
+        return stream.measured(
+            receivers.pop().packets(), int(request["report"]), float(request["buffer_ms"])
+        )
     return {}
 
 
@@ -116,7 +143,11 @@ def is_receiving(server_ip: str) -> bool:
 def call(server_ip: str, duration_s: float, buffer_ms: float) -> None:
     """Both directions at once: the server's ITGSend ends a request, our own runs beside it."""
     packets = round(duration_s * 1000 / stream.PACKET_MS)
-    wait_for(f"the server of voip on {server_ip} does not answer", lambda: is_receiving(server_ip), READY_LIMIT_S)
+    wait_for(
+        f"the server of voip on {server_ip} does not answer",
+        lambda: is_receiving(server_ip),
+        READY_LIMIT_S,
+    )
     with tempfile.TemporaryDirectory() as name:
         receiver = Receiver(Path(name))
         command, limit_s = sending(server_ip, packets)
@@ -129,7 +160,9 @@ def call(server_ip: str, duration_s: float, buffer_ms: float) -> None:
             if sender.wait():
                 sys.exit(f"{' '.join(command)}: exit code {sender.returncode}")
         to_client = stream.measured(receiver.packets(), packets, buffer_ms)
-    to_server = control.ask(server_ip, CONTROL_PORT, END_LIMIT_S, report=packets, buffer_ms=buffer_ms)
+    to_server = control.ask(
+        server_ip, CONTROL_PORT, END_LIMIT_S, report=packets, buffer_ms=buffer_ms
+    )
     now = collect_agent.now()
     collect_agent.send_stat(now, suffix="to_client", **to_client)
     collect_agent.send_stat(now, suffix="to_server", **to_server)
@@ -138,5 +171,8 @@ def call(server_ip: str, duration_s: float, buffer_ms: float) -> None:
 if __name__ == "__main__":
     with collect_agent.use_configuration(CONFIGURATION):
         ends.run(
-            "voip", parse(), lambda _: serve(), lambda asked: call(asked.server_ip, asked.duration_s, asked.buffer_ms)
+            "voip",
+            parse(),
+            lambda _: serve(),
+            lambda asked: call(asked.server_ip, asked.duration_s, asked.buffer_ms),
         )

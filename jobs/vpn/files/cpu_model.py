@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A host's CPU in virtual time, where a cipher costs nothing: what goes into the host's tunnels and what comes out of them
-passes the interface `cpu`, whose queue (kernel/modules/cpu_model) lets a packet go on when the CPU has had time for it.
+"""A host's CPU in virtual time, where a cipher costs nothing: what goes into the host's tunnels and
+what comes out of them passes the interface `cpu`, whose queue (kernel/modules/cpu_model) lets a
+packet go on when the CPU has had time for it.
+
 All tunnels of a host share it. docs/method/cpu.md says what the model is.
 
 tunnel     vpn0 ──► egress, ingress ──► cpu ──► the same way on
 
-A profile is `cpus/NAME.json`: nanoseconds of CPU for each packet and for each byte of it, by VPN and direction.
+A profile is `cpus/NAME.json`: nanoseconds of CPU for each packet and for each byte of it, by VPN
+and direction.
 """
 
 from __future__ import annotations
@@ -54,8 +57,10 @@ class Costs(NamedTuple):
 
 
 def find(name: str, kind: str, scale: float, folder: Path = FOLDER) -> Costs:
-    """Return the costs of a VPN's packets on the CPU of a profile, `scale` times as slow. Raises
-    ValueError that names the file and what is wrong with it."""
+    """Return the costs of a VPN's packets on the CPU of a profile, `scale` times as slow.
+
+    Raises ValueError that names the file and what is wrong with it.
+    """
     try:
         return _costs(name, kind, scale, folder)
     except RecursionError:
@@ -74,11 +79,18 @@ def _costs(name: str, kind: str, scale: float, folder: Path) -> Costs:
     if not isinstance(profile, dict) or not isinstance(profile.get("vpns"), dict):
         raise ValueError(f"{file}: should be a JSON object with vpns, an object of VPNs by name")
     if kind not in profile["vpns"]:
-        raise ValueError(f"{file}: says nothing of {kind}; it has {', '.join(sorted(profile['vpns']))}")
+        raise ValueError(
+            f"{file}: says nothing of {kind}; it has {', '.join(sorted(profile['vpns']))}"
+        )
     queue = profile.get("queue_packets", LIMIT_PACKETS)
     if isinstance(queue, bool) or not isinstance(queue, int) or not 1 <= queue <= MOST_PACKETS:
-        raise ValueError(f"{file}: queue_packets is {queue!r}: a whole number from 1 to {MOST_PACKETS}")
-    encrypt, decrypt = (_time(f"{file}: vpns.{kind}.{name}", profile["vpns"][kind], name, scale) for name in DIRECTIONS)
+        raise ValueError(
+            f"{file}: queue_packets is {queue!r}: a whole number from 1 to {MOST_PACKETS}"
+        )
+    encrypt, decrypt = (
+        _time(f"{file}: vpns.{kind}.{name}", profile["vpns"][kind], name, scale)
+        for name in DIRECTIONS
+    )
     return Costs(encrypt, decrypt, queue)
 
 
@@ -98,9 +110,12 @@ def _time(at: str, vpn: Any, direction: str, scale: float) -> Time:
 
 
 class Others(NamedTuple):
-    """Users who are no packets here, only costs: to each of them packets of that length are sent at that rate, and each of them
-    acknowledges every second one. A packet that finds the CPU's queue full halves the rate of one of them; it grows again by
-    a packet in each round trip."""
+    """Users who are no packets here, only costs: to each of them packets of that length are sent at
+    that rate, and each of them acknowledges every second one.
+
+    A packet that finds the CPU's queue full halves the rate of one of them; it grows again by a
+    packet in each round trip.
+    """
 
     number: int
     rate_bps: float
@@ -113,7 +128,9 @@ class Others(NamedTuple):
 
 
 class Tunnel:
-    """The packets of a tunnel's device, from `attach` to `detach`, and this host's CPU, which is called by `named`."""
+    """The packets of a tunnel's device, from `attach` to `detach`, and this host's CPU, which is
+    called by `named`.
+    """
 
     def __init__(self, device: str, costs: Costs, named: str, others: Others) -> None:
         self._device = device
@@ -125,34 +142,55 @@ class Tunnel:
     def attach(self) -> None:
         """Ends the job if another tunnel of this host has said that its CPU is another one."""
         if not STATE.exists():
-            sys.exit(f"{STATE} is not there: only the virtual engine has a CPU model; elsewhere give cpu=free")
+            sys.exit(
+                f"{STATE} is not there: only the virtual engine has a CPU model; elsewhere give"
+                " cpu=free"
+            )
         with _locked():
             self._find_cpu()
             times = (self._costs.encrypt, self._costs.decrypt)
-            numbers = [f"{number:.0f}" for one in times for number in (one.ns_per_packet, one.ns_per_byte * 1000)]
+            numbers = [
+                f"{number:.0f}"
+                for one in times
+                for number in (one.ns_per_packet, one.ns_per_byte * 1000)
+            ]
             tell(f"tunnel {self._device} {' '.join(numbers)}")
             redirect = f"matchall action mirred egress redirect dev {INTERFACE}"
-            sides = [f"filter add dev {self._device} {side} {redirect}" for side in ("egress", "ingress")]
+            sides = [
+                f"filter add dev {self._device} {side} {redirect}" for side in ("egress", "ingress")
+            ]
             change("tc", lines=[f"qdisc add dev {self._device} clsact", *sides])
         if self._others.number:
             seed = int(os.environ.get("OPENBACH_RUN_SEED", "0"))
-            of_all = f"{self._others.number} {self._others.mean_ns():.0f} {self._others.packet_bytes} {ACK_BYTES}"
+            of_all = (
+                f"{self._others.number} {self._others.mean_ns():.0f} {self._others.packet_bytes}"
+                f" {ACK_BYTES}"
+            )
             tell(f"others {self._device} {of_all} {self._others.rtt_ms * 1e6:.0f} {seed}")
         self._looked_ns, self._busy_ns = time.monotonic_ns(), shown(self._device)["busy_ns"]
 
     def _find_cpu(self) -> None:
         alias = Path(f"/sys/class/net/{INTERFACE}/ifalias")
         if not alias.exists():
-            change("ip", lines=[f"link add {INTERFACE} type ifb", f"link set {INTERFACE} up alias '{self._named}'"])
+            change(
+                "ip",
+                lines=[
+                    f"link add {INTERFACE} type ifb",
+                    f"link set {INTERFACE} up alias '{self._named}'",
+                ],
+            )
             change("tc", "qdisc", "add", "dev", INTERFACE, "root", "cpu")
             tell(f"limit {self._costs.queue_packets}")
         elif (before := alias.read_text().strip()) != self._named:
             sys.exit(
-                f"this host's CPU is {before} for another tunnel, and {self._named} for {self._device}: it has one"
+                f"this host's CPU is {before} for another tunnel, and {self._named} for"
+                f" {self._device}: it has one"
             )
 
     def look(self) -> dict[str, float]:
-        """Statistics of the host's CPU since the last look, and of what it has done for this tunnel."""
+        """Statistics of the host's CPU since the last look, and of what it has done for this
+        tunnel.
+        """
         now_ns, found = time.monotonic_ns(), shown(self._device)
         utilisation = (found["busy_ns"] - self._busy_ns) / max(now_ns - self._looked_ns, 1)
         self._looked_ns, self._busy_ns = now_ns, found["busy_ns"]
@@ -188,7 +226,8 @@ def _locked() -> Iterator[None]:
 
 def shown(device: str) -> dict[str, int]:
     """Return the counters of this host's CPU, and those of the device's packets, both directions
-    together."""
+    together.
+    """
     sums = ("packets", "bytes", "dropped", "others", "others_dropped")
     found = dict.fromkeys((*sums, "longest_ns"), 0)
     for line in STATE.read_text().splitlines():

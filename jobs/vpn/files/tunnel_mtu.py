@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The MTU of a tunnel whose packets fit a path in one piece, from what its vpn.json says of a packet (`framing`).
+"""The MTU of a tunnel whose packets fit a path in one piece, from what its vpn.json says of a
+packet (`framing`).
 
-    outer    bytes of the outer packet that do not depend on the inner one: headers, initialization vector, tag
-    inner    bytes that are encrypted with the inner packet, padding's own included
-    block    both together are padded to a multiple of it
+    outer bytes of the outer packet that do not depend on the inner one: headers, initialization
+    vector, tag inner bytes that are encrypted with the inner packet, padding's own included block
+    both together are padded to a multiple of it
 
-so a packet of n bytes becomes one of outer + (n + inner, rounded up to a multiple of block). Where it depends on the cipher,
-`framing` has those by a regular expression that the whole value `cipher` matches, of any case.
+so a packet of n bytes becomes one of outer + (n + inner, rounded up to a multiple of block). Where
+it depends on the cipher, `framing` has those by a regular expression that the whole value `cipher`
+matches, of any case.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ def framing_of(vpn: Mapping[str, Any]) -> Mapping[str, int] | None:
     """Return the framing of the cipher in force, in bytes.
 
     None for a stream, whose TCP makes packets that fit, and for a VPN that nobody has measured.
-    Raises MtuError for a cipher that nobody has described."""
+    Raises MtuError for a cipher that nobody has described.
+    """
     framing: Mapping[str, Any] | None = vpn["framing"]
     if framing is None:
         overhead = vpn["overhead_bytes"]
@@ -42,8 +45,8 @@ def framing_of(vpn: Mapping[str, Any]) -> Mapping[str, int] | None:
             found: Mapping[str, int] = of_cipher
             return found
     raise MtuError(
-        f"how many bytes the cipher {cipher} adds is not known: give vpn.json `framing` (vpn-configs/README.md); "
-        f"known are {', '.join(framing)}"
+        f"how many bytes the cipher {cipher} adds is not known: give vpn.json `framing`"
+        f" (vpn-configs/README.md); known are {', '.join(framing)}"
     )
 
 
@@ -60,20 +63,29 @@ def largest_inner(framing: Mapping[str, int], path_mtu: int) -> int:
 
 
 def fitting_mtu(vpn: Mapping[str, Any], path_mtu: int) -> int:
-    """The `inner_mtu` of vpn.json, larger by what the path's packets are larger than Ethernet's; smaller where a packet of it
-    would not fit. Raises MtuError where a vpn.json asks for one that does not fit even Ethernet, or the path carries none."""
+    """The `inner_mtu` of vpn.json, larger by what the path's packets are larger than Ethernet's;
+    smaller where a packet of it would not fit.
+
+    Raises MtuError where a vpn.json asks for one that does not fit even Ethernet, or the path
+    carries none.
+    """
     asked = int(vpn["inner_mtu"]) + max(0, path_mtu - ETHERNET_MTU)
     framing = framing_of(vpn)
     if framing is None:
         return asked
     fits = largest_inner(framing, path_mtu)
-    if vpn["own_mtu"] and path_mtu <= ETHERNET_MTU and asked > (most := largest_inner(framing, ETHERNET_MTU)):
+    if (
+        vpn["own_mtu"]
+        and path_mtu <= ETHERNET_MTU
+        and asked > (most := largest_inner(framing, ETHERNET_MTU))
+    ):
         raise MtuError(
-            f"its MTU is too big: packets of {asked} bytes take {outer_bytes(framing, asked)} in the tunnel and do not fit "
-            f"a path of {path_mtu} bytes; at most {min(most, fits)}"
+            f"its MTU is too big: packets of {asked} bytes take {outer_bytes(framing, asked)} in"
+            f" the tunnel and do not fit a path of {path_mtu} bytes; at most {min(most, fits)}"
         )
     if (mtu := min(asked, fits)) < LEAST_MTU:
         raise MtuError(
-            f"no tunnel fits a path of {path_mtu} bytes: {mtu} would be left, at least {LEAST_MTU} are needed"
+            f"no tunnel fits a path of {path_mtu} bytes: {mtu} would be left, at least {LEAST_MTU}"
+            " are needed"
         )
     return mtu

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """OpenBACH job vpn: one end of a tunnel, whichever VPN it is, or what brings the ends together.
 
-What differs from VPN to VPN is in vpn-configs/<kind>/ (its README.md is the contract). The private key is made here, in
-a directory that only root can read, and never leaves this host; public keys are exchanged over TCP with
-the other end before the tunnel is up. The remote network is unreachable until then: nothing goes in clear.
+What differs from VPN to VPN is in vpn-configs/<kind>/ (its README.md is the contract). The private
+key is made here, in a directory that only root can read, and never leaves this host; public keys
+are exchanged over TCP with the other end before the tunnel is up. The remote network is unreachable
+until then: nothing goes in clear.
 """
 
 from __future__ import annotations
@@ -89,7 +90,9 @@ Networks = list[tuple[str, IPv4Network]]
 
 
 class Way(NamedTuple):
-    """The path to the other end, as TCP has found it: the MTU is the smaller one of both ends' interfaces."""
+    """The path to the other end, as TCP has found it: the MTU is the smaller one of both ends'
+    interfaces.
+    """
 
     rtt_s: float
     mtu: int
@@ -97,8 +100,15 @@ class Way(NamedTuple):
     """The client's address as the server sees it, where a NAT has translated it."""
 
 
-LIMITS = {"tunnel": (0, 63), "flow_port": (0, 65535), "users": (1, 100_000), "user_packet_bytes": (64, 9000),
-          "user_rate_kbps": (1, 1_000_000), "user_rtt_ms": (1, 4000), "cpu_scale": (0.01, 1000)}  # fmt: skip
+LIMITS = {
+    "tunnel": (0, 63),
+    "flow_port": (0, 65535),
+    "users": (1, 100_000),
+    "user_packet_bytes": (64, 9000),
+    "user_rate_kbps": (1, 1_000_000),
+    "user_rtt_ms": (1, 4000),
+    "cpu_scale": (0.01, 1000),
+}
 SIGNALS = {signal.SIGTERM, signal.SIGINT}
 WATCHED = {signal.SIGCHLD, signal.SIGIO}
 FALL, RISE = signal.SIGUSR1, signal.SIGUSR2
@@ -114,37 +124,80 @@ TUNNEL_IPS = {"server": ("10.200.{}.1", "10.200.{}.2"), "client": ("10.200.{}.2"
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("kind", choices=["none", *kinds()])
     parser.add_argument("local_ip")
     parser.add_argument("remote_ip")
     parser.add_argument("remote_network")
-    parser.add_argument("--local-network", help="network on this side (default: those of this host's other interfaces)")
+    parser.add_argument(
+        "--local-network",
+        help="network on this side (default: those of this host's other interfaces)",
+    )
     parser.add_argument("--tunnel-ip")
     parser.add_argument("--remote-tunnel-ip")
     parser.add_argument(
-        "--coordinator-ip", help="where the VPN's coordinator is, if it has one (default: at the server)"
+        "--coordinator-ip",
+        help="where the VPN's coordinator is, if it has one (default: at the server)",
     )
     parser.add_argument("--tunnel", type=int, default=0, help="number among several")
     parser.add_argument(
-        "--flow-port", type=int, default=0, help="the tunnel is for the TCP flow with this server port only"
+        "--flow-port",
+        type=int,
+        default=0,
+        help="the tunnel is for the TCP flow with this server port only",
     )
-    parser.add_argument("--paths", default="", help="this end's interfaces that a multipath VPN uses, parted by commas")
+    parser.add_argument(
+        "--paths",
+        default="",
+        help="this end's interfaces that a multipath VPN uses, parted by commas",
+    )
     parser.add_argument(
         "--path-mtus",
         default="",
         help="MTUs of the networks between the ends, parted by commas; inventory says nothing",
     )
-    parser.add_argument("--series-s", type=float, default=0.0, help="seconds between looks at the counters (0: none)")
+    parser.add_argument(
+        "--series-s",
+        type=float,
+        default=0.0,
+        help="seconds between looks at the counters (0: none)",
+    )
     cpu = parser.add_argument_group("this host's CPU, in virtual time")
-    cpu.add_argument("--cpu", default=FREE, help=f"what packets cost this host: a profile of cpus, or {FREE}")
-    cpu.add_argument("--cpu-scale", type=float, default=1.0, help="times as slow as the profile's CPU")
-    cpu.add_argument("--users", type=int, default=1, help="of this end; packets of all but one only cost CPU time")
-    cpu.add_argument("--user-rate-kbps", type=float, default=1000.0, help="of inner packets towards each of these")
-    cpu.add_argument("--user-rtt-ms", type=float, default=600.0, help="their round trip: how fast a rate grows again")
-    cpu.add_argument("--user-packet-bytes", type=int, default=1400, help="length of each of these packets")
-    own_values = parser.add_argument_group("the VPN's own options")  # of a group: as in transport_profile
-    own_values.add_argument("--values", default=NONE, help="NAME=VALUE;NAME=VALUE (default: those of vpn.json)")
+    cpu.add_argument(
+        "--cpu", default=FREE, help=f"what packets cost this host: a profile of cpus, or {FREE}"
+    )
+    cpu.add_argument(
+        "--cpu-scale", type=float, default=1.0, help="times as slow as the profile's CPU"
+    )
+    cpu.add_argument(
+        "--users",
+        type=int,
+        default=1,
+        help="of this end; packets of all but one only cost CPU time",
+    )
+    cpu.add_argument(
+        "--user-rate-kbps",
+        type=float,
+        default=1000.0,
+        help="of inner packets towards each of these",
+    )
+    cpu.add_argument(
+        "--user-rtt-ms",
+        type=float,
+        default=600.0,
+        help="their round trip: how fast a rate grows again",
+    )
+    cpu.add_argument(
+        "--user-packet-bytes", type=int, default=1400, help="length of each of these packets"
+    )
+    own_values = parser.add_argument_group(
+        "the VPN's own options"
+    )  # of a group: as in transport_profile
+    own_values.add_argument(
+        "--values", default=NONE, help="NAME=VALUE;NAME=VALUE (default: those of vpn.json)"
+    )
     parser.add_argument("role", choices=sorted(TUNNEL_IPS))
     arguments = parser.parse_args(argv)
     for name, (least, most) in LIMITS.items():
@@ -153,12 +206,15 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     if arguments.series_s and not 0.01 <= arguments.series_s <= 3600:
         parser.error(f"series_s is {arguments.series_s:g}: 0, or from 0.01 to 3600 s")
     if wrong := [
-        mtu for mtu in filter(None, arguments.path_mtus.split(",")) if mtu != "inventory" and not mtu.isdecimal()
+        mtu
+        for mtu in filter(None, arguments.path_mtus.split(","))
+        if mtu != "inventory" and not mtu.isdecimal()
     ]:
         parser.error(f"path_mtus has {wrong[0]}: numbers of bytes or inventory, parted by commas")
     if arguments.cpu != FREE and not (CPUS / f"{arguments.cpu}.json").is_file():
         parser.error(
-            f"cpu is {arguments.cpu}: {FREE}, or one of {', '.join(sorted(one.stem for one in CPUS.glob('*.json')))}"
+            f"cpu is {arguments.cpu}: {FREE}, or one of"
+            f" {', '.join(sorted(one.stem for one in CPUS.glob('*.json')))}"
         )
     try:
         arguments.values = values_in(arguments.values)
@@ -180,8 +236,12 @@ def last_lines(log: Path) -> str:
 
 
 def exchange(arguments: argparse.Namespace, public: str) -> tuple[str, Way]:
-    """Gives the other end our public material and returns its own, and what TCP has learnt of the path. The server listens,
-    the client connects. The server tells a client whose address has been translated, and both know."""
+    """Gives the other end our public material and returns its own, and what TCP has learnt of the
+    path.
+
+    The server listens, the client connects. The server tells a client whose address has been
+    translated, and both know.
+    """
     seen_ip, ours = None, public
     if arguments.role == "server":
         with socket.create_server((arguments.local_ip, arguments.exchange_port)) as listener:
@@ -209,7 +269,9 @@ def connected(whom: str, address: str, port: int) -> socket.socket:
         except OSError:
             return None
 
-    return wait_for(f"{whom} {address} does not answer on port {port}", connect, LIMIT_S, retry_s=RETRY_S)
+    return wait_for(
+        f"{whom} {address} does not answer on port {port}", connect, LIMIT_S, retry_s=RETRY_S
+    )
 
 
 def exchange_with_ends(arguments: argparse.Namespace, public: str) -> list[tuple[str, str]]:
@@ -229,7 +291,9 @@ def exchange_with_ends(arguments: argparse.Namespace, public: str) -> list[tuple
 
 
 def swap(connection: socket.socket, public: str) -> str:
-    """One line of JSON each way, at the same time: if both ends first wrote what fits no buffer, neither would go on."""
+    """One line of JSON each way, at the same time: if both ends first wrote what fits no buffer,
+    neither would go on.
+    """
     connection.settimeout(EXCHANGE_LIMIT_S)
     failed: list[OSError] = []
 
@@ -258,26 +322,40 @@ def swap(connection: socket.socket, public: str) -> str:
     except ValueError:
         public_of_other = None
     if not isinstance(public_of_other, str):
-        sys.exit(f"the other end sent no public keys, or more than {PUBLIC_LIMIT >> 20} MiB: {received[:60]!r}")
+        sys.exit(
+            f"the other end sent no public keys, or more than {PUBLIC_LIMIT >> 20} MiB:"
+            f" {received[:60]!r}"
+        )
     return public_of_other
 
 
 def learnt(connection: socket.socket) -> Way:
     """Return what a TCP connection has learnt of the path: RTT and largest packet, which time-outs
-    and the tunnel's MTU follow."""
+    and the tunnel's MTU follow.
+    """
     told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
-    segment, rtt_us = (struct.unpack_from("=I", told, at)[0] for at in (TCPI_SND_MSS_AT, TCPI_RTT_AT))
+    segment, rtt_us = (
+        struct.unpack_from("=I", told, at)[0] for at in (TCPI_SND_MSS_AT, TCPI_RTT_AT)
+    )
     timestamps = TIMESTAMPS_BYTES if told[TCPI_OPTIONS_AT] & TCPI_OPT_TIMESTAMPS else 0
     return Way(rtt_us / 1e6, segment + timestamps + HEADERS_BYTES)
 
 
 def own_networks() -> Networks:
-    """Interfaces, other than tunnels, and the networks that they are in, as the kernel's table of routes has them."""
-    return [(name, to) for name, to, via in main_table() if via == "0.0.0.0" and not name.startswith(("*", "vpn"))]
+    """Interfaces, other than tunnels, and the networks that they are in, as the kernel's table of
+    routes has them.
+    """
+    return [
+        (name, to)
+        for name, to, via in main_table()
+        if via == "0.0.0.0" and not name.startswith(("*", "vpn"))
+    ]
 
 
 def main_table() -> list[tuple[str, IPv4Network, str]]:
-    """The routes of the kernel's main table: interface (`*` for none), network and gateway (0.0.0.0 for none)."""
+    """The routes of the kernel's main table: interface (`*` for none), network and gateway (0.0.0.0
+    for none).
+    """
     with open("/proc/net/route") as table:
         lines = [line.split() for line in table][1:]
     return [
@@ -293,14 +371,18 @@ def _address(shown: str) -> str:
 
 def local_networks(arguments: argparse.Namespace, networks: Networks) -> str:
     """Return the networks behind this end: those given, or else those of the interfaces that do not
-    lead to the other end."""
+    lead to the other end.
+    """
     own = ip_address(arguments.local_ip)
-    return arguments.local_network or " ".join(str(network) for _, network in networks if own not in network)
+    return arguments.local_network or " ".join(
+        str(network) for _, network in networks if own not in network
+    )
 
 
 def own_mtu(arguments: argparse.Namespace, networks: Networks) -> int:
     """Return the smallest MTU, in bytes, of the interfaces that lead to the other end and of the
-    networks between, as the scenario states them."""
+    networks between, as the scenario states them.
+    """
     own = ip_address(arguments.local_ip)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asks:
         answers = [
@@ -309,7 +391,9 @@ def own_mtu(arguments: argparse.Namespace, networks: Networks) -> int:
             if own in net
         ]
     told = [int(mtu) for mtu in arguments.path_mtus.split(",") if mtu.isdecimal()]
-    return min([*(struct.unpack("16si12x", answer)[1] for answer in answers), *told], default=ETHERNET_MTU)
+    return min(
+        [*(struct.unpack("16si12x", answer)[1] for answer in answers), *told], default=ETHERNET_MTU
+    )
 
 
 def check_host(arguments: argparse.Namespace, vpn: dict[str, Any], path: str) -> None:
@@ -319,7 +403,10 @@ def check_host(arguments: argparse.Namespace, vpn: dict[str, Any], path: str) ->
         recipe = vpn["programs"].get(missing[0], {})
         how = "the job's playbook (install_vpn.yml) installs it"
         if recipe.keys() & {"crate", "go"}:
-            how = f"the job's playbook (install_vpn.yml) builds it if satvpn_built_vpns names {arguments.kind}"
+            how = (
+                "the job's playbook (install_vpn.yml) builds it if satvpn_built_vpns names"
+                f" {arguments.kind}"
+            )
         elif "host" in recipe:
             how = f"no package has it: put it into {PROGRAMS.partition(':')[0]} ({recipe['host']})"
         sys.exit(f"this host cannot run {arguments.kind}: there is no command {missing[0]}; {how}")
@@ -337,16 +424,26 @@ def flow_table(arguments: argparse.Namespace) -> str:
 
 
 def flow_rule(arguments: argparse.Namespace) -> list[str]:
-    """Sends the flow to the tunnel's own routing table: its port is the destination's on the client's side."""
+    """Sends the flow to the tunnel's own routing table: its port is the destination's on the
+    client's side.
+    """
     side = "dport" if arguments.role == "client" else "sport"
     chosen = ["ipproto", "tcp", side, str(arguments.flow_port), "to", arguments.remote_network]
-    return ["priority", str(FLOW_PRIORITY + arguments.tunnel), *chosen, "lookup", flow_table(arguments)]
+    return [
+        "priority",
+        str(FLOW_PRIORITY + arguments.tunnel),
+        *chosen,
+        "lookup",
+        flow_table(arguments),
+    ]
 
 
 def close_clear_path(arguments: argparse.Namespace) -> None:
     change("ip", "route", "replace", *clear_path(arguments))
     if arguments.flow_port:
-        undo("ip", "rule", "del", *flow_rule(arguments))  # an earlier tunnel that failed has left it
+        undo(
+            "ip", "rule", "del", *flow_rule(arguments)
+        )  # an earlier tunnel that failed has left it
         change("ip", "rule", "add", *flow_rule(arguments))
 
 
@@ -362,13 +459,20 @@ def unblock_signals() -> None:
 
 
 def pinged(
-    arguments: argparse.Namespace, source: str, limit_s: float | None, daemon: subprocess.Popen[bytes]
+    arguments: argparse.Namespace,
+    source: str,
+    limit_s: float | None,
+    daemon: subprocess.Popen[bytes],
 ) -> subprocess.CompletedProcess[str]:
-    """One ping through the tunnel. With a limit it goes on sending until there is an answer, and ends sooner if the daemon
-    does."""
+    """One ping through the tunnel.
+
+    With a limit it goes on sending until there is an answer, and ends sooner if the daemon does.
+    """
     ping, to = ["ping", "-n", "-c", "1"], ["-I", source, arguments.remote_tunnel_ip]
     if limit_s is None:
-        return subprocess.run([*ping, "-W", f"{PING_S}", *to], check=False, capture_output=True, text=True)
+        return subprocess.run(
+            [*ping, "-W", f"{PING_S}", *to], check=False, capture_output=True, text=True
+        )
     command = [*ping, "-i", f"{PING_S + RETRY_S:g}", "-w", str(round(limit_s)), *to]
     with started(*command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as sends:
         while sends.poll() is None and not daemon.poll():
@@ -393,7 +497,10 @@ def inner_mtu(arguments: argparse.Namespace, vpn: Mapping[str, Any], path_mtu: i
 
 
 def behind_nat(arguments: argparse.Namespace, vpn: Mapping[str, Any]) -> dict[str, Any]:
-    """The VPN as it is where a NAT translates the client's address. Ends the job if it does not work there."""
+    """The VPN as it is where a NAT translates the client's address.
+
+    Ends the job if it does not work there.
+    """
     differs = vpn["behind_nat"]
     if isinstance(differs, str):
         sys.exit(f"{arguments.kind} does not come up behind a NAT: {differs}")
@@ -410,14 +517,28 @@ def check_round_trip(arguments: argparse.Namespace, vpn: Mapping[str, Any], rtt_
 
 
 def carrier_congestion_control(arguments: argparse.Namespace) -> str | None:
-    """Return the congestion control of the tunnel's own connection; None if it is not TCP. Ends the
-    job if it is not that of this host."""
-    shown = run("ss", "-tinHO", "state", "established", "src", arguments.local_ip, "dst", arguments.remote_ip)
+    """Return the congestion control of the tunnel's own connection; None if it is not TCP.
+
+    Ends the job if it is not that of this host.
+    """
+    shown = run(
+        "ss",
+        "-tinHO",
+        "state",
+        "established",
+        "src",
+        arguments.local_ip,
+        "dst",
+        arguments.remote_ip,
+    )
     if not shown:
         return None
     wanted = HOST_CONGESTION_CONTROL.read_text().strip()
     if wanted not in shown.split():
-        sys.exit(f"the tunnel's connection has not the congestion control of this host, {wanted}: {shown.strip()}")
+        sys.exit(
+            f"the tunnel's connection has not the congestion control of this host, {wanted}:"
+            f" {shown.strip()}"
+        )
     return wanted
 
 
@@ -435,7 +556,9 @@ def is_local(address: str) -> bool:
 
 
 def counted(device: str) -> dict[str, dict[str, int]]:
-    """Packets and bytes by name of the counters that `up` has made in the VPN's nftables table (lib.sh), if there is one."""
+    """Packets and bytes by name of the counters that `up` has made in the VPN's nftables table
+    (lib.sh), if there is one.
+    """
     command = ["nft", "-j", "list", "counters", "table", "inet", device]
     shown = subprocess.run(command, check=False, capture_output=True, text=True).stdout
     objects = json.loads(shown or "{}").get("nftables", [])
@@ -447,14 +570,17 @@ def report(arguments: argparse.Namespace, vpn: Mapping[str, Any], log: Path) -> 
     tells it.
 
     The counters are the interface's. A VPN whose interface has none, or whose interface goes with
-    its daemon (which an agent ends first), has those of nftables."""
+    its daemon (which an agent ends first), has those of nftables.
+    """
     known: dict[str, Any] = {}
     has_counters = vpn["device"] and is_there(arguments.device)
     counters = {} if has_counters and vpn["handshake_line"] else counted(arguments.device)
     if has_counters:
         (link,) = json.loads(run("ip", "-s", "-j", "link", "show", arguments.device))
         for side in ("rx", "tx"):
-            known |= {f"{side}_{unit}": link["stats64"][side][unit] for unit in ("bytes", "packets")}
+            known |= {
+                f"{side}_{unit}": link["stats64"][side][unit] for unit in ("bytes", "packets")
+            }
         known["tx_dropped"] = link["stats64"]["tx"]["dropped"]
     else:
         for side in {"rx", "tx"} & counters.keys():
@@ -462,7 +588,9 @@ def report(arguments: argparse.Namespace, vpn: Mapping[str, Any], log: Path) -> 
     if "handshakes" in counters:
         known["handshakes"] = counters["handshakes"]["packets"]
     elif vpn["handshake_line"]:
-        known["handshakes"] = len(re.findall(vpn["handshake_line"], log.read_text(errors="replace")))
+        known["handshakes"] = len(
+            re.findall(vpn["handshake_line"], log.read_text(errors="replace"))
+        )
     if known:
         collect_agent.send_stat(collect_agent.now(), **known)
 
@@ -482,7 +610,9 @@ def environment_of(
         "VPN_COORDINATOR_PUBLIC": str(directory / "coordinator_public"),
     }
     return {
-        "PATH": f"{os.environ.get('PATH', os.defpath)}:{PROGRAMS}:{scripts(arguments.kind) / 'bin'}",
+        "PATH": (
+            f"{os.environ.get('PATH', os.defpath)}:{PROGRAMS}:{scripts(arguments.kind) / 'bin'}"
+        ),
         "VPN_DIR": str(directory),
         "VPN_ROLE": arguments.role,
         "VPN_DEVICE": arguments.device,
@@ -504,8 +634,10 @@ def environment_of(
 
 def way_in(arguments: argparse.Namespace, has_device: bool) -> list[str]:
     """Return the route to the remote network: into the tunnel's interface; of a VPN without one to
-    where the other end is, as its policies take the packets there. The marker tells that route from
-    others."""
+    where the other end is, as its policies take the packets there.
+
+    The marker tells that route from others.
+    """
     if has_device:
         return ["via", arguments.remote_tunnel_ip, "dev", arguments.device]
     (out,) = json.loads(run("ip", "-j", "route", "get", arguments.remote_ip))
@@ -529,7 +661,9 @@ def tunnel(arguments: argparse.Namespace, directory: Path) -> None:
         rtt_s = path.rtt_s
         check_round_trip(arguments, vpn, rtt_s)
         environment["VPN_RTT_S"] = str(max(math.ceil(rtt_s), 1))
-        environment["VPN_MTU"] = str(inner_mtu(arguments, vpn, min(path.mtu, own_mtu(arguments, networks))))
+        environment["VPN_MTU"] = str(
+            inner_mtu(arguments, vpn, min(path.mtu, own_mtu(arguments, networks)))
+        )
         setup_s: float | None = time.monotonic() - start_s
         while life(arguments, vpn, environment, coordinator, cpu, setup_s, rtt_s) == FALL:
             if signal.sigwait({*SIGNALS, RISE}) != RISE:
@@ -546,8 +680,11 @@ def life(
     setup_s: float | None,
     rtt_s: float,
 ) -> int:
-    """The VPN from its `up` to its `down`: the signal that ended it. Ends the job if it ends by itself. `setup_s` is what came
-    before its first life, `rtt_s` the round trip of the path."""
+    """The VPN from its `up` to its `down`: the signal that ended it.
+
+    Ends the job if it ends by itself. `setup_s` is what came before its first life, `rtt_s` the
+    round trip of the path.
+    """
     limit_s = max(LIMIT_S, HANDSHAKE_ROUND_TRIPS * rtt_s)
     with ExitStack() as at_end:
         up_s = time.monotonic()
@@ -555,7 +692,9 @@ def life(
         source = arguments.device if vpn["device"] else arguments.tunnel_ip
 
         def proven(missing: str, is_over: Callable[[], bool] = bool) -> str:
-            """The round-trip time of a packet that goes through, as soon as one does, or nothing matters any more."""
+            """The round-trip time of a packet that goes through, as soon as one does, or nothing
+            matters any more.
+            """
             unanswered = 0
 
             def proof() -> str | None:
@@ -569,7 +708,9 @@ def life(
                 unanswered += done.returncode == UNANSWERED
                 return answer_of(done)
 
-            return wait_for(missing, proof, limit_s, retry_s=RETRY_S, evidence=lambda: last_lines(log))
+            return wait_for(
+                missing, proof, limit_s, retry_s=RETRY_S, evidence=lambda: last_lines(log)
+            )
 
         rtt_ms = proven(f"no packet has gone through {arguments.kind}")
         through = [
@@ -605,7 +746,10 @@ def life(
                 return False
             if not lost and not is_local(arguments.local_ip):
                 lost.append(arguments.local_ip)
-                missing = f"no packet has gone through {arguments.kind} since this host lost its address {lost[0]},"
+                missing = (
+                    f"no packet has gone through {arguments.kind} since this host lost its address"
+                    f" {lost[0]},"
+                )
                 proven(missing, lambda: bool(signal.sigpending() & {*SIGNALS, FALL}))
             return True
 
@@ -626,7 +770,11 @@ def life(
 
 
 def tell_of_the_start(
-    arguments: argparse.Namespace, vpn: Mapping[str, Any], setup_time_s: float, up_time_s: float, rtt_ms: float
+    arguments: argparse.Namespace,
+    vpn: Mapping[str, Any],
+    setup_time_s: float,
+    up_time_s: float,
+    rtt_ms: float,
 ) -> None:
     collect_agent.send_log(syslog.LOG_INFO, f"{arguments.kind} is ready after {setup_time_s:.3f} s")
     cc = carrier_congestion_control(arguments) if vpn["carrier"] in STREAMS else None
@@ -641,32 +789,41 @@ def tell_of_the_start(
 
 def cpu_of(arguments: argparse.Namespace, vpn: Mapping[str, Any]) -> Any:
     """Return the cpu_model.Tunnel that says what the tunnel's packets cost this host; None if they
-    cost nothing."""
+    cost nothing.
+    """
     if arguments.cpu == FREE:
         return None
     import cpu_model  # not above: other runs need not read it
 
     if not vpn["device"]:
-        sys.exit(f"{arguments.kind} has no interface of its own, whose packets could cost CPU time: give cpu={FREE}")
+        sys.exit(
+            f"{arguments.kind} has no interface of its own, whose packets could cost CPU time: give"
+            f" cpu={FREE}"
+        )
     try:
         costs = cpu_model.find(arguments.cpu, arguments.kind, arguments.cpu_scale)
     except ValueError as error:
         sys.exit(str(error))
     rate_bps, length = arguments.user_rate_kbps * 1000, arguments.user_packet_bytes
     others = cpu_model.Others(arguments.users - 1, rate_bps, length, arguments.user_rtt_ms)
-    return cpu_model.Tunnel(arguments.device, costs, f"{arguments.cpu} x{arguments.cpu_scale:g}", others)
+    return cpu_model.Tunnel(
+        arguments.device, costs, f"{arguments.cpu} x{arguments.cpu_scale:g}", others
+    )
 
 
 def started_coordinator(
     arguments: argparse.Namespace, vpn: Mapping[str, Any], at_end: ExitStack
 ) -> subprocess.Popen[Any] | None:
     """Start the coordinator of a VPN that has one, unless another host plays it: the server's end
-    starts it, as a job of that role would be."""
+    starts it, as a job of that role would be.
+    """
     if not vpn["coordinator"] or arguments.role != "server" or arguments.coordinator_ip:
         return None
     job = [sys.executable, __file__, "--tunnel", str(arguments.tunnel), *given_values(arguments)]
     job += [arguments.kind, arguments.local_ip]
-    return at_end.enter_context(started(*job, arguments.remote_ip, arguments.remote_network, "coordinator"))
+    return at_end.enter_context(
+        started(*job, arguments.remote_ip, arguments.remote_network, "coordinator")
+    )
 
 
 def given_values(arguments: argparse.Namespace) -> list[str]:
@@ -676,8 +833,10 @@ def given_values(arguments: argparse.Namespace) -> list[str]:
 
 
 def coordinate(arguments: argparse.Namespace, vpn: dict[str, Any], directory: Path) -> None:
-    """Run the coordinator, which brings the ends together, until told to stop. It gets the public
-    material of both ends, one after the other."""
+    """Run the coordinator, which brings the ends together, until told to stop.
+
+    It gets the public material of both ends, one after the other.
+    """
     folder = scripts(arguments.kind)
     environment = environment_of(arguments, vpn, directory, own_networks())
     check_host(arguments, vpn, environment["PATH"])
@@ -710,12 +869,15 @@ def made_keys(arguments: argparse.Namespace, folder: Path, environment: Mapping[
     return public
 
 
-def exchange_keys(arguments: argparse.Namespace, folder: Path, environment: Mapping[str, str]) -> Way:
+def exchange_keys(
+    arguments: argparse.Namespace, folder: Path, environment: Mapping[str, str]
+) -> Way:
     """Make this end's keys, exchange the public ones, and return what TCP has learnt of the path
     meanwhile.
 
     The other end's public keys are left where `up` finds them. Pasted, the commands make new keys
-    and exchange them as files."""
+    and exchange them as files.
+    """
     public = made_keys(arguments, folder, environment)
     if (file := environment.get("VPN_COORDINATOR_PUBLIC")) is not None:
         address = coordinator_ip(arguments)
@@ -724,7 +886,9 @@ def exchange_keys(arguments: argparse.Namespace, folder: Path, environment: Mapp
         record("cp", public_file(address, arguments.tunnel, "-coordinator"), file)
     public_of_other, path = exchange(arguments, public)
     Path(environment["VPN_REMOTE_PUBLIC"]).write_text(public_of_other)
-    record("cp", public_file(arguments.remote_ip, arguments.tunnel), environment["VPN_REMOTE_PUBLIC"])
+    record(
+        "cp", public_file(arguments.remote_ip, arguments.tunnel), environment["VPN_REMOTE_PUBLIC"]
+    )
     return path
 
 
@@ -734,9 +898,15 @@ def own_words(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def bring_up(
-    arguments: argparse.Namespace, vpn: Mapping[str, Any], environment: Mapping[str, str], at_end: ExitStack
+    arguments: argparse.Namespace,
+    vpn: Mapping[str, Any],
+    environment: Mapping[str, str],
+    at_end: ExitStack,
 ) -> tuple[subprocess.Popen[Any], Path]:
-    """Starts the VPN's `up`, and undoes what that makes `at_end`. The daemon, and the file with what it says."""
+    """Starts the VPN's `up`, and undoes what that makes `at_end`.
+
+    The daemon, and the file with what it says.
+    """
     folder, log = scripts(arguments.kind), Path(environment["VPN_DIR"]) / "log"
     if not vpn["device"]:
         change("ip", "link", "add", arguments.device, "type", "dummy")
@@ -759,10 +929,14 @@ def bring_up(
         end_s = time.monotonic() + LIMIT_S
         while daemon.poll() is None:
             if signal.sigtimedwait({signal.SIGCHLD}, max(end_s - time.monotonic(), 0)) is None:
-                sys.exit(f"{arguments.kind}: `up` has not ended after {LIMIT_S:g} s{last_lines(log)}")
+                sys.exit(
+                    f"{arguments.kind}: `up` has not ended after {LIMIT_S:g} s{last_lines(log)}"
+                )
         if daemon.returncode != 0:
             sys.exit(ended(arguments.kind, daemon, log))
-    record(str(folder / "up"), environment=own_words(environment), after=" &" if vpn["daemon"] else "")
+    record(
+        str(folder / "up"), environment=own_words(environment), after=" &" if vpn["daemon"] else ""
+    )
     return daemon, log
 
 
@@ -776,7 +950,8 @@ def lead_into_tunnel(arguments: argparse.Namespace, has_device: bool, at_end: Ex
 
 def changes_of_interfaces() -> socket.socket:
     """Open a socket by which this process gets SIGIO when an interface or an address of this host
-    comes, goes or changes."""
+    comes, goes or changes.
+    """
     changes = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
     changes.bind((0, LINKS | RTMGRP_IPV4_IFADDR))
     fcntl.fcntl(changes, fcntl.F_SETOWN, os.getpid())
@@ -785,16 +960,28 @@ def changes_of_interfaces() -> socket.socket:
 
 
 def stopped_by(
-    is_up: Callable[[], bool], daemon: subprocess.Popen[bytes], series_s: float, look: Callable[[], None]
+    is_up: Callable[[], bool],
+    daemon: subprocess.Popen[bytes],
+    series_s: float,
+    look: Callable[[], None],
 ) -> int:
-    """Waits for the order to stop or to fall, and looks at the counters meanwhile; 0 if the tunnel ends without an order. An
-    agent that stops a job ends its children first, so a daemon that ends well may be right, and the order must follow."""
+    """Waits for the order to stop or to fall, and looks at the counters meanwhile; 0 if the tunnel
+    ends without an order.
+
+    An agent that stops a job ends its children first, so a daemon that ends well may be right, and
+    the order must follow.
+    """
     orders = {*SIGNALS, FALL}
     while (number := next_signal(series_s)) not in orders:
         if number is None:
             look()
         elif not is_up():
-            ended_well = daemon.poll() in (None, 0, -signal.SIGTERM, -signal.SIGKILL)  # None: its interface goes first
+            ended_well = daemon.poll() in (
+                None,
+                0,
+                -signal.SIGTERM,
+                -signal.SIGKILL,
+            )  # None: its interface goes first
             came = signal.sigtimedwait(orders, STOP_GRACE_S) if ended_well else None
             return came.si_signo if came else 0
     return number
@@ -820,8 +1007,12 @@ def route_mark(arguments: argparse.Namespace) -> str:
 
 
 def leads_into_tunnel(arguments: argparse.Namespace) -> bool:
-    """`ip` is started only when the main table has a way to the remote network: this is asked at every change of a route."""
-    ways = [name for name, to, _ in main_table() if str(to) == arguments.remote_network and name != "*"]
+    """`ip` is started only when the main table has a way to the remote network: this is asked at
+    every change of a route.
+    """
+    ways = [
+        name for name, to, _ in main_table() if str(to) == arguments.remote_network and name != "*"
+    ]
     if not ways and not arguments.flow_port:
         return False
     table = flow_table(arguments) if arguments.flow_port else "main"
@@ -830,17 +1021,26 @@ def leads_into_tunnel(arguments: argparse.Namespace) -> bool:
         command, check=False, capture_output=True, text=True
     ).stdout  # no table yet: an error, no route
     routes, mark = json.loads(shown or "[]"), route_mark(arguments)
-    return any(route.get("dev") == arguments.device or route.get("protocol") == mark for route in routes)
+    return any(
+        route.get("dev") == arguments.device or route.get("protocol") == mark for route in routes
+    )
 
 
 def main() -> None:
     arguments = parse()
     if arguments.role == "wait":
         if arguments.kind != "none":
-            missing = f"{arguments.remote_network} is not reached through {arguments.kind} ({arguments.device})"
+            missing = (
+                f"{arguments.remote_network} is not reached through {arguments.kind}"
+                f" ({arguments.device})"
+            )
             wait_for(missing, lambda: leads_into_tunnel(arguments), WAIT_LIMIT_S, told_by=ROUTES)
         return
-    if arguments.values and arguments.kind != "none" and (wrong := not_had(arguments.kind, arguments.values)):
+    if (
+        arguments.values
+        and arguments.kind != "none"
+        and (wrong := not_had(arguments.kind, arguments.values))
+    ):
         sys.exit(wrong)
     signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED)
     if arguments.role == "coordinator":

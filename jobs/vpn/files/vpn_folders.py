@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The folders of vpn-configs: one a VPN, described by its vpn.json (the README.md there is the contract)."""
+"""The folders of vpn-configs: one a VPN, described by its vpn.json (the README.md there is the
+contract).
+"""
 
 from __future__ import annotations
 
@@ -40,8 +42,9 @@ def scripts(kind: str) -> Path:
 
 
 def describe(kind: str, given: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """The VPN's vpn.json, with what it leaves to its base and to DEFAULTS; values that are given take
-    the place of its own."""
+    """The VPN's vpn.json, with what it leaves to its base and to DEFAULTS; values that are given
+    take the place of its own.
+    """
     own = _read(kind)
     base = _read(own["base"]) if "base" in own else {}
     values = {**base.get("values", {}), **own.get("values", {}), **(given or {})}
@@ -67,7 +70,8 @@ def values_in(text: str) -> dict[str, str]:
 
 def not_had(kind: str, given: Mapping[str, str]) -> str:
     """Return what is wrong with values for a VPN, before any of its scripts runs; "" if the VPN has
-    them all."""
+    them all.
+    """
     vpn = describe(kind)
     files = [*scripts(kind).iterdir(), CONFIGS / "lib.sh"]
     read = "".join(file.read_text(errors="replace") for file in files if file.is_file())

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Builds programs of a VPN that are in no Debian package, from their Go module: `vpn_go_program.py KIND PROGRAM DIRECTORY`
-(KIND may be the path of a VPN's folder). What is a crate it hands to vpn_program.py.
+"""Builds programs of a VPN that are in no Debian package, from their Go module: `vpn_go_program.py
+KIND PROGRAM DIRECTORY` (KIND may be the path of a VPN's folder).
 
-The VPN's vpn.json names the module, its version and the SHA-256 of its zip; the go.sum in the module pins what it depends on.
-Beside PROGRAM those are built that the recipe names as `also`. They are linked statically. What is done is printed as lines
-`<part done> <what>`; the programs are then in DIRECTORY.
+What is a crate it hands to vpn_program.py.
+
+The VPN's vpn.json names the module, its version and the SHA-256 of its zip; the go.sum in the
+module pins what it depends on. Beside PROGRAM those are built that the recipe names as `also`. They
+are linked statically. What is done is printed as lines `<part done> <what>`; the programs are then
+in DIRECTORY.
 """
 
 from __future__ import annotations
@@ -64,7 +67,10 @@ def check_go(what: str, source: Path) -> None:
     (needed,) = re.findall(r"(?m)^go ([\d.]+)", (source / "go.mod").read_text())
     found = said(["go", "env", "GOVERSION"], source).strip().removeprefix("go")
     if numbers(found) < numbers(needed):
-        sys.exit(f"{what} needs Go {needed}, and this machine has {found} (Debian 13's golang-go is new enough)")
+        sys.exit(
+            f"{what} needs Go {needed}, and this machine has {found} (Debian 13's golang-go is new"
+            " enough)"
+        )
 
 
 def numbers(version: str) -> list[int]:
@@ -78,19 +84,32 @@ def build(source: Path, programs: list[str], directory: Path) -> None:
     command = [*BUILD, "-o", f"{directory}/", *packages]
     printed: list[str] = []
     with subprocess.Popen(
-        command, cwd=source, env=environment(), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        command,
+        cwd=source,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as go:
         assert go.stderr is not None
         for line in go.stderr:
             printed.append(line)
             print(f"{min(len(printed) / number, 1):.2f} compiling {line.strip()}", flush=True)
     if go.returncode:
-        sys.exit(f"{' '.join(command)}: exit code {go.returncode}:\n{''.join(printed[-LAST_LINES:])}")
+        sys.exit(
+            f"{' '.join(command)}: exit code {go.returncode}:\n{''.join(printed[-LAST_LINES:])}"
+        )
 
 
 def said(command: list[str], cwd: Path) -> str:
     done = subprocess.run(
-        command, check=False, cwd=cwd, env=environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True
+        command,
+        check=False,
+        cwd=cwd,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
     )
     if done.returncode:
         why = done.stderr.strip() or done.stdout.strip()

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Builds a program of a VPN that is in no Debian package, from its crate: `vpn_program.py KIND PROGRAM DIRECTORY`
-(KIND may be the path of a VPN's folder).
+"""Builds a program of a VPN that is in no Debian package, from its crate: `vpn_program.py KIND
+PROGRAM DIRECTORY` (KIND may be the path of a VPN's folder).
 
-The VPN's vpn.json names the crate, its version and its SHA-256; the Cargo.lock in the crate pins what it depends on.
-Patches of ours lie beside vpn.json. The program is linked statically, so that it runs on hosts other than
-the one that built it. What is done is printed as lines `<part done> <what>`; the program is then DIRECTORY/PROGRAM.
+The VPN's vpn.json names the crate, its version and its SHA-256; the Cargo.lock in the crate pins
+what it depends on. Patches of ours lie beside vpn.json. The program is linked statically, so that
+it runs on hosts other than the one that built it. What is done is printed as lines `<part done>
+<what>`; the program is then DIRECTORY/PROGRAM.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ def main(kind: str, program: str, directory: Path) -> None:
         sys.exit(f"{program} is in no registry: get it from {recipe['host']}")
     tools = ("cargo", *recipe.get("tools", []))
     if missing := [tool for tool in tools if not shutil.which(tool) and not Path(tool).exists()]:
-        sys.exit(f"{program} {recipe['version']} is built from crates.io, and {missing[0]} is missing on this machine")
+        sys.exit(
+            f"{program} {recipe['version']} is built from crates.io, and {missing[0]} is missing on"
+            " this machine"
+        )
     work = directory / "work"
     source = unpack(recipe, work)
     for patch in sorted(scripts(kind).glob("*.patch")):
@@ -64,12 +68,31 @@ def unpack(recipe: Mapping[str, Any], work: Path) -> Path:
 
 def build(source: Path, options: list[str], target: str, program: str) -> None:
     packages = (source / "Cargo.lock").read_text().count("[[package]]")
-    command = ["cargo", "build", "--release", "--locked", "--target", target, "--bin", program, *options]
+    command = [
+        "cargo",
+        "build",
+        "--release",
+        "--locked",
+        "--target",
+        target,
+        "--bin",
+        program,
+        *options,
+    ]
     printed: list[str] = []
-    environment = {**os.environ, "RUSTFLAGS": "-C target-feature=+crt-static", "CARGO_TERM_COLOR": "never"}
+    environment = {
+        **os.environ,
+        "RUSTFLAGS": "-C target-feature=+crt-static",
+        "CARGO_TERM_COLOR": "never",
+    }
     environment |= {"CARGO_TARGET_DIR": str(source / "target")}
     with subprocess.Popen(
-        command, cwd=source, env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        command,
+        cwd=source,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as cargo:
         assert cargo.stderr is not None
         for line in cargo.stderr:
@@ -78,13 +101,20 @@ def build(source: Path, options: list[str], target: str, program: str) -> None:
                 done = sum("Compiling" in one for one in printed)
                 print(f"{min(done / packages, 1):.2f} compiling {compiled[1]}", flush=True)
     if cargo.returncode:
-        sys.exit(f"{' '.join(command)}: exit code {cargo.returncode}:\n{''.join(printed[-LAST_LINES:])}")
+        sys.exit(
+            f"{' '.join(command)}: exit code {cargo.returncode}:\n{''.join(printed[-LAST_LINES:])}"
+        )
 
 
 def run(command: list[str], cwd: Path | None = None) -> None:
-    done = subprocess.run(command, check=False, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    done = subprocess.run(
+        command, check=False, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
     if done.returncode:
-        sys.exit(f"{' '.join(command)}: exit code {done.returncode}: {done.stderr.strip() or done.stdout.strip()}")
+        sys.exit(
+            f"{' '.join(command)}: exit code {done.returncode}:"
+            f" {done.stderr.strip() or done.stdout.strip()}"
+        )
 
 
 if __name__ == "__main__":

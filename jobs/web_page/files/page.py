@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The page of page.json, for the server that makes its files and the client that checks what has come."""
+"""The page of page.json, for the server that makes its files and the client that checks what has
+come.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,18 @@ HTML = "index.html"
 
 
 def sizes(description: Path = DESCRIPTION) -> dict[str, int]:
-    """Name → bytes of every file, the HTML first. The bytes of a type are shared evenly by its objects."""
+    """Name → bytes of every file, the HTML first.
+
+    The bytes of a type are shared evenly by its objects.
+    """
     page = json.loads(description.read_text())
     found = {HTML: int(page["html_bytes"])}
     for group in page["objects"]:
         each, more = divmod(int(group["bytes"]), int(group["count"]))
-        found |= {f"{number}.{group['type']}": each + (number < more) for number in range(int(group["count"]))}
+        found |= {
+            f"{number}.{group['type']}": each + (number < more)
+            for number in range(int(group["count"]))
+        }
     return found
 
 

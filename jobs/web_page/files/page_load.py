@@ -4,9 +4,10 @@
     page_load.py load URL HTTP DEADLINE_S
     page_load.py wait URL HTTP                ends well if the server answers
 
-A program of its own, run by Debian's Python: Debian's pycurl is for that one, and a new process has no connection, TLS
-session or anything else of an earlier load, nor do its random numbers depend on where the job's memory lies. The HTML
-comes first, then all objects at once: over HTTP/2 and HTTP/3 on the same connection, over HTTP/1.1 on at most 6.
+A program of its own, run by Debian's Python: Debian's pycurl is for that one, and a new process has
+no connection, TLS session or anything else of an earlier load, nor do its random numbers depend on
+where the job's memory lies. The HTML comes first, then all objects at once: over HTTP/2 and HTTP/3
+on the same connection, over HTTP/1.1 on at most 6.
 """
 
 from __future__ import annotations
@@ -29,12 +30,19 @@ ANSWER_LIMIT_S = 240.0
 
 
 def request(url: str, http: str, deadline_s: float) -> pycurl.Curl:
-    """The server's certificate is its own, so nothing vouches for it: the handshake is a browser's, the trust is not."""
+    """The server's certificate is its own, so nothing vouches for it: the handshake is a browser's,
+    the trust is not.
+    """
     handle = pycurl.Curl()
     for option, value in {
-        pycurl.URL: url, pycurl.HTTP_VERSION: ASKED[http], pycurl.SSL_VERIFYPEER: 0, pycurl.SSL_VERIFYHOST: 0,
-        pycurl.TIMEOUT_MS: round(deadline_s * 1000), pycurl.FAILONERROR: 1, pycurl.WRITEFUNCTION: len,
-    }.items():  # fmt: skip
+        pycurl.URL: url,
+        pycurl.HTTP_VERSION: ASKED[http],
+        pycurl.SSL_VERIFYPEER: 0,
+        pycurl.SSL_VERIFYHOST: 0,
+        pycurl.TIMEOUT_MS: round(deadline_s * 1000),
+        pycurl.FAILONERROR: 1,
+        pycurl.WRITEFUNCTION: len,
+    }.items():
         handle.setopt(option, value)
     return handle
 
@@ -42,7 +50,10 @@ def request(url: str, http: str, deadline_s: float) -> pycurl.Curl:
 def answers(base: str, http: str) -> None:
     """Ends the program if the server does not."""
     if http == "3" and "nghttp3" not in pycurl.version:
-        sys.exit(f"http=3: this host's libcurl has no HTTP/3; Debian's has it from trixie on ({pycurl.version})")
+        sys.exit(
+            "http=3: this host's libcurl has no HTTP/3; Debian's has it from trixie on"
+            f" ({pycurl.version})"
+        )
     handle = request(f"{base}/{page.HTML}", http, ANSWER_LIMIT_S)
     handle.setopt(pycurl.NOBODY, 1)
     try:
@@ -69,7 +80,10 @@ def fetch(multi: pycurl.CurlMulti, handles: Sequence[pycurl.Curl]) -> None:
 
 def check(handles: dict[str, pycurl.Curl], sizes: dict[str, int], http: str) -> None:
     for name, handle in handles.items():
-        arrived, used = round(handle.getinfo(pycurl.SIZE_DOWNLOAD)), handle.getinfo(pycurl.INFO_HTTP_VERSION)
+        arrived, used = (
+            round(handle.getinfo(pycurl.SIZE_DOWNLOAD)),
+            handle.getinfo(pycurl.INFO_HTTP_VERSION),
+        )
         if arrived != sizes[name]:
             sys.exit(f"{name}: {arrived} of {sizes[name]} bytes arrived")
         if used != USED[http]:
@@ -79,7 +93,10 @@ def check(handles: dict[str, pycurl.Curl], sizes: dict[str, int], http: str) -> 
 def handshakes(handle: pycurl.Curl) -> dict[str, float]:
     """The two one after the other that QUIC has in one."""
     tcp_s = handle.getinfo(pycurl.CONNECT_TIME)
-    return {"connect_time_s": tcp_s, "tls_time_s": round(handle.getinfo(pycurl.APPCONNECT_TIME) - tcp_s, 6)}
+    return {
+        "connect_time_s": tcp_s,
+        "tls_time_s": round(handle.getinfo(pycurl.APPCONNECT_TIME) - tcp_s, 6),
+    }
 
 
 def load(base: str, http: str, deadline_s: float) -> dict[str, float]:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""OpenBACH job web_page: a page (page.json) from nginx over TLS, loaded again and again, each time with cold connections."""
+"""OpenBACH job web_page: a page (page.json) from nginx over TLS, loaded again and again, each time
+with cold connections.
+"""
 
 from __future__ import annotations
 
@@ -50,8 +52,13 @@ def serve(http: str) -> None:
 
 
 def failure(server_ip: str, http: str) -> str:
-    """Why the server does not answer a request; "" if it does. A connection alone may be that of a proxy."""
-    asked = subprocess.run([*LOAD, "wait", url(server_ip), http], check=False, capture_output=True, text=True)
+    """Why the server does not answer a request; "" if it does.
+
+    A connection alone may be that of a proxy.
+    """
+    asked = subprocess.run(
+        [*LOAD, "wait", url(server_ip), http], check=False, capture_output=True, text=True
+    )
     return f": {asked.stderr.strip()}" if asked.returncode else ""
 
 

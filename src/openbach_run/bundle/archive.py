@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`openbach-run archive RESULTS… -o DIR`: makes an archive for a repository of papers. It holds
-results, their report and the bundle that repeats them.
+"""`openbach-run archive RESULTS… -o DIR`: makes an archive for a repository of papers.
+
+It holds results, their report and the bundle that repeats them.
 
 results/<name>/   the results directories, as they are
 report/           the technical report of all
@@ -66,18 +67,38 @@ in `sbom.spdx.json` of the directory into which it unpacks itself (~/.cache/open
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
-        "openbach-run archive", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+        "openbach-run archive",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("results", metavar="RESULTS", nargs="*", type=Path, help="results directories of campaigns")
-    made.add_argument("-o", "--output", type=Path, metavar="DIR", help="the archive to make; it must not exist")
-    made.add_argument("--verify", type=Path, metavar="ARCHIVE", help="repeat runs of this archive instead")
-    made.add_argument("--runs", type=_count, default=3, metavar="N|all",
+    made.add_argument(
+        "results", metavar="RESULTS", nargs="*", type=Path, help="results directories of campaigns"
+    )
+    made.add_argument(
+        "-o", "--output", type=Path, metavar="DIR", help="the archive to make; it must not exist"
+    )
+    made.add_argument(
+        "--verify", type=Path, metavar="ARCHIVE", help="repeat runs of this archive instead"
+    )
+    made.add_argument(
+        "--runs",
+        type=_count,
+        default=3,
+        metavar="N|all",
         help="how many runs are repeated, evenly spread over all (default 3)",
-    )  # fmt: skip
-    made.add_argument("--with", type=Path, action="append", default=[], metavar="DIR", dest="additions",
+    )
+    made.add_argument(
+        "--with",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="DIR",
+        dest="additions",
         help="for runs that were made with it: it is taken from no record",
-    )  # fmt: skip
-    made.add_argument("--jobs", type=Path, action="append", default=[], metavar="PATH", help="the same")
+    )
+    made.add_argument(
+        "--jobs", type=Path, action="append", default=[], metavar="PATH", help="the same"
+    )
     made.add_argument("--inventory", type=Path, metavar="FILE", help="the same")
     made.add_argument("--without-bundle", action="store_true", help="leave the bundle out (210 MB)")
     made.add_argument("--quiet", action="store_true", help="no progress")
@@ -91,13 +112,17 @@ def main(argv: list[str]) -> int:
             raise InputError("--verify ARCHIVE: takes no RESULTS and no -o")
         return _verify(arguments.verify, arguments.runs, _options(arguments))
     if not arguments.results or arguments.output is None:
-        raise InputError("name results directories, and the archive to make: archive RESULTS… -o DIR")
+        raise InputError(
+            "name results directories, and the archive to make: archive RESULTS… -o DIR"
+        )
     return _archive(arguments, _options(arguments))
 
 
 def _options(arguments: argparse.Namespace) -> list[str]:
     """Return the options that each repetition gets beside those of its record."""
-    named = [("--with", one) for one in arguments.additions] + [("--jobs", one) for one in arguments.jobs]
+    named = [("--with", one) for one in arguments.additions] + [
+        ("--jobs", one) for one in arguments.jobs
+    ]
     named += [("--inventory", arguments.inventory)] if arguments.inventory else []
     words = [*map(str, chain(*named))]
     return [*words, *(["--quiet"] if arguments.quiet else [])]
@@ -111,8 +136,10 @@ def _count(text: str) -> int:
 
 
 def _archive(arguments: argparse.Namespace, options: Sequence[str]) -> int:
-    """Repeat some runs, and make the archive if their packets are the same. Raises InputError,
-    SetupError."""
+    """Repeat some runs, and make the archive if their packets are the same.
+
+    Raises InputError, SetupError.
+    """
     results: list[Path] = arguments.results
     output: Path = arguments.output
     campaigns = read_campaigns(results)
@@ -122,19 +149,28 @@ def _archive(arguments: argparse.Namespace, options: Sequence[str]) -> int:
         raise InputError("two of the results directories have the same name")
     for directory in results:
         if not _same(directory, arguments.runs, options):
-            raise SetupError(f"{directory}: this checkout is not the one that made these results (see above)")
+            raise SetupError(
+                f"{directory}: this checkout is not the one that made these results (see above)"
+            )
     # Under another name until it is whole: an interruption leaves no half archive.
     new = output.with_name(f"{output.name}.unfinished")
     shutil.rmtree(new, ignore_errors=True)
     for directory in results:
         shutil.copytree(directory, new / "results" / directory.resolve().name, symlinks=True)
-    _command("report", *map(str, results), "-o", str(new / "report"), *(["--quiet"] if arguments.quiet else []))
+    _command(
+        "report",
+        *map(str, results),
+        "-o",
+        str(new / "report"),
+        *(["--quiet"] if arguments.quiet else []),
+    )
     if not arguments.without_bundle:
         _put_bundle(new / BUNDLE, arguments.quiet)
     commands = "\n".join(f"    {command}" for command in campaigns.commands)
     (new / "README.md").write_text(README.format(commands=commands, sums=SUMS), encoding="utf-8")
     (new / SUMS).write_text(
-        "".join(f"{sha256_of(file)}  {file.relative_to(new)}\n" for file in _files(new)), encoding="utf-8"
+        "".join(f"{sha256_of(file)}  {file.relative_to(new)}\n" for file in _files(new)),
+        encoding="utf-8",
     )
     new.rename(output)
     print(f"{output}: {len(campaigns.runs)} runs of {len(results)} campaigns")
@@ -151,27 +187,35 @@ def _put_bundle(place: Path, quiet: bool) -> None:
 
 
 def _verify(archive: Path, runs: int, options: Sequence[str]) -> int:
-    """Check an archive's files and repeat some runs; return 0 if all is the same, else 1. Raises
-    InputError."""
+    """Check an archive's files and repeat some runs; return 0 if all is the same, else 1.
+
+    Raises InputError.
+    """
     if not (archive / SUMS).is_file():
         raise InputError(f"{archive}: is no archive: it has no {SUMS}")
     wrong = list(_wrong_files(archive))
     for line in wrong:
         print(f"openbach-run: {archive}: {line}", file=sys.stderr)
     if wrong:
-        print(f"openbach-run: {archive}: it is not what was archived: nothing of it is repeated", file=sys.stderr)
+        print(
+            f"openbach-run: {archive}: it is not what was archived: nothing of it is repeated",
+            file=sys.stderr,
+        )
         return 1
-    same = [_same(directory, runs, options) for directory in sorted((archive / "results").iterdir())]
+    same = [
+        _same(directory, runs, options) for directory in sorted((archive / "results").iterdir())
+    ]
     return int(not all(same))
 
 
 def _wrong_files(archive: Path) -> Iterator[str]:
-    """Yield a text for each file that is missing, does not belong to the archive, or has
-    changed."""
+    """Yield a text for each file that is missing, does not belong to the archive, or has changed."""
     try:
         lines = (archive / SUMS).read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError as error:
-        raise InputError(f"{archive / SUMS}: not UTF-8 text (byte {error.start}); sha256sum writes it") from error
+        raise InputError(
+            f"{archive / SUMS}: not UTF-8 text (byte {error.start}); sha256sum writes it"
+        ) from error
     sums = {}
     for line in lines:
         digest, _, name = line.partition("  ")
@@ -180,7 +224,9 @@ def _wrong_files(archive: Path) -> Iterator[str]:
     yield from (f"{name} is missing" for name in sorted(sums.keys() - there.keys()))
     yield from (f"{name} is not of it" for name in sorted(there.keys() - sums.keys()))
     yield from (
-        f"{name} has changed" for name in sorted(sums.keys() & there.keys()) if sha256_of(there[name]) != sums[name]
+        f"{name} has changed"
+        for name in sorted(sums.keys() & there.keys())
+        if sha256_of(there[name]) != sums[name]
     )
 
 
@@ -195,14 +241,21 @@ def _same(results: Path, count: int, options: Sequence[str]) -> bool:
 
     A text on stdout says how many have. Raises InputError if no run in virtual time has finished.
     """
-    finished = [record for record in Store(results).all() if record.finished and record.clock == VIRTUAL]
+    finished = [
+        record for record in Store(results).all() if record.finished and record.clock == VIRTUAL
+    ]
     if not finished and count:
-        raise InputError(f"{results}: no run in virtual time has finished: of others no packet is the same again")
+        raise InputError(
+            f"{results}: no run in virtual time has finished: of others no packet is the same again"
+        )
     # Evenly spread: every n-th run, n rounded up.
     chosen = finished[:: max(1, -(-len(finished) // count))] if count else []
     same = [_is_same(record, options) for record in chosen]
     if chosen:
-        print(f"{results}: {sum(same)} of {len(same)} runs repeated have the same packets ({len(finished)} finished)")
+        print(
+            f"{results}: {sum(same)} of {len(same)} runs repeated have the same packets"
+            f" ({len(finished)} finished)"
+        )
     return all(same)
 
 
@@ -214,7 +267,10 @@ def _is_same(record: Record, options: Sequence[str]) -> bool:
     # Paths of additions are not taken from a record: they may be another machine's.
     lacking = [one for one in record.options if one not in options]
     hint = (
-        f" (without {', '.join(lacking)}, which is not taken from a record: give it to this command)" if lacking else ""
+        f" (without {', '.join(lacking)}, which is not taken from a record: give it to this"
+        " command)"
+        if lacking
+        else ""
     )
     if again is None or not again.finished:
         print(f"{record.run_id}: did not finish{hint}: {record.command}", file=sys.stderr)
@@ -222,13 +278,20 @@ def _is_same(record: Record, options: Sequence[str]) -> bool:
     if again.capture_hash == record.capture_hash:
         return True
     differing = [key for key, value in record.identity.items() if again.identity.get(key) != value]
-    reasons = [f"  {key}: {record.identity[key]} then, {again.identity.get(key)} now" for key in differing]
-    print("\n".join([f"{record.run_id}: other packets than then{hint}: {record.command}", *reasons]), file=sys.stderr)
+    reasons = [
+        f"  {key}: {record.identity[key]} then, {again.identity.get(key)} now" for key in differing
+    ]
+    print(
+        "\n".join([f"{record.run_id}: other packets than then{hint}: {record.command}", *reasons]),
+        file=sys.stderr,
+    )
     return False
 
 
 def _command(*words: str) -> None:
     """Run this command in a process of its own, without its table. Raises SetupError."""
-    done = subprocess.run([sys.executable, "-P", "-m", "openbach_run", *words], check=False, stdout=subprocess.DEVNULL)
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "openbach_run", *words], check=False, stdout=subprocess.DEVNULL
+    )
     if done.returncode not in (0, 1):
         raise SetupError(f"openbach-run {shlex.join(words)} ended with exit code {done.returncode}")

@@ -26,21 +26,38 @@ The same checkout and cache make the same file, to the byte. docs/bundle.md has 
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
-        "openbach-run bundle", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+        "openbach-run bundle",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="the file to write")
     made.add_argument(
-        "--programs", action="store_true",
-        help="with the programs of VPNs that no Debian package has; building them takes some 30 minutes, once",
-    )  # fmt: skip
+        "-o", "--output", type=Path, required=True, metavar="FILE", help="the file to write"
+    )
     made.add_argument(
-        "--level", type=int, default=12, metavar="N", choices=range(LEVELS[0], LEVELS[1] + 1),
+        "--programs",
+        action="store_true",
+        help=(
+            "with the programs of VPNs that no Debian package has; building them takes some 30"
+            " minutes, once"
+        ),
+    )
+    made.add_argument(
+        "--level",
+        type=int,
+        default=12,
+        metavar="N",
+        choices=range(LEVELS[0], LEVELS[1] + 1),
         help=f"of compression by zstd, {LEVELS[0]} to {LEVELS[1]} (default 12)",
-    )  # fmt: skip
+    )
     made.add_argument(
-        "--sources", type=Path, metavar="DIRECTORY",
-        help="copy the source packages of the kernel and of Debian's programs there, some GB, for who publishes a bundle",
-    )  # fmt: skip
+        "--sources",
+        type=Path,
+        metavar="DIRECTORY",
+        help=(
+            "copy the source packages of the kernel and of Debian's programs there, some GB, for"
+            " who publishes a bundle"
+        ),
+    )
     made.add_argument("--quiet", action="store_true", help="no progress")
     return made
 
@@ -54,17 +71,26 @@ def main(argv: list[str]) -> int:
     if directory and not directory.is_dir():
         raise InputError(f"--sources {directory}: should be a directory")
     missing: list[str] = []
-    with Reporter(arguments.quiet) as reporter, content(reporter.show, built=arguments.programs) as made:
-        identity = write(output.absolute(), made.start, made.content, arguments.level, reporter.show)
+    with (
+        Reporter(arguments.quiet) as reporter,
+        content(reporter.show, built=arguments.programs) as made,
+    ):
+        identity = write(
+            output.absolute(), made.start, made.content, arguments.level, reporter.show
+        )
         if directory:
             missing = copy_sources(directory.absolute(), made.sources, made.kernel, reporter.show)
-    print(f"{output}: {output.stat().st_size / 1e6:.0f} MB, {len(made.content)} files, bundle {identity}")
+    print(
+        f"{output}: {output.stat().st_size / 1e6:.0f} MB, {len(made.content)} files, bundle"
+        f" {identity}"
+    )
     if directory:
         (listed := directory / "missing").unlink(missing_ok=True)  # of an earlier try
     if directory and missing:
         listed.write_text("\n".join([*missing, ""]))
         raise SetupError(
-            f"{len(missing)} of {len(made.sources) + 1} files are not on the Debian mirror: {listed} names them, with their "
-            "SHA-256. Give another mirror (OPENBACH_RUN_DEBIAN_MIRROR), a snapshot of Debian say, and repeat the command"
+            f"{len(missing)} of {len(made.sources) + 1} files are not on the Debian mirror:"
+            f" {listed} names them, with their SHA-256. Give another mirror"
+            " (OPENBACH_RUN_DEBIAN_MIRROR), a snapshot of Debian say, and repeat the command"
         )
     return 0

@@ -67,7 +67,9 @@ def content(progress: Progress, *, built: bool) -> Iterator[Bundle]:
             f"lib/{GUEST_PYTHON}": Member(link=f"../guest/usr/lib/{GUEST_PYTHON}"),
             "bin/python3": Member(start, mode=0o755),
             f"{DIST_PACKAGES}/openbach_run": Member(link="../../../repository/src/openbach_run"),
-            f"{DIST_PACKAGES}/openbach_run-{version()}.dist-info/METADATA": Member(content=_metadata()),
+            f"{DIST_PACKAGES}/openbach_run-{version()}.dist-info/METADATA": Member(
+                content=_metadata()
+            ),
             f"{CACHE}/{KEEPS_ALL}": Member(),
             **_tree(packages / INSTALLED, DIST_PACKAGES),
             **_repository(),
@@ -99,7 +101,9 @@ def _prepared(progress: Progress, *, built: bool) -> VirtualEngine:
     uses: dict[str, list[str]] = {}
     for kind in DESCRIBED:
         folders = additions.all(kind)
-        uses[kind] = sorted(name for name, folder in folders.items() if _is_built(folder, built=built))
+        uses[kind] = sorted(
+            name for name, folder in folders.items() if _is_built(folder, built=built)
+        )
     uses |= {"cpus": sorted(additions.all("cpus")), "jobs": sorted(packages)}
     parts = parts_of(uses, packages, additions)
     engine = VirtualEngine(REPOSITORY, guest_code(REPOSITORY, parts))
@@ -113,15 +117,23 @@ def _metadata() -> bytes:
 
 
 def _is_built(folder: Path, *, built: bool) -> bool:
-    """Return whether the bundle has a folder's programs. Programs of this machine are not in it;
-    those of registries are if they are wanted."""
-    return all(built and "host" not in recipe for recipe in description(folder).get("programs", {}).values())
+    """Return whether the bundle has a folder's programs.
+
+    Programs of this machine are not in it; those of registries are if they are wanted.
+    """
+    return all(
+        built and "host" not in recipe
+        for recipe in description(folder).get("programs", {}).values()
+    )
 
 
 def _compiled_code(place: Path, root: Path) -> Path:
     """Copy the code of the command to `place` and compile it."""
     shutil.copytree(
-        REPOSITORY / "src", place, symlinks=True, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info")
+        REPOSITORY / "src",
+        place,
+        symlinks=True,
+        ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"),
     )
     compile_python(root, place, "/")
     return place
@@ -138,7 +150,8 @@ def _repository() -> Content:
 
 def _tree(path: Path, name: str, without: str = "") -> dict[str, Member]:
     """Return a file, or a directory with all below it, as `name` in the bundle; with empty
-    directories."""
+    directories.
+    """
     if path.is_symlink() or not path.is_dir():
         return {name: Member.of(path)}
     found: dict[str, Member] = {f"{name}/": Member()}

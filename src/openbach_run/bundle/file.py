@@ -25,10 +25,11 @@ from openbach_run.progress import Progress
 SOURCE = Path(__file__).with_name("start.c")
 FLAGS = ("-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-s")
 TOOLS = {
-    "gcc": "gcc", "zstd": "zstd",
+    "gcc": "gcc",
+    "zstd": "zstd",
     **{file: package for file, package in BUILD_TOOLS.items() if package == "libc6-dev"},
     "/usr/include/zstd.h": "libzstd-dev",
-}  # fmt: skip
+}
 END = "\nopenbach-run bundle {identity:16} {size:020}\n"
 """The last line of the file, which start.c reads."""
 CHUNK_BYTES = 1 << 20
@@ -58,16 +59,22 @@ a slash."""
 
 def build_start(place: Path) -> Path:
     """Build the program at the beginning of a bundle, which is its Python, too; return `place`.
-    Raises SetupError."""
+
+    Raises SetupError.
+    """
     ensure_tools(TOOLS)
     run(["gcc", *FLAGS, str(SOURCE), "-lzstd", "-o", str(place)], f"building {SOURCE.name}")
     return place
 
 
 def write(output: Path, start: Path, content: Content, level: int, progress: Progress) -> str:
-    """Write the bundle; return its identity, the hash of its content. Raises SetupError,
-    OSError."""
-    with tempfile.NamedTemporaryFile(dir=output.parent, prefix=f".{output.name}-", delete=False) as made:
+    """Write the bundle; return its identity, the hash of its content.
+
+    Raises SetupError, OSError.
+    """
+    with tempfile.NamedTemporaryFile(
+        dir=output.parent, prefix=f".{output.name}-", delete=False
+    ) as made:
         try:
             made.write(start.read_bytes())
             begin = made.tell()
@@ -86,14 +93,18 @@ def write(output: Path, start: Path, content: Content, level: int, progress: Pro
 
 def _compress(content: Content, output: IO[bytes], level: int, progress: Progress) -> str:
     """Write the compressed tar; return the first 16 digits of its SHA-256 before compression.
-    Raises SetupError."""
+
+    Raises SetupError.
+    """
     command = ["zstd", f"-{level}", "-T0", "--check", "-q", "-c"]
     digest = hashlib.sha256()
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output) as zstd:
         assert zstd.stdin is not None
         # The hash is that of the tar: the level of compression does not change the identity.
         sink = cast(IO[bytes], _Both(digest.update, zstd.stdin.write))
-        with tarfile.open(fileobj=sink, mode="w|", format=tarfile.GNU_FORMAT, bufsize=CHUNK_BYTES) as tar:
+        with tarfile.open(
+            fileobj=sink, mode="w|", format=tarfile.GNU_FORMAT, bufsize=CHUNK_BYTES
+        ) as tar:
             for number, (name, member) in enumerate(_with_directories(content)):
                 _add(tar, name, member)
                 progress(f"packing {name}", number / len(content))
@@ -116,8 +127,7 @@ class _Both:
 
 
 def _with_directories(content: Content) -> Iterator[tuple[str, Member | None]]:
-    """Yield the content, sorted; each directory (whose member is None) comes before what is in
-    it."""
+    """Yield the content, sorted; each directory (whose member is None) comes before what is in it."""
     parents: set[str] = set()
     for name in content:
         parents |= {str(parent) for parent in Path(name).parents} - {"."}

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The Python packages of a bundle: those of requirements.lock, checked by their hashes, for the
-guest tree's Python."""
+guest tree's Python.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +24,10 @@ and headers."""
 
 
 def ensure_python_packages(cache: Path, image: Image, progress: Progress) -> Path:
-    """Return a directory of the cache with the packages, made if needed. INSTALLED in it is for
-    Python's path; LISTED describes each package. Raises SetupError."""
+    """Return a directory of the cache with the packages, made if needed.
+
+    INSTALLED in it is for Python's path; LISTED describes each package. Raises SetupError.
+    """
     python = [package for package in image.packages if package.startswith(f"{GUEST_PYTHON}_")]
     return made_once(
         cache / f"packages-{content_hash([LOCK], REPOSITORY, *python, *UNUSED)}",
@@ -36,24 +39,47 @@ def _install(place: Path, root: Path, progress: Progress) -> None:
     """Install the packages with pip, and compile them. Raises SetupError."""
     pip = find_spec("pip")
     if pip is None or pip.origin is None:
-        raise SetupError("the Python packages of a bundle are installed by pip, which this Python environment has not")
+        raise SetupError(
+            "the Python packages of a bundle are installed by pip, which this Python environment"
+            " has not"
+        )
     progress("downloading the Python packages of the bundle", 0)
     installed, report = place / INSTALLED, place / "report.json"
-    options = ["--no-deps", "--only-binary=:all:", "--no-compile", "--root-user-action=ignore", "--quiet"]
+    options = [
+        "--no-deps",
+        "--only-binary=:all:",
+        "--no-compile",
+        "--root-user-action=ignore",
+        "--quiet",
+    ]
     run_python(
         root,
-        ["-s", "-m", "pip", "install", *options, "--report", str(report), "--require-hashes", "-r", str(LOCK),
-         "--target", str(installed)],
+        [
+            "-s",
+            "-m",
+            "pip",
+            "install",
+            *options,
+            "--report",
+            str(report),
+            "--require-hashes",
+            "-r",
+            str(LOCK),
+            "--target",
+            str(installed),
+        ],
         f"installing the Python packages of {LOCK.name}",
         PYTHONPATH=str(Path(pip.origin).parents[1]),
-    )  # fmt: skip
+    )
     for pattern in UNUSED:
         for found in list(installed.glob(pattern)):
             shutil.rmtree(found)
     progress("compiling the Python packages of the bundle", 0.7)
     compile_python(root, installed, "/")
     listed = [_described(one) for one in json.loads(report.read_text())["install"]]
-    (place / LISTED).write_text(json.dumps(sorted(listed, key=lambda one: one["name"]), indent=1) + "\n")
+    (place / LISTED).write_text(
+        json.dumps(sorted(listed, key=lambda one: one["name"]), indent=1) + "\n"
+    )
     report.unlink()
 
 

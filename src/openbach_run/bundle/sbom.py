@@ -67,10 +67,18 @@ class Part:
             "licenseDeclared": self.license if LICENSE.fullmatch(self.license) else UNKNOWN,
             "copyrightText": UNKNOWN,
             "externalRefs": [
-                {"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": self.url}
+                {
+                    "referenceCategory": "PACKAGE-MANAGER",
+                    "referenceType": "purl",
+                    "referenceLocator": self.url,
+                }
             ],
             **({"packageFileName": self.file} if self.file else {}),
-            **({"checksums": [{"algorithm": "SHA256", "checksumValue": self.sha256}]} if self.sha256 else {}),
+            **(
+                {"checksums": [{"algorithm": "SHA256", "checksumValue": self.sha256}]}
+                if self.sha256
+                else {}
+            ),
             **({"comment": self.comment} if self.comment else {}),
         }
 
@@ -79,9 +87,13 @@ Sources = Callable[[Sequence[str]], Mapping[str, Mapping[str, str]]]
 """Called with `name version` of source packages; returns the files of each, with their SHA-256."""
 
 
-def sbom(entries: Sequence[Path], python: Iterable[Mapping[str, str]], sources: Sources) -> dict[str, Any]:
+def sbom(
+    entries: Sequence[Path], python: Iterable[Mapping[str, str]], sources: Sources
+) -> dict[str, Any]:
     """Return the document of a bundle with these entries of the cache and these Python packages.
-    Raises SetupError."""
+
+    Raises SetupError.
+    """
     release = version()
     whole = Part(NAME, release, f"pkg:generic/{NAME}@{quote(release)}", license="GPL-3.0-or-later")
     images = [entry for entry in entries if (entry / IMAGE_FILE).exists()]
@@ -97,13 +109,19 @@ def sbom(entries: Sequence[Path], python: Iterable[Mapping[str, str]], sources: 
     origins = {one: _source(one, files[one]) for one in built_from}
     related = [("SPDXRef-DOCUMENT", "DESCRIBES", whole.identity)]
     related += [(whole.identity, "CONTAINS", part.identity) for part in parts]
-    related += [(part.identity, "GENERATED_FROM", origins[part.source].identity) for part in parts if part.source]
+    related += [
+        (part.identity, "GENERATED_FROM", origins[part.source].identity)
+        for part in parts
+        if part.source
+    ]
     return {
         "spdxVersion": "SPDX-2.3",
         "dataLicense": "CC0-1.0",
         "SPDXID": "SPDXRef-DOCUMENT",
         "name": f"{NAME} {release} bundle",
-        "documentNamespace": f"urn:openbach-run:bundle:{'+'.join(sorted(entry.name for entry in entries))}",
+        "documentNamespace": (
+            f"urn:openbach-run:bundle:{'+'.join(sorted(entry.name for entry in entries))}"
+        ),
         "creationInfo": {"created": ALWAYS, "creators": [f"Tool: {NAME}-{release}"]},
         "packages": [part.described() for part in (whole, *parts, *origins.values())],
         "relationships": [
@@ -118,7 +136,11 @@ def _debian(image: Path) -> Iterable[Part]:
     for identity, origin in json.loads((image / IMAGE_FILE).read_text())["origins"].items():
         name, version, architecture = identity.split("_")
         there = (image / COPYRIGHT / name).exists()
-        told = f"licences: licenses/debian/{name}" if there else "licences: with the package it depends on"
+        told = (
+            f"licences: licenses/debian/{name}"
+            if there
+            else "licences: with the package it depends on"
+        )
         url = _debian_url(name, version, architecture)
         yield Part(name, version, url, origin["sha256"], comment=told, source=origin["source"])
 
@@ -127,9 +149,17 @@ def _kernel(entry: Path) -> Part:
     """Return the kernel's source package."""
     made = json.loads((entry / KERNEL_FILE).read_text())
     name, version, _ = made["identity"].split(" ")
-    comment = "the source package itself; configuration, patches and files of ours are in repository/kernel"
+    comment = (
+        "the source package itself; configuration, patches and files of ours are in"
+        " repository/kernel"
+    )
     return Part(
-        name, version, _debian_url(name, version, "all"), made.get("source_sha256", ""), "GPL-2.0-only", comment
+        name,
+        version,
+        _debian_url(name, version, "all"),
+        made.get("source_sha256", ""),
+        "GPL-2.0-only",
+        comment,
     )
 
 
@@ -150,20 +180,38 @@ def _linked() -> Iterable[Part]:
     """Yield the Debian packages that are linked into our programs."""
     for package, programs in LINKED.items():
         form = "${Version} ${Architecture} ${source:Package} ${source:Version}"
-        shown = run(["dpkg-query", "--show", f"--showformat={form}", package], f"looking for {package}")
+        shown = run(
+            ["dpkg-query", "--show", f"--showformat={form}", package], f"looking for {package}"
+        )
         version, architecture, *source = shown.split(" ")
         url = _debian_url(package, version, architecture)
-        yield Part(package, version, url, comment=f"linked into {programs}", source=" ".join(source))
+        yield Part(
+            package, version, url, comment=f"linked into {programs}", source=" ".join(source)
+        )
 
 
 def _source(identity: str, files: Mapping[str, str]) -> Part:
-    """Return a source package. Its hash is that of its .dsc file, which has the hashes of the other
-    files."""
+    """Return a source package.
+
+    Its hash is that of its .dsc file, which has the hashes of the other files.
+    """
     name, version = identity.split(" ")
     described = next((file for file in files if file.endswith(".dsc")), "")
     others = [f"{file} (SHA-256 {sha256})" for file, sha256 in files.items() if file != described]
-    comment = f"with {', '.join(others)}" if described else "Debian's lists had no such source package any more"
-    return Part(name, version, _debian_url(name, version, "source"), files.get(described, ""), "", comment, described)
+    comment = (
+        f"with {', '.join(others)}"
+        if described
+        else "Debian's lists had no such source package any more"
+    )
+    return Part(
+        name,
+        version,
+        _debian_url(name, version, "source"),
+        files.get(described, ""),
+        "",
+        comment,
+        described,
+    )
 
 
 def _debian_url(name: str, version: str, architecture: str) -> str:
@@ -173,4 +221,11 @@ def _debian_url(name: str, version: str, architecture: str) -> str:
 def _python(one: Mapping[str, str]) -> Part:
     """Return a Python package."""
     url = f"pkg:pypi/{re.sub('[-_.]+', '-', one['name']).lower()}@{one['version']}"
-    return Part(one["name"], one["version"], url, one["sha256"], one["license"], comment=f"file: {one['file']}")
+    return Part(
+        one["name"],
+        one["version"],
+        url,
+        one["sha256"],
+        one["license"],
+        comment=f"file: {one['file']}",
+    )

@@ -27,7 +27,9 @@ GUEST = REPOSITORY / "src/openbach_run/guest/packages.json"
 """The file with the suites of Debian that the guest's packages come from."""
 
 
-def source_files(cache: Path, progress: Progress, wanted: Sequence[str]) -> dict[str, dict[str, str]]:
+def source_files(
+    cache: Path, progress: Progress, wanted: Sequence[str]
+) -> dict[str, dict[str, str]]:
     """Return the files of each source package `name version`: path on a mirror → SHA-256.
 
     A package that is not in the lists when it is first asked for has no files. Raises SetupError.
@@ -39,14 +41,18 @@ def source_files(cache: Path, progress: Progress, wanted: Sequence[str]) -> dict
         apt.prepare()
         there = apt.source_files(sorted({one.partition(" ")[0] for one in wanted}))
         shutil.rmtree(apt.directory)  # lists of 40 MB
-        (place / FILE).write_text(json.dumps({one: there.get(one, {}) for one in wanted}, indent=1) + "\n")
+        (place / FILE).write_text(
+            json.dumps({one: there.get(one, {}) for one in wanted}, indent=1) + "\n"
+        )
 
     place = made_once(cache / f"source-files-{content_hash([], cache, *wanted)}", make)
     found: dict[str, dict[str, str]] = json.loads((place / FILE).read_text())
     return found
 
 
-def copy_sources(directory: Path, files: Mapping[str, str], kernel: Path, progress: Progress) -> list[str]:
+def copy_sources(
+    directory: Path, files: Mapping[str, str], kernel: Path, progress: Progress
+) -> list[str]:
     """Copy source files from a mirror into `directory`; return those that the mirror no longer has.
 
     `files` are paths and hashes; the source package of the cache's entry `kernel` is copied as

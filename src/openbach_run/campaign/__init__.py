@@ -1,3 +1,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The way from a scenario and values to finished runs: cells, run specifications, execution,
-forecast."""
+forecast.
+"""

@@ -57,7 +57,11 @@ VPN: Shape = {
         "base": TEXT,
         **dict.fromkeys(("description", "version", "licence", "ciphers", "keys"), TEXT),
         "runs_in": {"enum": ["kernel", "user space"]},
-        "carrier": {"type": "string", "pattern": "[A-Z][A-Za-z0-9-]*", "like": "UDP, TCP, MPTCP, TLS, QUIC, ESP"},
+        "carrier": {
+            "type": "string",
+            "pattern": "[A-Z][A-Za-z0-9-]*",
+            "like": "UDP, TCP, MPTCP, TLS, QUIC, ESP",
+        },
         "multipath": FLAG,
         "post_quantum": FLAG,
         "tested": {"enum": ["CI", "make vpns", "not tested here"]},
@@ -68,7 +72,12 @@ VPN: Shape = {
         "daemon": FLAG,
         "device": FLAG,
         "inner_mtu": {"type": "integer", "minimum": 576, "maximum": 65535, "unit": "bytes"},
-        "overhead_bytes": {"type": ["integer", "null"], "minimum": 0, "maximum": 1500, "unit": "bytes"},
+        "overhead_bytes": {
+            "type": ["integer", "null"],
+            "minimum": 0,
+            "maximum": 1500,
+            "unit": "bytes",
+        },
         "framing": {
             "type": ["object", "null"],
             "properties": FRAME,
@@ -79,8 +88,17 @@ VPN: Shape = {
             "properties": {
                 "carrier": TEXT,
                 "inner_mtu": {"type": "integer", "minimum": 576, "maximum": 65535, "unit": "bytes"},
-                "overhead_bytes": {"type": ["integer", "null"], "minimum": 0, "maximum": 1500, "unit": "bytes"},
-                "framing": {"type": "object", "properties": FRAME, "additionalProperties": OF_A_CIPHER},
+                "overhead_bytes": {
+                    "type": ["integer", "null"],
+                    "minimum": 0,
+                    "maximum": 1500,
+                    "unit": "bytes",
+                },
+                "framing": {
+                    "type": "object",
+                    "properties": FRAME,
+                    "additionalProperties": OF_A_CIPHER,
+                },
             },
         },
         "rtt_max_s": {"type": ["number", "null"], "minimum": 0.001, "maximum": 3600, "unit": "s"},
@@ -110,7 +128,11 @@ CONTROL: Shape = {
         },
         "sysctls": {
             "type": "object",
-            "propertyNames": {"type": "string", "pattern": r"net\.[\w.]+", "like": "net.ipv4.tcp_ecn"},
+            "propertyNames": {
+                "type": "string",
+                "pattern": r"net\.[\w.]+",
+                "like": "net.ipv4.tcp_ecn",
+            },
             "additionalProperties": TEXT,
         },
     },
@@ -135,7 +157,11 @@ COSTS: Shape = {
     },
     # What calibrate has compared, at the length of --check-bytes.
     "additionalProperties": NUMBER,
-    "propertyNames": {"type": "string", "pattern": "off_pct_at_[0-9]{1,5}_bytes", "like": "off_pct_at_700_bytes"},
+    "propertyNames": {
+        "type": "string",
+        "pattern": "off_pct_at_[0-9]{1,5}_bytes",
+        "like": "off_pct_at_700_bytes",
+    },
     "required": ["ns_per_packet", "ns_per_byte"],
 }
 CPU: Shape = {
@@ -161,9 +187,9 @@ DIRECTORY = "bin"
 """The folder in a VPN's folder into which the virtual engine puts the user's own programs."""
 SCRIPTS = ("keygen", "up", "down")
 GIVEN_BY_JOB = (
-    "dir", "role", "device", "tunnel", "local_ip", "remote_ip", "local_network", "remote_network", "tunnel_ip",
-    "remote_tunnel_ip", "remote_public", "coordinator_ip", "coordinator_tunnel_ip", "coordinator_public", "mtu", "paths",
-    "rtt_s", "remote_seen_ip",
+    "dir", "role", "device", "tunnel", "local_ip", "remote_ip", "local_network", "remote_network",
+    "tunnel_ip", "remote_tunnel_ip", "remote_public", "coordinator_ip", "coordinator_tunnel_ip",
+    "coordinator_public", "mtu", "paths", "rtt_s", "remote_seen_ip",
 )  # fmt: skip
 """Variables of the scripts that the job sets itself: a value with such a name would replace the
 job's."""
@@ -190,7 +216,10 @@ def _check_impairment(additions: Additions, file: Path) -> None:
     profile = read_json(file)
     check(f"{file}", profile, IMPAIRMENT)
     if profile.get("reorder_pct") and not profile.get("delay_ms"):
-        raise InputError(f"{file}: reorder_pct: packets overtake others only where there is a delay: give delay_ms")
+        raise InputError(
+            f"{file}: reorder_pct: packets overtake others only where there is a delay: give"
+            " delay_ms"
+        )
 
 
 def _check_control(additions: Additions, folder: Path) -> None:
@@ -198,7 +227,11 @@ def _check_control(additions: Additions, folder: Path) -> None:
     profile = read_json(file)
     check(f"{file}", profile, CONTROL)
     if "algorithm" not in profile:
-        check(f"{file}: the folder's name, which is the algorithm", folder.name, CONTROL["properties"]["algorithm"])
+        check(
+            f"{file}: the folder's name, which is the algorithm",
+            folder.name,
+            CONTROL["properties"]["algorithm"],
+        )
 
 
 def _check_vpn(additions: Additions, folder: Path) -> None:
@@ -214,8 +247,8 @@ def _check_vpn(additions: Additions, folder: Path) -> None:
         inside = {one.name for one in folder.iterdir()}
         if idle := sorted(inside - {file.name, "README.md", DIRECTORY}):
             raise InputError(
-                f"{folder / idle[0]} has no effect: all but {file.name} is that of the base, {own['base']}; "
-                f"leave the base out to have scripts of your own"
+                f"{folder / idle[0]} has no effect: all but {file.name} is that of the base,"
+                f" {own['base']}; leave the base out to have scripts of your own"
             )
     else:
         base = {}
@@ -224,7 +257,10 @@ def _check_vpn(additions: Additions, folder: Path) -> None:
         raise InputError(f"{file}: {wrong}")
     for script in SCRIPTS:
         if not os.access(scripts / script, os.X_OK):
-            raise InputError(f"{scripts / script} is missing, or no program: a VPN has {', '.join(SCRIPTS)} (chmod +x)")
+            raise InputError(
+                f"{scripts / script} is missing, or no program: a VPN has {', '.join(SCRIPTS)}"
+                " (chmod +x)"
+            )
     known = values_read(scripts, additions.shared("vpn-configs").values())
     for name, value in own.get("values", {}).items():
         if name in GIVEN_BY_JOB:
@@ -233,16 +269,21 @@ def _check_vpn(additions: Additions, folder: Path) -> None:
         if name not in known:
             there = ", ".join(known) or "none"
             raise InputError(
-                f"{file}: values.{name}: no script of {scripts} reads VPN_{name.upper()}, so it has no effect; "
-                f"{near(name, known)}there are {there}"
+                f"{file}: values.{name}: no script of {scripts} reads VPN_{name.upper()}, so it has"
+                f" no effect; {near(name, known)}there are {there}"
             )
         if wrong := _not_taken(whole, name, str(value)):
             raise InputError(f"{file}: values.{name}: {wrong}")
 
 
-def check_vpn_values(vpn: str, given: Mapping[str, str], vpns: Mapping[str, Path], at: str = "") -> None:
-    """Check the values given for a VPN. Raises InputError for the first that the VPN does not read,
-    or does not take. `at` stands before the value's name in the message."""
+def check_vpn_values(
+    vpn: str, given: Mapping[str, str], vpns: Mapping[str, Path], at: str = ""
+) -> None:
+    """Check the values given for a VPN.
+
+    Raises InputError for the first that the VPN does not read, or does not take. `at` stands before
+    the value's name in the message.
+    """
     own = description(vpns[vpn])
     scripts = vpns.get(str(own.get("base", vpn)), vpns[vpn])
     base = description(scripts) if "base" in own else {}
@@ -266,7 +307,8 @@ def check_vpn_values(vpn: str, given: Mapping[str, str], vpns: Mapping[str, Path
 
 def _whole(own: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
     """Return a VPN's vpn.json merged with that of its base, as the job's vpn_folders.py merges
-    them."""
+    them.
+    """
     merged = {key: {**base.get(key, {}), **own.get(key, {})} for key in MERGED}
     # The base's framing does not fit a variant that has another overhead.
     left_out = {"framing"} if "overhead_bytes" in own and "framing" not in own else set()
@@ -276,7 +318,8 @@ def _whole(own: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
 
 def _instead(name: str, scripts: Path, vpns: Mapping[str, Path]) -> str:
     """Return a text that names the VPNs with these scripts that set a fixed value, each with its
-    value."""
+    value.
+    """
     described = {vpn: description(folder) for vpn, folder in vpns.items()}
     sets = [
         f"{vpn} ({name}={one['values'][name]})"
@@ -288,14 +331,16 @@ def _instead(name: str, scripts: Path, vpns: Mapping[str, Path]) -> str:
 
 def _object(described: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     """Return the object below a key of an unchecked vpn.json; empty if there is none or it is no
-    object."""
+    object.
+    """
     found = described.get(key)
     return found if isinstance(found, dict) else {}
 
 
 def _not_taken(vpn: Mapping[str, Any], name: str, value: str) -> str:
     """Return what is wrong with a value; "" if the VPN takes it, or if it does not declare what it
-    takes."""
+    takes.
+    """
     taken = vpn.get("takes", {}).get(name)
     if taken is not None and not re.fullmatch(taken["pattern"], value):
         return f"{value} should be {taken['like']}"
@@ -305,7 +350,8 @@ def _not_taken(vpn: Mapping[str, Any], name: str, value: str) -> str:
     if any(re.fullmatch(one, value, re.IGNORECASE) for one in framing):
         return ""
     return (
-        f"how many bytes the cipher {value} adds is not known, so no MTU fits for sure; known are {', '.join(framing)}"
+        f"how many bytes the cipher {value} adds is not known, so no MTU fits for sure; known are"
+        f" {', '.join(framing)}"
     )
 
 
@@ -322,18 +368,29 @@ def _base(file: Path, own: Mapping[str, Any], additions: Additions) -> Path:
     if named == file.parent.name:
         raise InputError(f"{file}: base: {named} is the folder itself; a base is another VPN")
     if named not in vpns:
-        raise InputError(f"{file}: base: there is no vpn-configs/{named}; {near(named, vpns)}".rstrip("; "))
+        raise InputError(
+            f"{file}: base: there is no vpn-configs/{named}; {near(named, vpns)}".rstrip("; ")
+        )
     if further := description(vpns[named]).get("base"):
-        raise InputError(f"{file}: base: {named} has no scripts but a base itself, {further}; give a base with scripts")
+        raise InputError(
+            f"{file}: base: {named} has no scripts but a base itself, {further}; give a base with"
+            " scripts"
+        )
     return vpns[named]
 
 
 def _faults_together(vpn: Mapping[str, Any]) -> Iterator[str]:
     """Yield the faults of a merged vpn.json that only several keys together show."""
     if vpn.get("coordinator") and not vpn["daemon"]:
-        yield "coordinator: a VPN with a coordinator has a daemon, which serves it: daemon should be true"
+        yield (
+            "coordinator: a VPN with a coordinator has a daemon, which serves it: daemon should be"
+            " true"
+        )
     if (vpn["overhead_bytes"] or 0) + vpn["inner_mtu"] > 65535:
-        yield "inner_mtu and overhead_bytes are more than 65535 bytes together, the largest packet of IP"
+        yield (
+            "inner_mtu and overhead_bytes are more than 65535 bytes together, the largest packet"
+            " of IP"
+        )
     framing: Mapping[str, Any] = vpn.get("framing") or {}
     if len(framing.keys() & FRAME.keys()) > 0 and framing.keys() != FRAME.keys():
         yield f"framing: has {', '.join(framing)}: give {', '.join(FRAME)}, or them by cipher"
@@ -351,9 +408,17 @@ def _faults_together(vpn: Mapping[str, Any]) -> Iterator[str]:
     for name, recipe in vpn.get("programs", {}).items():
         sources = [key for key in ("crate", "go", "host") if key in recipe]
         if len(sources) != 1:
-            yield f"programs.{name}: has {' and '.join(sources) or 'no source'}; it needs one of crate, go, host"
-        elif sources != ["host"] and (missing := [key for key in ("version", "sha256") if key not in recipe]):
-            yield f"programs.{name}: {missing[0]} is missing: what is built is of one version, with one hash"
+            yield (
+                f"programs.{name}: has {' and '.join(sources) or 'no source'}; it needs one of"
+                " crate, go, host"
+            )
+        elif sources != ["host"] and (
+            missing := [key for key in ("version", "sha256") if key not in recipe]
+        ):
+            yield (
+                f"programs.{name}: {missing[0]} is missing: what is built is of one version, with"
+                " one hash"
+            )
 
 
 def values_read(scripts: Path, shared: Iterable[Path]) -> list[str]:
@@ -362,7 +427,11 @@ def values_read(scripts: Path, shared: Iterable[Path]) -> list[str]:
     They read them themselves, or in functions that they call of the files which VPNs share
     (lib.sh).
     """
-    files = [one for one in scripts.iterdir() if one.is_file() and one.suffix not in (".md", ".json", ".patch")]
+    files = [
+        one
+        for one in scripts.iterdir()
+        if one.is_file() and one.suffix not in (".md", ".json", ".patch")
+    ]
     text = COMMENT.sub("", "\n".join(map(_text, files)))
     functions = {name: body for one in shared for name, body in FUNCTION.findall(_text(one))}
     # A shared function may call others, whose bodies then count as read too: repeat until none is

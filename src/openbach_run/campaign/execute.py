@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The execution of a campaign's runs: several at a time, each on a CPU of its own. Keeps their
-records."""
+"""The execution of a campaign's runs: several at a time, each on a CPU of its own.
+
+Keeps their records.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ LONG_S = 2.0
 @dataclass(frozen=True)
 class PlannedRun:
     """A run with its engine, its scenario's name in a command, and the measures that its jobs
-    declare."""
+    declare.
+    """
 
     spec: RunSpec
     engine: Engine
@@ -45,7 +48,16 @@ class PlannedRun:
     def command(self) -> str:
         """Return the command line that executes this run again."""
         settings = [f"{name}={value}" for name, value in self.spec.values.items()]
-        return shlex.join(["./openbach-run", self.scenario, *settings, "--seeds", f"{self.spec.seed},", *self.options])
+        return shlex.join(
+            [
+                "./openbach-run",
+                self.scenario,
+                *settings,
+                "--seeds",
+                f"{self.spec.seed},",
+                *self.options,
+            ]
+        )
 
 
 @dataclass
@@ -99,13 +111,18 @@ class Executor:
         to_do = len(to_run)
         # `first` is called when the last run with the lowest seed has ended.
         least = min((one.spec.seed for one in runs), default=0)
-        self._awaited = {one.spec.run_id for one in to_run if one.spec.seed == least} if self.first else set()
+        self._awaited = (
+            {one.spec.run_id for one in to_run if one.spec.seed == least} if self.first else set()
+        )
         self._progress = _Progress(reporter, to_do, len(runs) - to_do)
         self._errors: list[BaseException] = []
         self._lock = threading.Lock()
         self._runs, self._reporter = runs, reporter
         self._write_results([] if self.rerun else self.known(runs))
-        workers = [threading.Thread(target=self._work, args=(waiting, cpu), daemon=True) for cpu in self.cpus[:to_do]]
+        workers = [
+            threading.Thread(target=self._work, args=(waiting, cpu), daemon=True)
+            for cpu in self.cpus[:to_do]
+        ]
         try:
             for worker in workers:
                 worker.start()
@@ -131,13 +148,17 @@ class Executor:
                 try:
                     self._write_results(self.known(runs))
                 except OSError as error:  # on a full disk, say: then the first error names the file
-                    raise next((one for one in self._errors if getattr(one, "filename", None)), error) from error
+                    raise next(
+                        (one for one in self._errors if getattr(one, "filename", None)), error
+                    ) from error
         if self._errors:
             raise self._errors[0]
 
     def _stop(self) -> None:
-        """Stop every engine, even after one could not be stopped. Raises what the first failure
-        raised."""
+        """Stop every engine, even after one could not be stopped.
+
+        Raises what the first failure raised.
+        """
         with ExitStack() as stack:
             # Several runs share an engine; each engine is stopped once.
             engines = {id(one.engine): one.engine for one in self._runs}
@@ -164,7 +185,9 @@ class Executor:
     def _run(self, planned: PlannedRun, cpu: int) -> None:
         spec = planned.spec
         self._progress.started(spec.run_id)
-        place, record = execute_run(planned, self.store, cpu, lambda event: self._progress.told(spec.run_id, event))
+        place, record = execute_run(
+            planned, self.store, cpu, lambda event: self._progress.told(spec.run_id, event)
+        )
         if self._errors:
             return  # interrupted: no record of what was not let finish
         where = self.store.keep(place, record)
@@ -175,9 +198,15 @@ class Executor:
             self._progress.ended(record)
             if not record.finished:
                 self.failed.append(record)
-                kept = "" if replaced else f"\n  the good record of an earlier run stays: {where.with_suffix('')}"
+                kept = (
+                    ""
+                    if replaced
+                    else f"\n  the good record of an earlier run stays: {where.with_suffix('')}"
+                )
                 said = record.error or "it gave no reason"
-                self._reporter.say(f"failed: {_cell(spec)}: {record.status}\n{said}\n  its record: {where}{kept}")
+                self._reporter.say(
+                    f"failed: {_cell(spec)}: {record.status}\n{said}\n  its record: {where}{kept}"
+                )
             self._add_result(self.records.get(spec.run_id))
             # After the last run of the first seed every cell has a value: time for a first table.
             if spec.run_id in self._awaited:
@@ -205,8 +234,7 @@ class Executor:
         self._listed = list(records)
 
     def _add_result(self, record: Record | None) -> None:
-        """Add a run's lines to results.csv; write the whole file anew if the run has a new
-        column."""
+        """Add a run's lines to results.csv; write the whole file anew if the run has a new column."""
         if record is None:
             return
         parts = unfold(record, self.store.runs / record.run_id)
@@ -243,12 +271,18 @@ def cpus_for(workers: int | None) -> list[int]:
     available = sorted(os.sched_getaffinity(0))
     if workers is not None and workers < 1:
         raise InputError(f"--workers {workers}: at least 1")
-    return [available[(os.getpid() + number) % len(available)] for number in range(workers or len(available))]
+    return [
+        available[(os.getpid() + number) % len(available)]
+        for number in range(workers or len(available))
+    ]
 
 
 def known_record(store: Store, planned: PlannedRun) -> Record | None:
     """Return the record of a finished run, with the measures that its jobs declare now; None if the
-    run has not finished. A record whose measures change is written anew."""
+    run has not finished.
+
+    A record whose measures change is written anew.
+    """
     record = store.load(planned.spec.run_id)
     if record is None or not record.finished:
         return None
@@ -277,7 +311,9 @@ def execute_run(
         measured = measures(place, planned.measures, spec.values)
     except DamagedRecord as damage:
         measured = {}
-        error = "\n".join([f"the run left {within(damage, place)}", *([outcome.error] if outcome.error else [])])
+        error = "\n".join(
+            [f"the run left {within(damage, place)}", *([outcome.error] if outcome.error else [])]
+        )
         outcome = replace(outcome, status=DAMAGED, error=error)
     record = Record(
         spec.run_id,
@@ -296,7 +332,9 @@ def execute_run(
         to_records(planned.measures),
         host=outcome.host,
     )
-    return place, _with_parts(record, place) if spec.cell.origin.sub_scenarios else replace(record, parts=[])
+    return place, (
+        _with_parts(record, place) if spec.cell.origin.sub_scenarios else replace(record, parts=[])
+    )
 
 
 def _with_parts(record: Record, run_dir: Path) -> Record:
@@ -307,7 +345,9 @@ def _with_parts(record: Record, run_dir: Path) -> Record:
 
 
 def _cell(spec: RunSpec) -> str:
-    return " ".join([*(f"{name}={value}" for name, value in spec.values.items()), f"seed={spec.seed}"])
+    return " ".join(
+        [*(f"{name}={value}" for name, value in spec.values.items()), f"seed={spec.seed}"]
+    )
 
 
 class _Progress:
@@ -349,5 +389,8 @@ class _Progress:
         if self._ended:
             to_go = f", {(self._to_do - self._ended) * wall_s / self._ended:.0f} s to go"
         known = f" ({self._known} were there already)" if self._known else ""
-        text = f"{self._ended} of {self._to_do} runs{known}, {virtual_s:.0f} virtual s in {wall_s:.0f} s{to_go}"
+        text = (
+            f"{self._ended} of {self._to_do} runs{known}, {virtual_s:.0f} virtual s in {wall_s:.0f}"
+            f" s{to_go}"
+        )
         self._reporter.show(text, self._ended / self._to_do)

@@ -48,22 +48,32 @@ def plan_file(
         try:
             scenario, subs = read_with_subs(file, packages)
             known_here = settings_of(scenario, subs)
-            here = {name: values for name, values in given.items() if setting_of(name) in known_here}
+            here = {
+                name: values for name, values in given.items() if setting_of(name) in known_here
+            }
             campaigns.append(plan_scenario(file, {**values, **here}, seeds, packages))
         except (Malformed, InputError) as error:
             raise InputError(f"{where} ({file}): {error}") from error
     known = {name for campaign in campaigns for name in campaign.values}
     if unknown := [name for name in given if setting_of(name) not in known]:
         raise InputError(
-            f"{unknown[0]}=…: none of the scenarios of {path} has this argument; they have {', '.join(known)}"
+            f"{unknown[0]}=…: none of the scenarios of {path} has this argument; they have"
+            f" {', '.join(known)}"
         )
     return campaigns
 
 
 def _content(path: Path) -> dict[str, Any]:
     content = read_yaml(path)
-    if not isinstance(content, dict) or not isinstance(content.get("scenarios"), list) or not content["scenarios"]:
-        words = "a campaign file has a list `scenarios` (docs/reference.md), a scenario `functions` or `inherits`"
+    if (
+        not isinstance(content, dict)
+        or not isinstance(content.get("scenarios"), list)
+        or not content["scenarios"]
+    ):
+        words = (
+            "a campaign file has a list `scenarios` (docs/reference.md), a scenario `functions` or"
+            " `inherits`"
+        )
         raise InputError(f"{path}: {words} (docs/scenarios.md)")
     _check_keys(f"{path}", content, ("seeds", "scenarios"))
     return content
@@ -72,18 +82,24 @@ def _content(path: Path) -> dict[str, Any]:
 def _check_keys(where: str, content: Mapping[Any, Any], known: Sequence[str]) -> None:
     for key in content:
         if key not in known:
-            raise InputError(f"{where}: {key}: no such key; {near(str(key), known)}there are {', '.join(known)}")
+            raise InputError(
+                f"{where}: {key}: no such key; {near(str(key), known)}there are {', '.join(known)}"
+            )
 
 
 def _seeds(path: Path, given: Any) -> tuple[int, ...]:
     # A list becomes `3,7,`: the comma at the end tells one seed from a number of seeds.
     try:
-        return parse_seeds(",".join(map(str, given)) + "," if isinstance(given, list) else str(given))
+        return parse_seeds(
+            ",".join(map(str, given)) + "," if isinstance(given, list) else str(given)
+        )
     except InputError:
         raise InputError(f"{path}: seeds: give how many (5), or a list of them ([3, 7])") from None
 
 
-def _entry(where: str, entry: Any, here: Path, additions: Additions) -> tuple[Path, dict[str, tuple[str, ...]]]:
+def _entry(
+    where: str, entry: Any, here: Path, additions: Additions
+) -> tuple[Path, dict[str, tuple[str, ...]]]:
     if not isinstance(entry, dict) or not isinstance(entry.get("scenario"), str):
         raise InputError(f"{where}: should have the keys scenario (a name or a file) and values")
     _check_keys(where, entry, ("scenario", "values"))
@@ -91,14 +107,21 @@ def _entry(where: str, entry: Any, here: Path, additions: Additions) -> tuple[Pa
     for argument, listed in values.items() if isinstance(values, dict) else ():
         if isinstance(listed, list) and any(isinstance(one, bool) for one in listed):
             raise InputError(
-                f"{where}.values.{argument}: YAML takes on, off, yes and no for true and false; write 'on' in quotes"
+                f"{where}.values.{argument}: YAML takes on, off, yes and no for true and false;"
+                " write 'on' in quotes"
             )
     if not isinstance(values, dict) or not all(map(is_list, values.values())):
         raise InputError(f"{where}.values: should be an object of lists by argument name")
     name = entry["scenario"]
-    file = here / name if "/" in name or name.endswith((".json", *SUFFIXES)) else additions.find("scenarios", name)
+    file = (
+        here / name
+        if "/" in name or name.endswith((".json", *SUFFIXES))
+        else additions.find("scenarios", name)
+    )
     if file is None:
         known = additions.all("scenarios")
         right = near(name, known).rstrip() or f"there are {', '.join(known)}"
         raise InputError(f"{where}.scenario: there is no scenario {name}; {right}")
-    return file, {str(name): distinct(name, tuple(map(str, listed))) for name, listed in values.items()}
+    return file, {
+        str(name): distinct(name, tuple(map(str, listed))) for name, listed in values.items()
+    }

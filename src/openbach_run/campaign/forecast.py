@@ -23,30 +23,55 @@ T = TypeVar("T")
 
 def forecast(planned: Sequence[PlannedRun], store: Store, workers: int) -> str:
     """Return a text for a person: the runs to do, their time on `workers` CPUs, and their disk
-    space."""
+    space.
+    """
     known = [record for record in store.all() if record.finished]
     there = {record.run_id for record in known}
     to_do = [one.spec for one in planned if one.spec.run_id not in there]
     wall_s = mean_wall_s([_values(spec) for spec in to_do], known)
-    size_bytes = mean([_size_bytes(store.runs / record.run_id) for record in _some(known)] or [UNKNOWN_BYTES])
-    source = f"the {len(known)} runs in {store.directory}" if known else "an assumption, as no run was measured yet"
-    return "\n".join([
-        f"{len(planned)} runs, {len(planned) - len(to_do)} finished already, {len(to_do)} to do",
-        f"about {duration(len(to_do) * wall_s / workers)} on {workers} CPUs, about {_size(len(to_do) * size_bytes)} on "
-        f"disk (from {source})",
-        f"a run that writes over {RUN_LIMIT_BYTES >> 20} MiB is ended; captures are kept only with --pcap",
-    ])  # fmt: skip
+    size_bytes = mean(
+        [_size_bytes(store.runs / record.run_id) for record in _some(known)] or [UNKNOWN_BYTES]
+    )
+    source = (
+        f"the {len(known)} runs in {store.directory}"
+        if known
+        else "an assumption, as no run was measured yet"
+    )
+    return "\n".join(
+        [
+            (
+                f"{len(planned)} runs, {len(planned) - len(to_do)} finished already, {len(to_do)}"
+                " to do"
+            ),
+            (
+                f"about {duration(len(to_do) * wall_s / workers)} on {workers} CPUs, about"
+                f" {_size(len(to_do) * size_bytes)} on disk (from {source})"
+            ),
+            (
+                f"a run that writes over {RUN_LIMIT_BYTES >> 20} MiB is ended; captures are kept"
+                " only with --pcap"
+            ),
+        ]
+    )
 
 
 def unknown(runs: int, missing: str, workers: int) -> str:
     """Return a text for a person with the number of runs, where it is not known which are finished:
-    the runs have no names yet, because something that they depend on is not made."""
+    the runs have no names yet, because something that they depend on is not made.
+    """
     wall_s = runs * UNKNOWN_WALL_S / workers
-    return "\n".join([
-        f"{runs} runs; which of them are finished is not known: {missing} is not in the cache, and --dry-run makes nothing",
-        f"about {duration(wall_s)} on {workers} CPUs, about {_size(runs * UNKNOWN_BYTES)} on disk (an assumption), after what "
-        "is missing has been made",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            (
+                f"{runs} runs; which of them are finished is not known: {missing} is not in the"
+                " cache, and --dry-run makes nothing"
+            ),
+            (
+                f"about {duration(wall_s)} on {workers} CPUs, about {_size(runs * UNKNOWN_BYTES)}"
+                " on disk (an assumption), after what is missing has been made"
+            ),
+        ]
+    )
 
 
 def mean_wall_s(to_do: Sequence[Mapping[str, str]], known: Sequence[Record]) -> float:
@@ -65,7 +90,8 @@ def mean_wall_s(to_do: Sequence[Mapping[str, str]], known: Sequence[Record]) -> 
         walls_s.setdefault(key, []).append(record.wall_s)
         cells.setdefault(key, record)
     sample = [
-        ({"scenario": record.scenario, **record.arguments}, walls_s[key]) for key, record in _some(list(cells.items()))
+        ({"scenario": record.scenario, **record.arguments}, walls_s[key])
+        for key, record in _some(list(cells.items()))
     ]
     # A run of a known cell takes that cell's mean; the others get one mean, from a sample of them.
     means_s = {key: mean(walls) for key, walls in walls_s.items()}
@@ -84,9 +110,10 @@ def _key(values: Mapping[str, str]) -> int:
     return hash(frozenset(values.items()))
 
 
-def _of_the_most_like(values: Mapping[str, str], sample: Sequence[tuple[Mapping[str, str], list[float]]]) -> float:
-    """Return the mean wall time of the known runs that have the most values in common with a
-    cell."""
+def _of_the_most_like(
+    values: Mapping[str, str], sample: Sequence[tuple[Mapping[str, str], list[float]]]
+) -> float:
+    """Return the mean wall time of the known runs that have the most values in common with a cell."""
     likeness = [(len(values.items() & known.items()), walls_s) for known, walls_s in sample]
     most = max((alike for alike, _ in likeness), default=0)
     found_s: list[float] = []
@@ -104,7 +131,9 @@ def _some(of: Sequence[T]) -> Sequence[T]:
 
 def _size_bytes(run_dir: Path) -> int:
     # A block of st_blocks has 512 bytes, whatever the file system. Captures are not kept as a rule.
-    return sum(file.lstat().st_blocks * 512 for file in run_dir.rglob("*") if file.name != "capture.pcapng")
+    return sum(
+        file.lstat().st_blocks * 512 for file in run_dir.rglob("*") if file.name != "capture.pcapng"
+    )
 
 
 def duration(seconds: float) -> str:

@@ -25,9 +25,13 @@ PARAMETERS = Path("/sys/module")
 ALLOWED = "net.ipv4.tcp_allowed_congestion_control"
 
 
-def check_host(campaign: Campaign, packages: Mapping[str, Package], additions: Additions, host: Host) -> None:
-    """Check the campaign's values against this host. Raises InputError that names the values which
-    the host rules out, each with the reason."""
+def check_host(
+    campaign: Campaign, packages: Mapping[str, Package], additions: Additions, host: Host
+) -> None:
+    """Check the campaign's values against this host.
+
+    Raises InputError that names the values which the host rules out, each with the reason.
+    """
     jobs = {name: package.job for name, package in packages.items()}
     places = uses(campaign.scenario, jobs, campaign.sub_scenarios)
     reasons: dict[str, str] = {}
@@ -42,12 +46,19 @@ def check_host(campaign: Campaign, packages: Mapping[str, Package], additions: A
     if reasons:
         lacking = ", ".join(IN_WORDS.get(name, name) for name in host.lacking)
         controls = ", ".join(sorted(host.congestion_controls))
-        raise InputError("\n  ".join([
-            f"{campaign.scenario.name}: this host's kernel lacks {lacking or 'nothing that we know of'}; its namespaces may "
-            f"have the congestion controls {controls}. That rules out",
-            *(f"{given}: {why}" for given, why in reasons.items()),
-            "the virtual engine has all of it; natively give other values",
-        ]))  # fmt: skip
+        raise InputError(
+            "\n  ".join(
+                [
+                    (
+                        f"{campaign.scenario.name}: this host's kernel lacks"
+                        f" {lacking or 'nothing that we know of'}; its namespaces may have the"
+                        f" congestion controls {controls}. That rules out"
+                    ),
+                    *(f"{given}: {why}" for given, why in reasons.items()),
+                    "the virtual engine has all of it; natively give other values",
+                ]
+            )
+        )
 
 
 def _given(use: Use, cell: Mapping[str, str]) -> str:
@@ -57,9 +68,12 @@ def _given(use: Use, cell: Mapping[str, str]) -> str:
     return f"{name}={value}"
 
 
-def _folders(places: list[Use], cell: Mapping[str, str], additions: Additions) -> Iterator[tuple[Use, str, str]]:
+def _folders(
+    places: list[Use], cell: Mapping[str, str], additions: Additions
+) -> Iterator[tuple[Use, str, str]]:
     """Yield the VPNs and congestion controls that a cell names: where it names them, the kind, the
-    name."""
+    name.
+    """
     for use in places:
         for key in names_folders(use.argument):
             kind, value = use.argument.limits[key], Template(use.template).safe_substitute(cell)

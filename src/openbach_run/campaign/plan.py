@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A campaign: a scenario with values to sweep. A cell is one combination of values; a run is a cell
-with a seed."""
+"""A campaign: a scenario with values to sweep.
+
+A cell is one combination of values; a run is a cell with a seed.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,22 @@ from openbach_run.openbach import limits, rules
 from openbach_run.openbach.addresses import with_addresses
 from openbach_run.openbach.job import Job
 from openbach_run.openbach.job_folders import Package
-from openbach_run.openbach.limits import Use, Wrong, folders_used, names_folders, notes, uses, wrong_values
-from openbach_run.openbach.measures import EVERY_STATISTIC, Declared, Measure, check_agreement, in_words
+from openbach_run.openbach.limits import (
+    Use,
+    Wrong,
+    folders_used,
+    names_folders,
+    notes,
+    uses,
+    wrong_values,
+)
+from openbach_run.openbach.measures import (
+    EVERY_STATISTIC,
+    Declared,
+    Measure,
+    check_agreement,
+    in_words,
+)
 from openbach_run.openbach.refusals import Malformed, near
 from openbach_run.openbach.scenario import SAME, Scenario, defaults_of, read_scenario
 from openbach_run.openbach.shapes import Shape, check
@@ -31,7 +47,14 @@ from openbach_run.openbach.source import FIGURES
 from openbach_run.openbach.start import check_values, names_in, names_used
 from openbach_run.openbach.values import jobs_started, sole_placeholder
 from openbach_run.results.chance import FIRST_SEEDS, MORE_SEEDS
-from openbach_run.satellite.given import Presets, in_force, is_random, read_link_file, read_presets, remarks
+from openbach_run.satellite.given import (
+    Presets,
+    in_force,
+    is_random,
+    read_link_file,
+    read_presets,
+    remarks,
+)
 from openbach_run.topology.hosts import Inventory
 from openbach_run.topology.networks import check_mtus
 
@@ -76,8 +99,10 @@ class Campaign:
 
     @cached_property
     def declared(self) -> list[Measure]:
-        """Return the measures of its jobs. Those of the job that is started last come first,
-        because the other jobs prepare for it."""
+        """Return the measures of its jobs.
+
+        Those of the job that is started last come first, because the other jobs prepare for it.
+        """
         scenarios = (*self.sub_scenarios.values(), self.scenario)
         jobs = dict.fromkeys([*reversed(_jobs_of(scenarios)), *self.measures])
         return [one for job in jobs for one in self.measures.get(job, ()) if one.is_column]
@@ -99,15 +124,18 @@ class Campaign:
     @cached_property
     def measure_instead(self) -> tuple[str, str] | None:
         """Return the name whose value makes the table show another column (`x-instead`), and that
-        column; None if there is none."""
+        column; None if there is none.
+        """
         for name, one in self._instead.items():
             if MEASURE in one and any(self._is_given(name, cell) for cell in self.cells):
                 return name, str(one[MEASURE])
         return None
 
     def _is_given(self, name: str, cell: Mapping[str, str]) -> bool:
-        """Return whether a cell has another value of a constant than the scenario. A cell of the
-        page has the arguments only."""
+        """Return whether a cell has another value of a constant than the scenario.
+
+        A cell of the page has the arguments only.
+        """
         return cell.get(name, self.constants[name]) != self.constants[name]
 
     @cached_property
@@ -122,7 +150,9 @@ class Campaign:
         """Return the cell with its `x-instead` values, except where the user gave a value."""
         for name, one in self._instead.items():
             if self._is_given(name, cell):
-                cell = cell | {own: text for own, text in one["values"].items() if own not in self.given}
+                cell = cell | {
+                    own: text for own, text in one["values"].items() if own not in self.given
+                }
         return cell
 
     @property
@@ -155,16 +185,23 @@ class Campaign:
 
     @property
     def every_seed(self) -> tuple[int, ...]:
-        """Return the seeds of each cell. All cells have the same seeds, so that any two can be
-        compared seed by seed."""
+        """Return the seeds of each cell.
+
+        All cells have the same seeds, so that any two can be compared seed by seed.
+        """
         return (*self.seeds, *(self.more_seeds if self.is_random else ()))
 
     @cached_property
     def cells(self) -> list[dict[str, str]]:
-        """Return every combination of the values, without repetition. The list must not be
-        changed."""
+        """Return every combination of the values, without repetition.
+
+        The list must not be changed.
+        """
         combinations = product(*self.values.values())
-        named = (_resolved(dict(zip(self.values, combination, strict=True))) for combination in combinations)
+        named = (
+            _resolved(dict(zip(self.values, combination, strict=True)))
+            for combination in combinations
+        )
         cells, seen = [], set()
         for combined in named:
             # The value `preset` becomes the satellite's own: two combinations may then be equal.
@@ -185,22 +222,35 @@ class Campaign:
         return sorted(set(_jobs_of(scenarios)))
 
     def on(self, inventory: Inventory) -> Campaign:
-        """Return this campaign with the addresses of an inventory in its scenarios. Raises
-        InputError."""
-        subs = {name: with_addresses(scenario, inventory) for name, scenario in self.sub_scenarios.items()}
+        """Return this campaign with the addresses of an inventory in its scenarios.
+
+        Raises InputError.
+        """
+        subs = {
+            name: with_addresses(scenario, inventory)
+            for name, scenario in self.sub_scenarios.items()
+        }
         return replace(self, scenario=with_addresses(self.scenario, inventory), sub_scenarios=subs)
 
-    def uses(self, packages: Mapping[str, Package], additions: Additions) -> list[dict[str, list[str]]]:
+    def uses(
+        self, packages: Mapping[str, Package], additions: Additions
+    ) -> list[dict[str, list[str]]]:
         """Return the jobs and folders that the runs use, by kind: one dictionary for each cell.
 
         They are looked up once for cells that have the same values there. Raises InputError.
         """
         jobs = {name: package.job for name, package in packages.items()}
-        places = [use for use in uses(self.scenario, jobs, self.sub_scenarios) if names_folders(use.argument)]
+        places = [
+            use
+            for use in uses(self.scenario, jobs, self.sub_scenarios)
+            if names_folders(use.argument)
+        ]
         names = sorted({name for use in places for name in names_in(use.template)})
         started = {"jobs": self.jobs()}
         found: dict[tuple[str | None, ...], dict[str, list[str]]] = {}
-        cells = [{**self.constants, **cell} for cell in self.cells]  # a launch over REST gives arguments only
+        cells = [
+            {**self.constants, **cell} for cell in self.cells
+        ]  # a launch over REST gives arguments only
         for cell in cells:
             if (key := tuple(map(cell.get, names))) not in found:
                 found[key] = joined([started, folders_used(places, cell, additions)])
@@ -215,7 +265,10 @@ class Campaign:
         identity_of: Callable[[Uses], dict[str, str]],
     ) -> list[RunSpec]:
         """Return the runs: the cells in the order of the sweep, seeds innermost, with the addresses
-        of the inventory. Raises InputError for addresses that it does not have."""
+        of the inventory.
+
+        Raises InputError for addresses that it does not have.
+        """
         here = self.on(inventory)
         jobs = {name: packages[name].job.to_dict() for name in self.jobs()}
         origin = Origin(here.scenario, here.sub_scenarios, jobs, inventory.to_dict())
@@ -228,9 +281,12 @@ class Campaign:
         return [RunSpec(cell, seed) for cell in cells for seed in self.every_seed]
 
     def _files_of(self, cell: Mapping[str, str]) -> dict[str, str]:
-        """Return the content of the link files of a cell, by the name of the argument or
-        constant."""
-        return {name: files[cell[name]] for name, files in self.link_files.items() if cell[name] in files}
+        """Return the content of the link files of a cell, by the name of the argument or constant."""
+        return {
+            name: files[cell[name]]
+            for name, files in self.link_files.items()
+            if cell[name] in files
+        }
 
 
 def _jobs_of(scenarios: Iterable[Scenario]) -> list[str]:
@@ -244,13 +300,20 @@ def _jobs_of(scenarios: Iterable[Scenario]) -> list[str]:
 
 def _resolved(cell: dict[str, str]) -> dict[str, str]:
     """Replace each value `$cc` by the value of the argument cc in the same cell; an older form of
-    `same`."""
-    return {name: cell[value[1:]] if value.startswith("$") else value for name, value in cell.items()}
+    `same`.
+    """
+    return {
+        name: cell[value[1:]] if value.startswith("$") else value for name, value in cell.items()
+    }
 
 
-def plan(path: Path, settings: Sequence[str], seeds: Seeds, packages: Mapping[str, Package]) -> Campaign:
-    """Return the campaign of a scenario file with `NAME=VALUE[,VALUE…]` settings. Raises
-    InputError."""
+def plan(
+    path: Path, settings: Sequence[str], seeds: Seeds, packages: Mapping[str, Package]
+) -> Campaign:
+    """Return the campaign of a scenario file with `NAME=VALUE[,VALUE…]` settings.
+
+    Raises InputError.
+    """
     return plan_scenario(path, parse_settings(settings), seeds, packages)
 
 
@@ -263,7 +326,9 @@ def plan_scenario(
     return replace(campaign, link_files=_link_files(campaign))
 
 
-def read_with_subs(path: Path, packages: Mapping[str, Package]) -> tuple[Scenario, dict[str, Scenario]]:
+def read_with_subs(
+    path: Path, packages: Mapping[str, Package]
+) -> tuple[Scenario, dict[str, Scenario]]:
     """Return the scenario of a file, and its sub-scenarios from the files beside it."""
     jobs = {name: package.job for name, package in packages.items()}
     scenario = read_scenario(path, jobs)
@@ -272,7 +337,8 @@ def read_with_subs(path: Path, packages: Mapping[str, Package]) -> tuple[Scenari
 
 def settings_of(scenario: Scenario, subs: Mapping[str, Scenario]) -> dict[str, str]:
     """Return name → description of what NAME=VALUE can set: the scenario's arguments, its constants
-    and those of its sub-scenarios."""
+    and those of its sub-scenarios.
+    """
     constants: dict[str, str] = {}
     for one in subs.values():
         constants |= {name: text for name, text in one.settings.items() if name in one.defaults}
@@ -281,7 +347,10 @@ def settings_of(scenario: Scenario, subs: Mapping[str, Scenario]) -> dict[str, s
 
 def _link_files(campaign: Campaign) -> dict[str, dict[str, str]]:
     """Return the contents of the files that the arguments and constants in x-sweep.link_files name,
-    as name → path → content. `none` is no file. Raises InputError."""
+    as name → path → content.
+
+    `none` is no file. Raises InputError.
+    """
     names: list[str] = []
     for scenario in (campaign.scenario, *campaign.sub_scenarios.values()):
         listed = scenario.sweep.get("link_files", [])
@@ -317,7 +386,9 @@ def campaign_of(
     check_cells(campaign, {name: package.job for name, package in packages.items()})
     check_vpns(campaign, packages)
     if missing := [name for name in campaign.jobs() if packages[name].files is None]:
-        raise InputError(f"{path}: no package to run of the job {missing[0]}; name its folder with --jobs")
+        raise InputError(
+            f"{path}: no package to run of the job {missing[0]}; name its folder with --jobs"
+        )
     campaign = replace(campaign, measures=measures_of_jobs(campaign.jobs(), packages))
     for one in (*subs.values(), scenario):
         check_measure(path, one, campaign.measures)
@@ -334,7 +405,9 @@ def draft_of(
     most_runs: int = MOST_RUNS,
 ) -> Campaign:
     """Return the campaign like campaign_of, but before its values are checked against the jobs.
-    Raises InputError for names, for a number of runs, and for satellites."""
+
+    Raises InputError for names, for a number of runs, and for satellites.
+    """
     for one in (*subs.values(), scenario):
         check_extras(path, one)
     settings = settings_of(scenario, subs)
@@ -351,7 +424,9 @@ def draft_of(
     values = {}
     for name in dict.fromkeys([*scenario.sweep.get("values", {}), *scenario.arguments, *settings]):
         if name not in given and name not in known:
-            raise InputError(f"{path}: the argument {name} needs a value: {name}=… ({settings[name]})")
+            raise InputError(
+                f"{path}: the argument {name} needs a value: {name}=… ({settings[name]})"
+            )
         values[name] = given.get(name) or tuple(map(str, known[name]))
     check_references(values)
     first, more = (seeds, ()) if seeds else (FIRST_SEEDS, MORE_SEEDS)
@@ -367,7 +442,9 @@ def draft_of(
         given=frozenset(given),
     )
     if (runs := campaign.count(most_runs)) > most_runs:
-        raise InputError(f"{path}: {runs} runs; at most {most_runs} at once: give fewer values or seeds")
+        raise InputError(
+            f"{path}: {runs} runs; at most {most_runs} at once: give fewer values or seeds"
+        )
     return campaign
 
 
@@ -392,7 +469,10 @@ EXTRAS: Mapping[str, Shape] = {
     },
     "x-constants": NAMES,
     "x-same": NAMES,
-    "x-inventory": {"type": "object", "properties": {"file": {"type": "string"}, "constants": NAMES}},
+    "x-inventory": {
+        "type": "object",
+        "properties": {"file": {"type": "string"}, "constants": NAMES},
+    },
     "x-idle": {"type": "object", "additionalProperties": {"type": "array", "items": CONDITION}},
     "x-instead": {"type": "object", "additionalProperties": INSTEAD},
     "x-only-if": {"type": "object", "additionalProperties": {"type": "string"}},
@@ -402,8 +482,10 @@ are used."""
 
 
 def check_extras(path: Path, scenario: Scenario) -> None:
-    """Check the shapes of the keys in EXTRAS. Raises InputError for the first that has another
-    shape, or that is misspelled."""
+    """Check the shapes of the keys in EXTRAS.
+
+    Raises InputError for the first that has another shape, or that is misspelled.
+    """
     for key, value in scenario.source.items():
         if key in EXTRAS:
             check(f"{path}: {scenario.name}: {key}", value, EXTRAS[key])
@@ -421,12 +503,15 @@ def check_extras(path: Path, scenario: Scenario) -> None:
         except ValueError as error:
             raise InputError(f"{path}: {scenario.name}: x-only-if.{place}: {error}") from None
         if not place.isdecimal() or int(place) not in scenario.by_id:
-            raise InputError(f"{path}: {scenario.name}: x-only-if.{place}: there is no such function")
+            raise InputError(
+                f"{path}: {scenario.name}: x-only-if.{place}: there is no such function"
+            )
     for name, instead in scenario.instead.items():
         for own in (name, *instead["values"]):
             if own not in scenario.settings or (own == name and own not in scenario.constants):
                 raise InputError(
-                    f"{path}: {scenario.name}: x-instead.{name}: the scenario has no constant or value {own}"
+                    f"{path}: {scenario.name}: x-instead.{name}: the scenario has no constant or"
+                    f" value {own}"
                 )
 
 
@@ -443,9 +528,13 @@ def entries_of(kind: str, packages: Mapping[str, Package]) -> dict[str, Path]:
     return found
 
 
-def measures_of_jobs(jobs: Iterable[str], packages: Mapping[str, Package]) -> dict[str, tuple[Measure, ...]]:
-    """Return the measures of these jobs, by job. Raises InputError for two that do not agree on a
-    column."""
+def measures_of_jobs(
+    jobs: Iterable[str], packages: Mapping[str, Package]
+) -> dict[str, tuple[Measure, ...]]:
+    """Return the measures of these jobs, by job.
+
+    Raises InputError for two that do not agree on a column.
+    """
     found = {name: packages[name].measures for name in jobs if packages[name].measures}
     check_agreement(found)
     return found
@@ -458,7 +547,9 @@ def check_measure(path: Path, scenario: Scenario, declared: Declared) -> None:
     is that of a run), or for a figure that does not exist.
     """
     if (drawn := scenario.sweep.get("figure", FIGURES[0])) not in FIGURES:
-        raise InputError(f"{path}: {scenario.name}: x-sweep.figure: {drawn!r} is none of {', '.join(FIGURES)}")
+        raise InputError(
+            f"{path}: {scenario.name}: x-sweep.figure: {drawn!r} is none of {', '.join(FIGURES)}"
+        )
     wanted = scenario.sweep.get(MEASURE)
     columns: dict[str, list[str]] = {}
     for job, measures in declared.items():
@@ -478,13 +569,18 @@ def check_measure(path: Path, scenario: Scenario, declared: Declared) -> None:
 
 
 def check_references(values: Mapping[str, Sequence[str]]) -> None:
-    """Check the values `$name`. Raises InputError for a name that is no argument, or is an argument
-    with a `$` value itself."""
+    """Check the values `$name`.
+
+    Raises InputError for a name that is no argument, or is an argument with a `$` value itself.
+    """
     for name, listed in values.items():
         for value in listed:
-            if value.startswith("$") and any(other.startswith("$") for other in values.get(value[1:], ("$",))):
+            if value.startswith("$") and any(
+                other.startswith("$") for other in values.get(value[1:], ("$",))
+            ):
                 raise InputError(
-                    f"{name}={value}: after $ comes an argument of the scenario that has values of its own"
+                    f"{name}={value}: after $ comes an argument of the scenario that has values of"
+                    " its own"
                 )
 
 
@@ -494,31 +590,43 @@ def sweep_table(scenario: Scenario, path: Path, key: str) -> dict[str, Any]:
     if not isinstance(sweep, dict):
         raise InputError(f"{path}: x-sweep should be an object with the keys defaults and values")
     table = sweep.get(key, {})
-    if not isinstance(table, dict) or not all(map(is_list if key == "values" else is_value, table.values())):
+    if not isinstance(table, dict) or not all(
+        map(is_list if key == "values" else is_value, table.values())
+    ):
         shape = "object of lists of texts" if key == "values" else "object of texts"
         raise InputError(f"{path}: x-sweep.{key} should be an {shape} by argument name")
     names = scenario.arguments if key == "defaults" else scenario.settings
     if unknown := [name for name in table if name not in names]:
         hint = "; a constant's value is in constants" if unknown[0] in scenario.constants else ""
-        raise InputError(f"{path}: x-sweep.{key}.{unknown[0]}: the scenario has no such argument{hint}")
+        raise InputError(
+            f"{path}: x-sweep.{key}.{unknown[0]}: the scenario has no such argument{hint}"
+        )
     return table
 
 
 def _check_name(text: str, name: str, scenario: Scenario, settings: Mapping[str, str]) -> None:
     if name not in settings:
         constants = ", ".join(one for one in settings if one not in scenario.arguments)
-        has = ", ".join(scenario.arguments) + (f" and the constants {constants}" if constants else "")
-        raise InputError(f"{text}: {scenario.name} has no argument {name}; {near(name, settings)}it has {has}")
+        has = ", ".join(scenario.arguments) + (
+            f" and the constants {constants}" if constants else ""
+        )
+        raise InputError(
+            f"{text}: {scenario.name} has no argument {name}; {near(name, settings)}it has {has}"
+        )
 
 
 def check_cells(campaign: Campaign, jobs: Mapping[str, Job]) -> None:
-    """Check the cells. Raises InputError for the first value that the backend or a job would
-    refuse."""
+    """Check the cells.
+
+    Raises InputError for the first value that the backend or a job would refuse.
+    """
     for cell, wrong in wrong_in(campaign, jobs):
         if wrong:
             # The argument that the user gave is named rather than one that only refers to it.
             raise InputError(str(min(wrong, key=lambda one: _is_reference(campaign, one))))
-        arguments = {name: value for name, value in cell.items() if name in campaign.scenario.arguments}
+        arguments = {
+            name: value for name, value in cell.items() if name in campaign.scenario.arguments
+        }
         check_values(campaign.scenario.with_constants(cell), arguments, jobs)
 
 
@@ -531,7 +639,9 @@ def check_vpns(campaign: Campaign, packages: Mapping[str, Package]) -> None:
         check_values_of_vpns(places, cell, entries_of("vpn-configs", packages))
 
 
-def wrong_in(campaign: Campaign, jobs: Mapping[str, Job]) -> Iterator[tuple[dict[str, str], list[Wrong]]]:
+def wrong_in(
+    campaign: Campaign, jobs: Mapping[str, Job]
+) -> Iterator[tuple[dict[str, str], list[Wrong]]]:
     """Yield cells, each with those of its values that jobs would refuse.
 
     Only the first cells with something that can be wrong are looked at.
@@ -544,13 +654,19 @@ def wrong_in(campaign: Campaign, jobs: Mapping[str, Job]) -> Iterator[tuple[dict
 
 def own_values(campaign: Campaign, cell: Mapping[str, str]) -> dict[str, str]:
     """Return a cell's values, without those that are `same`: they repeat another value, which the
-    cell has as well."""
-    return {name: value for name, value in cell.items() if value != SAME or campaign.constants.get(name) != SAME}
+    cell has as well.
+    """
+    return {
+        name: value
+        for name, value in cell.items()
+        if value != SAME or campaign.constants.get(name) != SAME
+    }
 
 
 def notes_of(campaign: Campaign, packages: Mapping[str, Package]) -> list[str]:
     """Return notes for the user on values that the jobs take, each note once; also on values that
-    have no effect beside others."""
+    have no effect beside others.
+    """
     jobs = {name: package.job for name, package in packages.items()}
     spelled = uses(campaign.scenario, jobs, campaign.sub_scenarios)
     noted = [use for use in spelled if "noted" in use.argument.limits]
@@ -563,15 +679,23 @@ def notes_of(campaign: Campaign, packages: Mapping[str, Package]) -> list[str]:
     return list(dict.fromkeys([*found, *_idle_values(campaign, packages, spelled)]))
 
 
-def _idle_values(campaign: Campaign, packages: Mapping[str, Package], spelled: Sequence[Use]) -> Iterator[str]:
+def _idle_values(
+    campaign: Campaign, packages: Mapping[str, Package], spelled: Sequence[Use]
+) -> Iterator[str]:
     """Yield a text for each value that has no effect in a cell, other than the scenario's own
-    values. `spelled` are the uses of its scenario."""
+    values.
+
+    `spelled` are the uses of its scenario.
+    """
     jobs = {name: package.job for name, package in packages.items()}
     own = {**campaign.constants, **sweep_table(campaign.scenario, campaign.path, "defaults")}
     declared: dict[str, Any] = {}
     for scenario in (*campaign.sub_scenarios.values(), campaign.scenario):
         declared |= scenario.idle
-    groups = [*(use.names for use in spelled), *({name, *limits.names_asked(one)} for name, one in declared.items())]
+    groups = [
+        *(use.names for use in spelled),
+        *({name, *limits.names_asked(one)} for name, one in declared.items()),
+    ]
     places: dict[tuple[str, ...], list[Use]] = {}
     for cell in _first_of_each(campaign.cells, groups):
         # Which uses there are depends only on which names keep the value `same`: find them once for
@@ -588,14 +712,22 @@ def _idle_values(campaign: Campaign, packages: Mapping[str, Package], spelled: S
                     yield f"{name}={cell[name]} has no effect: {because}"
 
 
-def _carriers(cell: Mapping[str, str], places: Sequence[Use], packages: Mapping[str, Package]) -> dict[str, str]:
-    """Return the carrier of each VPN that a cell names, for conditions. The key is the name of the
-    argument that names the VPN, and `_carrier`."""
+def _carriers(
+    cell: Mapping[str, str], places: Sequence[Use], packages: Mapping[str, Package]
+) -> dict[str, str]:
+    """Return the carrier of each VPN that a cell names, for conditions.
+
+    The key is the name of the argument that names the VPN, and `_carrier`.
+    """
     vpns = entries_of("vpn-configs", packages)
     found = {}
     for use in places:
         name = sole_placeholder(use.template)
-        if use.argument.limits.get("folder") == "vpn-configs" and name and (folder := vpns.get(cell.get(name, ""))):
+        if (
+            use.argument.limits.get("folder") == "vpn-configs"
+            and name
+            and (folder := vpns.get(cell.get(name, "")))
+        ):
             own = description(folder)
             base_folder = vpns.get(str(own.get("base")))
             base = description(base_folder) if base_folder else {}
@@ -603,7 +735,9 @@ def _carriers(cell: Mapping[str, str], places: Sequence[Use], packages: Mapping[
     return found
 
 
-def _first_of_each(cells: Sequence[dict[str, str]], groups: Iterable[set[str]]) -> Iterator[dict[str, str]]:
+def _first_of_each(
+    cells: Sequence[dict[str, str]], groups: Iterable[set[str]]
+) -> Iterator[dict[str, str]]:
     """Yield the first cell, and each cell with a combination of values that is new for the names of
     a group.
 
@@ -611,7 +745,9 @@ def _first_of_each(cells: Sequence[dict[str, str]], groups: Iterable[set[str]]) 
     """
     # A name with one value in all cells makes no combination new, so only the others matter.
     swept = _varying(cells)
-    seen: dict[tuple[str, ...], set[tuple[str, ...]]] = {tuple(sorted(names & swept)): set() for names in groups}
+    seen: dict[tuple[str, ...], set[tuple[str, ...]]] = {
+        tuple(sorted(names & swept)): set() for names in groups
+    }
     for cell in cells:
         new = cell is cells[0]
         for names, known in seen.items():
@@ -638,8 +774,10 @@ def _is_reference(campaign: Campaign, wrong: Wrong) -> bool:
 
 
 def sub_scenarios(scenario: Scenario, find: Callable[[str], Scenario]) -> dict[str, Scenario]:
-    """Return the sub-scenarios by name, including those that sub-scenarios start. `find` reads
-    one."""
+    """Return the sub-scenarios by name, including those that sub-scenarios start.
+
+    `find` reads one.
+    """
     found: dict[str, Scenario] = {}
     waiting = [scenario]
     while waiting:

@@ -11,7 +11,10 @@ from openbach_run.errors import InputError
 
 def parse_seeds(text: str) -> tuple[int, ...]:
     """Return the seeds that a text gives: `5` is the seeds 1 to 5; `3,7` is those two; `7,` is just
-    7. Raises InputError."""
+    7.
+
+    Raises InputError.
+    """
     try:
         numbers = [int(part) for part in text.split(",") if part.strip()]
     except ValueError:
@@ -22,7 +25,9 @@ def parse_seeds(text: str) -> tuple[int, ...]:
         or max(numbers) >= 2**31
         or len(set(numbers)) < len(numbers)
     ):
-        raise InputError(f"--seeds {text}: give how many (5), or which ones separated by commas (3,7 or just 7,)")
+        raise InputError(
+            f"--seeds {text}: give how many (5), or which ones separated by commas (3,7 or just 7,)"
+        )
     if "," in text:
         return tuple(numbers)
     if numbers[0] > 10_000:
@@ -47,7 +52,10 @@ def parse_settings(settings: Sequence[str]) -> dict[str, tuple[str, ...]]:
             raise InputError(f"{text!r}: arguments are given as NAME=VALUE or NAME=VALUE,VALUE,…")
         values = distinct(name, tuple(part.strip() for part in value.split(",")))
         if name in given:
-            raise InputError(f"{text}: {name} is given twice; to sweep it: {name}={','.join((*given[name], *values))}")
+            raise InputError(
+                f"{text}: {name} is given twice; to sweep it:"
+                f" {name}={','.join((*given[name], *values))}"
+            )
         given[name] = values
     return given
 

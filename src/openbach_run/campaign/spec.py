@@ -32,12 +32,14 @@ class Origin:
     @cached_property
     def digest(self) -> str:
         """Return the hash of all of it that affects a run. It is computed once in a campaign."""
-        return _digest({
-            "scenario": _acting(self.scenario),
-            "sub_scenarios": {name: _acting(sub) for name, sub in self.sub_scenarios.items()},
-            "jobs": {name: acting_job(job) for name, job in self.jobs.items()},
-            "inventory": self.inventory,
-        })  # fmt: skip
+        return _digest(
+            {
+                "scenario": _acting(self.scenario),
+                "sub_scenarios": {name: _acting(sub) for name, sub in self.sub_scenarios.items()},
+                "jobs": {name: acting_job(job) for name, job in self.jobs.items()},
+                "inventory": self.inventory,
+            }
+        )
 
     @cached_property
     def constants(self) -> dict[str, str]:
@@ -64,15 +66,20 @@ class CellSpec:
     @cached_property
     def digest(self) -> str:
         # __dict__ also has the cached digest; the origin has a digest of its own, taken once.
-        own = {name: value for name, value in self.__dict__.items() if name not in ("origin", "digest")}
-        constants = {name: value for name, value in self.origin.constants.items() if name not in self.values}
+        own = {
+            name: value for name, value in self.__dict__.items() if name not in ("origin", "digest")
+        }
+        constants = {
+            name: value for name, value in self.origin.constants.items() if name not in self.values
+        }
         return _digest({**own, "constants": constants, "origin": self.origin.digest})
 
 
 @dataclass(frozen=True)
 class RunSpec:
-    """Everything that a run depends on. Its hash, without the words for people, is the name of the
-    record.
+    """Everything that a run depends on.
+
+    Its hash, without the words for people, is the name of the record.
 
     It is small, because a campaign may have a hundred thousand.
     """
@@ -119,7 +126,8 @@ class RunSpec:
 
     def _started(self, scenario: Scenario) -> dict[str, Any]:
         """Return a scenario in stored form, without the functions that it does not have with these
-        values."""
+        values.
+        """
         return self._stored(scenario.with_functions_of({**scenario.defaults, **self.values}))
 
     def for_guest(self) -> dict[str, Any]:
@@ -164,7 +172,9 @@ def _acting(scenario: Scenario) -> dict[str, Any]:
 
 
 def _digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+    ).hexdigest()
 
 
 def _put(values: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:

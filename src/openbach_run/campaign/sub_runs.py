@@ -38,15 +38,25 @@ def unfold(record: Record, run_dir: Path) -> list[Record]:
 
 
 def parts_of(record: Record, run_dir: Path) -> list[dict[str, Any]]:
-    """Return the content of `Record.parts`, from the files that the run left. Raises
-    DamagedRecord."""
+    """Return the content of `Record.parts`, from the files that the run left.
+
+    Raises DamagedRecord.
+    """
     told = events(run_dir)
     root = _root(told)
-    if any(event["event"] == "job_started" and event["scenario_instance_id"] == root for event in told):
+    if any(
+        event["event"] == "job_started" and event["scenario_instance_id"] == root for event in told
+    ):
         return []
     own = _own_arguments(run_dir)
-    constants = {} if own is None else {name: value for name, value in record.arguments.items() if name not in own}
-    ends = {event["scenario_instance_id"]: event for event in told if event["event"] == "scenario_ended"}
+    constants = (
+        {}
+        if own is None
+        else {name: value for name, value in record.arguments.items() if name not in own}
+    )
+    ends = {
+        event["scenario_instance_id"]: event for event in told if event["event"] == "scenario_ended"
+    }
     # A run that complained or is damaged is so as a whole: none of its parts may look better.
     is_spoiled = record.status in (COMPLAINED, DAMAGED)
     parts = []
@@ -55,13 +65,15 @@ def parts_of(record: Record, run_dir: Path) -> list[dict[str, Any]]:
             continue
         number = event["scenario_instance_id"]
         end = ends.get(number)
-        parts.append({
-            "scenario": event["scenario"],
-            "arguments": {**event["arguments"], **constants},
-            "status": record.status if end is None or is_spoiled else end["status"],
-            "virtual_s": 0.0 if end is None else end["t_s"] - event["t_s"],
-            "measures": measures(run_dir, measures_of(record), event["arguments"], number),
-        })  # fmt: skip
+        parts.append(
+            {
+                "scenario": event["scenario"],
+                "arguments": {**event["arguments"], **constants},
+                "status": record.status if end is None or is_spoiled else end["status"],
+                "virtual_s": 0.0 if end is None else end["t_s"] - event["t_s"],
+                "measures": measures(run_dir, measures_of(record), event["arguments"], number),
+            }
+        )
     return parts
 
 
@@ -95,7 +107,8 @@ def unfold_campaign(campaign: Campaign, unfolded: Sequence[Record]) -> Campaign:
 
 def _own_arguments(run_dir: Path) -> set[str] | None:
     """Return the names of the arguments of the scenario that was launched; None if the run does not
-    say."""
+    say.
+    """
     try:
         return set(run_files.document(run_dir, "run.json")["arguments"])
     except (OSError, DamagedRecord, TypeError, KeyError):
@@ -103,6 +116,8 @@ def _own_arguments(run_dir: Path) -> set[str] | None:
 
 
 def _root(told: Sequence[Mapping[str, Any]]) -> Any:
-    """Return the id of the scenario instance that no other one started; None if none was
-    started."""
-    return next((event["scenario_instance_id"] for event in told if event["event"] == "scenario_started"), None)
+    """Return the id of the scenario instance that no other one started; None if none was started."""
+    return next(
+        (event["scenario_instance_id"] for event in told if event["event"] == "scenario_started"),
+        None,
+    )

@@ -40,7 +40,9 @@ def campaign_table(campaign: Campaign, records: Sequence[Record]) -> Table:
     by_cell: dict[tuple[str, ...], list[Record]] = {}
     for record in records:
         if record.scenario == campaign.scenario.name:
-            by_cell.setdefault(tuple(record.arguments[name] for name in campaign.values), []).append(record)
+            by_cell.setdefault(
+                tuple(record.arguments[name] for name in campaign.values), []
+            ).append(record)
     # Without a swept argument the first one makes the column.
     swept = campaign.swept or list(campaign.values)[:1]
     is_long = len(swept) == 1 and len(campaign.values[swept[0]]) > MOST_COLUMNS
@@ -61,18 +63,29 @@ def campaign_table(campaign: Campaign, records: Sequence[Record]) -> Table:
     for key, cells in rows.items():
         listed.append([*key, *(cells.get(values, "") for values in columns)])
     return Table(
-        f"{campaign.scenario.name}: {campaign.measure_in_words}" + (f" with {fixed}" if fixed else ""),
+        f"{campaign.scenario.name}: {campaign.measure_in_words}"
+        + (f" with {fixed}" if fixed else ""),
         [*down, *("=".join((*across, *values)) or unnamed for values in columns)],
         listed,
-        "; ".join([_note(campaign), *_fragments(campaign, records), *_clocks(records), *not_locked(records)]),
+        "; ".join(
+            [
+                _note(campaign),
+                *_fragments(campaign, records),
+                *_clocks(records),
+                *not_locked(records),
+            ]
+        ),
         len(down),
     )
 
 
 def _all_measures(campaign: Campaign, records: Sequence[Record]) -> Table | None:
     """Return a table of everything that the scenario and its sub-scenarios measured; None if no run
-    measured anything. It has a row for each measure if each scenario has one cell, else a row for
-    each cell with the first measures."""
+    measured anything.
+
+    It has a row for each measure if each scenario has one cell, else a row for each cell with the
+    first measures.
+    """
     scenarios = (campaign.scenario.name, *campaign.sub_scenarios)
     done = [one for one in records if one.scenario in scenarios]
     columns = _measured(done)
@@ -85,7 +98,9 @@ def _all_measures(campaign: Campaign, records: Sequence[Record]) -> Table | None
             swept.append(name)
     by_cell: dict[tuple[str, ...], list[Record]] = {}
     for one in done:
-        by_cell.setdefault((one.scenario, *(one.arguments.get(name, "") for name in swept)), []).append(one)
+        by_cell.setdefault(
+            (one.scenario, *(one.arguments.get(name, "") for name in swept)), []
+        ).append(one)
     several = len({one.scenario for one in done}) > 1
     head = [*(["scenario"] if several else []), *swept]
     notes = [_note(campaign), MEDIANS, *_clocks(done), *not_locked(done)]
@@ -93,9 +108,14 @@ def _all_measures(campaign: Campaign, records: Sequence[Record]) -> Table | None
     for (scenario, *values), of_cell in by_cell.items():
         key = [*([scenario] if several else []), *values]
         if swept:
-            rows.append([*key, *(_shown(of_cell, column, *ANY_UNIT) for column in columns[:MOST_COLUMNS])])
+            rows.append(
+                [*key, *(_shown(of_cell, column, *ANY_UNIT) for column in columns[:MOST_COLUMNS])]
+            )
         else:
-            rows += [[*key, column, _shown(of_cell, column, *ANY_UNIT)] for column in _measured(of_cell) or [NOTHING]]
+            rows += [
+                [*key, column, _shown(of_cell, column, *ANY_UNIT)]
+                for column in _measured(of_cell) or [NOTHING]
+            ]
     if swept and (others := columns[MOST_COLUMNS:]):
         notes.append(f"results.csv has {len(others)} more columns: {', '.join(others)}")
     shown = columns[:MOST_COLUMNS] if swept else ["run"]
@@ -115,7 +135,10 @@ def _values(cell: Mapping[str, str], names: Sequence[str]) -> tuple[str, ...]:
 
 def not_sent(campaign: Campaign, records: Sequence[Record], runs: Path) -> str | None:
     """Return a text on runs that have finished without the measure that the scenario shows: which
-    runs, and what they sent. None if there are none."""
+    runs, and what they sent.
+
+    None if there are none.
+    """
     finished = [one for one in records if one.finished and one.scenario == campaign.scenario.name]
     without = [one for one in finished if one.measures.get(campaign.measure or "") is None]
     if MEASURE not in campaign.scenario.sweep or not without:
@@ -124,28 +147,44 @@ def not_sent(campaign: Campaign, records: Sequence[Record], runs: Path) -> str |
     sent: dict[str, set[str]] = {}
     for one in statistics(runs / without[0].run_id):
         suffix = f" ({one['_metadata']['suffix']})" if one["_metadata"].get("suffix") else ""
-        sent.setdefault(f"{one['_metadata']['job_name']}{suffix}", set()).update(one.keys() - {"_metadata"})
-    there = "\n  ".join(f"{job}: {', '.join(sorted(names))}" for job, names in sent.items()) or "no statistic at all"
-    statistic = "" if measure.statistic == campaign.measure else f" (of the statistic {measure.statistic})"
-    columns = ", ".join(name for name, value in without[0].measures.items() if value is not None) or "none"
+        sent.setdefault(f"{one['_metadata']['job_name']}{suffix}", set()).update(
+            one.keys() - {"_metadata"}
+        )
+    there = (
+        "\n  ".join(f"{job}: {', '.join(sorted(names))}" for job, names in sent.items())
+        or "no statistic at all"
+    )
+    statistic = (
+        "" if measure.statistic == campaign.measure else f" (of the statistic {measure.statistic})"
+    )
+    columns = (
+        ", ".join(name for name, value in without[0].measures.items() if value is not None)
+        or "none"
+    )
     return (
-        f"{campaign.scenario.name}: {len(without)} of {len(finished)} finished runs have no {campaign.measure}{statistic}, "
-        f"which its table shows. The first of them ({runs / without[0].run_id}) has the columns {columns}; "
-        f"its jobs sent\n  {there}"
+        f"{campaign.scenario.name}: {len(without)} of {len(finished)} finished runs have no"
+        f" {campaign.measure}{statistic}, which its table shows. The first of them"
+        f" ({runs / without[0].run_id}) has the columns {columns}; its jobs sent\n  {there}"
     )
 
 
 def _cell(done: Sequence[Record], campaign: Campaign) -> str:
     """Return the text of a cell: the median over the seeds and its interval, and how many runs
-    failed."""
+    failed.
+    """
     shown = _shown(done, campaign.measure or "")
     has_finished = any(record.finished for record in done)
-    return "not sent" if shown in ("done", "failed") and has_finished and MEASURE in campaign.scenario.sweep else shown
+    return (
+        "not sent"
+        if shown in ("done", "failed") and has_finished and MEASURE in campaign.scenario.sweep
+        else shown
+    )
 
 
 def _shown(done: Sequence[Record], column: str, digits: int = 2, form: str = "f") -> str:
     """Return the median of a column over the runs and its interval, and how many runs failed, if
-    any did."""
+    any did.
+    """
     found = [record.measures.get(column) for record in done if record.finished]
     values = [value for value in found if value is not None]
     failed = sum(not record.finished for record in done)
@@ -156,7 +195,8 @@ def _shown(done: Sequence[Record], column: str, digits: int = 2, form: str = "f"
 
 def _fragments(campaign: Campaign, records: Sequence[Record]) -> list[str]:
     """Return a note on runs whose IP packets crossed the satellite in fragments; empty without such
-    runs."""
+    runs.
+    """
     done = [one for one in records if one.finished and one.scenario == campaign.scenario.name]
     in_pieces = []
     for one in done:
@@ -169,8 +209,9 @@ def _fragments(campaign: Campaign, records: Sequence[Record]) -> list[str]:
     most = max(count for _, count in in_pieces)
     values = " ".join(f"{name}={first.arguments[name]}" for name in campaign.swept)
     return [
-        f"{len(in_pieces)} of {len(done)} runs had fragments of IP packets on the satellite, up to {most:.0f}"
-        f"{f' (first: {values})' if values else ''}: columns {', '.join(f'{side}{FRAGMENTS}' for side in SIDES)}"
+        f"{len(in_pieces)} of {len(done)} runs had fragments of IP packets on the satellite, up to"
+        f" {most:.0f}{f' (first: {values})' if values else ''}: columns"
+        f" {', '.join(f'{side}{FRAGMENTS}' for side in SIDES)}"
     ]
 
 
@@ -178,34 +219,51 @@ def _clocks(records: Sequence[Record]) -> list[str]:
     """Return notes on runs in real time, each kind of clock once."""
     known = {(one.identity.get("engine"), one.clock): one for one in records}
     return [
-        "on this machine's own kernel, in real time" if engine == HOST_KERNEL
-        else f"clock {clock}: another run gives other packets; token buckets of ten packets (15400 bytes)"
-        for engine, clock in known if clock != VIRTUAL and engine in (HOST_KERNEL, VIRTUAL)
-    ]  # fmt: skip
+        (
+            "on this machine's own kernel, in real time"
+            if engine == HOST_KERNEL
+            else (
+                f"clock {clock}: another run gives other packets; token buckets of ten packets"
+                " (15400 bytes)"
+            )
+        )
+        for engine, clock in known
+        if clock != VIRTUAL and engine in (HOST_KERNEL, VIRTUAL)
+    ]
 
 
 def _note(campaign: Campaign) -> str:
     """Return the note under a table: the seeds, the least possible transfer time, and other
-    remarks."""
+    remarks.
+    """
     least: dict[tuple[str, str], float] = {}
     for cell in campaign.cells:
         time_s = least_transfer_time_s(cell)
         if time_s:
             least[cell["size"], rate_of(cell)] = time_s
     parts = [
-        f"at least {time_s:.2f} s for a size of {size} at a rate of {rate} (Ethernet, IP and TCP headers; no slow start)"
+        f"at least {time_s:.2f} s for a size of {size} at a rate of {rate} (Ethernet, IP and TCP"
+        " headers; no slow start)"
         for (size, rate), time_s in least.items()
         if campaign.measure == USUAL
     ]
     if campaign.measure_instead and campaign.measure_instead[1] == campaign.measure:
         name = campaign.measure_instead[0]
-        parts.append(f"{campaign.measure_in_words} in place of {USUAL}, as {name} is given (results.csv has both)")
+        parts.append(
+            f"{campaign.measure_in_words} in place of {USUAL}, as {name} is given (results.csv has"
+            " both)"
+        )
     if set(campaign.values.get("pep", ())) - {"none"}:
         parts.append(
-            "PEP A: inside the tunnel's path, B: outside it, where TCP is in clear (our reading: docs/guide.md)"
+            "PEP A: inside the tunnel's path, B: outside it, where TCP is in clear (our reading:"
+            " docs/guide.md)"
         )
     several = len(campaign.every_seed)
-    seeds = f"median [95 % bootstrap interval] over {several} seeds" if several > 1 else f"seed {campaign.seeds[0]}"
+    seeds = (
+        f"median [95 % bootstrap interval] over {several} seeds"
+        if several > 1
+        else f"seed {campaign.seeds[0]}"
+    )
     if several == 1 and campaign.is_random:
         parts.append(WARNING)
     return "; ".join([seeds, *parts])

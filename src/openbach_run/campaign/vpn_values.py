@@ -27,14 +27,17 @@ Given = Mapping[str, tuple[str, ...]]
 
 def setting_of(name: str) -> str:
     """Return the constant that a setting belongs to: `vpn_values` for `vpn.cipher`; any other name
-    is its own."""
+    is its own.
+    """
     owner, dot, _ = name.partition(".")
     return f"{owner}{SUFFIX}" if dot else name
 
 
 def folded(given: Given) -> dict[str, tuple[str, ...]]:
-    """Return the settings, with constants in place of the settings of a VPN's values. Raises
-    InputError."""
+    """Return the settings, with constants in place of the settings of a VPN's values.
+
+    Raises InputError.
+    """
     found: dict[str, tuple[str, ...]] = {}
     for name in given:
         constant = setting_of(name)
@@ -48,9 +51,12 @@ def folded(given: Given) -> dict[str, tuple[str, ...]]:
 
 
 def _own(given: Given, constant: str) -> dict[str, tuple[str, ...]]:
-    """Return the values of the settings that belong to a constant, by the name of the VPN's
-    value."""
-    return {name.partition(".")[2]: values for name, values in given.items() if setting_of(name) == constant != name}
+    """Return the values of the settings that belong to a constant, by the name of the VPN's value."""
+    return {
+        name.partition(".")[2]: values
+        for name, values in given.items()
+        if setting_of(name) == constant != name
+    }
 
 
 def _products(own: Given) -> Iterator[str]:
@@ -61,8 +67,10 @@ def _products(own: Given) -> Iterator[str]:
 
 
 def read_values(text: str, at: str = "") -> dict[str, str]:
-    """Return name → value of a constant's text, which has the right form. Raises InputError for a
-    name that occurs twice."""
+    """Return name → value of a constant's text, which has the right form.
+
+    Raises InputError for a name that occurs twice.
+    """
     found: dict[str, str] = {}
     for part in text.split(";") if text != NONE else ():
         name, _, value = part.partition("=")
@@ -72,9 +80,13 @@ def read_values(text: str, at: str = "") -> dict[str, str]:
     return found
 
 
-def check_values_of_vpns(places: Sequence[Use], cell: Mapping[str, str], vpns: Mapping[str, Path]) -> None:
-    """Check the VPN values of a cell. Raises InputError for the first value that a VPN which gets
-    it does not have."""
+def check_values_of_vpns(
+    places: Sequence[Use], cell: Mapping[str, str], vpns: Mapping[str, Path]
+) -> None:
+    """Check the VPN values of a cell.
+
+    Raises InputError for the first value that a VPN which gets it does not have.
+    """
     # The same text of values may go to several VPNs (the two ends, say): collect the VPNs by text.
     chosen: dict[str, dict[str, None]] = {}
     for use in places:
@@ -88,6 +100,8 @@ def check_values_of_vpns(places: Sequence[Use], cell: Mapping[str, str], vpns: M
             continue
         if {*kinds} == {NONE}:
             first = ";".join(f"{at}{name}={value}" for name, value in given.items())
-            raise InputError(f"{first}: there is no VPN that could have it (vpn=none); leave none out")
+            raise InputError(
+                f"{first}: there is no VPN that could have it (vpn=none); leave none out"
+            )
         for kind in kinds.keys() & vpns.keys():
             check_vpn_values(kind, given, vpns, at)

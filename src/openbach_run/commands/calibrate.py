@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`openbach-run calibrate`: measures what packets of VPNs cost this machine's CPU, and writes it as
-a profile for runs in virtual time."""
+a profile for runs in virtual time.
+"""
 
 from __future__ import annotations
 
@@ -47,16 +48,47 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     made.add_argument("name", metavar="NAME", help="of the profile")
-    made.add_argument("--vpn", metavar="VPN,…", default="openvpn_udp,openvpn_tcp,wireguard_go,nebula,tinc_switch",
-                      help="default %(default)s")  # fmt: skip
-    made.add_argument("--payload-bytes", metavar="N,N", default="200,1300", help="lengths (default %(default)s)")
-    made.add_argument("--check-bytes", metavar="N", type=int, default=700, help="length for the check (default 700)")
-    made.add_argument("--duration-s", metavar="S", type=int, default=5, help="of each measurement (default 5)")
-    made.add_argument("--repetitions", metavar="N", type=int, default=5, help="of each measurement (default 5)")
-    made.add_argument("--with", metavar="DIR", dest="additions", type=Path, action="append", default=[],
-                      help="your own additions")  # fmt: skip
-    made.add_argument("--results", metavar="DIR", type=Path, default=Path("results/calibrate"), help="where runs go")
-    made.add_argument("-o", "--output", metavar="DIR", type=Path, default=Path(), help="default: this directory")
+    made.add_argument(
+        "--vpn",
+        metavar="VPN,…",
+        default="openvpn_udp,openvpn_tcp,wireguard_go,nebula,tinc_switch",
+        help="default %(default)s",
+    )
+    made.add_argument(
+        "--payload-bytes", metavar="N,N", default="200,1300", help="lengths (default %(default)s)"
+    )
+    made.add_argument(
+        "--check-bytes",
+        metavar="N",
+        type=int,
+        default=700,
+        help="length for the check (default 700)",
+    )
+    made.add_argument(
+        "--duration-s", metavar="S", type=int, default=5, help="of each measurement (default 5)"
+    )
+    made.add_argument(
+        "--repetitions", metavar="N", type=int, default=5, help="of each measurement (default 5)"
+    )
+    made.add_argument(
+        "--with",
+        metavar="DIR",
+        dest="additions",
+        type=Path,
+        action="append",
+        default=[],
+        help="your own additions",
+    )
+    made.add_argument(
+        "--results",
+        metavar="DIR",
+        type=Path,
+        default=Path("results/calibrate"),
+        help="where runs go",
+    )
+    made.add_argument(
+        "-o", "--output", metavar="DIR", type=Path, default=Path(), help="default: this directory"
+    )
     made.add_argument("--quiet", action="store_true", help="no progress")
     return made
 
@@ -70,11 +102,16 @@ def main(argv: list[str]) -> int:
         raise InputError(f"{file} is there already; remove it, or give another name")
     payloads_bytes = lengths(arguments.payload_bytes, arguments.check_bytes)
     vpns = arguments.vpn.split(",")
-    check_vpns(vpns, [*payloads_bytes, arguments.check_bytes], Additions.beside_ours(arguments.additions))
+    check_vpns(
+        vpns, [*payloads_bytes, arguments.check_bytes], Additions.beside_ours(arguments.additions)
+    )
     if arguments.repetitions < 1:
         raise InputError(f"--repetitions {arguments.repetitions}: at least 1")
     records: list[Record] = []
-    code = run(runs_of(arguments, vpns, payloads_bytes), lambda _directory, _campaigns, known: records.extend(known))
+    code = run(
+        runs_of(arguments, vpns, payloads_bytes),
+        lambda _directory, _campaigns, known: records.extend(known),
+    )
     if code:
         return code
     store = Store(arguments.results)
@@ -83,7 +120,10 @@ def main(argv: list[str]) -> int:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(profile, indent=2) + "\n")
     print(as_text(profile["vpns"], arguments.check_bytes))
-    print(f"\nwrote {file}; ./openbach-run lan_tcp vpn={vpns[0]} cpu={arguments.name} --with {arguments.output}")
+    print(
+        f"\nwrote {file}; ./openbach-run lan_tcp vpn={vpns[0]} cpu={arguments.name} --with"
+        f" {arguments.output}"
+    )
     return 0
 
 
@@ -104,7 +144,9 @@ def seen_in_all(records: Sequence[Record], store: Store) -> list[Seen]:
     for record in records:
         vpn, length = record.arguments["vpn"], int(record.arguments["payload_bytes"])
         if (vpn, length) not in found:
-            raise InputError(f"no run of {vpn} with {length} bytes of payload says what its packets cost")
+            raise InputError(
+                f"no run of {vpn} with {length} bytes of payload says what its packets cost"
+            )
     return seen
 
 
@@ -113,7 +155,9 @@ def lengths(text: str, check_bytes: int) -> list[int]:
     try:
         found = sorted({int(word) for word in text.split(",")})
     except ValueError:
-        raise InputError(f"--payload-bytes {text}: should be numbers of bytes, like 200,1300") from None
+        raise InputError(
+            f"--payload-bytes {text}: should be numbers of bytes, like 200,1300"
+        ) from None
     if len(found) < 2 or found[0] < 16:
         raise InputError(f"--payload-bytes {text}: at least two lengths, each of at least 16 bytes")
     if check_bytes in found:
@@ -122,27 +166,45 @@ def lengths(text: str, check_bytes: int) -> list[int]:
 
 
 def check_vpns(vpns: Sequence[str], payloads_bytes: Sequence[int], additions: Additions) -> None:
-    """Check that the VPNs can be measured. Raises InputError for one that the kernel carries, or
-    whose packets are too small for the longest payload."""
+    """Check that the VPNs can be measured.
+
+    Raises InputError for one that the kernel carries, or whose packets are too small for the
+    longest payload.
+    """
     for vpn in vpns:
         folder = additions.find(KIND, vpn)
         if folder is None:
-            raise InputError(f"--vpn {vpn}: there is no such VPN; there are {', '.join(sorted(additions.all(KIND)))}")
+            raise InputError(
+                f"--vpn {vpn}: there is no such VPN; there are"
+                f" {', '.join(sorted(additions.all(KIND)))}"
+            )
         own = description(folder)
         base = additions.find(KIND, str(own["base"])) if "base" in own else None
         described = {**(description(base) if base else {}), **own}
         if described["runs_in"] != "user space":
-            raise InputError(f"--vpn {vpn}: the kernel carries its packets, and says of none what it cost")
+            raise InputError(
+                f"--vpn {vpn}: the kernel carries its packets, and says of none what it cost"
+            )
         # 28 bytes: the headers of IPv4 and UDP.
         if max(payloads_bytes) + 28 > described["inner_mtu"]:
             most = described["inner_mtu"] - 28
-            raise InputError(f"--vpn {vpn}: packets have at most {most} bytes of payload; give --payload-bytes")
+            raise InputError(
+                f"--vpn {vpn}: packets have at most {most} bytes of payload; give --payload-bytes"
+            )
 
 
-def runs_of(arguments: argparse.Namespace, vpns: Sequence[str], payloads_bytes: Sequence[int]) -> argparse.Namespace:
+def runs_of(
+    arguments: argparse.Namespace, vpns: Sequence[str], payloads_bytes: Sequence[int]
+) -> argparse.Namespace:
     """Return the parsed command line of the runs that measure."""
     payloads = ",".join(map(str, [*payloads_bytes, arguments.check_bytes]))
-    settings = ["lan_udp", f"vpn={','.join(vpns)}", f"payload_bytes={payloads}", "cc=reno", "rate=unlimited"]
+    settings = [
+        "lan_udp",
+        f"vpn={','.join(vpns)}",
+        f"payload_bytes={payloads}",
+        "cc=reno",
+        "rate=unlimited",
+    ]
     settings += ["delay_ms=0", f"udp_rate={UDP_RATE}", f"duration_s={arguments.duration_s}"]
     made = parser_of_runs().parse_intermixed_args(settings)
     made.engine, made.seeds, made.quiet = "native", str(arguments.repetitions), arguments.quiet
@@ -151,10 +213,12 @@ def runs_of(arguments: argparse.Namespace, vpns: Sequence[str], payloads_bytes: 
 
 
 def profile_of(
-    arguments: argparse.Namespace, records: Sequence[Record], seen: Sequence[Seen], argv: Sequence[str]
+    arguments: argparse.Namespace,
+    records: Sequence[Record],
+    seen: Sequence[Seen],
+    argv: Sequence[str],
 ) -> dict[str, Any]:
-    """Return the content of the profile: the machine, the measurement, and the costs of each
-    VPN."""
+    """Return the content of the profile: the machine, the measurement, and the costs of each VPN."""
     identity = records[0].identity
     return {
         "description": f"Measured on {identity['cpu']}",
@@ -170,19 +234,26 @@ def profile_of(
 
 
 def busy_with_others(records: Sequence[Record]) -> float:
-    """Return how many of the machine's CPUs other programs kept busy meanwhile. It shows how far
-    the errors can be trusted."""
-    shares: list[float] = [record.measures["cpu_others_s"] / record.measures["cpu_window_s"] for record in records]
+    """Return how many of the machine's CPUs other programs kept busy meanwhile.
+
+    It shows how far the errors can be trusted.
+    """
+    shares: list[float] = [
+        record.measures["cpu_others_s"] / record.measures["cpu_window_s"] for record in records
+    ]
     return round(median(shares), 2)
 
 
 def as_text(vpns: dict[str, Any], check_bytes: int) -> str:
     """Return the costs of each VPN and direction as a table."""
-    lines = [f"{'vpn':<16}{'':<10}{'ns/packet':>20}{'ns/byte':>20}{f'off at {check_bytes} bytes':>20}"]
+    lines = [
+        f"{'vpn':<16}{'':<10}{'ns/packet':>20}{'ns/byte':>20}{f'off at {check_bytes} bytes':>20}"
+    ]
     for vpn, directions in vpns.items():
         for direction, times in directions.items():
             columns = [
-                f"{times[name]:.{digits}f}" + (f" ± {times[error]:.{digits}f}" if error in times else "")
+                f"{times[name]:.{digits}f}"
+                + (f" ± {times[error]:.{digits}f}" if error in times else "")
                 for name, error, digits in (
                     ("ns_per_packet", "ns_per_packet_error", 0),
                     ("ns_per_byte", "ns_per_byte_error", 2),

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`openbach-run capture RUN --at HOST[/INTERFACE] -o FILE`: writes what tcpdump on that host would
-have kept."""
+have kept.
+"""
 
 from __future__ import annotations
 
@@ -43,11 +44,17 @@ Without --at and -o the interfaces are listed, with the packets that leave each.
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
-        "openbach-run capture", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+        "openbach-run capture",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("run", metavar="RUN", type=Path, help="a run's directory, results/NAME/runs/RUN_ID")
+    made.add_argument(
+        "run", metavar="RUN", type=Path, help="a run's directory, results/NAME/runs/RUN_ID"
+    )
     made.add_argument("--at", metavar="HOST[/INTERFACE]", help="of which host or interface")
-    made.add_argument("-o", "--output", type=Path, metavar="FILE", help="what to write: FILE.pcapng or FILE.pcap")
+    made.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="what to write: FILE.pcapng or FILE.pcap"
+    )
     return made
 
 
@@ -90,20 +97,28 @@ def _counted(capture: Path) -> dict[str, int]:
 
 
 def _write(capture: Path, inventory: Inventory, keys: bytes, at: str, output: Path) -> int:
-    """Write the packets at a host or interface; return their number. A file with keys is readable
-    for this user alone."""
+    """Write the packets at a host or interface; return their number.
+
+    A file with keys is readable for this user alone.
+    """
     found = _at(capture, inventory, at)
     first = next(found, None)
     if first is None:
         there = list(_counted(capture))
         hosts = [name.partition("/")[0] for name in there]
-        raise InputError(f"--at {at}: no packet there; {near(at, [*there, *hosts])}there are {', '.join(there)}")
+        raise InputError(
+            f"--at {at}: no packet there; {near(at, [*there, *hosts])}there are {', '.join(there)}"
+        )
     # Under another name until it is whole: an interruption leaves no half file.
     new, count = output.with_name(f".{output.name}.new"), 0
     new.unlink(missing_ok=True)
     try:
         with open(new, "wb", opener=partial(os.open, mode=0o600 if keys else 0o666)) as file:
-            writer = PcapWriter(file) if output.suffix == ".pcap" else PcapngWriter(file, names(inventory), keys)
+            writer = (
+                PcapWriter(file)
+                if output.suffix == ".pcap"
+                else PcapngWriter(file, names(inventory), keys)
+            )
             for packet, interface, direction in (first, *found):
                 writer.write(packet, interface, direction)
                 count += 1
@@ -122,7 +137,11 @@ def _at(capture: Path, inventory: Inventory, at: str) -> Iterator[tuple[Packet, 
     opposite = far_ends(inventory)
     for packet in packets(capture):
         other = opposite.get(packet.interface)
-        places = [(packet.interface, UNKNOWN)] if other is None else [(packet.interface, OUTBOUND), (other, INBOUND)]
+        places = (
+            [(packet.interface, UNKNOWN)]
+            if other is None
+            else [(packet.interface, OUTBOUND), (other, INBOUND)]
+        )
         for name, direction in places:
             if name == at or name.startswith(f"{at}/"):
                 yield packet, name, direction
@@ -130,7 +149,8 @@ def _at(capture: Path, inventory: Inventory, at: str) -> Iterator[tuple[Packet, 
 
 def far_ends(inventory: Inventory) -> dict[str, str]:
     """Return the interface where packets arrive, by the interface that they leave: the other end of
-    its veth pair (guest/network.py)."""
+    its veth pair (guest/network.py).
+    """
     found: dict[str, str] = {}
     for network, ends in inventory.attached():
         # Two hosts have a veth pair; more have a pair each with the bridge that is the network.

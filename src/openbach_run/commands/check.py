@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`openbach-run --check`: tells whether the real backend would accept a scenario, and what would
-fail in a run."""
+fail in a run.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ from openbach_run.openbach.values import jobs_started
 from openbach_run.topology.inventory import load_inventory
 
 
-def check(path: Path, packages: Mapping[str, Package], as_json: bool, inventory: Path | None) -> int:
+def check(
+    path: Path, packages: Mapping[str, Package], as_json: bool, inventory: Path | None
+) -> int:
     """Check a scenario; return 0 if the backend accepts it, 2 if not.
 
     With JSON the backend's answer goes to stdout. Findings go to stderr.
@@ -42,7 +45,11 @@ def check(path: Path, packages: Mapping[str, Package], as_json: bool, inventory:
         named = "" if one is scenario else f"{one.name}: "
         found = (*lint(one, jobs), *unknown_entities(with_addresses(one, hosts), hosts))
         of_all += [f"{named}{finding}" for finding in found]
-    findings = [*of_all, *_swept(path, scenario, subs, jobs), *_shown(path, scenario, subs, packages)]
+    findings = [
+        *of_all,
+        *_swept(path, scenario, subs, jobs),
+        *_shown(path, scenario, subs, packages),
+    ]
     for finding in findings:
         print(f"{path}: warning: {finding}", file=sys.stderr)
     if as_json:
@@ -68,7 +75,9 @@ def _shown(
             yield str(error)
 
 
-def _swept(path: Path, scenario: Scenario, subs: Mapping[str, Scenario], jobs: Mapping[str, Job]) -> Iterator[str]:
+def _swept(
+    path: Path, scenario: Scenario, subs: Mapping[str, Scenario], jobs: Mapping[str, Job]
+) -> Iterator[str]:
     """Yield what is wrong with the values that x-sweep has."""
     try:
         defaults, values = (sweep_table(scenario, path, key) for key in ("defaults", "values"))
@@ -78,7 +87,9 @@ def _swept(path: Path, scenario: Scenario, subs: Mapping[str, Scenario], jobs: M
     places = uses(scenario, jobs, subs)
     of_subs = [use for use in places if WITHIN in use.place]
     constants = defaults_of((*subs.values(), scenario))
-    for wrong in wrong_values(of_subs, {name: value for name, value in constants.items() if value != SAME}):
+    for wrong in wrong_values(
+        of_subs, {name: value for name, value in constants.items() if value != SAME}
+    ):
         yield str(wrong)
     # A name has one default, or the list of values that x-sweep gives in its place.
     for name, listed in ({name: [value] for name, value in defaults.items()} | values).items():

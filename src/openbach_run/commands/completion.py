@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`openbach-run completion bash`: prints the script with which bash completes commands, scenarios,
-campaigns, arguments and options."""
+campaigns, arguments and options.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,9 @@ complete -o filenames -F _openbach_run openbach-run ./openbach-run
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
-        "openbach-run completion", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+        "openbach-run completion",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     made.add_argument("shell", choices=["bash"])
     return made
@@ -54,7 +57,8 @@ def script() -> str:
     """Return the script for bash."""
     modules = {name: import_module(module) for name, module in command.COMMANDS.items()}
     cases = "\n".join(
-        f'    {name}) words="{" ".join(options(module.parser()))}" ;;' for name, module in modules.items()
+        f'    {name}) words="{" ".join(options(module.parser()))}" ;;'
+        for name, module in modules.items()
     )
     additions = Additions()
     names = [*additions.all("scenarios"), *additions.all("campaigns")]
@@ -70,7 +74,8 @@ def options(parser: argparse.ArgumentParser) -> Iterable[str]:
 
 def _content(file: Path) -> Any:
     """Return the content of a JSON file; None if it is broken: other scenarios are completed all
-    the same."""
+    the same.
+    """
     try:
         return read_json(file)
     except InputError:
@@ -90,7 +95,9 @@ def _arguments(additions: Additions) -> list[str]:
 
 def _vpn_values(additions: Additions) -> set[str]:
     """Return the values of all VPNs (`vpn.cipher` and so on), without those that a folder fixes."""
-    folders = [folder for folder in additions.all("vpn-configs").values() if (folder / "up").exists()]
+    folders = [
+        folder for folder in additions.all("vpn-configs").values() if (folder / "up").exists()
+    ]
     shared = additions.shared("vpn-configs").values()
     found: set[str] = set()
     for folder in folders:

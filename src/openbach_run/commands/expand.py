@@ -18,11 +18,19 @@ needs no JSON: `openbach-run my_scenario.yml` runs it as it is.
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
-        "openbach-run expand", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+        "openbach-run expand",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("files", nargs="+", type=Path, metavar="FILE", help="a scenario written as YAML")
     made.add_argument(
-        "-o", "--output", type=Path, metavar="DIR", help="where NAME.json of each NAME.yml goes (default: printed)"
+        "files", nargs="+", type=Path, metavar="FILE", help="a scenario written as YAML"
+    )
+    made.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help="where NAME.json of each NAME.yml goes (default: printed)",
     )
     return made
 

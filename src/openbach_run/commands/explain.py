@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`openbach-run explain`: searches for the assumptions under which the published report's claims
-hold."""
+hold.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +51,17 @@ from openbach_run.report.assumptions import (
 from openbach_run.report.cells import file_name, read_campaigns
 from openbach_run.report.claims import SATCOM, Claim, judge, read_claims
 from openbach_run.report.explained import FILE, Map, answer, map_of, words
-from openbach_run.report.search import Of, Pair, Search, Stop, Tried, by_medians, drivers, in_turn, search
+from openbach_run.report.search import (
+    Of,
+    Pair,
+    Search,
+    Stop,
+    Tried,
+    by_medians,
+    drivers,
+    in_turn,
+    search,
+)
 from openbach_run.results import asked
 from openbach_run.results.chance import MIN_SEEDS
 from openbach_run.results.record import Record, Store
@@ -95,40 +106,76 @@ def parser() -> argparse.ArgumentParser:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("claims", metavar="CLAIM", nargs="*", help="C1, C2, … of reports/claims.yml (default: all)")
     made.add_argument(
-        "--budget", metavar="TIME", help="end within this time, as far as it can be told: 90s, 30m, 2h (default: none)"
+        "claims", metavar="CLAIM", nargs="*", help="C1, C2, … of reports/claims.yml (default: all)"
     )
     made.add_argument(
-        "--screen", metavar="N", type=int, default=1, help=f"so many seeds search, {FIRST_SEED} and on (default 1)"
+        "--budget",
+        metavar="TIME",
+        help="end within this time, as far as it can be told: 90s, 30m, 2h (default: none)",
+    )
+    made.add_argument(
+        "--screen",
+        metavar="N",
+        type=int,
+        default=1,
+        help=f"so many seeds search, {FIRST_SEED} and on (default 1)",
     )
     made.add_argument(
         "--seeds",
         metavar="N",
         default=str(MIN_SEEDS),
-        help=f"of the verdicts on what was found, as for a scenario (default {MIN_SEEDS}; fewer decide nothing)",
+        help=(
+            f"of the verdicts on what was found, as for a scenario (default {MIN_SEEDS}; fewer"
+            " decide nothing)"
+        ),
     )
     made.add_argument(
         "--confirm",
         action="store_true",
-        help="search no further: only run the best of what has been tried with the seeds of the verdicts",
+        help=(
+            "search no further: only run the best of what has been tried with the seeds of the"
+            " verdicts"
+        ),
     )
     made.add_argument(
-        "--dry-run", action="store_true", help="only say how many runs there are to do, and how long they take"
+        "--dry-run",
+        action="store_true",
+        help="only say how many runs there are to do, and how long they take",
     )
     made.add_argument(
         "--campaign",
         metavar="NAME",
         default="claims",
-        help="the cells: a campaign file, or the name of one in campaigns/ (default claims: all that the claims speak of)",
+        help=(
+            "the cells: a campaign file, or the name of one in campaigns/ (default claims: all that"
+            " the claims speak of)"
+        ),
     )
     made.add_argument(
-        "--assumptions", metavar="FILE", type=Path, default=REPOSITORY / "reports/assumptions.yml", help="what is open"
+        "--assumptions",
+        metavar="FILE",
+        type=Path,
+        default=REPOSITORY / "reports/assumptions.yml",
+        help="what is open",
     )
-    made.add_argument("--workers", metavar="N", type=int, help="runs at the same time, as for a scenario")
-    made.add_argument("--results", metavar="DIR", type=Path, default=Path("results/explain"), help="where the runs go")
     made.add_argument(
-        "-o", "--output", metavar="DIR", type=Path, default=Path("reports/assumptions"), help="where the answer goes"
+        "--workers", metavar="N", type=int, help="runs at the same time, as for a scenario"
+    )
+    made.add_argument(
+        "--results",
+        metavar="DIR",
+        type=Path,
+        default=Path("results/explain"),
+        help="where the runs go",
+    )
+    made.add_argument(
+        "-o",
+        "--output",
+        metavar="DIR",
+        type=Path,
+        default=Path("reports/assumptions"),
+        help="where the answer goes",
     )
     made.add_argument("--quiet", action="store_true", help="no progress")
     return made
@@ -142,19 +189,29 @@ def main(argv: list[str]) -> int:
     scenarios = needed(read_yaml(campaign)["scenarios"], described.values())
     if not scenarios:
         raise InputError(
-            f"--campaign {arguments.campaign}: none of its cells is one that {', '.join(described)} speaks of"
+            f"--campaign {arguments.campaign}: none of its cells is one that {', '.join(described)}"
+            " speaks of"
         )
     assumptions = relevant(read_assumptions(arguments.assumptions), scenarios)
     searching, judging = _seeds(arguments.screen, arguments.seeds)
     platform = Platform(
-        arguments.results, scenarios, assumptions, described, searching, arguments.workers, arguments.quiet
+        arguments.results,
+        scenarios,
+        assumptions,
+        described,
+        searching,
+        arguments.workers,
+        arguments.quiet,
     )
     if arguments.dry_run:
         try:
             with looking_only():
                 print(_forecast(platform, assumptions, searching, judging))
         except NotMade as missing:
-            print(f"which runs are finished is not known: {missing} is not in the cache, and --dry-run makes nothing")
+            print(
+                f"which runs are finished is not known: {missing} is not in the cache, and"
+                " --dry-run makes nothing"
+            )
         return 0
     forecast = _forecast(platform, assumptions, searching, judging)
     if not arguments.quiet:
@@ -165,7 +222,9 @@ def main(argv: list[str]) -> int:
 
     # Time is kept back: for the verdicts at the end, and, while single alternatives are tried, also
     # for some choices of several.
-    again_s = platform.seconds(platform.to_do([{}], judging)) + platform.seconds(platform.cells({}, judging))
+    again_s = platform.seconds(platform.to_do([{}], judging)) + platform.seconds(
+        platform.cells({}, judging)
+    )
     kept_s = min(again_s, KEPT * budget_s)
     together_s = TOGETHER * platform.seconds(platform.cells({}, searching))
     kept_of_alone_s = min(kept_s + together_s, KEPT_IN_ALL * budget_s)
@@ -194,7 +253,9 @@ def main(argv: list[str]) -> int:
     found = replace(found, again=_again(found, platform, judging, left_s))
     command = shlex.join(["./openbach-run", "explain", *argv])
     seeds_in_words = _in_words(searching), _in_words(judging)
-    told = map_of(found, command, commit() or "", _shown(campaign), *seeds_in_words, platform.versions)
+    told = map_of(
+        found, command, commit() or "", _shown(campaign), *seeds_in_words, platform.versions
+    )
     _write(arguments.output, found, told, assumptions, scenarios)
     write_runs(arguments.output / ARCHIVE, [(Store(arguments.results), platform.used)])
     print(_summary(told))
@@ -209,14 +270,18 @@ def _claims(names: Sequence[str]) -> dict[str, dict[str, Any]]:
     claims = {name: one for name, one in described.items() if one.get("document", SATCOM) == SATCOM}
     for name in names:
         if name not in claims:
-            raise InputError(f"{name}: no such claim; {near(name, claims)}there are {', '.join(claims)}")
+            raise InputError(
+                f"{name}: no such claim; {near(name, claims)}there are {', '.join(claims)}"
+            )
     return {name: claims[name] for name in names or claims}
 
 
 def _campaign(name: str) -> Path:
     path = Path(name) if Path(name).exists() else Additions.beside_ours([]).find("campaigns", name)
     if path is None:
-        raise InputError(f"--campaign {name}: no such campaign; give a file, or the name of one in campaigns/")
+        raise InputError(
+            f"--campaign {name}: no such campaign; give a file, or the name of one in campaigns/"
+        )
     return path
 
 
@@ -226,7 +291,10 @@ def _seeds(screen: int, judging: str) -> tuple[tuple[int, ...], tuple[int, ...]]
         raise InputError(f"--screen {screen}: at least 1")
     searching, others = tuple(range(FIRST_SEED, FIRST_SEED + screen)), parse_seeds(judging)
     if both := sorted(set(searching) & set(others)):
-        raise InputError(f"--seeds {judging}: {both[0]} is a seed of the search; what it finds is judged with others")
+        raise InputError(
+            f"--seeds {judging}: {both[0]} is a seed of the search; what it finds is judged with"
+            " others"
+        )
     return searching, others
 
 
@@ -242,8 +310,7 @@ def _seconds(budget: str | None) -> float:
 
 @dataclass
 class Platform:
-    """The runs of the claims' cells under a choice of assumptions, and the verdicts on the
-    claims."""
+    """The runs of the claims' cells under a choice of assumptions, and the verdicts on the claims."""
 
     results: Path
     scenarios: Sequence[Mapping[str, Any]]
@@ -267,7 +334,9 @@ class Platform:
     def __post_init__(self) -> None:
         self._note(Store(self.results).all())
 
-    def judged(self, choice: Choice, seeds: Sequence[int], of: Collection[Of] | None = None) -> list[Claim]:
+    def judged(
+        self, choice: Choice, seeds: Sequence[int], of: Collection[Of] | None = None
+    ) -> list[Claim]:
         """Return the claims, judged under a choice; run what is missing.
 
         With `of`, only the claims on the orbits that it names are judged, in cells of their own.
@@ -310,28 +379,38 @@ class Platform:
         if len(found[True] | found[False]) < 2:
             return ""
         search, others = (" and ".join(sorted(found[searching])) for searching in (True, False))
-        return f"The runs of the search are of Debian {search}, those with the other seeds of Debian {others}."
+        return (
+            f"The runs of the search are of Debian {search}, those with the other seeds of Debian"
+            f" {others}."
+        )
 
     def _scenarios(self, choice: Choice, of: Collection[Of] | None) -> list[dict[str, Any]]:
         return scenarios_under(self._cells_of(of), choice, self.assumptions)
 
     def _cells_of(self, of: Collection[Of] | None) -> Sequence[Mapping[str, Any]]:
         """Return the scenarios with the cells of the claims on the orbits in `of`; all cells if it
-        is None."""
+        is None.
+        """
         if of is None:
             return self.scenarios
         entries: list[Mapping[str, Any]] = []
         for orbit in sorted({orbit for _, orbit in of}):
-            claims = [self.described[claim] for claim, its_orbit in sorted(of) if its_orbit == orbit]
+            claims = [
+                self.described[claim] for claim, its_orbit in sorted(of) if its_orbit == orbit
+            ]
             entries += needed(on_orbit(self.scenarios, orbit), claims)
         return entries
 
     def folder(self, choice: Choice, seeds: Sequence[int]) -> Path:
         """Return the results directory of a choice with these seeds."""
         named = [f"{name}_{value}" for name, value in sorted(choice.items())]
-        return self.results / file_name(*(one.replace(" ", "_") for one in (*(named or ["ours"]), _in_words(seeds))))
+        return self.results / file_name(
+            *(one.replace(" ", "_") for one in (*(named or ["ours"]), _in_words(seeds)))
+        )
 
-    def cells(self, choice: Choice, seeds: Sequence[int], of: Collection[Of] | None = None) -> list[dict[str, str]]:
+    def cells(
+        self, choice: Choice, seeds: Sequence[int], of: Collection[Of] | None = None
+    ) -> list[dict[str, str]]:
         """Return the runs of a choice: `scenario`, arguments and `seed` of each."""
         return cells_of(self._scenarios(choice, of), seeds)
 
@@ -346,7 +425,9 @@ class Platform:
                     runs[_key(one)] = one
         return list(runs.values())
 
-    def _named(self, choice: Choice, seeds: Sequence[int], of: Collection[Of] | None) -> dict[str, dict[str, str]]:
+    def _named(
+        self, choice: Choice, seeds: Sequence[int], of: Collection[Of] | None
+    ) -> dict[str, dict[str, str]]:
         """Return the runs of a choice by run_id.
 
         For a verdict they are those with the kernel and packages that are here. Else they are known
@@ -360,7 +441,8 @@ class Platform:
 
     def is_begun(self, choice: Choice, seeds: Sequence[int]) -> bool:
         """Return whether a run of the choice exists, apart from those that our scenarios and single
-        alternatives have as well."""
+        alternatives have as well.
+        """
         alone = [dict([pair]) for pair in choice.items()]
         others = set()
         for other in ({}, *alone):
@@ -387,7 +469,8 @@ class Platform:
 
 def cells_of(scenarios: Sequence[Mapping[str, Any]], seeds: Sequence[int]) -> list[dict[str, str]]:
     """Return the runs of a campaign file's scenarios: `scenario`, the arguments in force, and
-    `seed`."""
+    `seed`.
+    """
     found = []
     for draft in _drafts(scenarios, seeds):
         for cell, seed in product(draft.cells, seeds):
@@ -395,13 +478,18 @@ def cells_of(scenarios: Sequence[Mapping[str, Any]], seeds: Sequence[int]) -> li
     return found
 
 
-def runs_of(scenarios: Sequence[Mapping[str, Any]], seeds: Sequence[int], quiet: bool) -> dict[str, dict[str, str]]:
+def runs_of(
+    scenarios: Sequence[Mapping[str, Any]], seeds: Sequence[int], quiet: bool
+) -> dict[str, dict[str, str]]:
     """Return the runs of a campaign file's scenarios by run_id, for the kernel and Debian packages
-    that are here."""
+    that are here.
+    """
     found = {}
     for draft in _drafts(scenarios, seeds):
         inventory = load_inventory(inventory_file(draft.scenario, draft.path, None))
-        engine = _engine(json.dumps(joined(draft.uses(_packages(), _additions())), sort_keys=True), quiet)
+        engine = _engine(
+            json.dumps(joined(draft.uses(_packages(), _additions())), sort_keys=True), quiet
+        )
         for one in draft.runs(_packages(), inventory, _additions(), engine.identity_of):
             found[one.run_id] = {**one.values, "scenario": one.scenario_name, "seed": str(one.seed)}
     return found
@@ -416,9 +504,13 @@ def _drafts(scenarios: Sequence[Mapping[str, Any]], seeds: Sequence[int]) -> Ite
 
 @cache
 def _engine(uses: str, quiet: bool) -> VirtualEngine:
-    """Return an engine, prepared for what is used. `uses` is JSON, so that it can be a key of the
-    cache."""
-    engine = VirtualEngine(REPOSITORY, guest_code(REPOSITORY, parts_of(json.loads(uses), _packages(), _additions())))
+    """Return an engine, prepared for what is used.
+
+    `uses` is JSON, so that it can be a key of the cache.
+    """
+    engine = VirtualEngine(
+        REPOSITORY, guest_code(REPOSITORY, parts_of(json.loads(uses), _packages(), _additions()))
+    )
     if looks_only():
         if missing := engine.look():
             raise NotMade(missing)
@@ -452,15 +544,20 @@ def on_orbit(scenarios: Sequence[Mapping[str, Any]], orbit: str) -> list[dict[st
     for entry in scenarios:
         values = entry["values"]
         # Without a value the scenario's own orbit counts, which a cell shows.
-        orbits = values.get("orbit") or [cells_of(scenarios_under([entry], {}, {}), (0,))[0].get("orbit")]
+        orbits = values.get("orbit") or [
+            cells_of(scenarios_under([entry], {}, {}), (0,))[0].get("orbit")
+        ]
         if orbit in orbits:
-            made.append({**entry, "values": {**values, "orbit": [orbit]} if "orbit" in values else values})
+            made.append(
+                {**entry, "values": {**values, "orbit": [orbit]} if "orbit" in values else values}
+            )
     return made
 
 
 def _worth(one: Record) -> tuple[bool, list[int]]:
-    """Return a key by which the better one of two records of a run is greater: finished, and of
-    the later Debian."""
+    """Return a key by which the better one of two records of a run is greater: finished, and of the
+    later Debian.
+    """
     # As numbers: 13.10 is later than 13.8.
     return one.finished, [int(part) for part in re.findall("[0-9]+", debian_of(one.packages) or "")]
 
@@ -470,16 +567,31 @@ def _key(run: Mapping[str, str]) -> frozenset[tuple[str, str]]:
 
 
 def run_campaign(
-    folder: Path, scenarios: Sequence[Mapping[str, Any]], seeds: str, workers: int | None, quiet: bool
+    folder: Path,
+    scenarios: Sequence[Mapping[str, Any]],
+    seeds: str,
+    workers: int | None,
+    quiet: bool,
 ) -> None:
-    """Run what does not exist yet, and write the campaign's file and its table beside the
-    records."""
+    """Run what does not exist yet, and write the campaign's file and its table beside the records."""
     from openbach_run.commands.run import run
 
     _folder_with_runs(folder)
     file = folder / "campaign.yml"
-    file.write_text(yaml.safe_dump({"seeds": list(parse_seeds(seeds)), "scenarios": list(scenarios)}, sort_keys=False))
-    options = ["--seeds", seeds, "--results", str(folder), "--with", str(ALTERNATIVES), *(["--quiet"] if quiet else [])]
+    file.write_text(
+        yaml.safe_dump(
+            {"seeds": list(parse_seeds(seeds)), "scenarios": list(scenarios)}, sort_keys=False
+        )
+    )
+    options = [
+        "--seeds",
+        seeds,
+        "--results",
+        str(folder),
+        "--with",
+        str(ALTERNATIVES),
+        *(["--quiet"] if quiet else []),
+    ]
     options += [] if workers is None else ["--workers", str(workers)]
     # run prints the table; here it belongs to the campaign's folder.
     table = io.StringIO()
@@ -499,8 +611,10 @@ def write_campaign(folder: Path, named: Mapping[str, Mapping[str, str]]) -> None
 
 
 def _folder_with_runs(folder: Path) -> None:
-    """Make a campaign's folder. All have one folder of runs, so that a run that several choices
-    have is executed once."""
+    """Make a campaign's folder.
+
+    All have one folder of runs, so that a run that several choices have is executed once.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     runs = folder / "runs"
     if not runs.exists():
@@ -509,15 +623,21 @@ def _folder_with_runs(folder: Path) -> None:
 
 
 def _forecast(
-    platform: Platform, assumptions: Mapping[str, Assumption], searching: Sequence[int], judging: Sequence[int]
+    platform: Platform,
+    assumptions: Mapping[str, Assumption],
+    searching: Sequence[int],
+    judging: Sequence[int],
 ) -> str:
     """Return a text on what there is to do, and how long it takes: a line for each alternative and
-    phase."""
+    phase.
+    """
     lines: list[tuple[str, list[dict[str, str]]]] = []
     every: dict[Any, dict[str, str]] = {}
     alone: list[Choice] = [dict([pair]) for pair in in_turn(assumptions)]
     for choice in ({}, *alone):
-        own = {_key(one): one for one in platform.to_do([choice], searching) if _key(one) not in every}
+        own = {
+            _key(one): one for one in platform.to_do([choice], searching) if _key(one) not in every
+        }
         lines.append((words(choice), list(own.values())))
         every |= own
     lines.append((f"alone, {_in_words(searching)}", list(every.values())))
@@ -528,12 +648,20 @@ def _forecast(
     ours = {_key(one) for one in platform.cells({}, judging)}
     driving = [one for one in platform.to_do(alone, judging) if _key(one) not in ours]
     lines.append((f"what drives the claims, {_in_words(judging)}, at most", driving))
-    source = f"{len(platform.known)} runs in {platform.results}" if platform.known else "an assumption: no run is known"
-    shown = [f"{len(runs):6} runs {duration(platform.seconds(runs)):>7}  {what}" for what, runs in lines]
+    source = (
+        f"{len(platform.known)} runs in {platform.results}"
+        if platform.known
+        else "an assumption: no run is known"
+    )
+    shown = [
+        f"{len(runs):6} runs {duration(platform.seconds(runs)):>7}  {what}" for what, runs in lines
+    ]
     return "\n".join([*shown, f"on {len(cpus_for(platform.workers))} CPUs, from {source}"])
 
 
-def _again(found: Search, platform: Platform, judging: Sequence[int], left_s: Callable[[], float]) -> list[Tried]:
+def _again(
+    found: Search, platform: Platform, judging: Sequence[int], left_s: Callable[[], float]
+) -> list[Tried]:
     """Run with other seeds what was found, and return the results.
 
     First come our scenarios, for comparison, then what was found, and what has been run with these
@@ -554,7 +682,11 @@ def _again(found: Search, platform: Platform, judging: Sequence[int], left_s: Ca
             return done  # the others are compared with it
         done.append(Tried({}, platform.judged({}, judging)))
         best = found.best.choice
-        whole = [one.choice for one in found.ranked if one.choice and not platform.to_do([one.choice], judging)]
+        whole = [
+            one.choice
+            for one in found.ranked
+            if one.choice and not platform.to_do([one.choice], judging)
+        ]
         if best and best not in whole and in_time(best):
             whole.append(best)
         done += [Tried(dict(one), platform.judged(one, judging)) for one in whole]
@@ -578,9 +710,15 @@ def _write(
     (output / "assumptions.md").write_text(answer(told, assumptions, found.joint.choice))
     (output / FILE).write_text(told.as_json())
     (output / TRIED).write_text(tried_csv(found))
-    best = {"seeds": MIN_SEEDS, "scenarios": scenarios_under(scenarios, found.joint.choice, assumptions)}
+    best = {
+        "seeds": MIN_SEEDS,
+        "scenarios": scenarios_under(scenarios, found.joint.choice, assumptions),
+    }
     with_ours = f"--with {_shown(ALTERNATIVES)}"
-    head = f"# {told.joint}; found by\n# {told.command}\n# To be run with: ./openbach-run best.yml {with_ours}\n"
+    head = (
+        f"# {told.joint}; found by\n# {told.command}\n# To be run with: ./openbach-run best.yml"
+        f" {with_ours}\n"
+    )
     (output / "best.yml").write_text(head + yaml.safe_dump(best, sort_keys=False))
 
 
@@ -597,14 +735,18 @@ def _in_words(seeds: Sequence[int]) -> str:
 
 def _several_of(tried: Path, assumptions: Mapping[str, Assumption]) -> list[dict[str, str]]:
     """Return the choices of several alternatives in a search's tried.csv that the assumptions still
-    have. Raises InputError."""
+    have.
+
+    Raises InputError.
+    """
     if not tried.exists():
         return []
     with tried.open(encoding="utf-8", newline="") as file:
         rows = csv.DictReader(file)
         if "choice" not in (rows.fieldnames or ["choice"]):
             raise InputError(
-                f"{tried}: no tried.csv of a search, it has no column choice; give another directory with -o"
+                f"{tried}: no tried.csv of a search, it has no column choice; give another"
+                " directory with -o"
             )
         texts = dict.fromkeys(row["choice"] for row in rows)
     several = []
@@ -612,7 +754,8 @@ def _several_of(tried: Path, assumptions: Mapping[str, Assumption]) -> list[dict
         choice = dict(pair.split(": ", 1) for pair in text.split("; ") if ": " in pair)
         # The file may be of a search with other assumptions.
         is_known = all(
-            name in assumptions and value in assumptions[name].alternatives for name, value in choice.items()
+            name in assumptions and value in assumptions[name].alternatives
+            for name, value in choice.items()
         )
         if len(choice) > 1 and is_known:
             several.append(choice)
@@ -620,8 +763,10 @@ def _several_of(tried: Path, assumptions: Mapping[str, Assumption]) -> list[dict
 
 
 def debian_of(packages: Sequence[str]) -> str | None:
-    """Return the Debian version of a guest tree, `13.8`; None if unknown. Its source is base-files,
-    which every release of Debian has anew: 13.8+deb13u8."""
+    """Return the Debian version of a guest tree, `13.8`; None if unknown.
+
+    Its source is base-files, which every release of Debian has anew: 13.8+deb13u8.
+    """
     found = (re.match(r"base-files_.*\+deb(\d+)u(\d+)_", one) for one in packages)
     return next((f"{one[1]}.{one[2]}" for one in found if one), None)
 
@@ -630,21 +775,38 @@ def _summary(told: Map) -> str:
     several = len(told.findings)
     by = f"with {told.confirmed}" if told.confirmed else f"by the medians of {told.searched}"
     text = f"As our scenarios are, {told.held('ours')} of {several} findings hold {by}"
-    end = "" if told.whole else " The budget ended the search: the same command with a larger one goes on."
+    end = (
+        ""
+        if told.whole
+        else " The budget ended the search: the same command with a larger one goes on."
+    )
     return f"{text}; under {told.joint}, {told.held('joint')}.{end}"
 
 
 def tried_csv(found: Search) -> str:
     """Return the CSV with a row for each choice and finding; `verdict` is by the medians of the
-    search."""
+    search.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["choice", "claim", "part", "orbit", "verdict", "comparisons", "least", "greatest"])
+    writer.writerow(
+        ["choice", "claim", "part", "orbit", "verdict", "comparisons", "least", "greatest"]
+    )
     for one in found.tried:
         for (claim, part, orbit), finding in one.findings.items():
-            medians = sorted(compared.found.median for compared in finding.comparisons if compared.found)
+            medians = sorted(
+                compared.found.median for compared in finding.comparisons if compared.found
+            )
             ends = [f"{end:.4g}" for end in (medians[0], medians[-1])] if medians else ["", ""]
             writer.writerow(
-                [words(one.choice), claim, part, orbit, by_medians(finding), len(finding.comparisons), *ends]
+                [
+                    words(one.choice),
+                    claim,
+                    part,
+                    orbit,
+                    by_medians(finding),
+                    len(finding.comparisons),
+                    *ends,
+                ]
             )
     return text.getvalue()

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`openbach-run export RESULTS…`: every statistic of campaigns in the line protocol of InfluxDB 1.x, on stdout."""
+"""`openbach-run export RESULTS…`: every statistic of campaigns in the line protocol of InfluxDB
+1.x, on stdout.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,14 @@ The n-th run (row of results.csv) is scenario instance n there.
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
-        "openbach-run export", description=__doc__, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
+        "openbach-run export",
+        description=__doc__,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("results", metavar="RESULTS", nargs="+", type=Path, help="a results directory of a campaign")
+    made.add_argument(
+        "results", metavar="RESULTS", nargs="+", type=Path, help="a results directory of a campaign"
+    )
     return made
 
 

@@ -49,10 +49,14 @@ A file that cannot be made whole is not made. exit codes: 0 all well, 2 bad inpu
 
 def parser() -> argparse.ArgumentParser:
     raw = argparse.RawDescriptionHelpFormatter
-    made = argparse.ArgumentParser("openbach-run link", description=DESCRIPTION, epilog=EPILOG, formatter_class=raw)
+    made = argparse.ArgumentParser(
+        "openbach-run link", description=DESCRIPTION, epilog=EPILOG, formatter_class=raw
+    )
     commands = made.add_subparsers(dest="command", metavar="COMMAND", required=True)
 
-    leo = commands.add_parser("leo", help="over a constellation of low satellites (docs/method/link.md)")
+    leo = commands.add_parser(
+        "leo", help="over a constellation of low satellites (docs/method/link.md)"
+    )
     leo.set_defaults(make=_leo)
     _add_parameters(leo, constellation.Constellation)
 
@@ -66,21 +70,36 @@ def parser() -> argparse.ArgumentParser:
     _add_parameters(rain, acm.Acm)
 
     traces = commands.add_parser(
-        "mahimahi", help="from packet-delivery traces", description=mahimahi.__doc__, formatter_class=raw
+        "mahimahi",
+        help="from packet-delivery traces",
+        description=mahimahi.__doc__,
+        formatter_class=raw,
     )
     traces.set_defaults(make=_mahimahi)
-    traces.add_argument("up", type=Path, metavar="UP", help="trace of the return direction (from the user)")
-    traces.add_argument("down", type=Path, metavar="DOWN", help="trace of the forward direction (to the user)")
     traces.add_argument(
-        "--bin-ms", type=int, default=100, help="time over which packets are a rate, 1 to 10000 (default 100)"
+        "up", type=Path, metavar="UP", help="trace of the return direction (from the user)"
+    )
+    traces.add_argument(
+        "down", type=Path, metavar="DOWN", help="trace of the forward direction (to the user)"
+    )
+    traces.add_argument(
+        "--bin-ms",
+        type=int,
+        default=100,
+        help="time over which packets are a rate, 1 to 10000 (default 100)",
     )
     traces.add_argument("--delay-ms", type=float, help="one way; traces have none (default 250)")
 
     delays = commands.add_parser(
-        "opensand", help="from OpenSAND's delay files", description=opensand.__doc__, formatter_class=raw
+        "opensand",
+        help="from OpenSAND's delay files",
+        description=opensand.__doc__,
+        formatter_class=raw,
     )
     delays.set_defaults(make=_opensand)
-    delays.add_argument("terminal", type=Path, metavar="FILE", help="delays between terminal and satellite")
+    delays.add_argument(
+        "terminal", type=Path, metavar="FILE", help="delays between terminal and satellite"
+    )
     delays.add_argument(
         "gateway",
         type=Path,
@@ -89,41 +108,64 @@ def parser() -> argparse.ArgumentParser:
         help="between gateway and satellite (default: the same)",
     )
     delays.add_argument(
-        "--refresh-period-ms", type=int, default=1000, help="OpenSAND's parameter of that name (default 1000)"
+        "--refresh-period-ms",
+        type=int,
+        default=1000,
+        help="OpenSAND's parameter of that name (default 1000)",
     )
-    delays.add_argument("--loop", action="store_true", help="begin again after the last delay, as OpenSAND's `loop`")
+    delays.add_argument(
+        "--loop", action="store_true", help="begin again after the last delay, as OpenSAND's `loop`"
+    )
     delays.add_argument("--rate-bps", type=float, help="of each direction (default 10000000)")
 
     measured = commands.add_parser(
-        "rtt", help="from round-trip times: ping, irtt or CSV", description=rtt.__doc__, formatter_class=raw
+        "rtt",
+        help="from round-trip times: ping, irtt or CSV",
+        description=rtt.__doc__,
+        formatter_class=raw,
     )
     measured.set_defaults(make=_rtt)
     measured.add_argument(
-        "file", type=Path, metavar="FILE", help="output of ping, JSON of irtt, or CSV with time_s,rtt_ms"
+        "file",
+        type=Path,
+        metavar="FILE",
+        help="output of ping, JSON of irtt, or CSV with time_s,rtt_ms",
     )
     measured.add_argument(
-        "--bin-s", type=float, help="time over which probes are one delay and one loss (default: see above)"
+        "--bin-s",
+        type=float,
+        help="time over which probes are one delay and one loss (default: see above)",
     )
     measured.add_argument(
-        "--interval-s", type=float, help="time between two probes of a ping without -D (default: as ping says, else 1)"
+        "--interval-s",
+        type=float,
+        help="time between two probes of a ping without -D (default: as ping says, else 1)",
     )
     measured.add_argument("--loop", action="store_true", help="begin again after the last bin")
     measured.add_argument("--rate-bps", type=float, help="of each direction (default 10000000)")
 
     for generator in (leo, rain):
-        generator.add_argument("--duration-s", type=float, default=600.0, help="how much is written (default 600)")
+        generator.add_argument(
+            "--duration-s", type=float, default=600.0, help="how much is written (default 600)"
+        )
     for maker in (leo, rain, traces, delays, measured):
-        maker.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="the link file")
+        maker.add_argument(
+            "-o", "--output", type=Path, required=True, metavar="FILE", help="the link file"
+        )
         maker.add_argument("--quiet", action="store_true", help="no progress")
 
-    check = commands.add_parser("check", help="says what is wrong with a link file, or what is in it")
+    check = commands.add_parser(
+        "check", help="says what is wrong with a link file, or what is in it"
+    )
     check.set_defaults(make=None)
     check.add_argument("file", type=Path, metavar="FILE")
 
     plot = commands.add_parser("plot", help="draws rate, delay and loss over time")
     plot.set_defaults(make=None)
     plot.add_argument("file", type=Path, metavar="FILE")
-    plot.add_argument("-o", "--output", type=Path, required=True, metavar="FIGURE", help=".svg, .pdf or .png")
+    plot.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="FIGURE", help=".svg, .pdf or .png"
+    )
     return made
 
 
@@ -150,7 +192,11 @@ Made = tuple[Iterator[link_file.Change], float, list[str]]
 
 def _leo(arguments: argparse.Namespace) -> Made:
     parameters = _parameters(arguments, constellation.Constellation)
-    return constellation.changes(parameters), _duration_s(arguments), _described_parameters(parameters)
+    return (
+        constellation.changes(parameters),
+        _duration_s(arguments),
+        _described_parameters(parameters),
+    )
 
 
 def _acm(arguments: argparse.Namespace) -> Made:
@@ -169,7 +215,9 @@ def _mahimahi(arguments: argparse.Namespace) -> Made:
     ]
     delay_ms = DELAY_MS if arguments.delay_ms is None else arguments.delay_ms
     if arguments.delay_ms is None:
-        comments.append(f"{ASSUMED}a delay of {DELAY_MS:g} ms in each direction: traces have none (--delay-ms)")
+        comments.append(
+            f"{ASSUMED}a delay of {DELAY_MS:g} ms in each direction: traces have none (--delay-ms)"
+        )
     return mahimahi.changes(up_ms, down_ms, arguments.bin_ms, delay_ms), math.inf, comments
 
 
@@ -180,7 +228,10 @@ def _opensand(arguments: argparse.Namespace) -> Made:
     files = [arguments.terminal, arguments.gateway or arguments.terminal]
     terminal, gateway = map(opensand.read_delays, files)
     rate_bps, assumed = _rate_bps(arguments)
-    comments = [f"terminal {files[0].name}, gateway {files[1].name}, refresh period {period_ms} ms", *assumed]
+    comments = [
+        f"terminal {files[0].name}, gateway {files[1].name}, refresh period {period_ms} ms",
+        *assumed,
+    ]
     if arguments.loop:
         comments.append(f"repeat_s: {opensand.repeat_s(terminal, gateway, period_ms):.15g}")
     return opensand.changes(terminal, gateway, period_ms, rate_bps), math.inf, comments
@@ -211,24 +262,36 @@ def _binned(probes: list[rtt.Probe], bin_s: float | None) -> str:
     """Return a text on what became of the lost probes."""
     if bin_s is not None:
         in_a_bin = len(probes) * bin_s / max(probes[-1].time_s, bin_s)
-        few = f", which hold {in_a_bin:.3g} probes: too few for a rate" if in_a_bin < rtt.LEAST_PROBES else ""
+        few = (
+            f", which hold {in_a_bin:.3g} probes: too few for a rate"
+            if in_a_bin < rtt.LEAST_PROBES
+            else ""
+        )
         return f", in bins of {bin_s:g} s{few}"
     outages = rtt.outages(probes)
     if not any(probe.lost for probe in probes):
         return ""
     in_outages = sum(map(len, outages))
-    return f": {in_outages} in {len(outages)} outages (rows that chance would not make), the others at random"
+    return (
+        f": {in_outages} in {len(outages)} outages (rows that chance would not make), the others at"
+        " random"
+    )
 
 
 def _rate_bps(arguments: argparse.Namespace) -> tuple[float, list[str]]:
     """Return the rate of each direction, and a comment if the user did not give the rate."""
     if arguments.rate_bps is not None:
         return arguments.rate_bps, []
-    return RATE_BPS, [f"{ASSUMED}a rate of {RATE_BPS / 1e6:g} Mbit/s in each direction (--rate-bps)"]
+    return RATE_BPS, [
+        f"{ASSUMED}a rate of {RATE_BPS / 1e6:g} Mbit/s in each direction (--rate-bps)"
+    ]
 
 
 def write(
-    changes: Iterable[link_file.Change], until_s: float, comments: list[str], arguments: argparse.Namespace
+    changes: Iterable[link_file.Change],
+    until_s: float,
+    comments: list[str],
+    arguments: argparse.Namespace,
 ) -> None:
     """Write a link file and check it. It is written whole or not at all. Raises InputError."""
     output: Path = arguments.output
@@ -256,21 +319,34 @@ def write(
 
 def described(path: Path, summary: link_file.Summary) -> str:
     """Return a text on a link file for a person: its length, and rates, delays and losses by
-    direction."""
+    direction.
+    """
     repeats = ", then again" if summary.repeats else ""
-    lines = [f"{path}: {summary.duration_s:g} s{repeats}, {summary.rows} rows, mean RTT {summary.mean_rtt_ms:.2f} ms"]
+    lines = [
+        f"{path}: {summary.duration_s:g} s{repeats}, {summary.rows} rows, mean RTT"
+        f" {summary.mean_rtt_ms:.2f} ms"
+    ]
     for name, one in (("forward", summary.forward), ("return", summary.back)):
         rates = " / ".join(
-            f"{value / 1e6:.4g}" for value in (one.rate_bps.least, one.rate_bps.mean, one.rate_bps.greatest)
+            f"{value / 1e6:.4g}"
+            for value in (one.rate_bps.least, one.rate_bps.mean, one.rate_bps.greatest)
         )
-        delays = " / ".join(f"{value:.2f}" for value in (one.delay_ms.least, one.delay_ms.mean, one.delay_ms.greatest))
+        delays = " / ".join(
+            f"{value:.2f}"
+            for value in (one.delay_ms.least, one.delay_ms.mean, one.delay_ms.greatest)
+        )
         losses = f"{one.loss_pct.mean:.3g} % lost" if one.loss_pct.greatest else "no loss"
         outages = f"{one.outages} outages, {one.outage_s:.3g} s" if one.outages else "no outage"
-        lines.append(f"  {name:7}  {rates} Mbit/s, {delays} ms (least / mean / greatest), {losses}, {outages}")
+        lines.append(
+            f"  {name:7}  {rates} Mbit/s, {delays} ms (least / mean / greatest), {losses},"
+            f" {outages}"
+        )
     return "\n".join(lines)
 
 
-def _shown(changes: Iterable[link_file.Change], until_s: float, reporter: Reporter) -> Iterator[link_file.Change]:
+def _shown(
+    changes: Iterable[link_file.Change], until_s: float, reporter: Reporter
+) -> Iterator[link_file.Change]:
     """Yield the changes, and show the progress."""
     begun_s = time.monotonic()
     for change in changes:
@@ -290,7 +366,9 @@ def _add_parameters(parser: argparse.ArgumentParser, model: type[constellation.M
     for name, one in model.parameters().items():
         option = "--" + name.replace("_", "-")
         kind = type(one.default)
-        parser.add_argument(option, type=kind, default=one.default, help=f"{one.meaning} (default {one.default:g})")
+        parser.add_argument(
+            option, type=kind, default=one.default, help=f"{one.meaning} (default {one.default:g})"
+        )
 
 
 def _parameters(arguments: argparse.Namespace, model: type[constellation.Model]) -> Any:

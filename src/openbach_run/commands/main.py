@@ -77,49 +77,79 @@ interrupted goes on where it was. exit codes: 0 all well, 1 a run failed, 2 bad 
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
-        "openbach-run", description=DESCRIPTION, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
+        "openbach-run",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("scenario", metavar="SCENARIO",
-        help="scenario file (.json, .yml) or campaign file (.yml), or the name of one in scenarios/ or campaigns/",
-    )  # fmt: skip
+    made.add_argument(
+        "scenario",
+        metavar="SCENARIO",
+        help=(
+            "scenario file (.json, .yml) or campaign file (.yml), or the name of one in scenarios/"
+            " or campaigns/"
+        ),
+    )
     made.add_argument(
         "settings",
         metavar="NAME=VALUE[,VALUE…]",
         nargs="*",
-        help="values of the scenario's arguments and constants; several are swept; vpn.NAME=VALUE is a value of the VPN"
-        " itself, as vpn.cipher=AES-256-CBC (docs/vpns.md)",
+        help=(
+            "values of the scenario's arguments and constants; several are swept; vpn.NAME=VALUE is"
+            " a value of the VPN itself, as vpn.cipher=AES-256-CBC (docs/vpns.md)"
+        ),
     )
     made.add_argument(
         "--seeds",
         metavar="N|A,B,…",
-        help="how many seeds (1 to N), or which ones: '3,7', just '7,' (default 5 if anything is random, else 1; or as in "
-        "the campaign file)",
+        help=(
+            "how many seeds (1 to N), or which ones: '3,7', just '7,' (default 5 if anything is"
+            " random, else 1; or as in the campaign file)"
+        ),
     )
     made.add_argument(
-        "--workers", type=int, metavar="N", help="runs at the same time (default: the CPUs this process may use)"
+        "--workers",
+        type=int,
+        metavar="N",
+        help="runs at the same time (default: the CPUs this process may use)",
     )
     made.add_argument(
         "--scheduler",
         metavar="ADDRESS",
-        help="run on the workers of this Dask scheduler, tcp://HOST:8786, that have this checkout (docs/clusters.md)",
+        help=(
+            "run on the workers of this Dask scheduler, tcp://HOST:8786, that have this checkout"
+            " (docs/clusters.md)"
+        ),
     )
     made.add_argument(
-        "--dry-run", action="store_true", help="only say how many runs there are to do, how long and how large they are"
+        "--dry-run",
+        action="store_true",
+        help="only say how many runs there are to do, how long and how large they are",
     )
     made.add_argument(
-        "--prepare", action="store_true", help="make what the runs need (kernel, guest, …), and run nothing"
+        "--prepare",
+        action="store_true",
+        help="make what the runs need (kernel, guest, …), and run nothing",
     )
     made.add_argument(
-        "--results", type=Path, metavar="DIR", help="where records and results.csv go (default results/<scenario>)"
+        "--results",
+        type=Path,
+        metavar="DIR",
+        help="where records and results.csv go (default results/<scenario>)",
     )
     made.add_argument("--rerun", action="store_true", help="run again what has already finished")
     made.add_argument(
-        "--pcap", action="store_true", help="keep every packet of every interface (some 300 MB for 30 MB transferred)"
+        "--pcap",
+        action="store_true",
+        help="keep every packet of every interface (some 300 MB for 30 MB transferred)",
     )
     made.add_argument(
         "--keys",
         action="store_true",
-        help="with --pcap: keep the keys of WireGuard's tunnels, too; what is in them can then be seen (docs/captures.md)",
+        help=(
+            "with --pcap: keep the keys of WireGuard's tunnels, too; what is in them can then be"
+            " seen (docs/captures.md)"
+        ),
     )
     made.add_argument(
         "--locked",
@@ -136,21 +166,27 @@ def parser() -> argparse.ArgumentParser:
         "--engine",
         choices=["virtual", "native", "controller"],
         default="virtual",
-        help="what executes the runs: virtual time on this machine (default), this machine's own kernel in real time, or a"
-        " real OpenBACH platform",
+        help=(
+            "what executes the runs: virtual time on this machine (default), this machine's own"
+            " kernel in real time, or a real OpenBACH platform"
+        ),
     )
     made.add_argument(
         "--clock",
         metavar="CLOCK",
         default=VIRTUAL,
-        help="of the virtual engine: virtual (default), or to check it real, or real/N, which is N times slower than this"
-        " machine's (docs/method/native.md)",
+        help=(
+            "of the virtual engine: virtual (default), or to check it real, or real/N, which is N"
+            " times slower than this machine's (docs/method/native.md)"
+        ),
     )
     made.add_argument(
         "--controller",
         metavar="HOST",
-        help="of the OpenBACH platform: HOST, HOST:PORT or a URL (default: what the file 'controller' of this directory"
-        " names; login and password come from there, too)",
+        help=(
+            "of the OpenBACH platform: HOST, HOST:PORT or a URL (default: what the file"
+            " 'controller' of this directory names; login and password come from there, too)"
+        ),
     )
     made.add_argument(
         "--project",
@@ -165,8 +201,11 @@ def parser() -> argparse.ArgumentParser:
         default=[],
         metavar="DIR",
         dest="additions",
-        help="VPNs, congestion controls, jobs, satellites, topologies, scenarios of yours: a directory of this checkout's"
-        " shape (vpn-configs/NAME, congestion-controls/NAME, …; docs/additions.md)",
+        help=(
+            "VPNs, congestion controls, jobs, satellites, topologies, scenarios of yours: a"
+            " directory of this checkout's shape (vpn-configs/NAME, congestion-controls/NAME, …;"
+            " docs/additions.md)"
+        ),
     )
     made.add_argument(
         "--jobs",
@@ -180,17 +219,24 @@ def parser() -> argparse.ArgumentParser:
         "--inventory",
         type=Path,
         metavar="FILE",
-        help="hosts, networks and routes to run on (default: the inventory that the scenario names, else inventory.yml)",
+        help=(
+            "hosts, networks and routes to run on (default: the inventory that the scenario names,"
+            " else inventory.yml)"
+        ),
     )
-    made.add_argument("--check", action="store_true", help="only check the scenario as the real backend does")
+    made.add_argument(
+        "--check", action="store_true", help="only check the scenario as the real backend does"
+    )
     made.add_argument("--quiet", action="store_true", help="no progress")
     made.add_argument("--version", action=_Version, nargs=0, help="print the version")
     return made
 
 
 class _Version(argparse.Action):
-    """The option --version. It asks git only when it is used, since git takes longer than the rest
-    of this module."""
+    """The option --version.
+
+    It asks git only when it is used, since git takes longer than the rest of this module.
+    """
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from openbach_run.version import version
@@ -225,12 +271,16 @@ def _main(words: Sequence[str]) -> int:
         return FAILED
     except OSError as error:
         print(
-            f"openbach-run: {_first(error)}. What finished is kept; the same command goes on from there",
+            f"openbach-run: {_first(error)}. What finished is kept; the same command goes on from"
+            " there",
             file=sys.stderr,
         )
         return FAILED
     except KeyboardInterrupt:
-        print("openbach-run: interrupted. What finished is kept; the same command goes on from there", file=sys.stderr)
+        print(
+            "openbach-run: interrupted. What finished is kept; the same command goes on from there",
+            file=sys.stderr,
+        )
         return INTERRUPTED
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`openbach-run SCENARIO [NAME=VALUE…]`: plans the runs, executes those that are missing, prints
-the table."""
+the table.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,14 @@ from openbach_run.engine.contract import Engine
 from openbach_run.engine.virtual.engine import VirtualEngine, guest_code
 from openbach_run.errors import InputError
 from openbach_run.openbach.addresses import inventory_file, unknown_entities
-from openbach_run.openbach.job_folders import Package, check_installed, faults, left_out, load_packages, parts_of
+from openbach_run.openbach.job_folders import (
+    Package,
+    check_installed,
+    faults,
+    left_out,
+    load_packages,
+    parts_of,
+)
 from openbach_run.openbach.lint import lint
 from openbach_run.openbach.measures import Declared
 from openbach_run.openbach.refusals import Malformed, near
@@ -67,7 +75,10 @@ def run(arguments: argparse.Namespace, show: Show | None = None) -> int:
     Raises InputError, SetupError, OSError, KeyboardInterrupt.
     """
     if arguments.pcap and arguments.scheduler is not None:
-        raise InputError("--pcap: captures stay on the machine of a run; repeat the run here, without --scheduler")
+        raise InputError(
+            "--pcap: captures stay on the machine of a run; repeat the run here, without"
+            " --scheduler"
+        )
     if arguments.keys and not arguments.pcap:
         raise InputError("--keys: of the tunnels in a capture; it goes with --pcap")
     if arguments.workers is not None and arguments.scheduler is not None:
@@ -102,7 +113,11 @@ def run(arguments: argparse.Namespace, show: Show | None = None) -> int:
 
         planned, missing = _looked(campaigns, arguments, packages, additions, controller)
         runs = sum(len(one.cells) * len(one.every_seed) for one in campaigns)
-        print(forecast(planned, store, len(cpus)) if not missing else unknown(runs, missing, len(cpus)))
+        print(
+            forecast(planned, store, len(cpus))
+            if not missing
+            else unknown(runs, missing, len(cpus))
+        )
         return 0
     if arguments.prepare:
         _planned(campaigns, arguments, packages, additions, controller)
@@ -115,7 +130,10 @@ def run(arguments: argparse.Namespace, show: Show | None = None) -> int:
         rerun = arguments.rerun or _lack(kept, store, planned)
         # With a scheduler the numbers of CPUs only say how many runs wait there at the same time.
         executor = Executor(
-            store, cpus if arguments.scheduler is None else REMOTE_RUNS * [0], rerun, in_real_time=in_real_time
+            store,
+            cpus if arguments.scheduler is None else REMOTE_RUNS * [0],
+            rerun,
+            in_real_time=in_real_time,
         )
         try:
             with Reporter(arguments.quiet) as reporter:
@@ -148,7 +166,8 @@ def path_of(text: str, additions: Additions) -> Path:
     names = {**additions.all("campaigns"), **additions.all("scenarios")}
     if text not in names:
         raise InputError(
-            f"{text}: no such scenario or campaign; {near(text, names)}there are {', '.join(sorted(names))}"
+            f"{text}: no such scenario or campaign; {near(text, names)}there are"
+            f" {', '.join(sorted(names))}"
         )
     return names[text]
 
@@ -156,15 +175,24 @@ def path_of(text: str, additions: Additions) -> Path:
 def campaigns_of(
     path: Path, arguments: argparse.Namespace, packages: Mapping[str, Package], additions: Additions
 ) -> list[Campaign]:
-    """Return the campaigns of a campaign file, or the one campaign of a scenario. Raises
-    InputError."""
+    """Return the campaigns of a campaign file, or the one campaign of a scenario.
+
+    Raises InputError.
+    """
     seeds = None if arguments.seeds is None else parse_seeds(arguments.seeds)
     if _is_campaign_file(path):
         return plan_file(path, arguments.settings, seeds, packages, additions)
     try:
         # A run in real time takes long: one seed, unless more are asked for.
         in_real_time = bool(_chosen(arguments))
-        return [plan(path, arguments.settings, FIRST_SEEDS if in_real_time and seeds is None else seeds, packages)]
+        return [
+            plan(
+                path,
+                arguments.settings,
+                FIRST_SEEDS if in_real_time and seeds is None else seeds,
+                packages,
+            )
+        ]
     except Malformed as error:
         raise InputError(f"{path}: {error}") from error
 
@@ -174,18 +202,28 @@ def _is_campaign_file(path: Path) -> bool:
 
 
 def _controller(arguments: argparse.Namespace) -> Controller | None:
-    """Return the platform that executes the runs; None if no platform does. Raises InputError for
-    options that do not go with it."""
+    """Return the platform that executes the runs; None if no platform does.
+
+    Raises InputError for options that do not go with it.
+    """
     if arguments.engine != "controller":
         if arguments.controller is not None:
             raise InputError("--controller needs --engine controller")
         return None
     if arguments.pcap:
-        raise InputError("--pcap: packets are captured by the virtual engine; on a platform let a job do it (tcpdump)")
+        raise InputError(
+            "--pcap: packets are captured by the virtual engine; on a platform let a job do it"
+            " (tcpdump)"
+        )
     if arguments.locked:
-        raise InputError("--locked: a platform's hosts have the packages that they have; debian.lock is of the guest")
+        raise InputError(
+            "--locked: a platform's hosts have the packages that they have; debian.lock is of the"
+            " guest"
+        )
     if arguments.workers not in (None, 1) or arguments.scheduler is not None:
-        raise InputError("--workers, --scheduler: a platform has one set of hosts, its runs go one at a time")
+        raise InputError(
+            "--workers, --scheduler: a platform has one set of hosts, its runs go one at a time"
+        )
     # Late, as it imports requests.
     from openbach_run.engine.platform.rest import CONTROLLER_FILE, Controller, read_access
 
@@ -196,15 +234,26 @@ def _check_real_time(arguments: argparse.Namespace) -> None:
     """Check the options. Raises InputError for those that do not go with real time."""
     if clock_named(arguments.clock) != VIRTUAL and arguments.engine != "virtual":
         raise InputError(
-            f"--clock {arguments.clock} is of the virtual engine; the time of --engine {arguments.engine} is always real"
+            f"--clock {arguments.clock} is of the virtual engine; the time of --engine"
+            f" {arguments.engine} is always real"
         )
-    if arguments.scheduler is not None and (arguments.clock != VIRTUAL or arguments.engine == "native"):
-        raise InputError("--scheduler: a cluster checks one worker's packets by another's; in real time they differ")
+    if arguments.scheduler is not None and (
+        arguments.clock != VIRTUAL or arguments.engine == "native"
+    ):
+        raise InputError(
+            "--scheduler: a cluster checks one worker's packets by another's; in real time they"
+            " differ"
+        )
     if arguments.engine == "native":
         if arguments.pcap:
-            raise InputError("--pcap: packets are captured by the virtual engine; natively let a job do it (tcpdump)")
+            raise InputError(
+                "--pcap: packets are captured by the virtual engine; natively let a job do it"
+                " (tcpdump)"
+            )
         if arguments.workers not in (None, 1):
-            raise InputError("--workers: native runs share this machine's CPUs, they go one at a time")
+            raise InputError(
+                "--workers: native runs share this machine's CPUs, they go one at a time"
+            )
 
 
 def _planned(
@@ -214,15 +263,19 @@ def _planned(
     additions: Additions,
     controller: Controller | None,
 ) -> list[PlannedRun]:
-    """Return the runs of all campaigns, each once, with the engine of their scenario. An engine has
-    only the jobs that its scenario starts."""
+    """Return the runs of all campaigns, each once, with the engine of their scenario.
+
+    An engine has only the jobs that its scenario starts.
+    """
     planned: dict[str, PlannedRun] = {}
     with Reporter(arguments.quiet) as reporter:
         for campaign in campaigns:
             inventory = _inventory(campaign, arguments, additions, controller)
             engine = _engine(campaign.on(inventory), arguments, packages, additions, controller)
             engine.prepare(reporter.show)
-            planned |= _runs(campaign, arguments, packages, additions, controller, inventory, engine)
+            planned |= _runs(
+                campaign, arguments, packages, additions, controller, inventory, engine
+            )
     return list(planned.values())
 
 
@@ -269,8 +322,10 @@ def _runs(
 def _measures_natively(
     campaign: Campaign, packages: Mapping[str, Package], additions: Additions, engine: Engine
 ) -> Declared:
-    """Return the measures that the native engine adds. Raises InputError for values that this host
-    cannot run."""
+    """Return the measures that the native engine adds.
+
+    Raises InputError for values that this host cannot run.
+    """
     from openbach_run.campaign.needs import check_host
     from openbach_run.engine.native import cpu
     from openbach_run.engine.native.engine import NativeEngine
@@ -292,7 +347,9 @@ def _engine(
         check_platform_mtus(campaign.values)
         from openbach_run.engine.platform.engine import ControllerEngine
 
-        return ControllerEngine(controller, arguments.project, [campaign.scenario, *campaign.sub_scenarios.values()])
+        return ControllerEngine(
+            controller, arguments.project, [campaign.scenario, *campaign.sub_scenarios.values()]
+        )
     uses = joined(campaign.uses(packages, additions))
     parts = parts_of(uses, packages, additions)
     if arguments.engine == "native":
@@ -316,10 +373,16 @@ def _engine(
 
 
 def _inventory(
-    campaign: Campaign, arguments: argparse.Namespace, additions: Additions, controller: Controller | None
+    campaign: Campaign,
+    arguments: argparse.Namespace,
+    additions: Additions,
+    controller: Controller | None,
 ) -> Inventory:
-    """Return the inventory that the campaign runs on. Raises InputError for entities that it does
-    not have; a platform has its own entities, and says itself which are missing."""
+    """Return the inventory that the campaign runs on.
+
+    Raises InputError for entities that it does not have; a platform has its own entities, and says
+    itself which are missing.
+    """
     given = arguments.inventory
     if given is not None and not given.exists():
         given = additions.find("topologies", str(given)) or given
@@ -328,7 +391,9 @@ def _inventory(
     if arguments.engine == "virtual":
         check_size(inventory, file)
     # Every entity that a scenario names must be in the inventory.
-    for scenario in (campaign.scenario, *campaign.sub_scenarios.values()) if controller is None else ():
+    for scenario in (
+        (campaign.scenario, *campaign.sub_scenarios.values()) if controller is None else ()
+    ):
         for finding in unknown_entities(scenario, inventory):
             raise InputError(f"{campaign.path}: {scenario.name}: {finding} ({file})")
     return inventory
@@ -341,13 +406,22 @@ def _options(controller: Controller | None, arguments: argparse.Namespace) -> li
         for name, value in _chosen(arguments).items():
             options += [f"--{name}", value]
         return options
-    platform = ["--engine", "controller", "--controller", controller.access.url, "--project", arguments.project]
+    platform = [
+        "--engine",
+        "controller",
+        "--controller",
+        controller.access.url,
+        "--project",
+        arguments.project,
+    ]
     return [*_path_options(arguments), *platform]
 
 
 def _chosen(arguments: argparse.Namespace) -> dict[str, str]:
-    """Return engine and clock, without those of virtual time. A report keeps runs with other ones
-    apart."""
+    """Return engine and clock, without those of virtual time.
+
+    A report keeps runs with other ones apart.
+    """
     every = {"engine": arguments.engine, "clock": arguments.clock}
     return {name: value for name, value in every.items() if value != VIRTUAL}
 
@@ -360,7 +434,9 @@ def _shown(path: Path) -> str:
 
 def _path_options(arguments: argparse.Namespace) -> list[str]:
     """Return the options that name additions, jobs and the inventory."""
-    paths = [("--with", one) for one in arguments.additions] + [("--jobs", one) for one in arguments.jobs]
+    paths = [("--with", one) for one in arguments.additions] + [
+        ("--jobs", one) for one in arguments.jobs
+    ]
     if arguments.inventory is not None:
         paths.append(("--inventory", arguments.inventory))
     words: list[str] = []
@@ -370,35 +446,58 @@ def _path_options(arguments: argparse.Namespace) -> list[str]:
 
 
 def _asked(
-    path: Path, arguments: argparse.Namespace, campaigns: Sequence[Campaign], planned: Sequence[PlannedRun]
+    path: Path,
+    arguments: argparse.Namespace,
+    campaigns: Sequence[Campaign],
+    planned: Sequence[PlannedRun],
 ) -> Iterator[str]:
     """Yield the text of the file that says what was asked for: the command, the runs, and their
-    commit."""
+    commit.
+    """
     options = [] if arguments.seeds is None else ["--seeds", arguments.seeds]
-    options += _path_options(arguments) if arguments.engine == "controller" else _options(None, arguments)
+    options += (
+        _path_options(arguments) if arguments.engine == "controller" else _options(None, arguments)
+    )
     command = shlex.join(["./openbach-run", _shown(path), *arguments.settings, *options])
     specs = (one.spec for one in planned)
-    runs = (asked.AskedRun(spec.run_id, spec.scenario_name, spec.values, spec.seed) for spec in specs)
+    runs = (
+        asked.AskedRun(spec.run_id, spec.scenario_name, spec.values, spec.seed) for spec in specs
+    )
     plots = {campaign.scenario.name: campaign.plot for campaign in campaigns}
     return asked.text(command, runs, commit=commit(), apart=_chosen(arguments), plots=plots)
 
 
 def commit() -> str | None:
-    """Return the commit of this checkout; None if this is no checkout, or has uncommitted
-    changes."""
-    command = ["git", "-C", str(REPOSITORY), "status", "--porcelain=v2", "--branch", "--no-ahead-behind"]
+    """Return the commit of this checkout; None if this is no checkout, or has uncommitted changes."""
+    command = [
+        "git",
+        "-C",
+        str(REPOSITORY),
+        "status",
+        "--porcelain=v2",
+        "--branch",
+        "--no-ahead-behind",
+    ]
     try:
-        told = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+        told = subprocess.run(
+            command, check=True, capture_output=True, text=True
+        ).stdout.splitlines()
     except (OSError, subprocess.CalledProcessError):
         return None
     # Lines with # are about the branch; every other line is a change.
     is_clean = all(line.startswith("# ") for line in told)
-    return next((line.split()[2] for line in told if line.startswith("# branch.oid ")), None) if is_clean else None
+    return (
+        next((line.split()[2] for line in told if line.startswith("# branch.oid ")), None)
+        if is_clean
+        else None
+    )
 
 
 def _results_directory(name: str) -> Path:
     if name in ("", ".", "..") or "/" in name or "\0" in name:
-        raise InputError(f"the name {name!r} cannot be that of a directory; name one with --results DIR")
+        raise InputError(
+            f"the name {name!r} cannot be that of a directory; name one with --results DIR"
+        )
     return Path("results") / name
 
 
@@ -414,10 +513,14 @@ def _warn(campaign: Campaign, packages: Mapping[str, Package]) -> None:
 
 def _lack(files: Sequence[str], store: Store, planned: Sequence[PlannedRun]) -> bool:
     """Return whether any run lacks any of these files."""
-    return not all((store.runs / one.spec.run_id / name).exists() for one in planned for name in files)
+    return not all(
+        (store.runs / one.spec.run_id / name).exists() for one in planned for name in files
+    )
 
 
-def _show_first(reporter: Reporter, campaigns: Sequence[Campaign], runs: Path, known: Sequence[Record]) -> None:
+def _show_first(
+    reporter: Reporter, campaigns: Sequence[Campaign], runs: Path, known: Sequence[Record]
+) -> None:
     """Show the tables of the first seed, if other seeds are to come."""
     once = [replace(one, more_seeds=()) for one in campaigns]
     done = unfold_all([one for one in known if one.seed == once[0].seeds[0]], runs)
@@ -426,7 +529,9 @@ def _show_first(reporter: Reporter, campaigns: Sequence[Campaign], runs: Path, k
         reporter.say("\n".join([*tables, "now the other seeds (--seeds 1 is without):"]))
 
 
-def _print(form: str, directory: Path, campaigns: Sequence[Campaign], known: Sequence[Record]) -> None:
+def _print(
+    form: str, directory: Path, campaigns: Sequence[Campaign], known: Sequence[Record]
+) -> None:
     match form:
         case "csv":
             print(as_csv(known), end="")
@@ -434,6 +539,7 @@ def _print(form: str, directory: Path, campaigns: Sequence[Campaign], known: Seq
             print(as_json(known), end="")
         case _:
             shown = [
-                TABLE_FORMATS[form](campaign_table(unfold_campaign(campaign, known), known)) for campaign in campaigns
+                TABLE_FORMATS[form](campaign_table(unfold_campaign(campaign, known), known))
+                for campaign in campaigns
             ]
             print("\n".join(shown), end="")

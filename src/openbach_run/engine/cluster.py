@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Runs on the workers of a Dask cluster, in place of the virtual engine of this machine.
 
-A worker executes a run with the virtual engine of its own checkout and sends the run's directory back. It refuses
-runs of another kernel, guest tree or code than its own: their packets would be others. The run of a worker that dies
-goes to another one; a run is kept here as soon as it is done, so no finished one is lost or repeated.
+A worker executes a run with the virtual engine of its own checkout and sends the run's directory
+back. It refuses runs of another kernel, guest tree or code than its own: their packets would be
+others. The run of a worker that dies goes to another one; a run is kept here as soon as it is done,
+so no finished one is lost or repeated.
 
-Dask's scheduler says which workers there are. Runs are none of its tasks, which would cost it 3 ms each: this machine sends a
-worker that has nothing to do a run, over a connection to it; through the scheduler where only that reaches it.
+Dask's scheduler says which workers there are. Runs are none of its tasks, which would cost it 3 ms
+each: this machine sends a worker that has nothing to do a run, over a connection to it; through the
+scheduler where only that reaches it.
 
-A worker may still give other packets than it should: of bad memory, say. So its first run, and then one of CHECK_EVERY, is
-executed a second time elsewhere. If that gives other packets, this machine decides between the two, the worker that is
-wrong gets no more runs, and those that it has done since its last check are done by others.
+A worker may still give other packets than it should: of bad memory, say. So its first run, and then
+one of CHECK_EVERY, is executed a second time elsewhere. If that gives other packets, this machine
+decides between the two, the worker that is wrong gets no more runs, and those that it has done
+since its last check are done by others.
 """
 
 from __future__ import annotations
@@ -68,7 +71,10 @@ class Died(Exception):
 
 class Workers:
     """The workers of a cluster: which are there, which have nothing to do, and what is known of
-    them. All engines of a command share them, as `_client`."""
+    them.
+
+    All engines of a command share them, as `_client`.
+    """
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -102,7 +108,10 @@ class Workers:
         found = self.client.scheduler_info(n_workers=-1)["workers"]
         with self.lock:
             if found:
-                self.names = {address: f"{one.get('name')} ({address})" for address, one in sorted(found.items())}
+                self.names = {
+                    address: f"{one.get('name')} ({address})"
+                    for address, one in sorted(found.items())
+                }
             if found.keys() - self.wrong:
                 self.seen_s = time.monotonic()
             for address in self.there - found.keys():
@@ -120,8 +129,11 @@ class Workers:
         return (self.unchecked.keys() & self.there) - {worker}
 
     def wish(self, checked: str | None) -> Future[str]:
-        """A worker, as soon as one has nothing to do. To check another one, which comes first, one that has passed a check; any
-        when these have gone."""
+        """A worker, as soon as one has nothing to do.
+
+        To check another one, which comes first, one that has passed a check; any when these have
+        gone.
+        """
         wish: Future[str] = Future()
         with self.lock:
             self._wishes.insert(0 if checked else len(self._wishes), (wish, checked))
@@ -137,7 +149,8 @@ class Workers:
 
     def lose(self, address: str) -> None:
         """Take a worker out: it gets no more runs, unless it is there at the next look and is not
-        wrong."""
+        wrong.
+        """
         with self.lock:
             self.there.discard(address)
             self._free = [one for one in self._free if one != address]
@@ -189,7 +202,9 @@ class Workers:
         return left
 
     async def _way(self, address: str) -> Any:
-        """To the worker itself; through the scheduler if this machine does not reach it (`kubectl port-forward`)."""
+        """To the worker itself; through the scheduler if this machine does not reach it (`kubectl
+        port-forward`).
+        """
         from distributed.actor import ProxyRPC
 
         direct = self.client.rpc(address)
@@ -201,10 +216,14 @@ class Workers:
 
 
 class ClusterEngine:
-    """An engine (see `executor.Engine`) whose `run` waits for a worker of the cluster; call it from many threads."""
+    """An engine (see `executor.Engine`) whose `run` waits for a worker of the cluster; call it from
+    many threads.
+    """
 
     def __init__(self, virtual: VirtualEngine, scheduler: str, parts: Mapping[str, Path]) -> None:
-        """`virtual`, of this machine, says what a run's identity is; `scheduler` is `tcp://HOST:PORT`."""
+        """`virtual`, of this machine, says what a run's identity is; `scheduler` is
+        `tcp://HOST:PORT`.
+        """
         self._virtual = virtual
         self._scheduler = scheduler
         self._parts: Parts = tuple((place, _portable(folder)) for place, folder in parts.items())
@@ -217,7 +236,9 @@ class ClusterEngine:
         """Raises SetupError when the scheduler does not answer."""
         self._virtual.prepare(progress)
         self._workers = _workers(_client(self._scheduler))
-        self._expect_workers(0)  # who is there at the beginning: they may die before anybody asks again
+        self._expect_workers(
+            0
+        )  # who is there at the beginning: they may die before anybody asks again
 
     def look(self) -> str:
         return self._virtual.look()
@@ -230,10 +251,15 @@ class ClusterEngine:
         return self._virtual.packages
 
     def run(
-        self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: Callable[[Mapping[str, Any]], None]
+        self,
+        spec: Mapping[str, Any],
+        run_dir: Path,
+        cpu: int,
+        on_event: Callable[[Mapping[str, Any]], None],
     ) -> Outcome:
-        """Raises SetupError when a worker refuses the run, when one after the other died of it, and when there is none;
-        Withdrawn when the worker that did it is wrong."""
+        """Raises SetupError when a worker refuses the run, when one after the other died of it, and
+        when there is none; Withdrawn when the worker that did it is wrong.
+        """
         worker, outcome, files = self._executed(spec)
         if outcome.status == FINISHED:
             with self._workers.lock:
@@ -241,12 +267,19 @@ class ClusterEngine:
             with check:  # what comes from the worker meanwhile waits
                 self._check(worker, outcome, spec, run_dir.stem)
         with tarfile.open(fileobj=io.BytesIO(files)) as archive:
-            archive.extractall(run_dir, [one for one in archive if one.isreg() or one.isdir()], filter="data")
+            archive.extractall(
+                run_dir, [one for one in archive if one.isreg() or one.isdir()], filter="data"
+            )
         return outcome
 
-    def _executed(self, spec: Mapping[str, Any], checked: str | None = None) -> tuple[str, Outcome, bytes]:
+    def _executed(
+        self, spec: Mapping[str, Any], checked: str | None = None
+    ) -> tuple[str, Outcome, bytes]:
         """Execute a run on the next free worker, and return that worker's address, the outcome and
-        the files. To check the worker `checked`, it is another one that has passed a check."""
+        the files.
+
+        To check the worker `checked`, it is another one that has passed a check.
+        """
         self._expect_right_ones()
         for _ in range(DEATHS_LIMIT):
             worker = self._awaited(self._workers.wish(checked))
@@ -254,11 +287,15 @@ class ClusterEngine:
             try:
                 return worker, *self._awaited(self._workers.ask(worker, spec, self._parts))
             except ModuleNotFoundError as error:
-                raise SetupError(f"{error} on a Dask worker; start workers as docs/clusters.md says") from error
+                raise SetupError(
+                    f"{error} on a Dask worker; start workers as docs/clusters.md says"
+                ) from error
             except (Died, CancelledError):
                 self._stopped.wait(LOOK_S)  # then others that died with it are known to be gone
                 self._expect_workers(0)
-        raise SetupError(f"{DEATHS_LIMIT} Dask workers died of this run, one after the other, at last {called}")
+        raise SetupError(
+            f"{DEATHS_LIMIT} Dask workers died of this run, one after the other, at last {called}"
+        )
 
     def _awaited(self, future: Future[Awaited]) -> Awaited:
         with self._lock:
@@ -281,16 +318,21 @@ class ClusterEngine:
             self._expect_workers(0)
             if known.names.keys() <= known.wrong:
                 raise SetupError(
-                    f"all workers of the Dask cluster at {self._scheduler} give other packets than this machine"
+                    f"all workers of the Dask cluster at {self._scheduler} give other packets than"
+                    " this machine"
                 )
 
     def _check(self, worker: str, outcome: Outcome, spec: Mapping[str, Any], name: str) -> None:
-        """Raises Withdrawn if the worker is wrong, and keeps count if this run is not to be checked."""
+        """Raises Withdrawn if the worker is wrong, and keeps count if this run is not to be
+        checked.
+        """
         known = self._workers
         with known.lock:
             if worker in known.wrong:
                 raise Withdrawn(
-                    [name], f"{self._called(worker)} gives other packets than this machine: a run is repeated"
+                    [name],
+                    f"{self._called(worker)} gives other packets than this machine: a run is"
+                    " repeated",
                 )
             since = known.unchecked.get(worker)
             if since is not None and len(since) < CHECK_EVERY - 1:
@@ -318,10 +360,11 @@ class ClusterEngine:
                 return
             known.wrong.add(worker)
             known.lose(worker)
-        raise Withdrawn([*since, name], (
-            f"{self._called(worker)} gives other packets than this machine: it gets no more runs, and {len(since) + 1} of "
-            "those that it has done are repeated elsewhere"
-        ))  # fmt: skip
+        raise Withdrawn(
+            [*since, name],
+            f"{self._called(worker)} gives other packets than this machine: it gets no more runs,"
+            f" and {len(since) + 1} of those that it has done are repeated elsewhere",
+        )
 
     def _here(self, spec: Mapping[str, Any]) -> Outcome:
         with tempfile.TemporaryDirectory(prefix="openbach-run-") as place, _free_cpu() as cpu:
@@ -331,7 +374,10 @@ class ClusterEngine:
         return f"the Dask worker {self._workers.names.get(worker, worker)}"
 
     def _result(self, future: Future[Awaited]) -> Awaited:
-        """Raises SetupError when there is no worker for it and none comes. It is asked for when it is there."""
+        """Raises SetupError when there is no worker for it and none comes.
+
+        It is asked for when it is there.
+        """
         ended = threading.Event()
         future.add_done_callback(lambda _: ended.set())
         while not ended.wait(LOOK_S):
@@ -344,10 +390,15 @@ class ClusterEngine:
             raise SetupError(f"the scheduler of the Dask cluster at {self._scheduler} is gone")
         known.look(LOOK_S if look_s is None else look_s)
         if time.monotonic() - max(self._start_s, known.seen_s) > WORKERS_LIMIT_S:
-            gone = f"; the last ones were {', '.join([*known.names.values()][:3])}" if known.names else ""
+            gone = (
+                f"; the last ones were {', '.join([*known.names.values()][:3])}"
+                if known.names
+                else ""
+            )
             raise SetupError(
-                f"the Dask cluster at {self._scheduler} has had no worker for {WORKERS_LIMIT_S} s{gone}. What finished is "
-                "kept; start workers as docs/clusters.md says, and the same command goes on from there"
+                f"the Dask cluster at {self._scheduler} has had no worker for {WORKERS_LIMIT_S}"
+                f" s{gone}. What finished is kept; start workers as docs/clusters.md says, and the"
+                " same command goes on from there"
             )
 
     def stop(self) -> None:
@@ -362,18 +413,33 @@ class ClusterEngine:
 
 async def execute(spec: dict[str, Any], parts: Parts, dask_worker: Worker) -> Left:
     """On a worker, in one of its threads. Raises SetupError when this machine differs."""
-    return await asyncio.get_running_loop().run_in_executor(dask_worker.executor, _execute, spec, parts)
+    return await asyncio.get_running_loop().run_in_executor(
+        dask_worker.executor, _execute, spec, parts
+    )
 
 
 def _execute(spec: Mapping[str, Any], parts: Parts) -> Left:
     engine = _worker_engine(parts)
     here = engine.identity_of(spec["uses"])
     if differing := [name for name, value in here.items() if spec["identity"].get(name) != value]:
-        raise SetupError("\n  ".join([
-            f"the Dask worker on {socket.gethostname()} refuses the run: {REPOSITORY} there is not what the campaign has",
-            *(f"{name}: {here[name]} there, {spec['identity'].get(name)} here" for name in differing),
-            "bring both to the same commit and package lists (remove kernel-* and image-* of the older cache)",
-        ]))  # fmt: skip
+        raise SetupError(
+            "\n  ".join(
+                [
+                    (
+                        f"the Dask worker on {socket.gethostname()} refuses the run: {REPOSITORY}"
+                        " there is not what the campaign has"
+                    ),
+                    *(
+                        f"{name}: {here[name]} there, {spec['identity'].get(name)} here"
+                        for name in differing
+                    ),
+                    (
+                        "bring both to the same commit and package lists (remove kernel-* and"
+                        " image-* of the older cache)"
+                    ),
+                ]
+            )
+        )
     with tempfile.TemporaryDirectory(prefix="openbach-run-") as name, _free_cpu() as cpu:
         run_dir = Path(name) / "run"
         run_dir.mkdir(0o700)

@@ -17,8 +17,11 @@ OnEvent = Callable[[Mapping[str, Any]], None]
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a run. `error` is None when the scenario ended `Finished Ok` and the kernel
-    has not complained, else text for a person."""
+    """The outcome of a run.
+
+    `error` is None when the scenario ended `Finished Ok` and the kernel has not complained, else
+    text for a person.
+    """
 
     status: str
     virtual_s: float
@@ -30,7 +33,10 @@ class Outcome:
 
 
 class Withdrawn(Exception):
-    """Results are not what they should be: the text says why. The runs of these names are to be executed again."""
+    """Results are not what they should be: the text says why.
+
+    The runs of these names are to be executed again.
+    """
 
     def __init__(self, run_ids: Collection[str], why: str) -> None:
         super().__init__(why)
@@ -51,11 +57,17 @@ class Engine(Protocol):
 
     def look(self) -> str:
         """Return the name of what would have to be made before a run's name is known; "" if
-        nothing. Like `prepare`, but makes and changes nothing."""
+        nothing.
+
+        Like `prepare`, but makes and changes nothing.
+        """
         ...
 
     def run(self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: OnEvent) -> Outcome:
-        """Executes a run in the directory <run_id>.unfinished. May raise Withdrawn, of this run and earlier ones."""
+        """Executes a run in the directory <run_id>.unfinished.
+
+        May raise Withdrawn, of this run and earlier ones.
+        """
         ...
 
     def stop(self) -> None: ...

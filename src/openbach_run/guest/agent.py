@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The agents of all hosts of the guest: one object that starts, watches and stops the jobs' processes.
+"""The agents of all hosts of the guest: one object that starts, watches and stops the jobs'
+processes.
 
-Everything waits in one select() over pidfds, until the time the director wants back control: no thread, no polling.
+Everything waits in one select() over pidfds, until the time the director wants back control: no
+thread, no polling.
 """
 
 from __future__ import annotations
@@ -28,21 +30,31 @@ STATISTICS = "/run/openbach/statistics.jsonl"
 COMMANDS = "/run/openbach/commands.sh"
 PYTHON_PATH = "/opt/openbach-run/src/openbach_run/guest"  # where `import collect_agent` finds ours
 
-CHILDREN_GRACE_US = 1 * SECOND_US  # as a real agent: from SIGTERM to SIGKILL for the job's children,
+CHILDREN_GRACE_US = (
+    1 * SECOND_US
+)  # as a real agent: from SIGTERM to SIGKILL for the job's children,
 JOB_GRACE_US = 2 * SECOND_US  # then for the job itself
 STOP_LIMIT_US = 60 * SECOND_US  # a real agent waits for command_stop without limit
 LAST_LINES = 20
 LAST_LINES_BYTES = 8192
 
 
-Procedure = Generator[tuple[list[int], int]]  # yields pidfds and a period in µs: goes on when all ended, or after it
+Procedure = Generator[
+    tuple[list[int], int]
+]  # yields pidfds and a period in µs: goes on when all ended, or after it
 
 
 class Process:
     """A job instance's main process, and what became of it. Times are µs since the run began."""
 
     def __init__(
-        self, job: JobInstance, directory: str, command_line: list[str], pid: int, pidfd: int, start_us: int
+        self,
+        job: JobInstance,
+        directory: str,
+        command_line: list[str],
+        pid: int,
+        pidfd: int,
+        start_us: int,
     ) -> None:
         self.job = job
         self.directory = directory
@@ -69,7 +81,12 @@ class GuestAgents:
     """The director's Agents, for real."""
 
     def __init__(
-        self, namespaces: dict[str, Namespace], jobs: dict[str, Job], seed: int, origin_ns: int, clock: str
+        self,
+        namespaces: dict[str, Namespace],
+        jobs: dict[str, Job],
+        seed: int,
+        origin_ns: int,
+        clock: str,
     ) -> None:
         self.namespaces = namespaces
         self.jobs = jobs
@@ -108,7 +125,9 @@ class GuestAgents:
                 os.remove(f"{directory}/{name}")
             os.rmdir(directory)
             raise
-        self.processes[job.id] = Process(job, directory, command_line, pid, os.pidfd_open(pid), self.now_us())
+        self.processes[job.id] = Process(
+            job, directory, command_line, pid, os.pidfd_open(pid), self.now_us()
+        )
 
     def poll(self, instance_id: int) -> JobStatus:
         self._reap()
@@ -159,7 +178,9 @@ class GuestAgents:
 
     # Processes
 
-    def _spawn(self, entity: str, directory: str, command_line: list[str], environment: dict[str, str]) -> int:
+    def _spawn(
+        self, entity: str, directory: str, command_line: list[str], environment: dict[str, str]
+    ) -> int:
         """Start a program on a host, in a session of its own. Raises LaunchRefused."""
         base = {
             "PATH": f"{PROGRAMS}:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -197,9 +218,13 @@ class GuestAgents:
                 raise LaunchRefused(f"{command_line[0]} on {entity}: {error.strerror}") from error
 
     def _serve(self, timeout_us: int) -> None:
-        """Wait for the end of a process, for a stop procedure's time, or for the time-out; then do what it asks for."""
+        """Wait for the end of a process, for a stop procedure's time, or for the time-out; then do
+        what it asks for.
+        """
         due_us = min([self.now_us() + timeout_us, *(wait.due_us for wait in self.waits)])
-        running = [process.pidfd for process in self.processes.values() if process.exit_code is None]
+        running = [
+            process.pidfd for process in self.processes.values() if process.exit_code is None
+        ]
         stopping = [pidfd for wait in self.waits for pidfd in wait.pidfds]
         timeout_s = max(0, due_us - self.now_us()) / SECOND_US
         ended = set(select.select({*running, *stopping}, [], [], timeout_s)[0])
@@ -234,7 +259,8 @@ class GuestAgents:
 
     def _stop(self, process: Process) -> Procedure:
         """Stop a job as a real agent does: end its children, then the job, then run its
-        command_stop."""
+        command_stop.
+        """
         if process.exit_code is None:
             children = [*_descendants(process.pid)]
             yield from _end(children, CHILDREN_GRACE_US)

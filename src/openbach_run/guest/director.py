@@ -1,17 +1,25 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """OpenBACH's director: when the functions of a scenario start, and how a scenario instance ends.
 
-Same semantics, periods and status labels as the director of OpenBACH 2.7, over two things it does not know the
-nature of: agents and their clock. A scenario that passes here passes on a controller, and takes as long.
+Same semantics, periods and status labels as the director of OpenBACH 2.7, over two things it does
+not know the nature of: agents and their clock. A scenario that passes here passes on a controller,
+and takes as long.
 
-- A scenario instance is looked at every 0.2 s while functions are unfinished, then every second; a job instance
-  every 2 s from its launch. So whatever waits for the end of a job starts up to 2.2 s after that end.
-- Where a controller would hang, a run ends at once as `Finished Ko`, and says why: functions that can never start
-  (they wait in a circle, or with finished_ids for one that starts nothing, or with launched_ids for one that was
-  retried or whose failure was ignored), `offset`, `interval`, and functions that only a platform has (push_file,
+- A scenario instance is looked at every 0.2 s while functions are unfinished, then every second; a
+  job instance
+  every 2 s from its launch. So whatever waits for the end of a job starts up to 2.2 s after that
+  end.
+- Where a controller would hang, a run ends at once as `Finished Ko`, and says why: functions that
+  can never start
+  (they wait in a circle, or with finished_ids for one that starts nothing, or with launched_ids for
+  one that was
+  retried or whose failure was ignored), `offset`, `interval`, and functions that only a platform
+  has (push_file,
   pull_file, reboot, restart_job_instance, status_job_instance).
-- `if`, `while` and the other functions that a controller stores but cannot run end the instance as they do there.
-- A launch is refused when the job's program cannot be executed; a real agent reports such a job as `Stopped`.
+- `if`, `while` and the other functions that a controller stores but cannot run end the instance as
+  they do there.
+- A launch is refused when the job's program cannot be executed; a real agent reports such a job as
+  `Stopped`.
 """
 
 from __future__ import annotations
@@ -35,7 +43,8 @@ POLL_US = 2_000_000
 HEARTBEAT_US = 10 * SECOND_US
 RETRY_DELAY_S = 5.0
 
-# What comes first at one instant: what agents say, actions that are due, then the scenarios are looked at.
+# What comes first at one instant: what agents say, actions that are due, then the scenarios are
+# looked at.
 RANK_LIMIT, RANK_POLL, RANK_ACTION, RANK_PASS, RANK_HEARTBEAT = range(5)
 
 STARTING = ("start_job_instance", "start_scenario_instance")
@@ -78,7 +87,9 @@ class FunctionFailed(Exception):
 
 
 class CannotGoOn(Exception):
-    """The run would hang or do nothing sensible: it ends as Finished Ko whatever the failure policies."""
+    """The run would hang or do nothing sensible: it ends as Finished Ko whatever the failure
+    policies.
+    """
 
 
 class Function(NamedTuple):
@@ -115,7 +126,14 @@ class JobInstance:
     """A job that an agent was asked to run. It has ended once `stop_us` is known."""
 
     def __init__(
-        self, id: int, job: str, entity: str, argv: list[str], scenario_id: int, owner_id: int, ignorable: bool
+        self,
+        id: int,
+        job: str,
+        entity: str,
+        argv: list[str],
+        scenario_id: int,
+        owner_id: int,
+        ignorable: bool,
     ) -> None:
         self.id = id
         self.job = job
@@ -146,8 +164,8 @@ class Agents(Protocol):
         """Accept the order and return at once: the agent stops the job's processes by itself."""
 
 
-# A job's command line from the arguments of a scenario's function: (job, arguments, values of placeholders, what
-# a path of function ids stands for). Raises InputError.
+# A job's command line from the arguments of a scenario's function: (job, arguments, values of
+# placeholders, what a path of function ids stands for). Raises InputError.
 Bind = Callable[["Job", dict[str, Any], dict[str, str], Callable[[list[int]], int]], list[str]]
 
 
@@ -166,7 +184,9 @@ class FunctionInstance:
 class ScenarioInstance:
     """A scenario that runs, or has run."""
 
-    def __init__(self, id: int, owner_id: int, lineage: tuple[str, ...], values: dict[str, str]) -> None:
+    def __init__(
+        self, id: int, owner_id: int, lineage: tuple[str, ...], values: dict[str, str]
+    ) -> None:
         self.id = id
         self.owner_id = owner_id  # the outermost scenario instance
         self.lineage = lineage  # the scenarios that led here, this one last
@@ -251,7 +271,10 @@ class Director:
         self._after(HEARTBEAT_US, RANK_HEARTBEAT, self._heartbeat)
 
     def _limit_reached(self, root: ScenarioInstance) -> None:
-        raise CannotGoOn(f"not finished after {self.limit_us / SECOND_US:g} s: " + "; ".join(self._unfinished(root)))
+        raise CannotGoOn(
+            f"not finished after {self.limit_us / SECOND_US:g} s: "
+            + "; ".join(self._unfinished(root))
+        )
 
     def _unfinished(self, run: ScenarioInstance) -> Iterator[str]:
         """Return what still runs or waits, in words."""
@@ -264,7 +287,9 @@ class Director:
             if row.job is not None and row.job.stop_us is None:
                 yield f"job {row.job.job} on {row.job.entity} ({name}) is running"
             if row.scenario is not None and not row.scenario.ended:
-                yield from (f"{row.scenario.name}: {text}" for text in self._unfinished(row.scenario))
+                yield from (
+                    f"{row.scenario.name}: {text}" for text in self._unfinished(row.scenario)
+                )
 
     def _waits_for(self, run: ScenarioInstance, row: FunctionInstance) -> Iterator[str]:
         for kind, met in WAITS.items():
@@ -293,7 +318,11 @@ class Director:
         self.scenario_instances.append(run)
         started_by = {"parent_id": parent.id, "function": function_id} if parent else {}
         self._event(
-            "scenario_started", scenario=run.name, scenario_instance_id=run.id, arguments=arguments, **started_by
+            "scenario_started",
+            scenario=run.name,
+            scenario_instance_id=run.id,
+            arguments=arguments,
+            **started_by,
         )
         self._after(0, RANK_PASS, lambda: self._look_at(run))
         return run
@@ -302,8 +331,15 @@ class Director:
         """One pass over a scenario instance: what failed, what can start, whether it is over."""
         if run.ended:
             return
-        errors = [row for row in run.rows if row.status is FunctionStatus.ERROR and row.retries_left is not None]
-        failed_job = any(row.job and row.job.status is JobStatus.ERROR and not row.job.ignorable for row in run.rows)
+        errors = [
+            row
+            for row in run.rows
+            if row.status is FunctionStatus.ERROR and row.retries_left is not None
+        ]
+        failed_job = any(
+            row.job and row.job.status is JobStatus.ERROR and not row.job.ignorable
+            for row in run.rows
+        )
         if failed_job or any(not _can_retry(row) for row in errors):
             self._terminate(run)
             return
@@ -312,7 +348,9 @@ class Director:
         for row in run.rows:
             if row.status is FunctionStatus.SCHEDULED and not any(self._waits_for(run, row)):
                 if row.function.kind not in RUNNABLE:
-                    self._function_failed(run, row, "OpenBACH stores this kind of function, but cannot run it")
+                    self._function_failed(
+                        run, row, "OpenBACH stores this kind of function, but cannot run it"
+                    )
                     self._terminate(run)
                     return
                 self._start_function(run, row)
@@ -345,15 +383,18 @@ class Director:
 
     def _check_not_stuck(self, run: ScenarioInstance) -> None:
         """Raises CannotGoOn if a function can never start, whatever the others do."""
-        waiting = {row.function.id: row for row in run.rows if row.status is FunctionStatus.SCHEDULED}
+        waiting = {
+            row.function.id: row for row in run.rows if row.status is FunctionStatus.SCHEDULED
+        }
         for row in waiting.values():
             for kind, never in NEVER.items():
                 for waited in row.function.waits[kind]:
                     reason = never(_rows(run, waited))
                     if reason:
                         raise CannotGoOn(
-                            f"{_name(row.function)} of {run.name} never starts: it waits with {kind} for "
-                            f"function {waited}, {reason}. A controller would wait for ever"
+                            f"{_name(row.function)} of {run.name} never starts: it waits with"
+                            f" {kind} for function {waited}, {reason}. A controller would wait for"
+                            " ever"
                         )
         can_start: set[int] = set()
         while more := {
@@ -365,8 +406,8 @@ class Director:
         circle = sorted(waiting.keys() - can_start)
         if circle:
             raise CannotGoOn(
-                f"of {run.name}, functions {', '.join(map(str, circle))} never start: they wait for themselves or in a "
-                "circle. A controller would wait for ever"
+                f"of {run.name}, functions {', '.join(map(str, circle))} never start: they wait for"
+                " themselves or in a circle. A controller would wait for ever"
             )
 
     # Functions
@@ -391,17 +432,27 @@ class Director:
     def _retry(self, run: ScenarioInstance, row: FunctionInstance) -> None:
         assert row.retries_left is not None
         self._set_status(run, row, FunctionStatus.RETRIED)
-        again = FunctionInstance(row.function, _us(row.function.delay_s, run.values), row.retries_left - 1)
+        again = FunctionInstance(
+            row.function, _us(row.function.delay_s, run.values), row.retries_left - 1
+        )
         run.rows.append(again)
         self._start_function(run, again)
 
     def _function_failed(self, run: ScenarioInstance, row: FunctionInstance, error: str) -> None:
-        self._fail(function=row.function.id, scenario=run.name, error=f"{row.function.kind}: {error}")
+        self._fail(
+            function=row.function.id, scenario=run.name, error=f"{row.function.kind}: {error}"
+        )
 
-    def _set_status(self, run: ScenarioInstance, row: FunctionInstance, status: FunctionStatus, **details: Any) -> None:
+    def _set_status(
+        self, run: ScenarioInstance, row: FunctionInstance, status: FunctionStatus, **details: Any
+    ) -> None:
         row.status = status
         self._event(
-            "function_started" if status is FunctionStatus.RUNNING else f"function_{status.lower()}",
+            (
+                "function_started"
+                if status is FunctionStatus.RUNNING
+                else f"function_{status.lower()}"
+            ),
             scenario_instance_id=run.id,
             function=row.function.id,
             label=row.function.label,
@@ -409,7 +460,9 @@ class Director:
         )
 
     def _carry_out(self, run: ScenarioInstance, row: FunctionInstance) -> None:
-        """Raises FunctionFailed, LaunchRefused, InputError; CannotGoOn for what only a platform has."""
+        """Raises FunctionFailed, LaunchRefused, InputError; CannotGoOn for what only a platform
+        has.
+        """
         body = row.function.body
         match row.function.kind:
             case "start_job_instance":
@@ -423,7 +476,9 @@ class Director:
             case "stop_scenario_instance":
                 self._stop_sub_scenario(run, body["openbach_function_id"])
             case kind:
-                raise CannotGoOn(f"{_name(row.function)} of {run.name} is a {kind}: that needs a real platform")
+                raise CannotGoOn(
+                    f"{_name(row.function)} of {run.name} is a {kind}: that needs a real platform"
+                )
 
     def _start_job(self, run: ScenarioInstance, row: FunctionInstance) -> None:
         body = dict(row.function.body)
@@ -431,18 +486,22 @@ class Director:
             value = body.pop(key, None)
             if value is not None and (key == "interval" or _us(value, run.values)):
                 raise CannotGoOn(
-                    f"{_name(row.function)} of {run.name} has an {key} ({value}): on a controller such a scenario "
-                    "never ends; use wait.time"
+                    f"{_name(row.function)} of {run.name} has an {key} ({value}): on a controller"
+                    " such a scenario never ends; use wait.time"
                 )
         entity = body.pop("entity_name")
         ((name, arguments),) = body.items()
         if name not in self.jobs:
-            raise FunctionFailed(f"no job {name}; there are {', '.join(sorted(self.jobs)) or 'none'}")
+            raise FunctionFailed(
+                f"no job {name}; there are {', '.join(sorted(self.jobs)) or 'none'}"
+            )
         job = JobInstance(
             id=next(self.job_ids),
             job=name,
             entity=entity,
-            argv=self.bind(self.jobs[name], arguments, run.values, lambda path: self._instance_id(run, path)),
+            argv=self.bind(
+                self.jobs[name], arguments, run.values, lambda path: self._instance_id(run, path)
+            ),
             scenario_id=run.id,
             owner_id=run.owner_id,
             ignorable=row.retries_left is None,
@@ -470,11 +529,20 @@ class Director:
     def _start_sub_scenario(self, run: ScenarioInstance, row: FunctionInstance) -> None:
         name = row.function.body["scenario_name"]
         if name not in self.sub_scenarios:
-            raise FunctionFailed(f"no scenario {name}; there are {', '.join(sorted(self.sub_scenarios)) or 'none'}")
+            raise FunctionFailed(
+                f"no scenario {name}; there are {', '.join(sorted(self.sub_scenarios)) or 'none'}"
+            )
         if name in run.lineage:
-            raise FunctionFailed(f"scenario {name} would start itself: {' > '.join([*run.lineage, name])}")
-        arguments = {key: substitute(text, run.values) for key, text in row.function.body["arguments"].items()}
-        row.scenario = self._start_scenario(self.sub_scenarios[name], arguments, run, row.function.id)
+            raise FunctionFailed(
+                f"scenario {name} would start itself: {' > '.join([*run.lineage, name])}"
+            )
+        arguments = {
+            key: substitute(text, run.values)
+            for key, text in row.function.body["arguments"].items()
+        }
+        row.scenario = self._start_scenario(
+            self.sub_scenarios[name], arguments, run, row.function.id
+        )
 
     def _stop_sub_scenario(self, run: ScenarioInstance, number: int) -> None:
         scenario = self._latest(run, number).scenario
@@ -492,17 +560,23 @@ class Director:
 
     def _instance_id(self, run: ScenarioInstance, path: list[int]) -> int:
         """Return the instance that function ids stand for as a job's argument: [3] is what function
-        3 started here, [2, 0] what function 0 started in the sub-scenario of function 2."""
+        3 started here, [2, 0] what function 0 started in the sub-scenario of function 2.
+        """
         *outer, number = path
         for step in outer:
             scenario = self._latest(run, step).scenario
             if scenario is None:
-                raise FunctionFailed(f"function {step} has not started a scenario yet: there is no instance id to give")
+                raise FunctionFailed(
+                    f"function {step} has not started a scenario yet: there is no instance id to"
+                    " give"
+                )
             run = scenario
         row = self._latest(run, number)
         instance = row.job or row.scenario
         if instance is None:
-            raise FunctionFailed(f"function {number} has not started anything yet: there is no instance id to give")
+            raise FunctionFailed(
+                f"function {number} has not started anything yet: there is no instance id to give"
+            )
         return instance.id
 
     # Job instances
@@ -534,11 +608,18 @@ def _rows(run: ScenarioInstance, number: int) -> Rows:
 
 
 def _name(function: Function) -> str:
-    return f"function {function.id}" + (f" ({function.label})" if function.label != str(function.id) else "")
+    return f"function {function.id}" + (
+        f" ({function.label})" if function.label != str(function.id) else ""
+    )
 
 
 def _identity(job: JobInstance) -> dict[str, Any]:
-    return {"job": job.job, "entity": job.entity, "instance_id": job.id, "scenario_instance_id": job.scenario_id}
+    return {
+        "job": job.job,
+        "entity": job.entity,
+        "instance_id": job.id,
+        "scenario_instance_id": job.scenario_id,
+    }
 
 
 def substitute(text: str, values: dict[str, str]) -> str:
@@ -567,7 +648,9 @@ def _can_retry(row: FunctionInstance) -> bool:
 
 
 def _has_running(row: FunctionInstance) -> bool:
-    return (row.job is not None and row.job.stop_us is None) or (row.scenario is not None and not row.scenario.ended)
+    return (row.job is not None and row.job.stop_us is None) or (
+        row.scenario is not None and not row.scenario.ended
+    )
 
 
 # When a wait is met, given all executions of a function waited for.
@@ -617,4 +700,7 @@ WAITS: dict[str, Callable[[Rows], bool]] = {
     "running_ids": _is_running,
     "ended_ids": _is_ended,
 }
-NEVER: dict[str, Callable[[Rows], str]] = {"launched_ids": _never_launched, "finished_ids": _never_finished}
+NEVER: dict[str, Callable[[Rows], str]] = {
+    "launched_ids": _never_launched,
+    "finished_ids": _never_finished,
+}

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Process 1 of the guest: mounts what a run needs, hands over to openbach_run.guest.main, and powers off.
+"""Process 1 of the guest: mounts what a run needs, hands over to openbach_run.guest.main, and
+powers off.
 
-The kernel starts it with RUN_DIR and CODE_DIR, directories of the host, in the environment. It is copied into
-the guest tree as /init.py; everything else comes from CODE_DIR, a snapshot of the repository's guest code.
+The kernel starts it with RUN_DIR and CODE_DIR, directories of the host, in the environment. It is
+copied into the guest tree as /init.py; everything else comes from CODE_DIR, a snapshot of the
+repository's guest code.
 """
 
 import ctypes
@@ -55,7 +57,9 @@ def main() -> None:
         make_devices()
         link_jobs()
         os.environ.clear()
-        os.environ.update(PATH="/usr/sbin:/usr/bin:/sbin:/bin", HOME="/root", LANG="C.UTF-8", PYTHONHASHSEED="0")
+        os.environ.update(
+            PATH="/usr/sbin:/usr/bin:/sbin:/bin", HOME="/root", LANG="C.UTF-8", PYTHONHASHSEED="0"
+        )
         os.chdir("/root")
         sys.path.insert(0, f"{CODE_POINT}/src")
         from openbach_run.guest.main import main as run

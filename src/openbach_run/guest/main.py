@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A run, inside the guest: reads run.json, builds the hosts, runs the scenario, leaves its results in RUN_DIR.
+"""A run, inside the guest: reads run.json, builds the hosts, runs the scenario, leaves its results
+in RUN_DIR.
 
-It leaves events.jsonl (written as things happen), commands.sh (what built the platform, ready to paste),
-jobs/<instance>_<job>_<entity>/{stdout,stderr}, jobs.jsonl (what became of each job), and result.json, whatever goes wrong.
-Times are seconds since the run began: virtual ones, unless the engine says that the clock is real.
+It leaves events.jsonl (written as things happen), commands.sh (what built the platform, ready to
+paste), jobs/<instance>_<job>_<entity>/{stdout,stderr}, jobs.jsonl (what became of each job), and
+result.json, whatever goes wrong. Times are seconds since the run began: virtual ones, unless the
+engine says that the clock is real.
 """
 
 from __future__ import annotations
@@ -41,11 +43,17 @@ def main() -> int:
         try:
             result = _run(events, began_ns)
         except ModuleRefused as refused:
-            result = {"status": "Finished Ko", "failed": [{"function": None, "error": str(refused)}]}
+            result = {
+                "status": "Finished Ko",
+                "failed": [{"function": None, "error": str(refused)}],
+            }
         except BaseException:
             import traceback
 
-            result = {"status": "Finished Ko", "failed": [{"function": None, "error": traceback.format_exc()}]}
+            result = {
+                "status": "Finished Ko",
+                "failed": [{"function": None, "error": traceback.format_exc()}],
+            }
     began_ns = result.pop("began_ns", began_ns)
     result["virtual_s"] = max(time.clock_gettime_ns(time.CLOCK_MONOTONIC) - began_ns, 0) / 1e9
     with open(f"{RUN_DIRECTORY}/result.json", "w") as file:
@@ -73,7 +81,9 @@ def _run(events: TextIO, began_ns: int) -> dict[str, Any]:
     own_kernel = identity["engine"] != HOST_KERNEL
     if own_kernel:
         _answer_no_kernel()
-        _load_modules([*uses.get("congestion-controls", ()), *([CPU_MODEL] if uses.get("cpus") else ())])
+        _load_modules(
+            [*uses.get("congestion-controls", ()), *([CPU_MODEL] if uses.get("cpus") else ())]
+        )
     _place_link_files(run["link_files"])
     jobs = {name: Job.from_dict(job) for name, job in run["jobs"].items()}
     warm.prepare(PYTHON_PATH)
@@ -96,7 +106,9 @@ def _run(events: TextIO, began_ns: int) -> dict[str, Any]:
         agents.close()
     finally:
         with open(f"{RUN_DIRECTORY}/jobs.jsonl", "w") as records:
-            records.writelines(json.dumps(agents.record(job)) + "\n" for job in director.job_instances)
+            records.writelines(
+                json.dumps(agents.record(job)) + "\n" for job in director.job_instances
+            )
     for failure in director.failed:
         if "instance_id" in failure:
             failure["exit_code"] = agents.processes[failure["instance_id"]].exit_code
@@ -114,7 +126,10 @@ def _begin_after(began_ns: int) -> int:
 
 def _load_modules(names: Sequence[str]) -> None:
     """Load the kernel modules of the congestion controls that have one: others are the kernel's
-    own. Raises ModuleRefused."""
+    own.
+
+    Raises ModuleRefused.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     for name in names:
         if not os.path.exists(file := f"{MODULES}/{name}.ko"):
@@ -124,12 +139,18 @@ def _load_modules(names: Sequence[str]) -> None:
         if libc.syscall(FINIT_MODULE, module, b"", 0):
             error = os.strerror(ctypes.get_errno())
             said = _kernel_log(libc)[len(before) :]
-            raise ModuleRefused("\n".join([f"the kernel does not take the module of {name}: {error}; it says:", *said]))
+            raise ModuleRefused(
+                "\n".join(
+                    [f"the kernel does not take the module of {name}: {error}; it says:", *said]
+                )
+            )
         os.close(module)
 
 
 def _answer_no_kernel() -> None:
-    """The kernel, too, calls modprobe, when it is asked for what it has not: that would take virtual time."""
+    """The kernel, too, calls modprobe, when it is asked for what it has not: that would take
+    virtual time.
+    """
     file = os.open("/proc/sys/kernel/modprobe", os.O_WRONLY)
     os.write(file, b"/sbin/none")
     os.close(file)
@@ -150,8 +171,11 @@ def _wait_until(time_ns: int) -> None:
 
 
 def _let_no_module_in() -> None:
-    """Let no module in from here on. A module is code in the host's process: the jail around that
-    holds, but none is needed. (`open` would make calls that fail, and those cost time.)"""
+    """Let no module in from here on.
+
+    A module is code in the host's process: the jail around that holds, but none is needed. (`open`
+    would make calls that fail, and those cost time.)
+    """
     file = os.open("/proc/sys/kernel/modules_disabled", os.O_WRONLY)
     os.write(file, b"1")
     os.close(file)

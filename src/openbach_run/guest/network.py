@@ -6,12 +6,13 @@
                              pc_2/to_lan ─── lan/pc_2 ┼ lan/bridge
                              box/to_lan ──── lan/box  ┘
 
-A namespace is called by its host's name and lies in /run/netns, so that `ip netns exec box ping 10.10.1.2` works. A LAN's
-switch is a bridge in a namespace of its own, called by the network; a port of it is called by the host at its other end.
-A host also has a mount namespace of its own, with its own /sys (programs find the host's interfaces in /sys/class/net)
-and whatever else it can write in: as on machines of their own, no host sees a file of another.
-Nothing on a network depends on chance or needs warming up: MACs follow from addresses, neighbours are permanent, and a
-switch knows where each host is.
+A namespace is called by its host's name and lies in /run/netns, so that `ip netns exec box ping
+10.10.1.2` works. A LAN's switch is a bridge in a namespace of its own, called by the network; a
+port of it is called by the host at its other end. A host also has a mount namespace of its own,
+with its own /sys (programs find the host's interfaces in /sys/class/net) and whatever else it can
+write in: as on machines of their own, no host sees a file of another. Nothing on a network depends
+on chance or needs warming up: MACs follow from addresses, neighbours are permanent, and a switch
+knows where each host is.
 """
 
 from __future__ import annotations
@@ -51,8 +52,14 @@ MS_RECURSIVE = 16384
 MNT_DETACH = 2
 MS_PRIVATE_RECURSIVE = 1 << 18 | MS_RECURSIVE
 SIOCETHTOOL = 0x8946
-OFFLOADS_OFF = {"TSO": 0x1F, "GSO": 0x24, "GRO": 0x2C}  # with them netem would delay and lose 64 KiB at a time
-FEATURES_OFF = ("tx-udp-segmentation",)  # the same for UDP_SEGMENT; it has no command of its own, only a name
+OFFLOADS_OFF = {
+    "TSO": 0x1F,
+    "GSO": 0x24,
+    "GRO": 0x2C,
+}  # with them netem would delay and lose 64 KiB at a time
+FEATURES_OFF = (
+    "tx-udp-segmentation",
+)  # the same for UDP_SEGMENT; it has no command of its own, only a name
 ETHTOOL_GSTRINGS = 0x1B
 ETHTOOL_SFEATURES = 0x3B
 ETH_SS_FEATURES = 4
@@ -72,8 +79,9 @@ SYSCTLS = {  # in every namespace, before it has interfaces
 COMMANDS = """\
 #!/bin/sh
 # The commands that built the platform of this run, those of jobs with the time in virtual seconds.
-# Each host is a network namespace: `ip netns exec box ping 10.10.1.2`. `ip -all netns delete` removes them all.
-# To be run as root. What a job brings lies in /opt/openbach/agent/jobs/JOB: link it to jobs/JOB/files of a checkout.
+# Each host is a network namespace: `ip netns exec box ping 10.10.1.2`. `ip -all netns delete`
+# removes them all. To be run as root. What a job brings lies in /opt/openbach/agent/jobs/JOB: link
+# it to jobs/JOB/files of a checkout.
 PATH=$PATH:/usr/local/sbin:/opt/openbach-run/bin
 set -eu
 """
@@ -94,8 +102,11 @@ class NetworkError(Exception):
 
 
 def make_places(inventory: Inventory) -> dict[str, int]:
-    """Mount namespaces with directories of their own, as open file descriptors, by the names of hosts and of networks with a
-    switch. It takes virtual time: do it before the run begins. Raises NetworkError."""
+    """Mount namespaces with directories of their own, as open file descriptors, by the names of
+    hosts and of networks with a switch.
+
+    It takes virtual time: do it before the run begins. Raises NetworkError.
+    """
     for place in (CHANGES, *OF_THE_RUN):
         os.makedirs(place, exist_ok=True)
     switches = [network for network, ends in inventory.attached() if len(ends) > 2]
@@ -120,7 +131,8 @@ def in_place(mount_fd: int) -> Iterator[None]:
 
 def make_writable(directory: str) -> None:
     """Give the present host changes of its own at `directory` (or behind a link there), over what
-    all hosts see."""
+    all hosts see.
+    """
     lower = os.path.realpath(directory)
     if os.path.islink(directory):
         os.unlink(directory)
@@ -129,14 +141,26 @@ def make_writable(directory: str) -> None:
     upper, work = f"{ASIDE}/upper", f"{ASIDE}/work"
     os.mkdir(upper)
     os.mkdir(work)
-    _mount("overlay", directory, "overlay", 0, f"lowerdir={lower},upperdir={upper},workdir={work},userxattr")
+    _mount(
+        "overlay",
+        directory,
+        "overlay",
+        0,
+        f"lowerdir={lower},upperdir={upper},workdir={work},userxattr",
+    )
     if libc.umount2(ASIDE.encode(), MNT_DETACH):
         raise NetworkError(f"unmounting {ASIDE}: {os.strerror(ctypes.get_errno())}")
 
 
-def build(inventory: Inventory, places: dict[str, int], commands: str, own_kernel: bool) -> dict[str, Namespace]:
-    """Make all hosts and links. Returns the namespaces by entity. What was done is written to the file `commands`, as commands
-    that an engineer can paste. With a kernel of our own also its settings for all namespaces. Raises NetworkError."""
+def build(
+    inventory: Inventory, places: dict[str, int], commands: str, own_kernel: bool
+) -> dict[str, Namespace]:
+    """Make all hosts and links.
+
+    Returns the namespaces by entity. What was done is written to the file `commands`, as commands
+    that an engineer can paste. With a kernel of our own also its settings for all namespaces.
+    Raises NetworkError.
+    """
     typed = [COMMANDS]
     try:
         return _build(inventory, places, typed, own_kernel)
@@ -148,9 +172,13 @@ def build(inventory: Inventory, places: dict[str, int], commands: str, own_kerne
         os.close(file)
 
 
-def _build(inventory: Inventory, places: dict[str, int], typed: list[str], own_kernel: bool) -> dict[str, Namespace]:
+def _build(
+    inventory: Inventory, places: dict[str, int], typed: list[str], own_kernel: bool
+) -> dict[str, Namespace]:
     if own_kernel and inventory.interfaces > INTERFACES_MAX:
-        raise NetworkError(f"the inventory has {inventory.interfaces} interfaces; at most {INTERFACES_MAX}")
+        raise NetworkError(
+            f"the inventory has {inventory.interfaces} interfaces; at most {INTERFACES_MAX}"
+        )
     os.makedirs(DIRECTORY, exist_ok=True)
     if own_kernel:
         _allow_congestion_controls(typed)
@@ -158,16 +186,23 @@ def _build(inventory: Inventory, places: dict[str, int], typed: list[str], own_k
             {"net/core/fb_tunnels_only_for_init_net": "1"}, None, typed
         )  # no tunl0 and ip6tnl0 that nobody has asked for
     namespaces = {
-        host.entity: _make_namespace(host.name, places[host.name], host.forwarding, typed) for host in inventory.hosts
+        host.entity: _make_namespace(host.name, places[host.name], host.forwarding, typed)
+        for host in inventory.hosts
     }
     lans = {network: ends for network, ends in inventory.attached() if len(ends) > 2}
-    switches = {network: _make_namespace(network, places[network], False, typed) for network in lans}
-    links = [line for network, ends in inventory.attached() for line in _links(inventory, network, ends)]
+    switches = {
+        network: _make_namespace(network, places[network], False, typed) for network in lans
+    }
+    links = [
+        line for network, ends in inventory.attached() for line in _links(inventory, network, ends)
+    ]
     _batch([IP], links, None, typed)
     for network, ends in lans.items():
         with inside(switches[network]):
             ports = [host.name for host, _ in ends]
-            known = [f"fdb add {mac(port.address)} dev {host.name} master static" for host, port in ends]
+            known = [
+                f"fdb add {mac(port.address)} dev {host.name} master static" for host, port in ends
+            ]
             _batch([IP], _switch(inventory, network, ports), network, typed)
             _batch([BRIDGE], known, network, typed)
             _switch_offloads_off(network, ports, typed)
@@ -182,7 +217,9 @@ def _build(inventory: Inventory, places: dict[str, int], typed: list[str], own_k
 
 
 def _allow_congestion_controls(typed: list[str]) -> None:
-    """Hosts may use every one: outside the first namespace the kernel counts even root as a user that needs leave."""
+    """Hosts may use every one: outside the first namespace the kernel counts even root as a user
+    that needs leave.
+    """
     with open("/proc/sys/net/ipv4/tcp_available_congestion_control") as available:
         names = available.read().strip()
     _set({"net/ipv4/tcp_allowed_congestion_control": names}, None, typed)
@@ -238,7 +275,13 @@ def _own_directories() -> None:
         work = f"{upper}.work"
         os.mkdir(upper)
         os.mkdir(work)
-        _mount("overlay", place, "overlay", 0, f"lowerdir={place},upperdir={upper},workdir={work},userxattr")
+        _mount(
+            "overlay",
+            place,
+            "overlay",
+            0,
+            f"lowerdir={place},upperdir={upper},workdir={work},userxattr",
+        )
     for place in OWN:
         _mount("tmpfs", place, "tmpfs", 0)
     for place in ("/run", VAR_RUN, *OF_THE_RUN):
@@ -249,8 +292,12 @@ def _own_directories() -> None:
 
 
 def _mount(source: str, target: str, kind: str, flags: int, options: str | None = None) -> None:
-    if libc.mount(source.encode(), target.encode(), kind.encode(), flags, options and options.encode()):
-        raise NetworkError(f"mounting {kind} {source} on {target}: {os.strerror(ctypes.get_errno())}")
+    if libc.mount(
+        source.encode(), target.encode(), kind.encode(), flags, options and options.encode()
+    ):
+        raise NetworkError(
+            f"mounting {kind} {source} on {target}: {os.strerror(ctypes.get_errno())}"
+        )
 
 
 def _setns(fd: int, kind: int) -> None:
@@ -268,18 +315,27 @@ def _set(sysctls: dict[str, str], host: str | None, typed: list[str]) -> None:
     for name, value in sysctls.items():
         with open(f"/proc/sys/{name}", "w") as file:
             file.write(value)
-    typed.append(pasted(["sysctl", "-qw", *(f"{name}={value}" for name, value in sysctls.items())], None, host))
+    typed.append(
+        pasted(
+            ["sysctl", "-qw", *(f"{name}={value}" for name, value in sysctls.items())], None, host
+        )
+    )
 
 
 def _switch_ipv6_on(host: Host, typed: list[str]) -> None:
     """Switch IPv6 on for the interfaces that have an IPv6 address, which is theirs at once: nobody
-    is asked whether it has another owner."""
+    is asked whether it has another owner.
+    """
     ports = [port.name for port in host.interfaces if port.ipv6]
     if not ports:
         return
     for name in ("lo", *ports):
         own = f"net/ipv6/conf/{name}"
-        _set({f"{own}/accept_dad": "0", f"{own}/accept_ra": "0", f"{own}/disable_ipv6": "0"}, host.name, typed)
+        _set(
+            {f"{own}/accept_dad": "0", f"{own}/accept_ra": "0", f"{own}/disable_ipv6": "0"},
+            host.name,
+            typed,
+        )
     _set({"net/ipv6/conf/all/forwarding": str(int(host.forwarding))}, host.name, typed)
 
 
@@ -297,7 +353,8 @@ def _links(inventory: Inventory, network: str, ends: list[tuple[Host, Interface]
         first, second = ends
         return [f"link add {host_end(*first)} type veth peer {host_end(*second)}"]
     return [
-        f"link add {host_end(host, port)} type veth peer {end(host.name, mac(port.address, SWITCH_MAC), network)}"
+        f"link add {host_end(host, port)} type veth peer"
+        f" {end(host.name, mac(port.address, SWITCH_MAC), network)}"
         for host, port in ends
     ]
 
@@ -324,11 +381,16 @@ def _configuration(inventory: Inventory, host: Host) -> list[str]:
     for port, neighbours in inventory.neighbours(host):
         network = inventory.networks[port.network]
         lines += [
-            f"address add {port.address}/{_prefix_length(network.address)} broadcast + dev {port.name}",
+            (
+                f"address add {port.address}/{_prefix_length(network.address)} broadcast + dev"
+                f" {port.name}"
+            ),
             f"link set dev {port.name} up",
         ]
         if port.ipv6 and network.ipv6:
-            lines.append(f"address add {port.ipv6}/{_prefix_length(network.ipv6)} dev {port.name} nodad")
+            lines.append(
+                f"address add {port.ipv6}/{_prefix_length(network.ipv6)} dev {port.name} nodad"
+            )
         lines += [
             f"neighbour add {address} lladdr {mac(neighbour.address)} nud permanent dev {port.name}"
             for neighbour in neighbours
@@ -344,12 +406,15 @@ def _prefix_length(network: str) -> str:
 
 def _route(route: Route) -> str:
     words = {"via": route.via, "metric": route.metric, "table": route.table}
-    return f"route add {route.to}" + "".join(f" {name} {value}" for name, value in words.items() if value is not None)
+    return f"route add {route.to}" + "".join(
+        f" {name} {value}" for name, value in words.items() if value is not None
+    )
 
 
 def _rules(host: Host, family: str) -> list[str]:
     """Return the rules of one family, -4 or -6, as options of `ip`; a rule for all addresses is of
-    both."""
+    both.
+    """
     lines = []
     for number, rule in enumerate(host.rules):
         words = {"from": rule.source or "all", "to": rule.destination, "lookup": rule.table}
@@ -358,7 +423,9 @@ def _rules(host: Host, family: str) -> list[str]:
             "suppress_prefixlength": "0" if rule.except_default else None,
         }
         if _is_of(rule.source or rule.destination, family):
-            lines.append("rule add" + "".join(f" {name} {value}" for name, value in words.items() if value))
+            lines.append(
+                "rule add" + "".join(f" {name} {value}" for name, value in words.items() if value)
+            )
     return lines
 
 
@@ -367,8 +434,10 @@ def _is_of(address: str | None, family: str) -> bool:
 
 
 def _batch(command: list[str], lines: list[str], host: str | None, typed: list[str]) -> None:
-    """Have one process of `ip` or `bridge` do all lines, in the present namespace, that of `host`. Raises NetworkError with
-    what it said."""
+    """Have one process of `ip` or `bridge` do all lines, in the present namespace, that of `host`.
+
+    Raises NetworkError with what it said.
+    """
     if not lines:
         return
     words = [*command, "-batch", "-"]
@@ -395,32 +464,55 @@ def _switch_offloads_off(name: str, interfaces: list[str], typed: list[str]) -> 
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as control:
         for interface in interfaces:
             for offload, command in OFFLOADS_OFF.items():
-                _ethtool(control, name, interface, f"switching {offload} off", struct.pack("=II", command, 0))
+                _ethtool(
+                    control,
+                    name,
+                    interface,
+                    f"switching {offload} off",
+                    struct.pack("=II", command, 0),
+                )
             switched = f"switching {', '.join(FEATURES_OFF)} off"
             _ethtool(control, name, interface, switched, _features_off(control, name, interface))
-            features = [word for feature in (*map(str.lower, OFFLOADS_OFF), *FEATURES_OFF) for word in (feature, "off")]
+            features = [
+                word
+                for feature in (*map(str.lower, OFFLOADS_OFF), *FEATURES_OFF)
+                for word in (feature, "off")
+            ]
             typed.append(pasted(["ethtool", "-K", interface, *features], None, name))
 
 
 def _features_off(control: socket.socket, name: str, interface: str) -> bytes:
-    """linux/ethtool.h: struct ethtool_sfeatures, with the bits of FEATURES_OFF valid and not requested."""
-    names = struct.pack("=III", ETHTOOL_GSTRINGS, ETH_SS_FEATURES, 0) + bytes(FEATURES_MAX * ETH_GSTRING_LEN)
+    """linux/ethtool.h: struct ethtool_sfeatures, with the bits of FEATURES_OFF valid and not
+    requested.
+    """
+    names = struct.pack("=III", ETHTOOL_GSTRINGS, ETH_SS_FEATURES, 0) + bytes(
+        FEATURES_MAX * ETH_GSTRING_LEN
+    )
     said = _ethtool(control, name, interface, "reading the names of features", names)
     (count,) = struct.unpack_from("=8xI", said)
-    strings = [said[12 + ETH_GSTRING_LEN * bit :][:ETH_GSTRING_LEN].rstrip(b"\0").decode() for bit in range(count)]
+    strings = [
+        said[12 + ETH_GSTRING_LEN * bit :][:ETH_GSTRING_LEN].rstrip(b"\0").decode()
+        for bit in range(count)
+    ]
     words = (count + 31) // 32
     valid = [0] * words
     for feature in FEATURES_OFF:
         bit = strings.index(feature)
         valid[bit // 32] |= 1 << bit % 32
-    return struct.pack("=II", ETHTOOL_SFEATURES, words) + b"".join(struct.pack("=II", word, 0) for word in valid)
+    return struct.pack("=II", ETHTOOL_SFEATURES, words) + b"".join(
+        struct.pack("=II", word, 0) for word in valid
+    )
 
 
 def _ethtool(control: socket.socket, name: str, interface: str, what: str, request: bytes) -> bytes:
     """One SIOCETHTOOL command; the request as the kernel has left it. Raises NetworkError."""
     value = ctypes.create_string_buffer(request, len(request))
     try:
-        fcntl.ioctl(control, SIOCETHTOOL, struct.pack("16sP16x", interface.encode(), ctypes.addressof(value)))
+        fcntl.ioctl(
+            control,
+            SIOCETHTOOL,
+            struct.pack("16sP16x", interface.encode(), ctypes.addressof(value)),
+        )
     except OSError as error:
         raise NetworkError(f"{name}: {what} on {interface}: {error}") from error
     return value.raw

@@ -2,7 +2,8 @@
 """The tasks of a run's playbooks on hosts beside packages: files in place, before the run begins.
 
 A command that fails ends nothing: a job may do without. What it said is in setup.log, and is shown
-if the job fails."""
+if the job fails.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +32,17 @@ Failures = dict[tuple[str, str], list[str]]
 def set_up(
     run: Mapping[str, Any], jobs: Mapping[str, Job], inventory: Inventory, places: Mapping[str, int]
 ) -> Failures:
-    """Carry out the commands of each job on the hosts that run it; `places` are their mount namespaces."""
+    """Carry out the commands of each job on the hosts that run it; `places` are their mount
+    namespaces.
+    """
     failures: Failures = {}
     writable = set()
     pairs = sorted(set(_started([run["scenario"], *run["sub_scenarios"].values()])))
     for entity, name in pairs:
-        job, host = jobs.get(name), next((one for one in inventory.hosts if one.entity == entity), None)
+        job, host = (
+            jobs.get(name),
+            next((one for one in inventory.hosts if one.entity == entity), None),
+        )
         if job is not None and host is not None and job.setup:
             with in_place(places[host.name]):
                 for directory in (f"{JOBS}/{name}", *(WRITABLE if entity not in writable else ())):
@@ -51,7 +57,11 @@ def _started(scenarios: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]
     for scenario in scenarios:
         for function in scenario["openbach_functions"]:
             if body := function.get("start_job_instance"):
-                yield from ((body["entity_name"], name) for name, value in body.items() if isinstance(value, dict))
+                yield from (
+                    (body["entity_name"], name)
+                    for name, value in body.items()
+                    if isinstance(value, dict)
+                )
 
 
 def _carried_out(entity: str, job: str, steps: Iterable[Iterable[str]]) -> Iterator[str]:
@@ -74,7 +84,11 @@ def _carried_out(entity: str, job: str, steps: Iterable[Iterable[str]]) -> Itera
             code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
             if code:
                 end = os.lseek(log, 0, os.SEEK_END)
-                said = os.pread(log, LAST_BYTES, max(begin, end - LAST_BYTES)).decode(errors="replace").strip()
+                said = (
+                    os.pread(log, LAST_BYTES, max(begin, end - LAST_BYTES))
+                    .decode(errors="replace")
+                    .strip()
+                )
                 yield f"before the run, the playbook of {job}: {task}: exit code {code}: {said}"
     finally:
         os.close(log)

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Python jobs without starting Python: a fork of the director runs the script.
 
-A start of the interpreter with the usual imports costs 60 ms of wall time in the guest, and a scenario has two dozen
-jobs: more than a 30 MB transfer. A fork copies the director's memory, so the director has only what most jobs need.
-The script sees what `python3 script argument…` would show it: its environment, its command line, a `__main__` of its
-own, site-packages, exit code and traceback. What it imports may be there already.
+A start of the interpreter with the usual imports costs 60 ms of wall time in the guest, and a
+scenario has two dozen jobs: more than a 30 MB transfer. A fork copies the director's memory, so the
+director has only what most jobs need. The script sees what `python3 script argument…` would show
+it: its environment, its command line, a `__main__` of its own, site-packages, exit code and
+traceback. What it imports may be there already.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from types import ModuleType
 
 PYTHON = "/opt/openbach/virtualenv/bin/python3"
 IMPORTED_BEFOREHAND = (
-    "argparse", "contextlib", "json", "pathlib", "re", "select", "shutil", "signal", "socket", "struct",
-    "subprocess", "syslog", "tempfile", "time", "typing",
+    "argparse", "contextlib", "json", "pathlib", "re", "select", "shutil", "signal", "socket",
+    "struct", "subprocess", "syslog", "tempfile", "time", "typing",
 )  # fmt: skip
 LAST_DESCRIPTOR = 1024
 
@@ -41,10 +42,13 @@ def prepare(collect_agent_directory: str) -> None:
 
 def _use_argparse() -> None:
     """Use argparse as most jobs do: what it compiles and looks up at its first use is there for all
-    of them."""
+    of them.
+    """
     import argparse
 
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("positional", choices=["value"])
     parser.add_argument("--option", type=int, default=0, help="a number (default: %(default)s)")
     parser.add_subparsers().add_parser("command")
@@ -57,8 +61,9 @@ def runs(command_line: Sequence[str]) -> bool:
 
 
 def start(command_line: Sequence[str], environment: dict[str, str]) -> int:
-    """Runs the script in a session of its own, with stdout and stderr appended to files of the current directory, in the
-    current namespaces; returns its process id."""
+    """Runs the script in a session of its own, with stdout and stderr appended to files of the
+    current directory, in the current namespaces; returns its process id.
+    """
     pid = os.fork()
     if pid:
         return pid
@@ -74,7 +79,9 @@ def _become_program(command_line: Sequence[str], environment: dict[str, str]) ->
     os.setsid()
     os.closerange(3, LAST_DESCRIPTOR)
     append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-    for number, (name, flags) in enumerate((("/dev/null", os.O_RDONLY), ("stdout", append), ("stderr", append))):
+    for number, (name, flags) in enumerate(
+        (("/dev/null", os.O_RDONLY), ("stdout", append), ("stderr", append))
+    ):
         opened = os.open(name, flags, 0o644)
         os.dup2(opened, number)
         os.close(opened)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A scenario's addresses, from the inventory it runs on.
 
-A scenario has its addresses as constants, with the values of its own inventory: a controller takes it as it is. The
-top-level key `x-inventory`, which a controller ignores, says what they are, so that it runs on other inventories, too:
+A scenario has its addresses as constants, with the values of its own inventory: a controller takes
+it as it is. The top-level key `x-inventory`, which a controller ignores, says what they are, so
+that it runs on other inventories, too:
 
     "constants": {"server_ip": "192.168.20.2"},
     "x-inventory": {
@@ -10,8 +11,8 @@ top-level key `x-inventory`, which a controller ignores, says what they are, so 
         "constants": {"server_ip": "satvpn_server.enterprise_lan.address"}
     }
 
-`file` is its own inventory, a path from the scenario's file; without it that is inventory.yml of the repository. What a
-constant is follows topology/references.py.
+`file` is its own inventory, a path from the scenario's file; without it that is inventory.yml of
+the repository. What a constant is follows topology/references.py.
 """
 
 from __future__ import annotations
@@ -33,20 +34,31 @@ KEYS = ("file", "constants")
 
 
 def inventory_file(scenario: Scenario, path: Path, given: Path | None) -> Path:
-    """The inventory of a scenario in the file `path`: what was given, else what it names, else ours. Raises InputError."""
+    """The inventory of a scenario in the file `path`: what was given, else what it names, else
+    ours.
+
+    Raises InputError.
+    """
     file = _settings(scenario).get("file")
     if file is not None and (not isinstance(file, str) or not file):
-        raise InputError(f"{path}: x-inventory.file: should be the path of an inventory, from this file")
+        raise InputError(
+            f"{path}: x-inventory.file: should be the path of an inventory, from this file"
+        )
     return given or (INVENTORY if file is None else path.parent / file)
 
 
 def with_addresses(scenario: Scenario, inventory: Inventory) -> Scenario:
-    """The scenario with the addresses of an inventory. Raises InputError for what the inventory does not have."""
+    """The scenario with the addresses of an inventory.
+
+    Raises InputError for what the inventory does not have.
+    """
     found = {}
     for name, reference in _references(scenario).items():
         try:
             if name not in scenario.constants:
-                raise InputError(f"the scenario has no such constant; it has {listed(scenario.constants)}")
+                raise InputError(
+                    f"the scenario has no such constant; it has {listed(scenario.constants)}"
+                )
             found[name] = value_of(reference, inventory)
         except InputError as error:
             raise InputError(f"{scenario.name}: x-inventory.constants.{name}: {error}") from None
@@ -67,13 +79,17 @@ def unknown_entities(scenario: Scenario, inventory: Inventory) -> Iterator[Findi
 def _settings(scenario: Scenario) -> Mapping[str, Any]:
     settings = scenario.source.get("x-inventory", {})
     if not isinstance(settings, dict) or settings.keys() - set(KEYS):
-        raise InputError(f"{scenario.name}: x-inventory should be an object with the keys {' and '.join(KEYS)}")
+        raise InputError(
+            f"{scenario.name}: x-inventory should be an object with the keys {' and '.join(KEYS)}"
+        )
     return settings
 
 
 def _references(scenario: Scenario) -> Mapping[str, str]:
     given = _settings(scenario).get("constants", {})
-    if not isinstance(given, dict) or not all(isinstance(reference, str) for reference in given.values()):
+    if not isinstance(given, dict) or not all(
+        isinstance(reference, str) for reference in given.values()
+    ):
         raise InputError(
             f"{scenario.name}: x-inventory.constants should be an object of texts by constant, like"
             " satvpn_server.enterprise_lan.address"

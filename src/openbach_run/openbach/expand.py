@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The JSON that OpenBACH imports, of a scenario that is written as YAML (source.py).
 
-Everything in the JSON is literal: entities, numbers of functions where the YAML has their labels, addresses of the inventory.
+Everything in the JSON is literal: entities, numbers of functions where the YAML has their labels,
+addresses of the inventory.
 """
 
 from __future__ import annotations
@@ -30,18 +31,25 @@ TEAR_DOWN = "tear down"
 
 
 def expand(path: Path) -> dict[str, Any]:
-    """The scenario of a file, as OpenBACH's JSON has it. Raises InputError: file, key, what would be right."""
+    """The scenario of a file, as OpenBACH's JSON has it.
+
+    Raises InputError: file, key, what would be right.
+    """
     source = read_source(path)
     name, content = path.stem, source.content
     if "table_of" in content:
         whole = expand(found(path, "table_of", content["table_of"]))
         keys = {key for function in whole["openbach_functions"] for key in function}
         if content.keys() != {"table_of"} or "start_scenario_instance" in keys:
-            raise source.wrong("a table has no other key, and is of a scenario that is no table", "table_of")
+            raise source.wrong(
+                "a table has no other key, and is of a scenario that is no table", "table_of"
+            )
         return table_of(name, whole)
     for key in ("functions", "end"):
         if key not in content:
-            raise InputError(f"{path}: {key}: is missing, here and in what the file inherits; {SHAPES[key][1]}")
+            raise InputError(
+                f"{path}: {key}: is missing, here and in what the file inherits; {SHAPES[key][1]}"
+            )
     own = content.get("inventory")
     inventory_file = INVENTORY if own is None else source.files["inventory",].parent / own
     inventory = load_inventory(inventory_file)
@@ -49,13 +57,19 @@ def expand(path: Path) -> dict[str, Any]:
     made = _Functions(source, inventory, _leaders(source, values))
     functions, same = made.all, made.same
     started = [leaves(function.get("start_job_instance", {})) for function in functions]
-    used = {name for texts in started for text in texts for name in placeholders(text)} | same.keys()
+    used = {
+        name for texts in started for text in texts for name in placeholders(text)
+    } | same.keys()
     constants = {name: one for name, one in content.get("constants", {}).items() if name in used}
     arguments = {name: text for name, text in content.get("arguments", {}).items() if name in used}
     addresses = {name: text for name, text in content.get("addresses", {}).items() if name in used}
     for name in sorted(sweep.keys() - arguments.keys() - constants.keys()):
         raise source.wrong(f"no function of the scenario uses ${name}", "sweep", name)
-    idle = {name: one for name, one in content.get("idle", {}).items() if name in {**arguments, **constants}}
+    idle = {
+        name: one
+        for name, one in content.get("idle", {}).items()
+        if name in {**arguments, **constants}
+    }
     instead = {name: one for name, one in content.get("instead", {}).items() if name in constants}
     here = {"file": os.path.relpath(inventory_file, path.parent)} if own else {}
     files = [name for name, one in constants.items() if one.get("file") == "yes"]
@@ -76,13 +90,15 @@ def expand(path: Path) -> dict[str, Any]:
         "x-same": {name: same[name] for name in constants if name in same},
         "x-sweep": {
             "defaults": {
-                name: value for name, value in values.items() if name in arguments and name not in sweep
+                name: value
+                for name, value in values.items()
+                if name in arguments and name not in sweep
             },
             "values": sweep,
             **({"link_files": files} if files else {}),
             **content.get("plot", {}),
         },
-    }  # fmt: skip
+    }
 
 
 def _values(source: Source) -> dict[str, str]:
@@ -93,37 +109,53 @@ def _values(source: Source) -> dict[str, str]:
         for name in source.content.get(key, {}):
             if name not in arguments | constants:
                 known = arguments | constants
-                text = f"no argument or constant has this name; {near(name, known)}there are {listed(known)}"
+                text = (
+                    f"no argument or constant has this name; {near(name, known)}there are"
+                    f" {listed(known)}"
+                )
                 raise source.wrong(text, key, name)
     return {**{name: one["value"] for name, one in constants.items() if name not in given}, **given}
 
 
 def _leaders(source: Source, values: Mapping[str, str]) -> dict[str, str]:
-    """Constant → the argument or constant that it is the same as, unless it is given a value of its own."""
+    """Constant → the argument or constant that it is the same as, unless it is given a value of its
+    own.
+    """
     constants = source.content.get("constants", {})
     leaders = {name: leader for name in constants if (leader := sole_placeholder(values[name]))}
     for name, leader in leaders.items():
         if leader in leaders or leader not in {**constants, **source.content.get("arguments", {})}:
-            text = f"{values[name]}: after $ comes an argument, or a constant with a value of its own"
-            raise source.wrong(text, "values" if name in source.content.get("values", {}) else "constants", name)
+            text = (
+                f"{values[name]}: after $ comes an argument, or a constant with a value of its own"
+            )
+            raise source.wrong(
+                text, "values" if name in source.content.get("values", {}) else "constants", name
+            )
     return leaders
 
 
 class _Functions:
-    """The functions of a scenario with numbers in place of labels; `same` has by constant the places where it stands but
-    another one's value is (`x-same`)."""
+    """The functions of a scenario with numbers in place of labels; `same` has by constant the
+    places where it stands but another one's value is (`x-same`).
+    """
 
     def __init__(self, source: Source, inventory: Inventory, leaders: Mapping[str, str]) -> None:
         self._source, self._leaders = source, leaders
         self._groups = source.content.get("groups", {})
-        self._entities = {name: host.entity for host in inventory.hosts for name in (host.name, host.entity)}
+        self._entities = {
+            name: host.entity for host in inventory.hosts for name in (host.name, host.entity)
+        }
         entries = source.content["functions"]
         for label in sorted(entries.keys() & {*self._groups, TEAR_DOWN}):
-            raise source.wrong("is the name of a group, or of the function of `end`, as well", "functions", label)
+            raise source.wrong(
+                "is the name of a group, or of the function of `end`, as well", "functions", label
+            )
         self._numbers = {label: number for number, label in enumerate([*entries, TEAR_DOWN])}
         self.same: dict[str, list[str]] = {}
         self.only_if: dict[str, str] = {}
-        self.all = [self._function(label, entry, "functions", label) for label, entry in entries.items()]
+        self.all = [
+            self._function(label, entry, "functions", label) for label, entry in entries.items()
+        ]
         self.all.append(self._function(TEAR_DOWN, source.content["end"], "end"))
 
     def _function(self, label: str, entry: Mapping[str, Any], *place: str) -> dict[str, Any]:
@@ -138,18 +170,28 @@ class _Functions:
             self.only_if[str(number)] = self._condition(entry[ONLY_IF], *place)
         if body.keys() == {"stop"}:
             action: dict[str, Any] = {
-                "stop_job_instances": {"openbach_function_ids": self._ids(body["stop"], *place, "stop")}
+                "stop_job_instances": {
+                    "openbach_function_ids": self._ids(body["stop"], *place, "stop")
+                }
             }
         else:
             host, (job, arguments) = body.pop("on", None), body.popitem() if body else (None, None)
             if body or not isinstance(host, str) or not isinstance(arguments, dict):
-                text = "should have `on`, a host, and a job with its arguments, or `stop`; and may have"
+                text = (
+                    "should have `on`, a host, and a job with its arguments, or `stop`; and may"
+                    " have"
+                )
                 raise self._source.wrong(f"{text} {listed(WAITS)}", *place)
             if host not in self._entities:
                 hosts = listed(name for name, entity in self._entities.items() if name != entity)
-                raise self._source.wrong(f"the inventory has no host {host}; it has {hosts}", *place, "on")
+                raise self._source.wrong(
+                    f"the inventory has no host {host}; it has {hosts}", *place, "on"
+                )
             at = f"{number}.start_job_instance.{job}"
-            started = {"entity_name": self._entities[host], job: self._replaced(arguments, at, *place)}
+            started = {
+                "entity_name": self._entities[host],
+                job: self._replaced(arguments, at, *place),
+            }
             action = {"start_job_instance": started}
         return {"id": number, "label": label, "wait": wait, "on_fail": {}, **action}
 
@@ -176,8 +218,14 @@ class _Functions:
             elif label in self._groups and label not in within:
                 found += self._ids(self._groups[label], "groups", label, within=(*within, label))
             else:
-                text = "holds itself" if label in within else near(label, [*self._numbers, *self._groups]).rstrip()
-                raise self._source.wrong(f"{label!r} is no function and no group; {text}".rstrip("; "), *place)
+                text = (
+                    "holds itself"
+                    if label in within
+                    else near(label, [*self._numbers, *self._groups]).rstrip()
+                )
+                raise self._source.wrong(
+                    f"{label!r} is no function and no group; {text}".rstrip("; "), *place
+                )
         return list(dict.fromkeys(found))
 
     def _replaced(self, value: Any, at: str, *place: str) -> Any:
@@ -185,27 +233,38 @@ class _Functions:
         if isinstance(value, dict):
             return {key: self._replaced(one, f"{at}.{key}", *place) for key, one in value.items()}
         if isinstance(value, list):
-            return [self._replaced(one, f"{at}.{number}", *place) for number, one in enumerate(value)]
+            return [
+                self._replaced(one, f"{at}.{number}", *place) for number, one in enumerate(value)
+            ]
         name = sole_placeholder(value)
         if name is not None and name in self._leaders:
             self.same.setdefault(name, []).append(at)
             return f"${self._leaders[name]}"
         for one in self._names(value, *place):
             if one in self._leaders:
-                raise self._source.wrong(f"{value!r}: ${one} can only be a whole value, as another's may be", *place)
+                raise self._source.wrong(
+                    f"{value!r}: ${one} can only be a whole value, as another's may be", *place
+                )
         return value
 
     def _names(self, text: str, *place: str) -> list[str]:
         """The placeholders of a text; each is declared."""
-        known = [name for key in ("arguments", "constants", "addresses") for name in self._source.content.get(key, {})]
+        known = [
+            name
+            for key in ("arguments", "constants", "addresses")
+            for name in self._source.content.get(key, {})
+        ]
         try:
             names = placeholders(text)
         except BadPlaceholder as error:
-            raise self._source.wrong(f"{text!r}: {error}; a literal dollar is written $$", *place) from None
+            raise self._source.wrong(
+                f"{text!r}: {error}; a literal dollar is written $$", *place
+            ) from None
         for name in names:
             if name not in known:
                 raise self._source.wrong(
-                    f"${name} is no argument, constant or address; {near(name, known).rstrip()}", *place
+                    f"${name} is no argument, constant or address; {near(name, known).rstrip()}",
+                    *place,
                 )
         return names
 

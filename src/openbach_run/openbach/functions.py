@@ -12,15 +12,28 @@ from typing import Any
 
 from openbach_run.openbach.job import Job
 from openbach_run.openbach.job_arguments import read_job_arguments
-from openbach_run.openbach.refusals import MAX_LENGTH, NUMBER, TOO_LONG, Crash, Refusal, near, refusing
+from openbach_run.openbach.refusals import (
+    MAX_LENGTH,
+    NUMBER,
+    TOO_LONG,
+    Crash,
+    Refusal,
+    near,
+    refusing,
+)
 from openbach_run.openbach.stored import check_type, read_entry, to_stored, type_name, whole_number
 
 WAIT_LISTS = ("running_ids", "ended_ids", "launched_ids", "finished_ids")
 CONTROLLER_FILES = PurePosixPath("/opt/openbach/controller/files")
 
 
-def read_function(entry: Any, at: str, jobs: Mapping[str, Job], ids: Collection[int]) -> dict[str, Any]:
-    """A function in stored form, but for the functions that it waits for. `ids` are those of the functions before it."""
+def read_function(
+    entry: Any, at: str, jobs: Mapping[str, Job], ids: Collection[int]
+) -> dict[str, Any]:
+    """A function in stored form, but for the functions that it waits for.
+
+    `ids` are those of the functions before it.
+    """
     check_type(entry, dict, at)
     wait = read_entry(entry, "wait", dict, at, {})
     time = read_entry(wait, "time", NUMBER, f"{at}.wait", 0)
@@ -63,9 +76,15 @@ def _kind(entry: dict[str, Any], shown: dict[str, Any], at: str) -> str:
 
 
 def _model(kind: str) -> _Model:
-    """The table in which the backend keeps functions of a kind. It looks for a class, and finds others as well."""
+    """The table in which the backend keeps functions of a kind.
+
+    It looks for a class, and finds others as well.
+    """
     if _title(kind) in OTHER_CLASSES:
-        raise Crash("AttributeError", f"type object '{_title(kind)}' has no attribute 'build_from_arguments'")
+        raise Crash(
+            "AttributeError",
+            f"type object '{_title(kind)}' has no attribute 'build_from_arguments'",
+        )
     if kind not in MODELS:
         raise Refusal("Unknown OpenBACH Function", None, near(kind, MODELS).rstrip())
     return MODELS[kind]
@@ -84,10 +103,13 @@ def _columns(model: _Model, body: Any, place: str) -> dict[str, Any]:
         raise
     if not isinstance(columns, dict):
         raise TypeError(
-            f"django.db.models.query.QuerySet.create() argument after ** must be a mapping, not {type_name(columns)}"
+            "django.db.models.query.QuerySet.create() argument after ** must be a mapping, not"
+            f" {type_name(columns)}"
         )
     if unknown := [name for name in columns if name not in model.columns]:
-        raise TypeError(f"{model.name}() got unexpected keyword arguments: {', '.join(map(repr, unknown))}")
+        raise TypeError(
+            f"{model.name}() got unexpected keyword arguments: {', '.join(map(repr, unknown))}"
+        )
     return columns
 
 
@@ -98,8 +120,8 @@ def _column(model: _Model, columns: dict[str, Any], name: str) -> Any:
     if not kind.endswith("?"):
         row = ", ".join(_cell(columns.get(column)) for column in model.columns)
         raise Refusal(
-            f'null value in column "{name}" of relation "openbach_django_{model.name.lower()}" violates not-null '
-            f"constraint\nDETAIL:  Failing row contains (1, {row}).\n",
+            f'null value in column "{name}" of relation "openbach_django_{model.name.lower()}"'
+            f" violates not-null constraint\nDETAIL:  Failing row contains (1, {row}).\n",
             None,
             f"add {name}",
         )
@@ -107,7 +129,13 @@ def _column(model: _Model, columns: dict[str, Any], name: str) -> Any:
 
 
 def _cell(value: Any) -> str:
-    return "null" if value is None else json.dumps(value) if isinstance(value, (dict, list)) else str(value)
+    return (
+        "null"
+        if value is None
+        else json.dumps(value)
+        if isinstance(value, (dict, list))
+        else str(value)
+    )
 
 
 def _check_row(number: int, label: str, ids: Collection[int]) -> None:
@@ -117,8 +145,9 @@ def _check_row(number: int, label: str, ids: Collection[int]) -> None:
         raise ValueError(TOO_LONG)
     if number in ids:
         raise Refusal(
-            'duplicate key value violates unique constraint "openbach_django_openbach_scenario_version_id_func_d1e9a04a_uniq"'
-            f"\nDETAIL:  Key (scenario_version_id, function_id)=(1, {number}) already exists.\n",
+            "duplicate key value violates unique constraint"
+            ' "openbach_django_openbach_scenario_version_id_func_d1e9a04a_uniq"\nDETAIL:  Key'
+            f" (scenario_version_id, function_id)=(1, {number}) already exists.\n",
             None,
             "every function needs an id of its own",
         )
@@ -138,7 +167,9 @@ def _on_fail(on_fail: dict[str, Any], policy: str, at: str) -> dict[str, Any]:
         return {**stored, "delay": to_stored(delay, "float"), "retry": whole_number(retry)}
 
 
-def add_waits(wait: dict[str, Any], function: dict[str, Any], at: str, ids: Collection[int]) -> None:
+def add_waits(
+    wait: dict[str, Any], function: dict[str, Any], at: str, ids: Collection[int]
+) -> None:
     for key in WAIT_LISTS:
         numbers = read_entry(wait, key, list, at, [])
         for index, number in enumerate(numbers):
@@ -217,7 +248,10 @@ def _stored_files(columns: dict[str, Any]) -> dict[str, Any]:
     keys = {"local_path": "local_path", "remote_path": "remote_path"}
     keys |= {"user": "users", "group": "groups", "remove": "removes"}
     rows = zip(*(columns[column] for column in keys.values()), strict=False)
-    return {"entity_name": columns["entity_name"], "files": [dict(zip(keys, row, strict=True)) for row in rows]}
+    return {
+        "entity_name": columns["entity_name"],
+        "files": [dict(zip(keys, row, strict=True)) for row in rows],
+    }
 
 
 def _restart_job_instance(body: Any) -> dict[str, Any]:
@@ -226,7 +260,9 @@ def _restart_job_instance(body: Any) -> dict[str, Any]:
 
 
 def _restarted_job(columns: dict[str, Any]) -> dict[str, Any]:
-    return {("arguments" if name == "instance_args" else name): value for name, value in columns.items()}
+    return {
+        ("arguments" if name == "instance_args" else name): value for name, value in columns.items()
+    }
 
 
 def _branches(first: str, second: str) -> Callable[[Any], dict[str, Any]]:
@@ -240,19 +276,34 @@ def _branches(first: str, second: str) -> Callable[[Any], dict[str, Any]]:
         lists = {key: f"openbach_functions_{key}_ids" for key in (first, second)}
         return {
             "condition": condition,
-            **{f"openbach_function_{key}_ids": _expect(list, body[name], name) for key, name in lists.items()},
+            **{
+                f"openbach_function_{key}_ids": _expect(list, body[name], name)
+                for key, name in lists.items()
+            },
         }
 
     return columns
 
 
 CONDITIONS = (
-    "no engine and no controller runs if and while: a condition compares a statistic or an entry of the database "
-    "({type: statistic, …}), and OpenBACH's own code for a value is broken. Leave the function out; "
-    "let functions wait for each other (wait), or a job decide"
+    "no engine and no controller runs if and while: a condition compares a statistic or an entry of"
+    " the database ({type: statistic, …}), and OpenBACH's own code for a value is broken. Leave the"
+    " function out; let functions wait for each other (wait), or a job decide"
 )
-COMPARISONS = {"=": "=", "==": "=", "!=": "!=", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
-OPERANDS = {"database": ("name", "key", "attribute"), "statistic": ("field", "job_name", "agent_address")}
+COMPARISONS = {
+    "=": "=",
+    "==": "=",
+    "!=": "!=",
+    "<>": "!=",
+    "<": "<",
+    "<=": "<=",
+    ">": ">",
+    ">=": ">=",
+}
+OPERANDS = {
+    "database": ("name", "key", "attribute"),
+    "statistic": ("field", "job_name", "agent_address"),
+}
 
 
 def _condition(given: Any) -> dict[str, Any]:
@@ -289,10 +340,18 @@ MODELS = {
     ),
     "stop_job_instances": _table("stop_job_instances", openbach_function_ids="ids"),
     "stop_job_instance": _table("stop_job_instance", openbach_function_id="int"),
-    "start_scenario_instance": _table("start_scenario_instance", scenario_name="str", arguments="dict"),
+    "start_scenario_instance": _table(
+        "start_scenario_instance", scenario_name="str", arguments="dict"
+    ),
     "stop_scenario_instance": _table("stop_scenario_instance", openbach_function_id="int"),
     **{
-        kind: _Model(_title(kind), kind, dict.fromkeys(columns, "list") | {"entity_name": "str"}, _files, _stored_files)
+        kind: _Model(
+            _title(kind),
+            kind,
+            dict.fromkeys(columns, "list") | {"entity_name": "str"},
+            _files,
+            _stored_files,
+        )
         for kind, columns in {
             "push_file": ("local_path", "remote_path", "entity_name", "users", "groups", "removes"),
             "pull_file": ("users", "groups", "local_path", "remote_path", "entity_name", "removes"),
@@ -307,7 +366,9 @@ MODELS = {
         _restarted_job,
     ),
     "status_job_instance": _table("status_job_instance", instance_id="int", update="bool"),
-    "list_job_instances": _table("list_job_instances", "status_job_instance", addresses="list", update="bool"),
+    "list_job_instances": _table(
+        "list_job_instances", "status_job_instance", addresses="list", update="bool"
+    ),
     **{
         kind: _Model(
             _title(kind),
@@ -323,17 +384,31 @@ MODELS = {
     ),
     "uninstall_agent": _table("uninstall_agent", address="str"),
     "set_log_severity_job": _table(
-        "set_log_severity_job", address="str", job_name="str", severity="int", local_severity="int", date="str"
+        "set_log_severity_job",
+        address="str",
+        job_name="str",
+        severity="int",
+        local_severity="int",
+        date="str",
     ),
     "set_statistics_policy_job": _table(
-        "set_statistics_policy_job", "set_log_severity_job", address="str", job_name="str", stat_name="str",
-        storage="bool", broadcast="bool", config_file="str", local="bool", path="str",
+        "set_statistics_policy_job",
+        "set_log_severity_job",
+        address="str",
+        job_name="str",
+        stat_name="str",
+        storage="bool",
+        broadcast="bool",
+        config_file="str",
+        local="bool",
+        path="str",
     ),
-}  # fmt: skip
+}
 """In the order in which people use them; stored under another name where the backend does so."""
 OTHER_CLASSES = (
-    "Agent", "Condition", "ContentTyped", "Entity", "FailurePolicy", "IntegrityError", "OpenbachFunctionInstance",
-    "OpenbachFunctionParameter", "StartJobInstanceArgument", "ValuesType", "WaitForEnded", "WaitForFinished",
-    "WaitForLaunched", "WaitForRunning", "WaitingCondition",
+    "Agent", "Condition", "ContentTyped", "Entity", "FailurePolicy", "IntegrityError",
+    "OpenbachFunctionInstance", "OpenbachFunctionParameter", "StartJobInstanceArgument",
+    "ValuesType", "WaitForEnded", "WaitForFinished", "WaitForLaunched", "WaitForRunning",
+    "WaitingCondition",
 )  # fmt: skip
 """What the backend finds under the name of a function, and is none."""

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""OpenBACH jobs: their argument trees, the types of their values, and the command line that values become.
+"""OpenBACH jobs: their argument trees, the types of their values, and the command line that values
+become.
 
-Only the standard library: the director uses this inside the guest. Reading packages from disk is job_packages.py.
+Only the standard library: the director uses this inside the guest. Reading packages from disk is
+job_packages.py.
 """
 
 from __future__ import annotations
@@ -15,9 +17,20 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 RATIOS = {
-    "_": 1, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "m": 1e-3, "u": 1e-6, "n": 1e-9,
-    "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "To": 2**40, "Ti": 2**40,
-}  # fmt: skip
+    "_": 1,
+    "K": 1e3,
+    "M": 1e6,
+    "G": 1e9,
+    "T": 1e12,
+    "m": 1e-3,
+    "u": 1e-6,
+    "n": 1e-9,
+    "Ki": 2**10,
+    "Mi": 2**20,
+    "Gi": 2**30,
+    "To": 2**40,
+    "Ti": 2**40,
+}
 """Of OpenBACH 2.7, `To` included; an empty text is `_`."""
 INSTANCE_TYPES = ("job", "scenario")
 """Types whose values are paths of function ids, and on the command line instance ids."""
@@ -49,7 +62,8 @@ class Argument(NamedTuple):
 
     def miscounted(self, occurrences: list[list[Any]]) -> str:
         """Return what is wrong with the number of values, which are in stored form; "" if nothing
-        is."""
+        is.
+        """
         if self.is_switch:
             return ""
         if len(occurrences) > 1 and not self.repeatable:
@@ -100,8 +114,10 @@ class Job(NamedTuple):
 
     @property
     def subcommands(self) -> dict[str, tuple[tuple[str, ...], Command]]:
-        """Return all subcommands at any depth, with the names that lead to them. Their names are unique in
-        a job."""
+        """Return all subcommands at any depth, with the names that lead to them.
+
+        Their names are unique in a job.
+        """
         return dict(_subcommands(self.arguments, ()))
 
     def to_dict(self) -> dict[str, Any]:
@@ -117,13 +133,19 @@ def _command(tree: Mapping[str, Any]) -> Command:
         tuple(_argument(entry) for entry in tree.get("required") or ()),
         tuple(_argument(entry) for entry in tree.get("optional") or ()),
         tuple(
-            Group(group["group_name"], bool(group.get("optional")), {c["name"]: _command(c) for c in group["choices"]})
+            Group(
+                group["group_name"],
+                bool(group.get("optional")),
+                {c["name"]: _command(c) for c in group["choices"]},
+            )
             for group in tree.get("subcommand") or ()
         ),
     )
 
 
-def _subcommands(command: Command, path: tuple[str, ...]) -> Iterator[tuple[str, tuple[tuple[str, ...], Command]]]:
+def _subcommands(
+    command: Command, path: tuple[str, ...]
+) -> Iterator[tuple[str, tuple[tuple[str, ...], Command]]]:
     for name, subcommand in command.subcommands.items():
         yield name, ((*path, name), subcommand)
         yield from _subcommands(subcommand, (*path, name))
@@ -146,11 +168,15 @@ class WrongType(ValueError):
     """A value that is not of its argument's type; the text is the backend's."""
 
     def __init__(self, value: object, expected: str) -> None:
-        super().__init__(f"value has an invalid type '{type(value).__name__}' should be '{expected}'")
+        super().__init__(
+            f"value has an invalid type '{type(value).__name__}' should be '{expected}'"
+        )
 
 
 def _date(value: Any) -> datetime:
-    from datetime import datetime  # the director's memory is copied for each job, and few scenarios have dates
+    from datetime import (
+        datetime,
+    )  # the director's memory is copied for each job, and few scenarios have dates
 
     return datetime.fromisoformat(value)
 
@@ -167,7 +193,10 @@ CONVERTERS: dict[str, tuple[str, Callable[[Any], Any]]] = {
 
 
 def convert(value: Any, kind: str) -> Any:
-    """`value` as one of that type, as JSON has it. Raises WrongType; TypeError for a list or object as a number."""
+    """`value` as one of that type, as JSON has it.
+
+    Raises WrongType; TypeError for a list or object as a number.
+    """
     if kind not in CONVERTERS or (kind == "int" and isinstance(value, bool)):
         return str(value)
     expected, converter = CONVERTERS[kind]
@@ -178,7 +207,9 @@ def convert(value: Any, kind: str) -> Any:
 
 
 def word(value: Any, kind: str) -> str:
-    """A converted value on the command line: ratios are whole numbers there, and dates milliseconds."""
+    """A converted value on the command line: ratios are whole numbers there, and dates
+    milliseconds.
+    """
     match kind:
         case "ratio":
             return str(int(RATIOS[value]))
@@ -188,15 +219,21 @@ def word(value: Any, kind: str) -> str:
 
 
 def argv(command: Command, values: Mapping[str, Any]) -> list[str]:
-    """The command line of words in stored form ({name: [[word]]}, {switch: [[true]]}, {subcommand: {…}}).
+    """The command line of words in stored form ({name: [[word]]}, {switch: [[true]]}, {subcommand:
+    {…}}).
 
-    Per (sub)command: its name, what is required, options, switches, all in the order of the job's description.
+    Per (sub)command: its name, what is required, options, switches, all in the order of the job's
+    description.
     """
     words = [str(value) for argument in command.required for value in values[argument.name][0]]
     for argument in command.optional:
         if not argument.is_switch:
             words += _options(argument, values.get(argument.name, []))
-    words += [argument.flag for argument in command.optional if argument.is_switch and values.get(argument.name)]
+    words += [
+        argument.flag
+        for argument in command.optional
+        if argument.is_switch and values.get(argument.name)
+    ]
     for name, subcommand in command.subcommands.items():
         if name in values:
             words += [name, *argv(subcommand, values[name])]

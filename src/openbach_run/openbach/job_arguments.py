@@ -11,7 +11,9 @@ from openbach_run.openbach.refusals import BadPlaceholder, Crash, Refusal, as_li
 from openbach_run.openbach.stored import to_stored, type_name
 
 
-def read_job_arguments(name: str, given: dict[str, Any], jobs: Mapping[str, Job], at: str) -> dict[str, Any]:
+def read_job_arguments(
+    name: str, given: dict[str, Any], jobs: Mapping[str, Job], at: str
+) -> dict[str, Any]:
     if name not in jobs:
         advice = f"{near(name, jobs)}more jobs can be given with --jobs"
         raise Refusal(f"No such job in the controller database: {name}", at, advice)
@@ -27,22 +29,37 @@ def _check_required(command: Command, given: Any, at: str) -> None:
     names = list(_values(given))
     for argument in command.required:
         if argument.name not in names:
-            raise Refusal("Missing required argument", f"{at}.{argument.name}", argument.description)
+            raise Refusal(
+                "Missing required argument", f"{at}.{argument.name}", argument.description
+            )
     for group in command.groups:
         chosen = [name for name in group.choices if name in names]
         advice = f"one of {', '.join(group.choices)}"
         if len(chosen) > 1:
-            raise Refusal("Several subcommands provided for the group", f"{at}.{group.name}", advice)
+            raise Refusal(
+                "Several subcommands provided for the group", f"{at}.{group.name}", advice
+            )
         if chosen:
-            _check_required(group.choices[chosen[0]], given[chosen[0]] if isinstance(given, dict) else {}, at)
+            _check_required(
+                group.choices[chosen[0]], given[chosen[0]] if isinstance(given, dict) else {}, at
+            )
         elif not group.optional:
             raise Refusal("Missing subcommand for required group", f"{at}.{group.name}", advice)
 
 
-def _fill(stored: dict[str, Any], job: Job, path: tuple[str, ...], command: Command, given: Any, at: str) -> None:
-    """Put job arguments in their places. The backend names the place of an error without the subcommands."""
+def _fill(
+    stored: dict[str, Any], job: Job, path: tuple[str, ...], command: Command, given: Any, at: str
+) -> None:
+    """Put job arguments in their places.
+
+    The backend names the place of an error without the subcommands.
+    """
     if not isinstance(given, dict):
-        raise Crash("AttributeError", f"'{type_name(given)}' object has no attribute 'items'", f"{at}.{'.'.join(path)}")
+        raise Crash(
+            "AttributeError",
+            f"'{type_name(given)}' object has no attribute 'items'",
+            f"{at}.{'.'.join(path)}",
+        )
     here = stored
     for name in path:
         here = here.setdefault(name, {})
@@ -63,7 +80,11 @@ def _occurrences(argument: Argument, given: Any, place: str) -> list[list[Any]]:
     """`v`, `[v, …]` or `[[v, …], …]` as a list of occurrences, each a list of values."""
     nested = given if isinstance(given, list) else [[given]]
     if not nested:
-        raise Crash("IndexError", "list index out of range", f"{place}: give a value, or leave the argument out")
+        raise Crash(
+            "IndexError",
+            "list index out of range",
+            f"{place}: give a value, or leave the argument out",
+        )
     occurrences: list[list[Any]] = []
     for index, values in enumerate(nested if isinstance(nested[0], list) else [nested]):
         for value in _values(values):
@@ -72,9 +93,15 @@ def _occurrences(argument: Argument, given: Any, place: str) -> list[list[Any]]:
             if argument.is_switch and not value:
                 continue
             if index > len(occurrences):
-                raise Crash("IndexError", "list index out of range", f"{place}: an empty list before this value")
+                raise Crash(
+                    "IndexError",
+                    "list index out of range",
+                    f"{place}: an empty list before this value",
+                )
             occurrences += [[]] * (index == len(occurrences))
-            occurrences[index].append(True if argument.is_switch else _value(argument, value, place))
+            occurrences[index].append(
+                True if argument.is_switch else _value(argument, value, place)
+            )
     return occurrences
 
 
@@ -89,7 +116,13 @@ def _value(argument: Argument, value: Any, place: str) -> Any:
     try:
         return to_stored(value, argument.type)
     except (WrongType, BadPlaceholder) as error:
-        raise Refusal(as_list(error), place, offending_value=value, expected_type=argument.type) from None
+        raise Refusal(
+            as_list(error), place, offending_value=value, expected_type=argument.type
+        ) from None
     except (TypeError, AttributeError, ValueError, OverflowError) as error:
-        advice = f"{place}: a path of function ids is written [[[3]]]" if argument.type in INSTANCE_TYPES else place
+        advice = (
+            f"{place}: a path of function ids is written [[[3]]]"
+            if argument.type in INSTANCE_TYPES
+            else place
+        )
         raise Crash(type(error).__name__, str(error), advice) from None

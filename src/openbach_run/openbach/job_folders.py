@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Job packages on disk: folders in the form that OpenBACH installs, or a file with the argument trees of many jobs."""
+"""Job packages on disk: folders in the form that OpenBACH installs, or a file with the argument
+trees of many jobs.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ class MalformedJob(Job):
 
 @dataclass(frozen=True)
 class Package:
-    """A job and, if it can be run here, the folder with its files; what it measures; the Debian packages it uses."""
+    """A job and, if it can be run here, the folder with its files; what it measures; the Debian
+    packages it uses.
+    """
 
     job: Job
     files: Path | None
@@ -61,11 +65,14 @@ class Package:
 
 
 def load_packages(paths: Sequence[Path], additions: Additions | None = None) -> dict[str, Package]:
-    """Jobs by name from the paths given, the first one of a name wins, with the folders of `additions` (by default ours)
-    as choices of the arguments that name some. One that is malformed matters to what uses it only (`faults`). Raises
-    InputError for a path without jobs.
+    """Jobs by name from the paths given, the first one of a name wins, with the folders of
+    `additions` (by default ours) as choices of the arguments that name some.
 
-    A path is a job's folder, a folder with jobs anywhere below it (a checkout), or a JSON file {name: {arguments, …}}.
+    One that is malformed matters to what uses it only (`faults`). Raises InputError for a path
+    without jobs.
+
+    A path is a job's folder, a folder with jobs anywhere below it (a checkout), or a JSON file
+    {name: {arguments, …}}.
     """
     packages: dict[str, Package] = {}
     additions = additions or Additions()
@@ -92,7 +99,9 @@ def _malformed(name: str, error: InputError) -> Package:
 
 
 def _with_folders(package: Package, additions: Additions) -> Package:
-    """The package with the names of the folders there are among the choices of the arguments that take them."""
+    """The package with the names of the folders there are among the choices of the arguments that
+    take them.
+    """
     entries: dict[str, Mapping[str, Path]] = {}
     if isinstance(package.job, MalformedJob):
         return package
@@ -104,15 +113,22 @@ def _with_folders(package: Package, additions: Additions) -> Package:
             return value
         if kind := isinstance(value.get("limits"), dict) and value["limits"].get("folder"):
             entries[kind] = additions.all(kind)
-            return {**value, "choices": list(dict.fromkeys([*value.get("choices", ()), *entries[kind]]))}
+            return {
+                **value,
+                "choices": list(dict.fromkeys([*value.get("choices", ()), *entries[kind]])),
+            }
         return {key: with_names(one) for key, one in value.items()}
 
-    return replace(package, job=package.job._replace(tree=with_names(package.job.tree)), entries=entries)
+    return replace(
+        package, job=package.job._replace(tree=with_names(package.job.tree)), entries=entries
+    )
 
 
 def parts_of(uses: Uses, packages: Mapping[str, Package], additions: Additions) -> dict[str, Path]:
     """Return the files and folders that a run uses, by their places in the guest."""
-    return additions.parts(uses, {name: files for name in uses["jobs"] if (files := packages[name].files)})
+    return additions.parts(
+        uses, {name: files for name in uses["jobs"] if (files := packages[name].files)}
+    )
 
 
 def check_installed(names: Iterable[str], packages: Mapping[str, Package]) -> None:
@@ -124,7 +140,8 @@ def check_installed(names: Iterable[str], packages: Mapping[str, Package]) -> No
 
 def left_out(names: Iterable[str], packages: Mapping[str, Package]) -> list[str]:
     """Return the tasks of these jobs' playbooks that are done on an agent and not in a guest, in
-    words."""
+    words.
+    """
     return [_of_playbook(name, text) for name in names for text in packages[name].left_out]
 
 
@@ -137,7 +154,8 @@ def form_of(described: Iterable[Mapping[str, Any]]) -> str | None:
     or "2.6" (and before).
 
     None if it has no job that shows it. What it says at version/ is no help: OpenBACH 2.7.0 says
-    2.6.0 there."""
+    2.6.0 there.
+    """
     for job in described:
         for platform in job.get("platform_configuration") or []:
             if "ansible_distribution_release" in platform:
@@ -153,9 +171,15 @@ def _load(path: Path) -> Iterator[Package]:
         return
     if not path.is_dir():
         raise InputError(f"{path}: no job folder, folder of jobs or JSON file with jobs is there")
-    found = [file for file in sorted(path.resolve().glob("**/files/*.yml")) if file.stem == file.parent.parent.name]
+    found = [
+        file
+        for file in sorted(path.resolve().glob("**/files/*.yml"))
+        if file.stem == file.parent.parent.name
+    ]
     if not found:
-        raise InputError(f"{path}: no job in it; a job is a folder <job> with <job>/files/<job>.yml")
+        raise InputError(
+            f"{path}: no job in it; a job is a folder <job> with <job>/files/<job>.yml"
+        )
     for file in found:
         try:
             yield _from_folder(file)
@@ -172,7 +196,9 @@ def _from_folder(file: Path) -> Package:
     if installed is None:
         return Package(job, file.parent, measures, debian)
     job = job._replace(setup=[[one.task, one.command] for one in installed.steps])
-    return Package(job, file.parent, measures, debian, {}, tuple(installed.refused), tuple(installed.left_out))
+    return Package(
+        job, file.parent, measures, debian, {}, tuple(installed.refused), tuple(installed.left_out)
+    )
 
 
 def _from_schemas(path: Path) -> Iterator[Package]:
@@ -194,7 +220,9 @@ def _from_yaml(file: Path, data: Any) -> Job:
 
 def _statistics(file: Path, data: Mapping[str, Any]) -> list[str]:
     """Names of the statistics that a job says it sends."""
-    return [str(entry.get("name")) for _, entry in _entries(file, "statistics", data.get("statistics"))]
+    return [
+        str(entry.get("name")) for _, entry in _entries(file, "statistics", data.get("statistics"))
+    ]
 
 
 def _platform(file: Path, data: dict[str, Any]) -> dict[str, Any]:
@@ -204,7 +232,10 @@ def _platform(file: Path, data: dict[str, Any]) -> dict[str, Any]:
         block = block[0]
     platform = _mapping(file, "platform_configuration", block)
     if not platform.get("command"):
-        raise InputError(f"{file}: platform_configuration.command is missing: what an agent runs to start the job")
+        raise InputError(
+            f"{file}: platform_configuration.command is missing: what an agent runs to start"
+            " the job"
+        )
     return platform
 
 
@@ -224,15 +255,25 @@ def _check_tree(file: Path, at: str, tree: Any) -> None:
             if not isinstance(argument.get("choices") or [], list):
                 raise InputError(f"{file}: {place}.choices ({argument['name']}) should be a list")
             if any(isinstance(one, list | dict) for one in argument.get("choices") or []):
-                raise InputError(f"{file}: {place}.choices ({argument['name']}) should be texts or numbers")
+                raise InputError(
+                    f"{file}: {place}.choices ({argument['name']}) should be texts or numbers"
+                )
             if str(argument.get("type")) not in TYPES:
-                raise InputError(f"{file}: {place}.type ({argument['name']}) should be one of {', '.join(TYPES)}")
+                raise InputError(
+                    f"{file}: {place}.type ({argument['name']}) should be one of {', '.join(TYPES)}"
+                )
             if not re.fullmatch(r"[+*]|[0-9]{1,6}(-[0-9]{1,6})?", str(argument.get("count", 1))):
-                raise InputError(f"{file}: {place}.count ({argument['name']}) should be like 1, 2-4, + or *")
+                raise InputError(
+                    f"{file}: {place}.count ({argument['name']}) should be like 1, 2-4, + or *"
+                )
             if kind == "optional" and not argument.get("flag"):
-                raise InputError(f"{file}: {place}.flag ({argument['name']}) is missing: the option, like --size")
+                raise InputError(
+                    f"{file}: {place}.flag ({argument['name']}) is missing: the option, like --size"
+                )
             if "limits" in argument:
-                check_declaration(f"{file}: {place}.limits", _mapping(file, f"{place}.limits", argument["limits"]))
+                check_declaration(
+                    f"{file}: {place}.limits", _mapping(file, f"{place}.limits", argument["limits"])
+                )
     for place, group in _entries(file, f"{at}.subcommand", tree.get("subcommand")):
         _check_name(file, place, group, "group_name")
         if not group.get("choices"):
@@ -247,7 +288,8 @@ def _check_name(file: Path, at: str, entry: Mapping[str, Any], key: str) -> None
         raise InputError(f"{file}: {at}.{key} is missing")
     if not isinstance(entry[key], str):
         raise InputError(
-            f"{file}: {at}.{key} is {entry[key]!r}, and should be a text (in quotes, if YAML takes it for another)"
+            f"{file}: {at}.{key} is {entry[key]!r}, and should be a text (in quotes, if YAML takes"
+            " it for another)"
         )
 
 
@@ -260,5 +302,8 @@ def _entries(file: Path, at: str, entries: Any) -> Iterator[tuple[str, dict[str,
 
 def _mapping(file: Path, at: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise InputError(f"{file}: {at} {'is missing' if value is None else 'should be a mapping of keys to values'}")
+        raise InputError(
+            f"{file}: {at}"
+            f" {'is missing' if value is None else 'should be a mapping of keys to values'}"
+        )
     return value

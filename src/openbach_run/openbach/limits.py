@@ -1,25 +1,34 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Values that a job would refuse, found before anything starts.
 
-A job declares in its YAML what an argument takes beyond OpenBACH's type, under the key `limits` (OpenBACH ignores it):
+A job declares in its YAML what an argument takes beyond OpenBACH's type, under the key `limits`
+(OpenBACH ignores it):
 
-    minimum, maximum    bounds, both included; of a str argument as numbers with a decimal suffix (`64k`, `1G`)
+    minimum, maximum    bounds, both included; of a str argument as numbers with a decimal suffix
+                        (`64k`, `1G`)
     unit                of the number, for people; numbers of `bytes` are whole
     pattern             regular expression that the whole text has to match
     like                examples of such texts, for people
     also                values beside these, e.g. [none]
-    refused             what it does not take together with other arguments' values: a list of {if: CONDITION (rules.py),
+    refused             what it does not take together with other arguments' values: a list of {if:
+                        CONDITION (rules.py),
                         because: what would be right}
     noted               what it takes, and the user should know of: a list of the same shape
-    idle                with which other values it has no effect: a list of the same shape. It is noted if that holds wherever
+    idle                with which other values it has no effect: a list of the same shape. It is
+                        noted if that holds wherever
                         the scenario gives the value to a job
-    endless             with which other values the job goes on until it is stopped: a list of the same shape. Such a value
+    endless             with which other values the job goes on until it is stopped: a list of the
+                        same shape. Such a value
                         is refused where no function of the scenario stops the job
-    needs               what its host's kernel has to have for it: {FEATURE: CONDITION}, features as engine/native/boundary.py
+    needs               what its host's kernel has to have for it: {FEATURE: CONDITION}, features as
+                        engine/native/boundary.py
                         calls them
-    folder              values are the names of folders of this kind (additions.py), beside the choices
-    mentions            words of the text may be names of folders of this kind, which the run gets then (`cc=bbr2,mss=1300`)
-    values_of           the text is NAME=VALUE;NAME=VALUE of the VPN that this argument names, which has to read each of them
+    folder              values are the names of folders of this kind (additions.py), beside the
+                        choices
+    mentions            words of the text may be names of folders of this kind, which the run gets
+                        then (`cc=bbr2,mss=1300`)
+    values_of           the text is NAME=VALUE;NAME=VALUE of the VPN that this argument names, which
+                        has to read each of them
 
 `choices` is OpenBACH's own key; its backend stores them and never checks them.
 """
@@ -58,14 +67,21 @@ WITHIN = " > "
 WEEK_S = 7 * 24 * 3600
 TIMES = [
     Argument(name, "float", "1", "", (), False, "", {"minimum": 0, "maximum": WEEK_S, "unit": "s"})
-    for name in ("wait.time", "on_fail.delay", "start_job_instance.offset", "start_job_instance.interval")
+    for name in (
+        "wait.time",
+        "on_fail.delay",
+        "start_job_instance.offset",
+        "start_job_instance.interval",
+    )
 ]
 """The times of a function, as if they were arguments of a job."""
 
 
 @dataclass(frozen=True)
 class Use:
-    """A value in a scenario and what it is given to; `template` has placeholders of the scenario that is started."""
+    """A value in a scenario and what it is given to; `template` has placeholders of the scenario
+    that is started.
+    """
 
     place: str
     """JSON path; through sub-scenarios, `function > path in the sub-scenario`."""
@@ -113,9 +129,12 @@ def check(
     order.
 
     Left out are values that need an argument without a value here, and values that are not of their
-    type (start.check_values)."""
+    type (start.check_values).
+    """
     subs = sub_scenarios or {}
-    constants = {name: value for one in (*subs.values(), scenario) for name, value in one.constants.items()}
+    constants = {
+        name: value for one in (*subs.values(), scenario) for name, value in one.constants.items()
+    }
     return wrong_values(uses(scenario, jobs, subs), {**constants, **values})
 
 
@@ -139,19 +158,24 @@ def refusal(argument: Argument, value: str, called: str) -> str:
     """Return what would be right in place of a value that the job refuses; "" if it takes the
     value.
 
-    The value has no placeholders. `called` is the name by which the user knows the argument."""
+    The value has no placeholders. `called` is the name by which the user knows the argument.
+    """
     limits = argument.limits
     if argument.choices and value not in argument.choices:
         return f"{near(value, argument.choices)}{called} is one of {', '.join(argument.choices)}"
     if not limits.keys() & set(RANGE) or value in map(str, limits.get("also", ())):
         return ""
     if "pattern" in limits:
-        return "" if re.fullmatch(limits["pattern"], value) else f"{called} is {_in_words(argument)}"
+        return (
+            "" if re.fullmatch(limits["pattern"], value) else f"{called} is {_in_words(argument)}"
+        )
     given = number(value)
     also = [number(str(one)) for one in limits.get("also", ())] if argument.type != "str" else []
     fits = (
         given is not None
-        and bound(limits.get("minimum", -math.inf)) <= given <= bound(limits.get("maximum", math.inf))
+        and bound(limits.get("minimum", -math.inf))
+        <= given
+        <= bound(limits.get("maximum", math.inf))
         and (limits.get("unit") != "bytes" or given == int(given))
         and (argument.type == "str" or value[-1:] not in MULTIPLIERS)
     )
@@ -159,31 +183,48 @@ def refusal(argument: Argument, value: str, called: str) -> str:
 
 
 def refusal_beside(use: Use, values: Mapping[str, str]) -> str:
-    """Why the job refuses a value together with those of its other arguments, which are named; "" if it does not. Also if it
-    would never end with it."""
-    return _reason(use, "refused", values) or ("" if use.is_stopped else _reason(use, ENDLESS, values))
+    """Why the job refuses a value together with those of its other arguments, which are named; ""
+    if it does not.
+
+    Also if it would never end with it.
+    """
+    return _reason(use, "refused", values) or (
+        "" if use.is_stopped else _reason(use, ENDLESS, values)
+    )
 
 
 def _ending(use: Use, values: Mapping[str, str]) -> Argument:
-    """The argument without the values beside its bounds with which the job would never end: no refusal suggests them."""
+    """The argument without the values beside its bounds with which the job would never end: no
+    refusal suggests them.
+    """
     also = use.argument.limits.get("also", [])
     others = {name: text for name, text in use.beside.items() if name != use.argument.name}
     ending = [
-        one for one in also
-        if not _reason(replace(use, beside={**others, use.argument.name: str(one)}), ENDLESS, values)
-    ]  # fmt: skip
-    return use.argument if ending == also else use.argument._replace(limits={**use.argument.limits, "also": ending})
+        one
+        for one in also
+        if not _reason(
+            replace(use, beside={**others, use.argument.name: str(one)}), ENDLESS, values
+        )
+    ]
+    return (
+        use.argument
+        if ending == also
+        else use.argument._replace(limits={**use.argument.limits, "also": ending})
+    )
 
 
 def _reason(use: Use, key: str, values: Mapping[str, str]) -> str:
-    """Why the first of the conditions holds that the argument has under one of TOGETHER, with the values it is about; "" if
-    none does."""
+    """Why the first of the conditions holds that the argument has under one of TOGETHER, with the
+    values it is about; "" if none does.
+    """
     given = given_beside(use, values)
     for one in use.argument.limits.get(key, ()):
         if rules.holds(one["if"], given):
             named = sorted(rules.names(one["if"]) & given.keys() - {use.argument.name})
             texts = {
-                sole_placeholder(use.beside[name]) or name: Template(use.beside[name]).substitute(values)
+                sole_placeholder(use.beside[name]) or name: Template(use.beside[name]).substitute(
+                    values
+                )
                 for name in named
             }
             others = ", ".join(f"{name}={text}" for name, text in texts.items())
@@ -208,15 +249,20 @@ def idle(uses: Sequence[Use], name: str, values: Mapping[str, str]) -> str:
 
 
 def idle_here(
-    conditions: Sequence[Mapping[str, str]], name: str, cell: Mapping[str, str], carriers: Mapping[str, str]
+    conditions: Sequence[Mapping[str, str]],
+    name: str,
+    cell: Mapping[str, str],
+    carriers: Mapping[str, str],
 ) -> str:
     """Return why a value has no effect, as the scenario itself declares it (`x-idle`); "" if it has
-    one."""
+    one.
+    """
     given = _as_numbers({**cell, **carriers})
     for one in conditions:
         if rules.holds(one["if"], given):
             beside = ", ".join(
-                f"{other}={cell[other]}" for other in sorted(rules.names(one["if"]) & cell.keys() - {name})
+                f"{other}={cell[other]}"
+                for other in sorted(rules.names(one["if"]) & cell.keys() - {name})
             )
             return f"{one['because']}{f' (with {beside})' if beside else ''}"
     return ""
@@ -256,7 +302,9 @@ def given_beside(use: Use, values: Mapping[str, str]) -> dict[str, float | str]:
 
 def _as_numbers(texts: Mapping[str, str]) -> dict[str, float | str]:
     """The values as conditions see them: a number where it is one."""
-    return {name: text if (known := number(text)) is None else known for name, text in texts.items()}
+    return {
+        name: text if (known := number(text)) is None else known for name, text in texts.items()
+    }
 
 
 def bound(text: Any) -> float:
@@ -280,7 +328,9 @@ def _in_words(argument: Argument) -> str:
             text = f"at most {most}{unit}"
         case least, most:
             text = f"from {least} to {most}{unit}"
-    has_suffix = any(str(limits.get(key, ""))[-1:] in (*MULTIPLIERS,) for key in ("minimum", "maximum"))
+    has_suffix = any(
+        str(limits.get(key, ""))[-1:] in (*MULTIPLIERS,) for key in ("minimum", "maximum")
+    )
     suffixes = ", with k, M or G for thousands, millions, billions" if has_suffix else ""
     return ", or ".join([*map(str, limits.get("also", ())), text + suffixes])
 
@@ -288,19 +338,26 @@ def _in_words(argument: Argument) -> str:
 # Where a scenario gives values to what has limits
 
 
-def uses(scenario: Scenario, jobs: Mapping[str, Job], sub_scenarios: Mapping[str, Scenario]) -> list[Use]:
+def uses(
+    scenario: Scenario, jobs: Mapping[str, Job], sub_scenarios: Mapping[str, Scenario]
+) -> list[Use]:
     """Return every value that is given to an argument with choices or limits, once for each
     argument.
 
-    Sub-scenarios are included; their constants stand in the templates by their names."""
+    Sub-scenarios are included; their constants stand in the templates by their names.
+    """
     subs = {name: sub.spelled_out for name, sub in sub_scenarios.items()}
     found = every_use(scenario.spelled_out, jobs, subs)
     return [use for use in found if use.argument.choices or use.argument.limits]
 
 
-def every_use(scenario: Scenario, jobs: Mapping[str, Job], sub_scenarios: Mapping[str, Scenario]) -> list[Use]:
-    """Return every value that is given to an argument, once for each. A value that follows another
-    one stands there by the other one's name."""
+def every_use(
+    scenario: Scenario, jobs: Mapping[str, Job], sub_scenarios: Mapping[str, Scenario]
+) -> list[Use]:
+    """Return every value that is given to an argument, once for each.
+
+    A value that follows another one stands there by the other one's name.
+    """
     found: dict[tuple[Any, ...], Use] = {}
     for use in _uses(scenario, jobs, sub_scenarios, None, "", (scenario.name,)):
         found.setdefault((id(use.argument), use.template, use.is_stopped, *use.beside.items()), use)
@@ -316,7 +373,9 @@ def _uses(
     path: tuple[str, ...],
     all_stopped: bool = False,
 ) -> Iterator[Use]:
-    """`given` are the templates that a parent gives to this sub-scenario's arguments; it may stop all of it."""
+    """`given` are the templates that a parent gives to this sub-scenario's arguments; it may stop
+    all of it.
+    """
     stopped = _stopped(scenario)
     for index, function in enumerate(scenario.functions):
         here = f"{at}openbach_functions.{index}"
@@ -324,7 +383,10 @@ def _uses(
         for place, argument, value, beside in (*_times(function), *_job_values(function, jobs)):
             template = str(value) if given is None else _composed(str(value), given)
             if template is not None:
-                others = {name: _composed(text, given) if given is not None else text for name, text in beside.items()}
+                others = {
+                    name: _composed(text, given) if given is not None else text
+                    for name, text in beside.items()
+                }
                 known = {name: text for name, text in others.items() if text is not None}
                 yield Use(f"{here}.{place}", argument, template, known, is_stopped)
         start = function.get("start_scenario_instance", {})
@@ -335,7 +397,9 @@ def _uses(
                 composed = {name: _composed(text, given) for name, text in texts.items()}
                 texts = {name: text for name, text in composed.items() if text is not None}
             constants = {name: f"${name}" for name in sub.constants}
-            yield from _uses(sub, jobs, subs, constants | texts, f"{here}{WITHIN}", (*path, sub.name), is_stopped)
+            yield from _uses(
+                sub, jobs, subs, constants | texts, f"{here}{WITHIN}", (*path, sub.name), is_stopped
+            )
 
 
 def _stopped(scenario: Scenario) -> set[int]:
@@ -363,7 +427,11 @@ def _job_values(
     function: Mapping[str, Any], jobs: Mapping[str, Job]
 ) -> Iterator[tuple[str, Argument, Any, dict[str, str]]]:
     for job, arguments in jobs_started(function):
-        given = [one for one in job_values(jobs[job].arguments, arguments) if one[0].type not in INSTANCE_TYPES]
+        given = [
+            one
+            for one in job_values(jobs[job].arguments, arguments)
+            if one[0].type not in INSTANCE_TYPES
+        ]
         for argument, value in given:
             asked = asked_beside(argument)
             beside = {other.name: str(text) for other, text in given if other.name in asked}
@@ -378,7 +446,10 @@ def _composed(template: str, given: Mapping[str, str]) -> str | None:
     except ValueError:
         return None
     return Template.pattern.sub(
-        lambda match: given[match["named"] or match["braced"]] if match["escaped"] is None else "$$", template
+        lambda match: (
+            given[match["named"] or match["braced"]] if match["escaped"] is None else "$$"
+        ),
+        template,
     )
 
 
@@ -406,15 +477,25 @@ def folders_used(uses: Sequence[Use], values: Mapping[str, str], additions: Addi
 def argument_choices(
     scenario: Scenario, jobs: Mapping[str, Job], sub_scenarios: Mapping[str, Scenario] | None = None
 ) -> dict[str, tuple[str, ...]]:
-    """Values that an argument or constant, those of sub-scenarios included, may have where it is given alone to a job's
-    argument with choices; `same` too where it may follow another one."""
+    """Values that an argument or constant, those of sub-scenarios included, may have where it is
+    given alone to a job's argument with choices; `same` too where it may follow another one.
+    """
     subs = sub_scenarios or {}
-    followers = [name for one in (scenario, *subs.values()) for name, value in one.defaults.items() if value == SAME]
+    followers = [
+        name
+        for one in (scenario, *subs.values())
+        for name, value in one.defaults.items()
+        if value == SAME
+    ]
     found: dict[str, tuple[str, ...]] = {}
     for use in uses(scenario, jobs, subs):
         if use.argument.choices and (name := sole_placeholder(use.template)) is not None:
-            found[name] = tuple(one for one in found.get(name, use.argument.choices) if one in use.argument.choices)
-    return {name: (SAME, *choices) if name in followers else choices for name, choices in found.items()}
+            found[name] = tuple(
+                one for one in found.get(name, use.argument.choices) if one in use.argument.choices
+            )
+    return {
+        name: (SAME, *choices) if name in followers else choices for name, choices in found.items()
+    }
 
 
 # What a job declares
@@ -424,11 +505,18 @@ def check_declaration(at: str, limits: Mapping[str, Any]) -> None:
     """Raises InputError, with its place, for a `limits` that says nothing clear."""
     if unknown := limits.keys() - set(KEYS):
         raise InputError(f"{at}.{min(unknown)} is unknown; there are {', '.join(KEYS)}")
-    if not {*RANGE, *NAMING, *TOGETHER, NEEDS} & limits.keys() or not isinstance(limits.get("also", []), list):
-        raise InputError(f"{at} should have one of {', '.join((*RANGE, *NAMING, NEEDS, *TOGETHER))}; also is a list")
+    if not {*RANGE, *NAMING, *TOGETHER, NEEDS} & limits.keys() or not isinstance(
+        limits.get("also", []), list
+    ):
+        raise InputError(
+            f"{at} should have one of {', '.join((*RANGE, *NAMING, NEEDS, *TOGETHER))}; also is a"
+            " list"
+        )
     for key in {*NAMING} & limits.keys():
         if limits[key] not in KINDS:
-            raise InputError(f"{at}.{key} is {limits[key]!r}, and should be one of {', '.join(KINDS)}")
+            raise InputError(
+                f"{at}.{key} is {limits[key]!r}, and should be one of {', '.join(KINDS)}"
+            )
     for key in TOGETHER:
         listed = limits.get(key, [])
         if not isinstance(listed, list) or not all(
@@ -438,7 +526,10 @@ def check_declaration(at: str, limits: Mapping[str, Any]) -> None:
     if not isinstance(needs := limits.get(NEEDS, {}), dict):
         raise InputError(f"{at}.needs should be a mapping of features of a kernel to a CONDITION")
     try:
-        for condition in [*(one["if"] for key in TOGETHER for one in limits.get(key, [])), *needs.values()]:
+        for condition in [
+            *(one["if"] for key in TOGETHER for one in limits.get(key, [])),
+            *needs.values(),
+        ]:
             rules.check(str(condition))
         re.compile(str(limits.get("pattern", "")))
         bounds = [bound(limits[key]) for key in ("minimum", "maximum") if key in limits]

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Warnings of what the backend accepts and then breaks on. A scenario without them runs the same
-here and on a controller."""
+"""Warnings of what the backend accepts and then breaks on.
+
+A scenario without them runs the same here and on a controller.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,8 @@ from openbach_run.openbach.scenario import Scenario
 from openbach_run.openbach.values import job_values, jobs_started, kind_of, placeholders, substitute
 
 NOT_RUN = (
-    "if", "while", "assign_collector", "install_agent", "uninstall_agent", "list_job_instances", "set_log_severity_job",
-    "set_statistics_policy_job",
+    "if", "while", "assign_collector", "install_agent", "uninstall_agent", "list_job_instances",
+    "set_log_severity_job", "set_statistics_policy_job",
 )  # fmt: skip
 PLATFORM_ONLY = ("push_file", "pull_file", "reboot", "restart_job_instance", "status_job_instance")
 STARTS = {"start_job_instance": "job", "start_scenario_instance": "scenario"}
@@ -67,23 +69,38 @@ Found = Iterator[Finding]
 def _top(scenario: Scenario) -> Found:
     if "/" in scenario.name or not scenario.name:
         yield Finding(
-            "name", "is part of the scenario's URL, where it cannot be empty or have a '/': it is out of reach"
+            "name",
+            "is part of the scenario's URL, where it cannot be empty or have a '/': it is out of"
+            " reach",
         )
     for key in scenario.source:
         if key not in TOP_KEYS and not key.startswith(("x-", "$")):
-            yield Finding(key, f"is ignored; there are {', '.join(TOP_KEYS)}, and x-… for what only others read")
+            yield Finding(
+                key,
+                f"is ignored; there are {', '.join(TOP_KEYS)}, and x-… for what only others read",
+            )
 
 
 def _kind(function: dict[str, Any], sent: dict[str, Any], at: str, scenario: Scenario) -> Found:
     kind = kind_of(sent)
     if kind in NOT_RUN:
-        yield Finding(f"{at}.{kind}", "is stored but cannot be run: the scenario ends as Finished Ko; leave it out")
+        yield Finding(
+            f"{at}.{kind}",
+            "is stored but cannot be run: the scenario ends as Finished Ko; leave it out",
+        )
     if kind in ("push_file", "pull_file"):
-        yield Finding(f"{at}.{kind}", "cannot be exported and imported again; let a job move the file")
+        yield Finding(
+            f"{at}.{kind}", "cannot be exported and imported again; let a job move the file"
+        )
     if kind in PLATFORM_ONLY:
-        yield Finding(f"{at}.{kind}", "needs a real platform, and cannot be run here; let a job do it")
+        yield Finding(
+            f"{at}.{kind}", "needs a real platform, and cannot be run here; let a job do it"
+        )
     if function.get("start_scenario_instance", {}).get("scenario_name") == scenario.name:
-        yield Finding(f"{at}.{kind}", "the scenario starts itself: the controller fails at start; name another one")
+        yield Finding(
+            f"{at}.{kind}",
+            "the scenario starts itself: the controller fails at start; name another one",
+        )
 
 
 def _keys(function: dict[str, Any], sent: dict[str, Any], at: str, scenario: Scenario) -> Found:
@@ -98,7 +115,9 @@ def _waits(function: dict[str, Any], sent: dict[str, Any], at: str, scenario: Sc
     wait = function.get("wait", {})
     for key in WAIT_LISTS:
         if function["id"] in wait.get(key, ()):
-            yield Finding(f"{at}.wait.{key}", "waits for itself, and never starts; leave the id out")
+            yield Finding(
+                f"{at}.wait.{key}", "waits for itself, and never starts; leave the id out"
+            )
     for number in wait.get("finished_ids", ()):
         if kind_of(functions[number]) not in STARTS:
             yield Finding(
@@ -109,7 +128,8 @@ def _waits(function: dict[str, Any], sent: dict[str, Any], at: str, scenario: Sc
         if functions[number].get("on_fail", {}).get("policy") in ("Retry", "Ignore"):
             yield Finding(
                 f"{at}.wait.launched_ids",
-                f"never met once function {number} was retried or its failure ignored; use ended_ids",
+                f"never met once function {number} was retried or its failure ignored; use"
+                " ended_ids",
             )
 
 
@@ -126,7 +146,10 @@ def _schedule(function: dict[str, Any], sent: dict[str, Any], at: str, scenario:
     body = function.get("start_job_instance", {})
     for key in ("offset", "interval"):
         if body.get(key):
-            yield Finding(f"{at}.start_job_instance.{key}", "on a controller such a scenario never ends; use wait.time")
+            yield Finding(
+                f"{at}.start_job_instance.{key}",
+                "on a controller such a scenario never ends; use wait.time",
+            )
 
 
 def _stops(function: dict[str, Any], sent: dict[str, Any], at: str, scenario: Scenario) -> Found:
@@ -140,13 +163,17 @@ def _stops(function: dict[str, Any], sent: dict[str, Any], at: str, scenario: Sc
             is_what = f"is a {known}" if known else "does not exist"
             yield Finding(
                 f"{at}.{kind}.{key}",
-                f"there is nothing to stop: function {number} {is_what}, and should be a {STOPS[kind]}",
+                f"there is nothing to stop: function {number} {is_what}, and should be a"
+                f" {STOPS[kind]}",
             )
 
 
 def _job(job: Job, arguments: dict[str, Any], at: str, scenario: Scenario) -> Found:
     if job.name in SILENT:
-        yield Finding(at, "hides the exit code of its command: a failure goes unnoticed; use a job of your own")
+        yield Finding(
+            at,
+            "hides the exit code of its command: a failure goes unnoticed; use a job of your own",
+        )
     for argument, value in job_values(job.arguments, arguments):
         if argument.type in INSTANCE_TYPES:
             yield from _path(argument, value, f"{at}.{argument.name}", scenario)
@@ -159,8 +186,12 @@ def _path(argument: Argument, value: list[Any], at: str, scenario: Scenario) -> 
     """Function ids that stand for what they started: all but the last one for a scenario."""
     wanted = "scenario" if len(value) > 1 else argument.type
     found = scenario.by_id.get(value[0]) if value and isinstance(value[0], int) else None
-    if not value or (isinstance(value[0], int) and (found is None or STARTS.get(kind_of(found)) != wanted)):
-        yield Finding(at, f"{value}: no function {value[0] if value else ''} here that starts a {wanted}")
+    if not value or (
+        isinstance(value[0], int) and (found is None or STARTS.get(kind_of(found)) != wanted)
+    ):
+        yield Finding(
+            at, f"{value}: no function {value[0] if value else ''} here that starts a {wanted}"
+        )
 
 
 def _constant(argument: Argument, text: str, at: str, constants: Mapping[str, str]) -> Found:
@@ -174,9 +205,14 @@ def _constant(argument: Argument, text: str, at: str, constants: Mapping[str, st
 
 def _counts(command: Command, arguments: dict[str, Any], at: str) -> Found:
     chosen = [name for name in arguments if name in command.subcommands]
-    options = sorted((one for one in command.optional if one.name in arguments), key=lambda one: one.is_switch)
+    options = sorted(
+        (one for one in command.optional if one.name in arguments), key=lambda one: one.is_switch
+    )
     if chosen and options and options[-1].count in "+*" and not options[-1].is_switch:
-        text = f"takes the subcommand {chosen[0]} that follows it for one more of its values; give an option after it"
+        text = (
+            f"takes the subcommand {chosen[0]} that follows it for one more of its values; give an"
+            " option after it"
+        )
         yield Finding(f"{at}.{options[-1].name}", text)
     for name, value in arguments.items():
         if name in command.subcommands:
@@ -184,7 +220,9 @@ def _counts(command: Command, arguments: dict[str, Any], at: str) -> Found:
             continue
         argument = command.arguments[name]
         if problem := argument.miscounted(value):
-            yield Finding(f"{at}.{name}", f"{problem}: the scenario ends as Finished Ko without a reason")
+            yield Finding(
+                f"{at}.{name}", f"{problem}: the scenario ends as Finished Ko without a reason"
+            )
 
 
 def _circles(scenario: Scenario) -> Found:
@@ -203,9 +241,12 @@ def _circles(scenario: Scenario) -> Found:
             left[number] -= 1
             if not left[number]:
                 ready.append(number)
-    circle = sorted(number for number, count in left.items() if count and number not in waits[number])
+    circle = sorted(
+        number for number, count in left.items() if count and number not in waits[number]
+    )
     if circle:
         yield Finding(
             "openbach_functions",
-            f"functions {', '.join(map(str, circle))} wait for each other, or for one that never starts",
+            f"functions {', '.join(map(str, circle))} wait for each other, or for one that never"
+            " starts",
         )

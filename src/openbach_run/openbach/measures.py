@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A job's measures: `measures.yml` in its folder, beside `files/` (words are no part of a run). A mapping
+"""A job's measures: `measures.yml` in its folder, beside `files/` (words are no part of a run).
+
+A mapping
 
 column: {statistic, unit, type, factor, title, better, take}      all of them may be left out
 
-statistic   what the job sends, one of `statistics` in its description (default: the column)
-unit        for people (default: what the column's name ends with: _s, _ms, _pct, _mbps)
-type        float (default) or int, in results.parquet
-factor      the column is the statistic times this (default 1)
-title       words for the head of a table and for an axis (default: the column's name in words)
-better      less or more, or left out where neither is
-take        what the column is of a statistic that was sent several times: one of TAKES (default median)
+statistic what the job sends, one of `statistics` in its description (default: the column) unit for
+people (default: what the column's name ends with: _s, _ms, _pct, _mbps) type float (default) or
+int, in results.parquet factor the column is the statistic times this (default 1) title words for
+the head of a table and for an axis (default: the column's name in words) better less or more, or
+left out where neither is take what the column is of a statistic that was sent several times: one of
+TAKES (default median)
 
 A job without this file measures what it sends: each number is a column, EVERY_STATISTIC.
 """
@@ -75,7 +76,8 @@ column of its name. What is sent is what counts: their descriptions leave some o
 
 def from_name(column: str) -> Measure:
     """Return the measure that a column's name alone describes: `page_load_time_s` is `page load
-    time` in s."""
+    time` in s.
+    """
     *words, last = column.split("_")
     unit = UNITS.get(last, "") if words else ""
     title = " ".join(words if unit and last != "bytes" else [*words, last])
@@ -83,7 +85,9 @@ def from_name(column: str) -> Measure:
 
 
 def measure_of(column: str, declared: Iterable[Measure]) -> tuple[str, Measure]:
-    """The measure that a column of results.csv is, and the suffix (`to_client` of `to_client_mos`) with which it was sent."""
+    """The measure that a column of results.csv is, and the suffix (`to_client` of `to_client_mos`)
+    with which it was sent.
+    """
     fitting = [one for one in declared if one.is_column and f"_{column}".endswith(f"_{one.column}")]
     if not fitting:
         return "", from_name(column)
@@ -99,7 +103,9 @@ def in_words(column: str, declared: Iterable[Measure]) -> str:
 
 def over_time(statistic: str, declared: Iterable[Measure]) -> Measure:
     """The measure of a job that says what a statistic is over time, or what its name says."""
-    fitting = [one for one in declared if one.statistic == statistic and one.take not in TAKES_OF_ALL]
+    fitting = [
+        one for one in declared if one.statistic == statistic and one.take not in TAKES_OF_ALL
+    ]
     return min(fitting, key=lambda one: one.is_column, default=from_name(statistic))
 
 
@@ -108,19 +114,25 @@ def flat(declared: Declared) -> list[Measure]:
 
 
 def to_records(declared: Declared) -> dict[str, list[dict[str, Any]]]:
-    """Return measures as a record keeps them. The result is shared by all records: do not change
-    it."""
+    """Return measures as a record keeps them.
+
+    The result is shared by all records: do not change it.
+    """
     return _to_records(tuple(declared.items()))
 
 
 @lru_cache
-def _to_records(declared: tuple[tuple[str, tuple[Measure, ...]], ...]) -> dict[str, list[dict[str, Any]]]:
+def _to_records(
+    declared: tuple[tuple[str, tuple[Measure, ...]], ...],
+) -> dict[str, list[dict[str, Any]]]:
     return {job: [asdict(one) for one in measures] for job, measures in declared}
 
 
 def from_records(kept: Mapping[str, Iterable[Mapping[str, Any]]]) -> dict[str, tuple[Measure, ...]]:
-    """Return the measures that a record has kept. Keys of another version, and keys that it lacks,
-    do not matter."""
+    """Return the measures that a record has kept.
+
+    Keys of another version, and keys that it lacks, do not matter.
+    """
     return {job: tuple(map(_kept, measures)) for job, measures in kept.items()}
 
 
@@ -132,8 +144,10 @@ def _kept(one: Mapping[str, Any]) -> Measure:
 
 
 def read_measures(folder: Path, job: str, sent: Iterable[str]) -> tuple[Measure, ...]:
-    """The measures of the job in a folder, in the order of its file; EVERY_STATISTIC without one. `sent` are the statistics
-    that it declares. Raises InputError."""
+    """The measures of the job in a folder, in the order of its file; EVERY_STATISTIC without one.
+
+    `sent` are the statistics that it declares. Raises InputError.
+    """
     file = folder / FILE
     if not file.exists():
         return (EVERY_STATISTIC,)
@@ -141,12 +155,15 @@ def read_measures(folder: Path, job: str, sent: Iterable[str]) -> tuple[Measure,
     if not isinstance(content, dict) or not all(isinstance(column, str) for column in content):
         raise InputError(f"{file}: should be a mapping of columns of results.csv to what they are")
     statistics = list(sent)
-    found = tuple(_measure(f"{file}: {column}", column, described) for column, described in content.items())
+    found = tuple(
+        _measure(f"{file}: {column}", column, described) for column, described in content.items()
+    )
     for one in found:
         if one.statistic not in statistics:
             raise InputError(
-                f"{file}: {one.column}: {job} declares no statistic {one.statistic}; {near(one.statistic, statistics)}"
-                f"files/{job}.yml has {', '.join(statistics) or 'none'}"
+                f"{file}: {one.column}: {job} declares no statistic {one.statistic};"
+                f" {near(one.statistic, statistics)}files/{job}.yml has"
+                f" {', '.join(statistics) or 'none'}"
             )
     return found
 
@@ -157,22 +174,40 @@ def _measure(at: str, column: str, described: Any) -> Measure:
     if not isinstance(described, dict):
         raise InputError(f"{at}: should be a mapping with some of the keys {', '.join(KEYS)}")
     if unknown := [str(key) for key in described if key not in KEYS]:
-        raise InputError(f"{at}.{unknown[0]}: {near(unknown[0], KEYS)}the keys are {', '.join(KEYS)}")
-    if not column.isidentifier() or not column.isascii() or column in OTHER_COLUMNS:
-        reason = "is another column" if column in OTHER_COLUMNS else "is not made of letters, digits and _"
         raise InputError(
-            f"{at}: the name {reason}; a column is called like answer_time_ms, and its unit is in its name"
+            f"{at}.{unknown[0]}: {near(unknown[0], KEYS)}the keys are {', '.join(KEYS)}"
+        )
+    if not column.isidentifier() or not column.isascii() or column in OTHER_COLUMNS:
+        reason = (
+            "is another column"
+            if column in OTHER_COLUMNS
+            else "is not made of letters, digits and _"
+        )
+        raise InputError(
+            f"{at}: the name {reason}; a column is called like answer_time_ms, and its unit is in"
+            " its name"
         )
     for key in ("statistic", "unit", "title"):
         if not isinstance(described.get(key, ""), str):
             raise InputError(f"{at}.{key}: {described[key]!r} should be a text")
     factor = described.get("factor", 1)
-    if not isinstance(factor, int | float) or isinstance(factor, bool) or not math.isfinite(factor) or not factor:
-        raise InputError(f"{at}.factor: {factor!r} should be a number, not 0 (YAML has 1.0e-6, not 1e-6)")
+    if (
+        not isinstance(factor, int | float)
+        or isinstance(factor, bool)
+        or not math.isfinite(factor)
+        or not factor
+    ):
+        raise InputError(
+            f"{at}.factor: {factor!r} should be a number, not 0 (YAML has 1.0e-6, not 1e-6)"
+        )
     for key, allowed in (("type", ("float", "int")), ("better", ("less", "more")), ("take", TAKES)):
         if key in described and described[key] not in allowed:
             shown = near(str(described[key]), allowed)
-            raise InputError(f"{at}.{key}: {described[key]!r} is none of {', '.join(allowed)}; {shown}".rstrip("; "))
+            raise InputError(
+                f"{at}.{key}: {described[key]!r} is none of {', '.join(allowed)}; {shown}".rstrip(
+                    "; "
+                )
+            )
     named = from_name(column)
     given = {"statistic": column, "unit": named.unit, "title": named.title, **described}
     return Measure(column, **{**given, "factor": float(factor)})
@@ -182,14 +217,15 @@ KEYS = tuple(field.name for field in fields(Measure) if field.name != "column")
 
 
 def check_agreement(declared: Declared) -> None:
-    """Raises InputError for two jobs of a campaign with a column of the same name and another unit or type: results.csv
-    has one column of a name."""
+    """Raises InputError for two jobs of a campaign with a column of the same name and another unit
+    or type: results.csv has one column of a name.
+    """
     first: dict[str, tuple[str, Measure]] = {}
     for job, measures in declared.items():
         for one in filter(lambda measure: measure.is_column, measures):
             other, before = first.setdefault(one.column, (job, one))
             if (before.unit, before.type, before.better) != (one.unit, one.type, one.better):
                 raise InputError(
-                    f"jobs {other} and {job}: both measure {one.column}, with another unit, type or better; "
-                    "call one of them otherwise"
+                    f"jobs {other} and {job}: both measure {one.column}, with another unit, type or"
+                    " better; call one of them otherwise"
                 )

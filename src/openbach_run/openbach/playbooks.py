@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The playbooks that OpenBACH includes to install and uninstall a job, made from what its folder has: Debian packages
-(packages.txt), files, and programs (files/PROGRAM/Makefile). A folder with playbooks of its own keeps them."""
+"""The playbooks that OpenBACH includes to install and uninstall a job, made from what its folder
+has: Debian packages (packages.txt), files, and programs (files/PROGRAM/Makefile).
+
+A folder with playbooks of its own keeps them.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,8 @@ ARCHIVE = "files.tar.gz"
 
 INSTALL = """\
 ---
-# Installs the job's files, and the Debian packages and programs that it uses. Included by OpenBACH's role install_job.
+# Installs the job's files, and the Debian packages and programs that it uses. Included by
+# OpenBACH's role install_job.
 """
 PACKAGES = """\
 - name: Install the packages that {job} uses
@@ -68,6 +72,11 @@ def playbooks(package: Package) -> dict[str, str]:
     install += FILES.format(job=job, archive=ARCHIVE)
     install += "".join(PROGRAM.format(job=job, program=one, programs=PROGRAMS) for one in programs)
     paths = [f"/opt/openbach/agent/jobs/{job}", *(f"{PROGRAMS}/{one}" for one in programs)]
-    made = {f"install_{job}.yml": install, f"uninstall_{job}.yml": UNINSTALL.format(job=job, paths=", ".join(paths))}
+    made = {
+        f"install_{job}.yml": install,
+        f"uninstall_{job}.yml": UNINSTALL.format(job=job, paths=", ".join(paths)),
+    }
     own = {name: package.files.parent / name for name in made}
-    return {name: own[name].read_text() if own[name].exists() else text for name, text in made.items()}
+    return {
+        name: own[name].read_text() if own[name].exists() else text for name, text in made.items()
+    }

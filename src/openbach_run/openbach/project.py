@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`openbach-run package`: what an OpenBACH administrator imports, made from this checkout's jobs, scenarios and inventory.
+"""`openbach-run package`: what an OpenBACH administrator imports, made from this checkout's jobs,
+scenarios and inventory.
 
     DIR/
         README.md                   what to do with it, command by command
@@ -41,8 +42,9 @@ from openbach_run.topology.inventory import agent_addresses, load_inventory
 from openbach_run.yaml_files import read_yaml
 
 PROJECT_DESCRIPTION = (
-    "VPNs and performance enhancing proxies over GEO and LEO satellite links: transfer times by VPN, position of the "
-    "proxy, congestion control and loss. Seven hosts in a row: pc, box, st, sat, gw, pop, server"
+    "VPNs and performance enhancing proxies over GEO and LEO satellite links: transfer times by"
+    " VPN, position of the proxy, congestion control and loss. Seven hosts in a row: pc, box, st,"
+    " sat, gw, pop, server"
 )
 ROLES = {
     "pc": "The user's computer: it downloads, and its clock times the transfer",
@@ -69,21 +71,46 @@ README.md says what to do with each, with the names and addresses of inventory.y
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
-        "openbach-run package", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+        "openbach-run package",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     made.add_argument(
-        "-o", "--output", type=Path, default=Path("openbach-package"), metavar="DIR",
-        help="where to write; what is there of an earlier time is replaced (default openbach-package)",
-    )  # fmt: skip
-    made.add_argument("--project", default=PROJECT, metavar="NAME", help=f"name of the project (default {PROJECT})")
+        "-o",
+        "--output",
+        type=Path,
+        default=Path("openbach-package"),
+        metavar="DIR",
+        help=(
+            "where to write; what is there of an earlier time is replaced (default"
+            " openbach-package)"
+        ),
+    )
     made.add_argument(
-        "--inventory", type=Path, default=INVENTORY, metavar="FILE",
-        help="the platform's hosts and networks; the scenarios get its addresses (default inventory.yml)",
-    )  # fmt: skip
+        "--project",
+        default=PROJECT,
+        metavar="NAME",
+        help=f"name of the project (default {PROJECT})",
+    )
     made.add_argument(
-        "--with", type=Path, action="append", default=[], metavar="DIR", dest="additions",
+        "--inventory",
+        type=Path,
+        default=INVENTORY,
+        metavar="FILE",
+        help=(
+            "the platform's hosts and networks; the scenarios get its addresses (default"
+            " inventory.yml)"
+        ),
+    )
+    made.add_argument(
+        "--with",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="DIR",
+        dest="additions",
         help="a directory of yours whose jobs are packed as well (docs/jobs.md)",
-    )  # fmt: skip
+    )
     return made
 
 
@@ -115,8 +142,13 @@ def main(argv: list[str]) -> int:
         else:
             (output / f"jobs-2.6/{name}.tar.gz").write_bytes(pack(package.files.parent, made | old))
     addresses = agent_addresses(arguments.inventory)
-    (output / "README.md").write_text(instructions(arguments.project, inventory, scenarios, addresses, packages))
-    print(f"{output}: {len(packages)} jobs, {len(scenarios)} scenarios, {len(inventory.hosts)} entities")
+    (output / "README.md").write_text(
+        instructions(arguments.project, inventory, scenarios, addresses, packages)
+    )
+    print(
+        f"{output}: {len(packages)} jobs, {len(scenarios)} scenarios, {len(inventory.hosts)}"
+        " entities"
+    )
     print(f"what to do with them is in {output / 'README.md'}", file=sys.stderr)
     return 0
 
@@ -133,12 +165,16 @@ def begin(output: Path) -> None:
     try:
         output.mkdir(parents=True, exist_ok=True)
         if strange := sorted(file.name for file in output.iterdir() if file.name not in parts):
-            raise InputError(f"{output}: holds {strange[0]}, which is not of a package; -o names another folder")
+            raise InputError(
+                f"{output}: holds {strange[0]}, which is not of a package; -o names another folder"
+            )
         for name in parts[:3]:
             shutil.rmtree(output / name, ignore_errors=True)
             (output / name).mkdir()
     except OSError as error:
-        raise InputError(f"{output}: cannot be written: {error.strerror}; -o names another folder") from error
+        raise InputError(
+            f"{output}: cannot be written: {error.strerror}; -o names another folder"
+        ) from error
 
 
 def write_json(file: Path, content: Any) -> None:
@@ -149,10 +185,16 @@ def write_json(file: Path, content: Any) -> None:
 
 
 def load_scenarios(
-    folder: Path, packages: Mapping[str, Package], inventory: Path, leave_out: Callable[[str], None] | None = None
+    folder: Path,
+    packages: Mapping[str, Package],
+    inventory: Path,
+    leave_out: Callable[[str], None] | None = None,
 ) -> list[Scenario]:
-    """The scenarios of a folder for an inventory, which name it or none; those that others start first. Raises InputError for
-    one that is malformed, unless `leave_out` is to be told of it."""
+    """The scenarios of a folder for an inventory, which name it or none; those that others start
+    first.
+
+    Raises InputError for one that is malformed, unless `leave_out` is to be told of it.
+    """
     jobs = {name: package.job for name, package in packages.items()}
     read: list[tuple[Path, Scenario]] = []
     files = {
@@ -166,12 +208,22 @@ def load_scenarios(
             if leave_out is None:
                 raise InputError(text) from error
             leave_out(text)
-    found = [one for file, one in read if inventory_file(one, file, None).resolve() in (INVENTORY, inventory.resolve())]
-    return sorted(found, key=lambda scenario: any("start_scenario_instance" in one for one in scenario.functions))
+    found = [
+        one
+        for file, one in read
+        if inventory_file(one, file, None).resolve() in (INVENTORY, inventory.resolve())
+    ]
+    return sorted(
+        found,
+        key=lambda scenario: any("start_scenario_instance" in one for one in scenario.functions),
+    )
 
 
 def project(name: str, inventory: Inventory, scenarios: Iterable[Scenario]) -> dict[str, Any]:
-    """A project in the form that the backend exports and imports. Agents are attached by hand: an import ignores them."""
+    """A project in the form that the backend exports and imports.
+
+    Agents are attached by hand: an import ignores them.
+    """
     return {
         "name": name,
         "description": PROJECT_DESCRIPTION,
@@ -179,7 +231,8 @@ def project(name: str, inventory: Inventory, scenarios: Iterable[Scenario]) -> d
         "entity": [entity(host, inventory) for host in inventory.hosts],
         "scenario": [scenario.as_stored() for scenario in scenarios],
         "network": [
-            {"name": network, "address": inventory.networks[network].address} for network in used_networks(inventory)
+            {"name": network, "address": inventory.networks[network].address}
+            for network in used_networks(inventory)
         ],
         "hidden_network": [],
         "reserved_agents": [],
@@ -221,17 +274,30 @@ def jobs_by_entity(scenarios: Sequence[Scenario]) -> dict[str, list[str]]:
 
 
 def pack(folder: Path, made: Mapping[str, str]) -> bytes:
-    """A job's folder as a .tar.gz with `files/` at its root, links followed; `made` has texts by path, in place of a file or
-    beside the others. What is in files/ is there a second time, in one piece for the playbook."""
-    contents = {file.relative_to(folder).as_posix(): (file.read_bytes(), file.stat().st_mode) for file in walk(folder)}
+    """A job's folder as a .tar.gz with `files/` at its root, links followed; `made` has texts by
+    path, in place of a file or beside the others.
+
+    What is in files/ is there a second time, in one piece for the playbook.
+    """
+    contents = {
+        file.relative_to(folder).as_posix(): (file.read_bytes(), file.stat().st_mode)
+        for file in walk(folder)
+    }
     contents |= {name: (text.encode(), 0) for name, text in made.items()}
-    files = {name.removeprefix("files/"): one for name, one in contents.items() if name.startswith("files/")}
+    files = {
+        name.removeprefix("files/"): one
+        for name, one in contents.items()
+        if name.startswith("files/")
+    }
     return _archive({**contents, ARCHIVE: (_archive(files), 0)})
 
 
 def _archive(contents: Mapping[str, tuple[bytes, int]]) -> bytes:
     packed = io.BytesIO()
-    with gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as stream, tarfile.open(fileobj=stream, mode="w") as tar:
+    with (
+        gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as stream,
+        tarfile.open(fileobj=stream, mode="w") as tar,
+    ):
         for name, (content, mode) in sorted(contents.items()):
             member = tarfile.TarInfo(name)
             member.size = len(content)
@@ -250,37 +316,53 @@ def walk(folder: Path) -> Iterable[Path]:
 
 
 def for_2_6(file: Path) -> str:
-    """A job's description with its platforms as a list, as OpenBACH had it before 2.7. Raises InputError."""
+    """A job's description with its platforms as a list, as OpenBACH had it before 2.7.
+
+    Raises InputError.
+    """
     description = read_yaml(file)
     block = description.get("platform_configuration") if isinstance(description, dict) else None
     if isinstance(block, list):
         return file.read_text()
     platforms = block.get("supported_platforms") if isinstance(block, dict) else None
     if not isinstance(platforms, list) or not all(isinstance(one, dict) for one in platforms):
-        raise InputError(f"{file}: platform_configuration.supported_platforms should be a list of platforms")
+        raise InputError(
+            f"{file}: platform_configuration.supported_platforms should be a list of platforms"
+        )
     assert isinstance(block, dict)
     common = {key: value for key, value in block.items() if key != "supported_platforms"}
     platforms = [{**common, **platform} for platform in platforms]
     ubuntu = [one for one in platforms if one.get("ansible_distribution") == "Ubuntu"]
     for one in ubuntu:
         if missing := [key for key in FOR_2_6 if not isinstance(one.get(key), str)]:
-            raise InputError(f"{file}: supported_platforms: Ubuntu: {missing[0]} is missing, or no text")
+            raise InputError(
+                f"{file}: supported_platforms: Ubuntu: {missing[0]} is missing, or no text"
+            )
         if one["ansible_distribution_release"] not in UBUNTU_VERSIONS:
             known = ", ".join(UBUNTU_VERSIONS)
-            raise InputError(f"{file}: supported_platforms: Ubuntu {one['ansible_distribution_release']}: only {known}")
+            raise InputError(
+                f"{file}: supported_platforms: Ubuntu {one['ansible_distribution_release']}: only"
+                f" {known}"
+            )
     description["platform_configuration"] = [
         {
             "ansible_system": platform["ansible_system"],
             "ansible_distribution": "Ubuntu",
-            "ansible_distribution_version": UBUNTU_VERSIONS[platform["ansible_distribution_release"]],
+            "ansible_distribution_version": UBUNTU_VERSIONS[
+                platform["ansible_distribution_release"]
+            ],
             "command": platform["command"],
             "command_stop": platform.get("command_stop"),
         }
         for platform in ubuntu
     ]
     if not description["platform_configuration"]:
-        raise InputError(f"{file}: supported_platforms names no Ubuntu: OpenBACH 2.6 could not install the job")
-    return yaml.safe_dump(description, sort_keys=False, allow_unicode=True, explicit_start=True, width=120)
+        raise InputError(
+            f"{file}: supported_platforms names no Ubuntu: OpenBACH 2.6 could not install the job"
+        )
+    return yaml.safe_dump(
+        description, sort_keys=False, allow_unicode=True, explicit_start=True, width=120
+    )
 
 
 # Instructions
@@ -378,7 +460,10 @@ def _left_out(jobs: Sequence[str]) -> str:
     if not jobs:
         return ""
     names = ", ".join(f"`{job}`" for job in jobs)
-    text = f"Not in this list, because no scenario of the package starts them: {names}. Their packages are for scenarios of"
+    text = (
+        f"Not in this list, because no scenario of the package starts them: {names}. Their packages"
+        " are for scenarios of"
+    )
     return f"{text} yours,\nand are added the same way.\n\n"
 
 
@@ -392,9 +477,20 @@ def argument_table(scenarios: Sequence[Scenario], packages: Mapping[str, Package
         swept, defaults = scenario.sweep.get("values", {}), scenario.sweep.get("defaults", {})
         for name, text in scenario.arguments.items():
             value = str(defaults.get(name, swept.get(name, [""])[0]))
-            rows.setdefault(name, (value, " ".join(f"`{choice}`" for choice in choices.get(name, ())), text))
-    lines = [f"| `{name}` | `{value}` | {listed} | {text} |" for name, (value, listed, text) in rows.items()]
-    return "\n".join(["| argument | value, if you have no other | values | meaning |", "|---|---|---|---|", *lines])
+            rows.setdefault(
+                name, (value, " ".join(f"`{choice}`" for choice in choices.get(name, ())), text)
+            )
+    lines = [
+        f"| `{name}` | `{value}` | {listed} | {text} |"
+        for name, (value, listed, text) in rows.items()
+    ]
+    return "\n".join(
+        [
+            "| argument | value, if you have no other | values | meaning |",
+            "|---|---|---|---|",
+            *lines,
+        ]
+    )
 
 
 def instructions(
@@ -412,18 +508,23 @@ def instructions(
         add_jobs="\n".join(f"python3 add_job.py {job} -t jobs-2.7/{job}.tar.gz" for job in jobs),
         left_out=_left_out(sorted(packages.keys() - set(jobs))),
         check_jobs="\n".join(
-            f"python3 list_installed_jobs.py {address[entity_name]} --update   # {entity_name}: {', '.join(listed)}"
+            f"python3 list_installed_jobs.py {address[entity_name]} --update   # {entity_name}:"
+            f" {', '.join(listed)}"
             for entity_name, listed in needed.items()
         ),
         install_jobs="\n".join(
-            f"python3 install_jobs.py -j {' '.join(listed)} -a {address[entity_name]}   # {entity_name}"
+            f"python3 install_jobs.py -j {' '.join(listed)} -a {address[entity_name]}   #"
+            f" {entity_name}"
             for entity_name, listed in needed.items()
         ),
         attach="\n".join(
-            f"python3 modify_entity.py {host.entity} {name} -a {address[host.entity]}" for host in inventory.hosts
+            f"python3 modify_entity.py {host.entity} {name} -a {address[host.entity]}"
+            for host in inventory.hosts
         ),
         arguments=argument_table(scenarios, packages),
         stop_all=f"python3 stop_all_job_instances.py {' '.join(address[name] for name in needed)} "
         + " ".join(f"-j {job}" for job in jobs),
-        scenarios="\n".join(f"- `{scenario.name}`: {scenario.description}" for scenario in scenarios),
+        scenarios="\n".join(
+            f"- `{scenario.name}`: {scenario.description}" for scenario in scenarios
+        ),
     )

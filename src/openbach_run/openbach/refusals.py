@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The backend's answers to a scenario that it refuses or crashes on, and the same in words for a
-person."""
+person.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,10 @@ TOO_LONG = "value too long for type character varying(500)\n"
 
 
 class Malformed(InputError):
-    """A scenario that the backend refuses. `status` and `answer` are those of its HTTP response; `advice` is ours."""
+    """A scenario that the backend refuses.
+
+    `status` and `answer` are those of its HTTP response; `advice` is ours.
+    """
 
     def __init__(self, status: int, answer: dict[str, Any], advice: str = "") -> None:
         self.status = status
@@ -31,7 +35,11 @@ class Refusal(Exception):
     def __init__(self, error: str, entry: str | None, advice: str = "", **more: Any) -> None:
         super().__init__(error)
         self.advice = advice
-        self.message = {"error": error, **({} if entry is None else {"offending_entry": entry}), **more}
+        self.message = {
+            "error": error,
+            **({} if entry is None else {"offending_entry": entry}),
+            **more,
+        }
 
 
 class Crash(Exception):
@@ -46,18 +54,26 @@ class BadPlaceholder(ValueError):
     """A `$` that begins no placeholder and is not `$$`; the text is the backend's."""
 
     def __init__(self) -> None:
-        super().__init__("value uses the placeholder escape symbol ($) but does not provide a valid identifier")
+        super().__init__(
+            "value uses the placeholder escape symbol ($) but does not provide a valid identifier"
+        )
 
 
 class NoValue(ValueError):
     """A placeholder that has no value at start; the text is the backend's."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"value contains a placeholder ({name!r}) that is not found in provided parameters")
+        super().__init__(
+            f"value contains a placeholder ({name!r}) that is not found in provided parameters"
+        )
 
 
 def crash_answer(kind: str, text: str) -> dict[str, Any]:
-    return {"message": "Unexpected exception appeared", "error": text, "traceback": f"{kind}: {text}"}
+    return {
+        "message": "Unexpected exception appeared",
+        "error": text,
+        "traceback": f"{kind}: {text}",
+    }
 
 
 def near(name: str, known: Iterable[str]) -> str:
@@ -71,7 +87,8 @@ def near(name: str, known: Iterable[str]) -> str:
 @contextmanager
 def refusing(place: str) -> Iterator[None]:
     """Turn Python's errors into what the backend makes of them while it fills the row of a
-    function."""
+    function.
+    """
     try:
         yield
     except Refusal as refusal:
@@ -94,7 +111,10 @@ def as_list(error: Exception) -> str:
 
 def in_words(answer: Mapping[str, Any]) -> str:
     if "message" in answer:
-        return f"the OpenBACH backend would crash on this scenario (HTTP 500: {_unwrapped(answer['error'])})"
+        return (
+            "the OpenBACH backend would crash on this scenario (HTTP 500:"
+            f" {_unwrapped(answer['error'])})"
+        )
     message = answer.get("error_message", {"error": answer["error"]})
     if isinstance(message, str):
         return f"{answer['error']} {_unwrapped(message)}"
@@ -113,11 +133,17 @@ def _unwrapped(error: str) -> str:
 
 
 IN_WORDS = {
-    "'property' object is not callable": "a condition cannot compare with a value (OpenBACH's code for it fails: "
-    "'property' object is not callable)",
+    "'property' object is not callable": (
+        "a condition cannot compare with a value (OpenBACH's code for it fails: "
+        "'property' object is not callable)"
+    ),
 }
 """What the backend says when Python fails in it."""
 JSON_TYPES = {
-    str(dict): "a JSON object", str(list): "a list", str(str): "a text", str(int): "a whole number",
-    str(float): "a number", str(NUMBER): "a number or a text",
-}  # fmt: skip
+    str(dict): "a JSON object",
+    str(list): "a list",
+    str(str): "a text",
+    str(int): "a whole number",
+    str(float): "a number",
+    str(NUMBER): "a number or a text",
+}

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Conditions over several arguments of a job, as its YAML declares them: `size != 'unlimited' and duration_s > 0`.
+"""Conditions over several arguments of a job, as its YAML declares them: `size != 'unlimited' and
+duration_s > 0`.
 
-They have Python's notation and no more of it than this: names of arguments, numbers, texts in quotes, + - * /, comparisons,
-and, or, not. An argument has its value as a number (`30M` is 30 000 000) if it is one, as a text otherwise, and is equal to
-nothing if it has no value.
+They have Python's notation and no more of it than this: names of arguments, numbers, texts in
+quotes, + - * /, comparisons, and, or, not. An argument has its value as a number (`30M` is 30 000
+000) if it is one, as a text otherwise, and is equal to nothing if it has no value.
 """
 
 from __future__ import annotations
@@ -15,11 +16,19 @@ from functools import cache
 from typing import Any
 
 OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
-    ast.Eq: operator.eq, ast.NotEq: operator.ne,
-    ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
-    ast.USub: operator.neg, ast.Not: operator.not_,
-}  # fmt: skip
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.USub: operator.neg,
+    ast.Not: operator.not_,
+}
 
 
 def check(condition: str) -> None:
@@ -28,8 +37,10 @@ def check(condition: str) -> None:
 
 
 def holds(condition: str, values: Mapping[str, float | str]) -> bool:
-    """Return whether a condition holds. It does not where it cannot be computed: a value is absent
-    or no number."""
+    """Return whether a condition holds.
+
+    It does not where it cannot be computed: a value is absent or no number.
+    """
     try:
         return bool(_value(_parsed(condition), values))
     except (TypeError, ArithmeticError):
@@ -51,7 +62,8 @@ def _parsed(condition: str) -> ast.expr:
     for node in ast.walk(tree):
         if not _is_known(node):
             raise ValueError(
-                f"{condition!r} is no condition: {ast.unparse(node) or type(node).__name__} is not allowed"
+                f"{condition!r} is no condition: {ast.unparse(node) or type(node).__name__} is not"
+                " allowed"
             )
     return tree
 
@@ -59,7 +71,16 @@ def _parsed(condition: str) -> ast.expr:
 def _is_known(node: ast.AST) -> bool:
     if isinstance(node, ast.Constant):
         return isinstance(node.value, str | int | float)
-    structure = (ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Name, ast.Load, ast.And, ast.Or)
+    structure = (
+        ast.BoolOp,
+        ast.BinOp,
+        ast.UnaryOp,
+        ast.Compare,
+        ast.Name,
+        ast.Load,
+        ast.And,
+        ast.Or,
+    )
     return isinstance(node, structure) or type(node) in OPERATORS
 
 

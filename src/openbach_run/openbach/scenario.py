@@ -65,8 +65,9 @@ class Scenario:
 
     @property
     def settings(self) -> dict[str, str]:
-        """Name → description of everything that NAME=VALUE sets: arguments, and constants (`x-constants` of the file)
-        that are no addresses."""
+        """Name → description of everything that NAME=VALUE sets: arguments, and constants
+        (`x-constants` of the file) that are no addresses.
+        """
         described = self.source.get("x-constants")
         texts = described if isinstance(described, dict) else {}
         names = [name for name in (*self.constants, *self._followers) if name not in self.addresses]
@@ -74,28 +75,43 @@ class Scenario:
 
     @property
     def defaults(self) -> dict[str, str]:
-        """Values of settings that are no arguments: constants, and SAME for what follows another value (`x-same` of the
-        file)."""
-        constants = {name: value for name, value in self.constants.items() if name not in self.addresses}
+        """Values of settings that are no arguments: constants, and SAME for what follows another
+        value (`x-same` of the file).
+        """
+        constants = {
+            name: value for name, value in self.constants.items() if name not in self.addresses
+        }
         return {**constants, **dict.fromkeys(self._followers, SAME)}
 
     @property
     def idle(self) -> dict[str, list[dict[str, str]]]:
-        """Name → when a value of it has no effect (`x-idle` of the file): {if: CONDITION (rules.py), because: TEXT}."""
+        """Name → when a value of it has no effect (`x-idle` of the file): {if: CONDITION
+        (rules.py), because: TEXT}.
+        """
         declared = self.source.get("x-idle")
         return declared if isinstance(declared, dict) else {}
 
     @property
     def only_if(self) -> dict[str, str]:
-        """Number of a function → the condition (rules.py) on the values with which our engines start it (`x-only-if` of
-        the file). On a platform it starts in any case."""
+        """Number of a function → the condition (rules.py) on the values with which our engines
+        start it (`x-only-if` of the file).
+
+        On a platform it starts in any case.
+        """
         declared = self.source.get("x-only-if")
         return declared if isinstance(declared, dict) else {}
 
     def with_functions_of(self, values: Mapping[str, str]) -> Scenario:
         """The scenario without the functions that it has not with these values."""
-        numbers = {name: text if (known := number(text)) is None else known for name, text in values.items()}
-        absent = {int(one) for one, condition in self.only_if.items() if not rules.holds(condition, numbers)}
+        numbers = {
+            name: text if (known := number(text)) is None else known
+            for name, text in values.items()
+        }
+        absent = {
+            int(one)
+            for one, condition in self.only_if.items()
+            if not rules.holds(condition, numbers)
+        }
         if not absent:
             return self
         kept = [_without(one, absent) for one in self.functions if one["id"] not in absent]
@@ -103,8 +119,10 @@ class Scenario:
 
     @property
     def instead(self) -> dict[str, dict[str, Any]]:
-        """Name of a constant → what takes the place of defaults where it has a value that is not its own: `values` by
-        name, and the column `measure` of the table (`x-instead` of the file)."""
+        """Name of a constant → what takes the place of defaults where it has a value that is not
+        its own: `values` by name, and the column `measure` of the table (`x-instead` of the
+        file).
+        """
         declared = self.source.get("x-instead")
         return declared if isinstance(declared, dict) else {}
 
@@ -115,8 +133,11 @@ class Scenario:
         return followers if isinstance(followers, dict) else {}
 
     def with_constants(self, given: Mapping[str, str]) -> Scenario:
-        """The scenario with these values in place of those of its constants that have such a name. What follows another
-        value, but has one of its own here, becomes a constant. Raises InputError for an `x-same` of the wrong shape."""
+        """The scenario with these values in place of those of its constants that have such a name.
+
+        What follows another value, but has one of its own here, becomes a constant. Raises
+        InputError for an `x-same` of the wrong shape.
+        """
         constants = {name: given.get(name, value) for name, value in self.constants.items()}
         # By their numbers, which stay when with_functions_of() has left some out.
         functions = {one["id"]: one for one in self.functions}
@@ -128,9 +149,14 @@ class Scenario:
                 for place in places:
                     function_id, *path = place.split(".")
                     if int(function_id) in functions or function_id not in self.only_if:
-                        functions[int(function_id)] = _with_value(functions[int(function_id)], path, [[f"${name}"]])
+                        functions[int(function_id)] = _with_value(
+                            functions[int(function_id)], path, [[f"${name}"]]
+                        )
             except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-                text = f"{self.name}: x-same.{name} should be a list of places like 7.start_job_instance.satpep.run.cc"
+                text = (
+                    f"{self.name}: x-same.{name} should be a list of places like"
+                    " 7.start_job_instance.satpep.run.cc"
+                )
                 raise InputError(f"{text} ({error!r})") from None
         return replace(self, constants=constants, functions=tuple(functions.values()))
 
@@ -165,18 +191,23 @@ def _without(function: Mapping[str, Any], absent: set[int]) -> dict[str, Any]:
 
 def is_place(name: str) -> bool:
     """Return whether a scenario's name can be the name of a directory and a part of an address, and
-    shows as what it is."""
+    shows as what it is.
+    """
     return name.isprintable() and name not in ("", ".", "..") and not {"/", "\\"} & {*name}
 
 
 def defaults_of(scenarios: Iterable[Scenario]) -> dict[str, str]:
-    """The defaults of a scenario and its sub-scenarios; of a name that several have, the last one's counts."""
+    """The defaults of a scenario and its sub-scenarios; of a name that several have, the last one's
+    counts.
+    """
     return {name: value for one in scenarios for name, value in one.defaults.items()}
 
 
 def _with_value(tree: Mapping[str, Any], path: list[str], value: Any) -> dict[str, Any]:
-    """Return the tree with a value in place of a job's argument, which is a list. Raises what
-    `with_constants` expects where none is there."""
+    """Return the tree with a value in place of a job's argument, which is a list.
+
+    Raises what `with_constants` expects where none is there.
+    """
     key, *rest = path
     if not rest and not isinstance(tree[key], list):
         raise ValueError(f"{key} is no argument")
@@ -184,8 +215,10 @@ def _with_value(tree: Mapping[str, Any], path: list[str], value: Any) -> dict[st
 
 
 def read_scenario(path: Path, jobs: Mapping[str, Job]) -> Scenario:
-    """The scenario in a file: OpenBACH's JSON, or the YAML that it is made from. Raises InputError (unreadable, broken) or
-    Malformed."""
+    """The scenario in a file: OpenBACH's JSON, or the YAML that it is made from.
+
+    Raises InputError (unreadable, broken) or Malformed.
+    """
     if path.suffix not in SUFFIXES:
         return parse_scenario(read_json(path), jobs)
     made = expand(path)
@@ -203,15 +236,24 @@ RENAMED = {"pep": ("satpep", "position")}
 
 
 def parse_scenario(data: Any, jobs: Mapping[str, Job]) -> Scenario:
-    """The scenario, checked as the backend does when it is created, with our jobs by the names that they have now. Raises
-    Malformed."""
+    """The scenario, checked as the backend does when it is created, with our jobs by the names that
+    they have now.
+
+    Raises Malformed.
+    """
     if not isinstance(data, dict):
         text = "list indices must be integers or slices, not str"
-        raise Malformed(500, crash_answer("TypeError", text), "a scenario is a JSON object with a name")
+        raise Malformed(
+            500, crash_answer("TypeError", text), "a scenario is a JSON object with a name"
+        )
     if "name" not in data:
         raise Malformed(400, {"error": "You must provide a name to create a Scenario"})
     if data["name"] is None:
-        raise Malformed(409, {"error": "Trying to create an existing Scenario.", "name": None}, "null is no name")
+        raise Malformed(
+            409,
+            {"error": "Trying to create an existing Scenario.", "name": None},
+            "null is no name",
+        )
     try:
         return _parse(_with_names_of_now(data), jobs)
     except Refusal as refusal:
@@ -224,13 +266,19 @@ def parse_scenario(data: Any, jobs: Mapping[str, Job]) -> Scenario:
     except Crash as crash:
         raise Malformed(500, crash_answer(crash.kind, str(crash)), crash.advice) from None
     except RecursionError:
-        raise Malformed(500, crash_answer("RecursionError", "maximum recursion depth exceeded")) from None
+        raise Malformed(
+            500, crash_answer("RecursionError", "maximum recursion depth exceeded")
+        ) from None
 
 
 def _with_names_of_now(data: dict[str, Any]) -> dict[str, Any]:
-    """The scenario with the names of RENAMED jobs, also in its x-same; itself if it starts none of them."""
+    """The scenario with the names of RENAMED jobs, also in its x-same; itself if it starts none of
+    them.
+    """
     functions = data.get("openbach_functions")
-    if not isinstance(functions, list) or not any(isinstance(one, dict) and _renamed_in(one) for one in functions):
+    if not isinstance(functions, list) or not any(
+        isinstance(one, dict) and _renamed_in(one) for one in functions
+    ):
         return data
     made = {**data, "openbach_functions": [_with_job_names(one) for one in functions]}
     if isinstance(same := data.get("x-same"), dict):
@@ -243,13 +291,20 @@ def _renamed_in(function: Mapping[str, Any]) -> list[str]:
     start = function.get("start_job_instance")
     if not isinstance(start, dict):
         return []
-    return [name for name, (_, own) in RENAMED.items() if isinstance(start.get(name), dict) and own in start[name]]
+    return [
+        name
+        for name, (_, own) in RENAMED.items()
+        if isinstance(start.get(name), dict) and own in start[name]
+    ]
 
 
 def _with_job_names(function: Any) -> Any:
     if not isinstance(function, dict) or not (old := _renamed_in(function)):
         return function
-    start = {RENAMED[key][0] if key in old else key: value for key, value in function["start_job_instance"].items()}
+    start = {
+        RENAMED[key][0] if key in old else key: value
+        for key, value in function["start_job_instance"].items()
+    }
     return {**function, "start_job_instance": start}
 
 
@@ -299,19 +354,26 @@ def _check_texts(texts: dict[str, Any], at: str) -> None:
         check_type(text, str, f"{at}.{name}")
 
 
-def _check_use(functions: list[dict[str, Any]], arguments: dict[str, str], constants: dict[str, str]) -> None:
+def _check_use(
+    functions: list[dict[str, Any]], arguments: dict[str, str], constants: dict[str, str]
+) -> None:
     used: dict[str, None] = {}
     for index, function in enumerate(functions):
         given = function.get("start_scenario_instance", {}).get("arguments", {})
         if isinstance(given, str):  # with a placeholder: others are refused before
-            advice = f"openbach_functions.{index}.start_scenario_instance.arguments: {given!r} should be an object"
+            advice = (
+                f"openbach_functions.{index}.start_scenario_instance.arguments: {given!r} should be"
+                " an object"
+            )
             raise Crash("AttributeError", "'str' object has no attribute 'values'", advice)
         for text in texts_of(function):
             try:
                 used.update(dict.fromkeys(placeholders(text)))
             except BadPlaceholder as error:
                 advice = f"openbach_functions.{index}: {text!r}: a literal dollar is written $$"
-                raise Crash("django.core.exceptions.ValidationError", as_list(error), advice) from None
+                raise Crash(
+                    "django.core.exceptions.ValidationError", as_list(error), advice
+                ) from None
     for name in used:
         if name not in arguments and name not in constants:
             raise Refusal(
@@ -322,5 +384,7 @@ def _check_use(functions: list[dict[str, Any]], arguments: dict[str, str], const
     for name in (*arguments, *constants):
         if name not in used:
             raise Refusal(
-                "An argument is unused", f"arguments.{name}", f"write ${name} where its value goes, or leave it out"
+                "An argument is unused",
+                f"arguments.{name}",
+                f"write ${name} where its value goes, or leave it out",
             )

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The shape that a file of a user's has to have, as data, and what is wrong with one that has another.
+"""The shape that a file of a user's has to have, as data, and what is wrong with one that has
+another.
 
 A shape is JSON Schema, as far as it is needed here:
 
@@ -7,7 +8,8 @@ A shape is JSON Schema, as far as it is needed here:
     enum, minimum, maximum  of a value; `unit` of the number, for people
     pattern                 of a text, the whole of it; `like` are examples, for people
     items                   of a list
-    properties, required    of an object, whose other keys have `additionalProperties`, or are unknown; `propertyNames` is
+    properties, required    of an object, whose other keys have `additionalProperties`, or are
+                            unknown; `propertyNames` is
                             the shape of these
 """
 
@@ -26,10 +28,15 @@ from openbach_run.openbach.refusals import near
 Shape = Mapping[str, Any]
 TYPES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "string": (lambda value: isinstance(value, str), "a text"),
-    "integer": (lambda value: isinstance(value, int) and not isinstance(value, bool), "a whole number"),
+    "integer": (
+        lambda value: isinstance(value, int) and not isinstance(value, bool),
+        "a whole number",
+    ),
     "number": (
         lambda value: (
-            isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+            isinstance(value, int | float)
+            and not isinstance(value, bool)
+            and abs(value) <= sys.float_info.max
         ),
         "a number",
     ),
@@ -42,14 +49,17 @@ TYPES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def check(at: str, value: Any, shape: Shape) -> None:
-    """Raises InputError, with the place below `at`, for the first thing in the value that has not its shape."""
+    """Raises InputError, with the place below `at`, for the first thing in the value that has not
+    its shape.
+    """
     for wrong in faults(value, shape):
         raise InputError(f"{at}: {wrong}")
 
 
 def faults(value: Any, shape: Shape, place: str = "") -> Iterator[str]:
     """Yield what is wrong with the value, each with its place in it: `values.cipher: 1 should be a
-    text`."""
+    text`.
+    """
     at = f"{place}: " if place else ""
     if "enum" in shape and value not in shape["enum"]:
         known = list(map(str, shape["enum"]))
@@ -84,7 +94,10 @@ def _fits(value: Any, shape: Shape) -> bool:
         return False
     if isinstance(value, int | float) and not isinstance(value, bool):
         return bool(shape.get("minimum", -math.inf) <= value <= shape.get("maximum", math.inf))
-    return not isinstance(value, str) or re.fullmatch(shape.get("pattern", r"(?s:.*)"), value) is not None
+    return (
+        not isinstance(value, str)
+        or re.fullmatch(shape.get("pattern", r"(?s:.*)"), value) is not None
+    )
 
 
 def _types(shape: Shape) -> list[str]:
@@ -97,10 +110,16 @@ def _in_words(shape: Shape) -> str:
     if "enum" in shape:
         return f"one of {', '.join(map(str, shape['enum']))}"
     words = ", or ".join(TYPES[one][1] for one in _types(shape))
-    limits = [f"{word} {shape[key]:g}" for key, word in (("minimum", "from"), ("maximum", "to")) if key in shape]
+    limits = [
+        f"{word} {shape[key]:g}"
+        for key, word in (("minimum", "from"), ("maximum", "to"))
+        if key in shape
+    ]
     if limits:
         first, *others = words.split(", or ")
-        words = ", or ".join([" ".join([first, *limits, *([shape["unit"]] if "unit" in shape else [])]), *others])
+        words = ", or ".join(
+            [" ".join([first, *limits, *([shape["unit"]] if "unit" in shape else [])]), *others]
+        )
     if "like" in shape or "pattern" in shape:
         words += f" like {shape.get('like', shape.get('pattern'))}"
     if "required" in shape:

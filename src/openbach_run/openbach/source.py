@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A scenario as a person writes it: a short YAML file that says what runs, what is swept and what is drawn, and what it
-inherits from another one. docs/scenarios.md explains the keys."""
+"""A scenario as a person writes it: a short YAML file that says what runs, what is swept and what
+is drawn, and what it inherits from another one. docs/scenarios.md explains the keys.
+"""
 
 from __future__ import annotations
 
@@ -61,18 +62,26 @@ TEXTS: Shape = (_by_name(_is_text), "texts by name")
 NAMED: dict[str, Shape] = {
     "arguments": TEXTS,
     "constants": (
-        _by_name(_with_keys({"value": _is_text, "text": _is_text, "file": _is_text}, "value", "text")),
+        _by_name(
+            _with_keys({"value": _is_text, "text": _is_text, "file": _is_text}, "value", "text")
+        ),
         "by name, {value: …, text: …}; file: yes if the value names a file",
     ),
     "addresses": TEXTS,
     "values": TEXTS,
     "idle": (
         _by_name(_list_of(_with_keys({"if": _is_condition, "because": _is_text}, "if", "because"))),
-        "by name, a list of {if: CONDITION, because: TEXT}: with which other values it has no effect",
+        (
+            "by name, a list of {if: CONDITION, because: TEXT}: with which other values it has no"
+            " effect"
+        ),
     ),
     "instead": (
         _by_name(_with_keys({"values": _by_name(_is_text), "measure": _is_text}, "values")),
-        "by name, {values: texts by name, measure: …}: what takes the place of a default where it has another value",
+        (
+            "by name, {values: texts by name, measure: …}: what takes the place of a default where"
+            " it has another value"
+        ),
     ),
     "groups": (_by_name(is_labels), "lists of functions by name"),
     "functions": (_by_name(lambda value: isinstance(value, dict)), "functions by label"),
@@ -83,8 +92,14 @@ WHOLE: dict[str, Shape] = {
     "table_of": (_is_text, "a file: a path from this one, or from scenarios/"),
     "description": (_is_text, "a text"),
     "inventory": (_is_text, "a file: a path from this one"),
-    "end": (_with_keys({"finished": is_labels, "stop": is_labels}, "finished", "stop"), "{finished: …, stop: […]}"),
-    "sweep": (_by_name(lambda value: isinstance(value, list) and all(map(_is_text, value))), "lists of texts by name"),
+    "end": (
+        _with_keys({"finished": is_labels, "stop": is_labels}, "finished", "stop"),
+        "{finished: …, stop: […]}",
+    ),
+    "sweep": (
+        _by_name(lambda value: isinstance(value, list) and all(map(_is_text, value))),
+        "lists of texts by name",
+    ),
     "plot": (
         _with_keys({"measure": _is_text, "figure": lambda value: value in FIGURES}),
         f"{{measure: …, figure: {' or '.join(FIGURES)}}}",
@@ -95,7 +110,9 @@ DECLARED = ("arguments", "constants", "addresses")
 
 
 class Source(NamedTuple):
-    """A file with what it inherits; `files` says where each key, and each name below a key, is from."""
+    """A file with what it inherits; `files` says where each key, and each name below a key, is
+    from.
+    """
 
     content: dict[str, Any]
     files: dict[tuple[str, ...], Path]
@@ -106,10 +123,16 @@ class Source(NamedTuple):
 
 
 def is_source(path: Path) -> bool:
-    """Return whether a YAML file is a scenario rather than a campaign. Raises InputError for a file
-    that cannot be read."""
+    """Return whether a YAML file is a scenario rather than a campaign.
+
+    Raises InputError for a file that cannot be read.
+    """
     content = read_texts(path)
-    return isinstance(content, dict) and "scenarios" not in content and bool(SHAPES.keys() & content.keys())
+    return (
+        isinstance(content, dict)
+        and "scenarios" not in content
+        and bool(SHAPES.keys() & content.keys())
+    )
 
 
 def read_source(path: Path, heirs: tuple[Path, ...] = ()) -> Source:
@@ -119,7 +142,9 @@ def read_source(path: Path, heirs: tuple[Path, ...] = ()) -> Source:
         raise InputError(f"{path}: a scenario is an object with the keys {listed(SHAPES)}")
     for key, value in content.items():
         if key not in SHAPES:
-            raise InputError(f"{path}: {key}: no such key; {near(key, SHAPES)}there are {listed(SHAPES)}")
+            raise InputError(
+                f"{path}: {key}: no such key; {near(key, SHAPES)}there are {listed(SHAPES)}"
+            )
         fits, shape = SHAPES[key]
         if not fits(value):
             raise InputError(f"{path}: {key}: should be {shape}")
@@ -129,25 +154,42 @@ def read_source(path: Path, heirs: tuple[Path, ...] = ()) -> Source:
     if "inherits" in content:
         parent = read_source(found(path, "inherits", content["inherits"]), (*heirs, path.resolve()))
     below = _without(parent.content, content)
-    both = {key: {**below.get(key, {}), **value} if key in NAMED else value for key, value in content.items()}
-    own = {(key, name): path for key, value in content.items() if isinstance(value, dict) for name in value}
+    both = {
+        key: {**below.get(key, {}), **value} if key in NAMED else value
+        for key, value in content.items()
+    }
+    own = {
+        (key, name): path
+        for key, value in content.items()
+        if isinstance(value, dict)
+        for name in value
+    }
     return Source(below | both, parent.files | own | {(key,): path for key in content})
 
 
 def _without(inherited: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is inherited, without the names that the file itself declares as something else:
-    an argument as a constant, say."""
+    an argument as a constant, say.
+    """
     moved = {
-        key: {name for other in DECLARED if other != key for name in content.get(other, {})} for key in DECLARED
+        key: {name for other in DECLARED if other != key for name in content.get(other, {})}
+        for key in DECLARED
     } | {"values": set(content.get("constants", {}))}
     return {
-        key: {name: one for name, one in value.items() if name not in moved[key]} if key in moved else value
+        key: (
+            {name: one for name, one in value.items() if name not in moved[key]}
+            if key in moved
+            else value
+        )
         for key, value in inherited.items()
     }
 
 
 def found(path: Path, key: str, named: str) -> Path:
-    """The file that a file names: a path from that file, or from scenarios/ of the checkout. Raises InputError."""
+    """The file that a file names: a path from that file, or from scenarios/ of the checkout.
+
+    Raises InputError.
+    """
     for folder in (path.parent, SCENARIOS):
         # Unlike Path.is_file() this answers for a name that is too long for any file, too.
         if os.path.isfile(folder / named):

@@ -9,17 +9,28 @@ from typing import Any
 from openbach_run.openbach.job import INSTANCE_TYPES, Job
 from openbach_run.openbach.refusals import Malformed, as_list
 from openbach_run.openbach.scenario import Scenario
-from openbach_run.openbach.values import job_values, jobs_started, kind_of, leaves, placeholders, substitute
+from openbach_run.openbach.values import (
+    job_values,
+    jobs_started,
+    kind_of,
+    leaves,
+    placeholders,
+    substitute,
+)
 
 
 def check_values(scenario: Scenario, values: Mapping[str, str], jobs: Mapping[str, Job]) -> None:
-    """Check the values as the backend does when a scenario is started. Raises Malformed.
-    Sub-scenarios are checked when they start."""
+    """Check the values as the backend does when a scenario is started.
+
+    Raises Malformed. Sub-scenarios are checked when they start.
+    """
     for name in values:
         if name not in scenario.arguments:
             text = "A value was provided for an Argument that is not defined for this Scenario."
             answer = {"error": text, "scenario_name": scenario.name, "argument_name": name}
-            raise Malformed(400, answer, f"{name}: there are {', '.join(scenario.arguments) or 'none'}")
+            raise Malformed(
+                400, answer, f"{name}: there are {', '.join(scenario.arguments) or 'none'}"
+            )
     known = {**scenario.constants, **values}
     for index, function in enumerate(scenario.functions):
         for place, kind, value in _typed_texts(function, jobs):
@@ -38,7 +49,8 @@ def check_values(scenario: Scenario, values: Mapping[str, str], jobs: Mapping[st
 
 def names_used(scenario: Scenario, jobs: Mapping[str, Job]) -> list[set[str]]:
     """Return the names that each value follows from, for every value that `check_values` looks at:
-    two starts with the same values of these names have the same value there."""
+    two starts with the same values of these names have the same value there.
+    """
     found: dict[tuple[int, str], set[str]] = {}
     for one in (scenario, scenario.spelled_out):
         for index, function in enumerate(one.functions):
@@ -55,19 +67,30 @@ def names_in(text: str) -> set[str]:
         return set()
 
 
-def _typed_texts(function: Mapping[str, Any], jobs: Mapping[str, Job]) -> Iterator[tuple[str, str, str]]:
+def _typed_texts(
+    function: Mapping[str, Any], jobs: Mapping[str, Job]
+) -> Iterator[tuple[str, str, str]]:
     """Place, type and text of every value of a function that is put together at start."""
     kind = kind_of(function)
     types = {"offset": "float", "interval": "int", "openbach_function_id": "int"}
-    found = [(f"{kind}.{name}", types.get(name, "str"), value) for name, value in function[kind].items()]
+    found = [
+        (f"{kind}.{name}", types.get(name, "str"), value) for name, value in function[kind].items()
+    ]
     for job, arguments in jobs_started(function):
         found += [
-            (f"{kind}.{job}.{argument.name}", "int" if argument.type in INSTANCE_TYPES else argument.type, one)
+            (
+                f"{kind}.{job}.{argument.name}",
+                "int" if argument.type in INSTANCE_TYPES else argument.type,
+                one,
+            )
             for argument, value in job_values(jobs[job].arguments, arguments)
             for one in leaves(value)
         ]
     if kind == "start_scenario_instance":
-        found += [(f"{kind}.arguments.{name}", "str", value) for name, value in function[kind]["arguments"].items()]
+        found += [
+            (f"{kind}.arguments.{name}", "str", value)
+            for name, value in function[kind]["arguments"].items()
+        ]
     for key, name in (("on_fail", "delay"), ("wait", "time")):
         found.append((f"{key}.{name}", "float", function.get(key, {}).get(name)))
     return ((place, kind, value) for place, kind, value in found if isinstance(value, str))

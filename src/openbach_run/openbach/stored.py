@@ -12,7 +12,9 @@ from openbach_run.openbach.refusals import Crash, Refusal, as_list
 from openbach_run.openbach.values import placeholders
 
 
-def read_entry(data: dict[str, Any], key: str, kind: type | tuple[type, ...], at: str, *default: Any) -> Any:
+def read_entry(
+    data: dict[str, Any], key: str, kind: type | tuple[type, ...], at: str, *default: Any
+) -> Any:
     path = f"{at}.{key}" if at else key
     if key not in data and default:
         return default[0]
@@ -39,7 +41,10 @@ def type_name(value: Any) -> str:
 
 
 def to_stored(value: Any, kind: str) -> Any:
-    """A value of a function or of a job's argument. Texts with placeholders stay, whatever the type."""
+    """A value of a function or of a job's argument.
+
+    Texts with placeholders stay, whatever the type.
+    """
     if kind == "str":
         return value if isinstance(value, str) else str(value)
     loose = isinstance(value, str) and bool(placeholders(value))
@@ -61,7 +66,9 @@ def to_stored(value: Any, kind: str) -> Any:
 
 
 def _numbers(value: Any) -> list[Any]:
-    """A list of whole numbers, or of texts with placeholders in their stead; a text is split as a shell would."""
+    """A list of whole numbers, or of texts with placeholders in their stead; a text is split as a
+    shell would.
+    """
     if isinstance(value, list):
         if all(isinstance(one, int) for one in value):
             return list(map(int, value))
@@ -76,6 +83,8 @@ def _json_object(value: Any) -> Any:
         raise WrongType(value, "dict") from None
     if not isinstance(found, dict):
         raise Crash(
-            "AttributeError", f"'{type_name(found)}' object has no attribute 'values'", f"{value!r} is no JSON object"
+            "AttributeError",
+            f"'{type_name(found)}' object has no attribute 'values'",
+            f"{value!r} is no JSON object",
         )
     return found

@@ -12,8 +12,9 @@ SETTLE_S = 5
 
 
 def table_of(name: str, scenario: Mapping[str, Any]) -> dict[str, Any]:
-    """A scenario that starts another one for each combination of the values that it sweeps, one after the other, so
-    that one click in the web UI makes the whole table."""
+    """A scenario that starts another one for each combination of the values that it sweeps, one
+    after the other, so that one click in the web UI makes the whole table.
+    """
     swept, defaults = scenario["x-sweep"]["values"], scenario["x-sweep"]["defaults"]
     cells = [dict(zip(swept, combination, strict=True)) for combination in product(*swept.values())]
     asked = {name: text for name, text in scenario["arguments"].items() if name not in swept}
@@ -37,9 +38,15 @@ def table_of(name: str, scenario: Mapping[str, Any]) -> dict[str, Any]:
     values = "; ".join(f"{name}: {', '.join(listed)}" for name, listed in swept.items())
     return {
         "name": name,
-        "description": f"The whole table of {scenario['name']}: its {len(cells)} combinations one after the other ({values})",
+        "description": (
+            f"The whole table of {scenario['name']}: its {len(cells)} combinations one after the"
+            f" other ({values})"
+        ),
         "arguments": asked,
         "constants": {},
         "openbach_functions": functions,
-        "x-sweep": {"defaults": {name: defaults[name] for name in asked if name in defaults}, "values": {}},
+        "x-sweep": {
+            "defaults": {name: defaults[name] for name in asked if name in defaults},
+            "values": {},
+        },
     }

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Placeholders, and the values that take their place when a scenario runs. The guest uses this too."""
+"""Placeholders, and the values that take their place when a scenario runs.
+
+The guest uses this too.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ from openbach_run.openbach.refusals import BadPlaceholder, NoValue
 
 
 def placeholders(text: str) -> list[str]:
-    """The names in a text (`$name`, `${name}`). Raises ValueError for a `$` that begins none and is not `$$`."""
+    """The names in a text (`$name`, `${name}`).
+
+    Raises ValueError for a `$` that begins none and is not `$$`.
+    """
     found = list(Template.pattern.finditer(text))
     if any(match["invalid"] is not None for match in found):
         raise BadPlaceholder
@@ -21,7 +27,9 @@ def placeholders(text: str) -> list[str]:
 
 
 def texts_of(function: Mapping[str, Any]) -> list[str]:
-    """The texts of a function in stored form in which the backend looks for placeholders (on_fail is not among them)."""
+    """The texts of a function in stored form in which the backend looks for placeholders (on_fail
+    is not among them).
+    """
     kind = kind_of(function)
     body = function[kind]
     parts = [function.get("wait", {}).get("time"), *body.values()]
@@ -59,12 +67,15 @@ def substitute(value: Any, kind: str, values: Mapping[str, str]) -> Any:
 
 
 def bind(
-    job: Job, arguments: Mapping[str, Any], values: Mapping[str, str], instance_id: Callable[[list[int]], int]
+    job: Job,
+    arguments: Mapping[str, Any],
+    values: Mapping[str, str],
+    instance_id: Callable[[list[int]], int],
 ) -> list[str]:
     """The command line of a job whose arguments, in stored form, get the scenario's values.
 
-    `instance_id` resolves a path of function ids. Raises InputError for a value of the wrong type, and for a wrong
-    number of values: OpenBACH counts them only now.
+    `instance_id` resolves a path of function ids. Raises InputError for a value of the wrong type,
+    and for a wrong number of values: OpenBACH counts them only now.
     """
     return argv(job.arguments, _bound(job.arguments, arguments, values, instance_id, job.name))
 
@@ -85,12 +96,18 @@ def _bound(
         argument = command.arguments[name]
         if problem := argument.miscounted(given):
             raise InputError(f"{place}: {problem}")
-        bound[name] = [[_word(argument, one, values, instance_id, place) for one in each] for each in given]
+        bound[name] = [
+            [_word(argument, one, values, instance_id, place) for one in each] for each in given
+        ]
     return bound
 
 
 def _word(
-    argument: Argument, value: Any, values: Mapping[str, str], instance_id: Callable[[list[int]], int], at: str
+    argument: Argument,
+    value: Any,
+    values: Mapping[str, str],
+    instance_id: Callable[[list[int]], int],
+    at: str,
 ) -> str:
     try:
         if argument.type in INSTANCE_TYPES:
@@ -109,12 +126,15 @@ def jobs_started(function: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, A
 
 def job_values(command: Command, arguments: Mapping[str, Any]) -> Iterator[tuple[Argument, Any]]:
     """Return every single value of job arguments in stored form, with the argument that it is given
-    to."""
+    to.
+    """
     for name, value in arguments.items():
         if name in command.subcommands:
             yield from job_values(command.subcommands[name], value)
         else:
-            yield from ((command.arguments[name], one) for occurrence in value for one in occurrence)
+            yield from (
+                (command.arguments[name], one) for occurrence in value for one in occurrence
+            )
 
 
 def sole_placeholder(value: Any) -> str | None:

@@ -1,3 +1,4 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The technical report of one or more campaigns: results directories → cells → claims and figures →
-HTML, PDF and Markdown."""
+HTML, PDF and Markdown.
+"""

@@ -79,12 +79,18 @@ def _assumption(where: str, given: Any) -> Assumption:
     alternatives = {}
     for name, one in given["alternatives"].items():
         if not isinstance(one, dict) or not one or one.keys() - set(CHANGES):
-            raise InputError(f"{where}.alternatives.{name}: should have some of the keys {', '.join(CHANGES)}")
+            raise InputError(
+                f"{where}.alternatives.{name}: should have some of the keys {', '.join(CHANGES)}"
+            )
         for key, given_by_it in one.items():
             if not FORMS[key](given_by_it):
-                raise InputError(f"{where}.alternatives.{name}.{key}: is not as the file's head describes it")
+                raise InputError(
+                    f"{where}.alternatives.{name}.{key}: is not as the file's head describes it"
+                )
         changes = (one.get("read", {}), one.get("add", {}))
-        alternatives[name] = Alternative(one.get("set", {}), tuple(one.get("scenarios", ())), *changes)
+        alternatives[name] = Alternative(
+            one.get("set", {}), tuple(one.get("scenarios", ())), *changes
+        )
     if not all(isinstance(given[key], str) for key in ("asks", "ours")):
         raise InputError(f"{where}: asks and ours should be texts")
     needs = given.get(OPTIONAL, {})
@@ -99,8 +105,10 @@ def _assumption(where: str, given: Any) -> Assumption:
 
 
 def _needed(where: str, allowed: Any) -> Any:
-    """Return the values that an argument may have: a list, or `above` a number. Raises
-    InputError."""
+    """Return the values that an argument may have: a list, or `above` a number.
+
+    Raises InputError.
+    """
     if _is_texts(allowed):
         return allowed
     try:
@@ -131,7 +139,9 @@ FORMS: Mapping[str, Callable[[Any], bool]] = {
 """Checks by key: whether the value that an alternative has under the key has the right form."""
 
 
-def relevant(assumptions: Mapping[str, Assumption], scenarios: Sequence[Mapping[str, Any]]) -> dict[str, Assumption]:
+def relevant(
+    assumptions: Mapping[str, Assumption], scenarios: Sequence[Mapping[str, Any]]
+) -> dict[str, Assumption]:
     """Return the assumptions that can change something in a campaign file's scenarios."""
     # A cell with a single value is enough to ask whether that value is among the needed ones.
     cells: list[Cell] = []
@@ -190,13 +200,14 @@ def _changed_by(
 
 
 def _divided(values: Values, needs: Mapping[str, Any]) -> tuple[list[Values], list[Values]]:
-    """Return the values of the cells that have what is needed, and those of the others, in
-    parts."""
+    """Return the values of the cells that have what is needed, and those of the others, in parts."""
     inside = values
     outside: list[Values] = []
     for name, allowed in needs.items():
         # What lacks one argument is taken out here, and the rest is divided by the next argument.
-        having = [value for value in inside.get(name, ()) if matches(Cell({name: value}), {name: allowed})]
+        having = [
+            value for value in inside.get(name, ()) if matches(Cell({name: value}), {name: allowed})
+        ]
         if not having:
             return [], [*outside, inside]
         if lacking := [value for value in inside[name] if value not in having]:
@@ -205,7 +216,9 @@ def _divided(values: Values, needs: Mapping[str, Any]) -> tuple[list[Values], li
     return [inside], outside
 
 
-def _run_for(name: str, claimed: str, chosen: Sequence[tuple[Alternative, Mapping[str, Any]]]) -> str:
+def _run_for(
+    name: str, claimed: str, chosen: Sequence[tuple[Alternative, Mapping[str, Any]]]
+) -> str:
     """Return the value that is run for a value of a claim.
 
     Each alternative in turn reads a value for the one that the alternative before it has given.
@@ -215,7 +228,9 @@ def _run_for(name: str, claimed: str, chosen: Sequence[tuple[Alternative, Mappin
     return claimed
 
 
-def needed(scenarios: Sequence[Mapping[str, Any]], claims: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def needed(
+    scenarios: Sequence[Mapping[str, Any]], claims: Iterable[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
     """Return the scenarios and values of a campaign file that some of the claims speak of."""
     parts = list(itertools.chain.from_iterable(claim["parts"] for claim in claims))
     made = []
@@ -236,13 +251,16 @@ def _any_speaks_of(parts: Iterable[Mapping[str, Any]], name: str, value: str) ->
 
 def _speaks_of(part: Mapping[str, Any], name: str, value: str) -> bool:
     """Return whether a part of a claim allows a value of an argument; so it does if it does not
-    name it."""
+    name it.
+    """
     selections = [part["cell"], part.get("against") or {}]
     named = [{name: one[name]} for one in selections if name in one]
     return not named or any(matches(Cell({name: value}), one) for one in named)
 
 
-def as_claimed(campaigns: Campaigns, choice: Choice, assumptions: Mapping[str, Assumption]) -> Campaigns:
+def as_claimed(
+    campaigns: Campaigns, choice: Choice, assumptions: Mapping[str, Assumption]
+) -> Campaigns:
     """Return the cells that were run under a choice, with the values that the claims have for them.
 
     Arguments that the choice sets are `same` in all cells, because they tell no cell from another.
@@ -282,9 +300,15 @@ def _with_added(run: Run, chosen: Sequence[Alternative]) -> Run:
     return replace(run, record=replace(run.record, measures={**before, **sums}))
 
 
-def _chosen(choice: Choice, assumptions: Mapping[str, Assumption]) -> list[tuple[Alternative, Mapping[str, Any]]]:
+def _chosen(
+    choice: Choice, assumptions: Mapping[str, Assumption]
+) -> list[tuple[Alternative, Mapping[str, Any]]]:
     """Return the alternatives of a choice and what they need, in the order of the file.
 
     The order matters where several alternatives read for the same value.
     """
-    return [(one.alternatives[choice[name]], one.needs) for name, one in assumptions.items() if name in choice]
+    return [
+        (one.alternatives[choice[name]], one.needs)
+        for name, one in assumptions.items()
+        if name in choice
+    ]

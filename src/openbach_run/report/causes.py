@@ -26,7 +26,10 @@ CARRIED = "forward_sent_bytes"
 """The bytes that the link carried towards the user, with all headers."""
 SHOWS = {  # a measure that differs → what it means that it is greater, and what that it is less
     "forward_dropped_packets": ("the full buffer drops more", "the full buffer drops less"),
-    "return_dropped_packets": ("the full buffer from the user drops more", "the full buffer from the user drops less"),
+    "return_dropped_packets": (
+        "the full buffer from the user drops more",
+        "the full buffer from the user drops less",
+    ),
     "forward_lost_packets": ("the link loses more at random", "the link loses less at random"),
     "forward_queue_delay_ms": ("the queue is longer", "the queue is shorter"),
     "retransmits": ("the sender repeats more", "the sender repeats less"),
@@ -62,7 +65,8 @@ class Difference:
 
 def mechanism(cell: Cell, against: Cell, judged: str, declared: Sequence[Measure]) -> str:
     """Return what the runs of two cells show besides the measure that is judged, in words; "" if
-    nothing."""
+    nothing.
+    """
     carried, ratio = _ratio(cell, against, CARRIED), _ratio(cell, against, judged)
     seen = [one.told for one in differences(cell, against, judged, declared)]
     seen += _repeated_in_vain(cell, against)
@@ -88,7 +92,10 @@ def _repeated_in_vain(cell: Cell, against: Cell) -> list[str]:
     # Segments repeated in vain, and all repeated ones; None where the link's counters do not show
     # it.
     def in_vain(one: Cell) -> tuple[float, float] | None:
-        whole = one.values.get("loss_at", "satellite") == "satellite" and one.values.get("direction") != "upload"
+        whole = (
+            one.values.get("loss_at", "satellite") == "satellite"
+            and one.values.get("direction") != "upload"
+        )
         measured = [list(one.measured(name).values()) for name in REPEATED] if whole else []
         if not measured or not all(measured):
             return None
@@ -96,12 +103,21 @@ def _repeated_in_vain(cell: Cell, against: Cell) -> list[str]:
         return sent_again - dropped - lost, sent_again
 
     here, there = in_vain(cell), in_vain(against)
-    if here is None or there is None or here[0] < RELEVANT * here[1] or here[0] <= max(there[0], 0) * (1 + RELEVANT):
+    if (
+        here is None
+        or there is None
+        or here[0] < RELEVANT * here[1]
+        or here[0] <= max(there[0], 0) * (1 + RELEVANT)
+    ):
         return []
-    return [f"at least {here[0]:.0f} of its {here[1]:.0f} repeated segments were not lost on the link"]
+    return [
+        f"at least {here[0]:.0f} of its {here[1]:.0f} repeated segments were not lost on the link"
+    ]
 
 
-def differences(cell: Cell, against: Cell, judged: str, declared: Sequence[Measure]) -> list[Difference]:
+def differences(
+    cell: Cell, against: Cell, judged: str, declared: Sequence[Measure]
+) -> list[Difference]:
     """Return the measures besides `judged` that tell the cells apart, at most MOST.
 
     Causes come before consequences, then the measures that differ most.
@@ -119,7 +135,9 @@ def differences(cell: Cell, against: Cell, judged: str, declared: Sequence[Measu
             continue
         here, there = _median(cell, name), _median(against, name)
         units = in_good_units(measure_of(name, declared)[1], (here, there))
-        one = Difference(name, title_of(name, declared), here * units.factor, there * units.factor, units.unit)
+        one = Difference(
+            name, title_of(name, declared), here * units.factor, there * units.factor, units.unit
+        )
         # With one seed there is no interval: the median counts as both ends.
         ends = (changed.median if end is None else end for end in (changed.low, changed.high))
         is_relevant = min(map(abs, ends)) >= RELEVANT * max(abs(here), abs(there))
@@ -143,7 +161,9 @@ def _number(value: float) -> str:
 def _ratio(cell: Cell, against: Cell, measure: str) -> float | None:
     """Return the ratio of the medians of a measure; None if one is missing or 0."""
     here, there = (list(one.measured(measure).values()) for one in (cell, against))
-    return median(here) / median(there) if here and there and median(here) and median(there) else None
+    return (
+        median(here) / median(there) if here and there and median(here) and median(there) else None
+    )
 
 
 def _median(cell: Cell, measure: str) -> float:

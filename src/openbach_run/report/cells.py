@@ -49,7 +49,9 @@ class Cell:
 
     values: dict[str, str]
     runs: list[Run] = field(default_factory=list)
-    _estimates: dict[str, Estimate | None] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _estimates: dict[str, Estimate | None] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def measured(self, measure: str) -> dict[int, float]:
         """Return a measure by seed, for the runs that finished and have it."""
@@ -92,14 +94,16 @@ class Cell:
     @property
     def least_transfer_time_s(self) -> float | None:
         """Return the least time in s of the transfer; None if no transfer was measured or it has no
-        rate."""
+        rate.
+        """
         return least_transfer_time_s(self.values) if self.measured("transfer_time_s") else None
 
 
 @dataclass(frozen=True)
 class Plot:
     """The figure that a scenario asks for (`x-sweep`): a column of results.csv, and one of
-    source.FIGURES."""
+    source.FIGURES.
+    """
 
     measure: str = "transfer_time_s"
     figure: str = MATRIX
@@ -129,8 +133,11 @@ class Campaigns:
 
     def distinct(self, name: str, cells: Iterable[Cell] | None = None) -> list[str]:
         """Return the values of an argument, in the order of the campaigns; numbers in their own
-        order."""
-        found = list(dict.fromkeys(cell.values[name] for cell in cells or self.cells if name in cell.values))
+        order.
+        """
+        found = list(
+            dict.fromkeys(cell.values[name] for cell in cells or self.cells if name in cell.values)
+        )
         return sorted(found, key=float) if all(map(is_number, found)) else found
 
 
@@ -158,9 +165,17 @@ def read_campaigns(directories: Sequence[Path]) -> Campaigns:
             # arguments.
             if name not in orbits and record is not None:
                 orbits[name] = _orbit_arguments(run_json.read(run_dir)["scenario"])
-            given = [arguments.get(one[1:], "") if one[:1] == "$" else one for one in orbits.get(name, ())]
+            given = [
+                arguments.get(one[1:], "") if one[:1] == "$" else one
+                for one in orbits.get(name, ())
+            ]
             orbit = "+".join(filter(None, dict.fromkeys(given)))
-            values = {"scenario": name, "orbit": orbit, **_followers_named(arguments), **campaign.get("apart", {})}
+            values = {
+                "scenario": name,
+                "orbit": orbit,
+                **_followers_named(arguments),
+                **campaign.get("apart", {}),
+            }
             values = {printable(one): printable(value) for one, value in values.items()}
             # Several campaigns may have the same cell, or the same run of it.
             cell = cells.setdefault(tuple(values.items()), Cell(values))
@@ -186,7 +201,9 @@ def printable(text: str) -> str:
 
     A line so remains one line wherever it is shown.
     """
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+    return "".join(
+        one if one.isprintable() else one.encode("unicode_escape").decode() for one in text
+    )
 
 
 OF_THE_PATH = ("_pep", "_tunnel", "_pop")
@@ -209,8 +226,7 @@ def _followers_named(arguments: Mapping[str, str]) -> dict[str, str]:
 
 
 def _orbit_arguments(scenario: Mapping[str, Any]) -> list[str]:
-    """Return the values that the scenario's jobs have for `orbit`: texts, or $name of an
-    argument."""
+    """Return the values that the scenario's jobs have for `orbit`: texts, or $name of an argument."""
     orbits = [text_of(arguments.get("orbit")) for *_, arguments in jobs_of(scenario)]
     return list(filter(None, orbits))
 
@@ -263,7 +279,8 @@ Selection = Mapping[str, Any]
 def is_selection(given: Any) -> bool:
     """Return whether a value from a file has the form of a Selection."""
     return isinstance(given, dict) and all(
-        isinstance(allowed, list) or (isinstance(allowed, dict) and run_files.is_number(allowed.get("above")))
+        isinstance(allowed, list)
+        or (isinstance(allowed, dict) and run_files.is_number(allowed.get("above")))
         for allowed in given.values()
     )
 
@@ -274,8 +291,10 @@ def matches(cell: Cell, selection: Selection) -> bool:
 
 
 def _allows(allowed: Any, value: str | None) -> bool:
-    """Return whether a value is allowed. Numbers are compared as numbers: 1 and 1.0 are the
-    same."""
+    """Return whether a value is allowed.
+
+    Numbers are compared as numbers: 1 and 1.0 are the same.
+    """
     if value is None:
         return False
     if isinstance(allowed, Mapping):
@@ -288,8 +307,7 @@ def _same_number(one: str, other: str) -> bool:
 
 
 class Partners:
-    """Finds, for a cell, the other cells with the same values except for the arguments in
-    `free`."""
+    """Finds, for a cell, the other cells with the same values except for the arguments in `free`."""
 
     def __init__(self, cells: Iterable[Cell], free: Iterable[str]) -> None:
         self._free = frozenset(free)

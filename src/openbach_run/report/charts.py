@@ -48,11 +48,15 @@ def chart_of(figure: Figure) -> dict[str, Any] | None:
         "x": across.label.get_text() or (figure.get_supxlabel() if not names else ""),
         "y": up.label.get_text() or figure.get_supylabel(),
         "axes": {
-            "x": sorted(map(_short, ranges[of_x])), "y": sorted(map(_short, ranges[of_y])), "ticks": ticks, "named": names,
-            "log": up.get_scale() == "log", "linear": getattr(across.get_transform(), "linthresh", None),
+            "x": sorted(map(_short, ranges[of_x])),
+            "y": sorted(map(_short, ranges[of_y])),
+            "ticks": ticks,
+            "named": names,
+            "log": up.get_scale() == "log",
+            "linear": getattr(across.get_transform(), "linthresh", None),
         },
         "panels": [{"title": axes.get_title(), "lines": _lines(axes, names)} for axes in panels],
-    }  # fmt: skip
+    }
 
 
 def _is_read(line: Line2D) -> bool:
@@ -89,9 +93,13 @@ def _look(line: Line2D, label: str) -> dict[str, Any]:
     """Return how a line looks, without any point yet."""
     style = str(line.get_linestyle())
     return {
-        "line": label, "colour": to_hex(line.get_color()), "dash": DASHES.get(style, []), "points": {},
-        "dots": style == "None" or numpy.size(line.get_xdata()) == 1, "steps": line.get_drawstyle() == "steps-post",
-    }  # fmt: skip
+        "line": label,
+        "colour": to_hex(line.get_color()),
+        "dash": DASHES.get(style, []),
+        "points": {},
+        "dots": style == "None" or numpy.size(line.get_xdata()) == 1,
+        "steps": line.get_drawstyle() == "steps-post",
+    }
 
 
 def _points(axes: Axes, line: Line2D, turned: bool) -> list[tuple[float, float]]:
@@ -99,7 +107,10 @@ def _points(axes: Axes, line: Line2D, turned: bool) -> list[tuple[float, float]]
 
     A line across the whole figure (the least possible time) goes from its first tick to its last.
     """
-    x, y = numpy.asarray(line.get_xdata(), float).tolist(), numpy.asarray(line.get_ydata(), float).tolist()
+    x, y = (
+        numpy.asarray(line.get_xdata(), float).tolist(),
+        numpy.asarray(line.get_ydata(), float).tolist(),
+    )
     if line.get_transform() == axes.get_yaxis_transform(which="grid"):
         ticks = axes.get_xticks()
         x = [float(ticks[0]), float(ticks[-1])]

@@ -25,7 +25,15 @@ from typing import Any
 
 from openbach_run.errors import InputError
 from openbach_run.openbach.measures import from_name
-from openbach_run.report.cells import FACTORS, Campaigns, Cell, Partners, Selection, is_selection, matches
+from openbach_run.report.cells import (
+    FACTORS,
+    Campaigns,
+    Cell,
+    Partners,
+    Selection,
+    is_selection,
+    matches,
+)
 from openbach_run.report.groups import groups
 from openbach_run.report.words import said
 from openbach_run.results.chance import MIN_SEEDS
@@ -38,13 +46,16 @@ MARGIN = 0.01
 
 CLAIM: dict[str, Any] = {**dict.fromkeys(("statement", "reading", "document"), str), "parts": list}
 PART: dict[str, Any] = {
-    **dict.fromkeys(("says", "measure", "better", "as", "published"), str), "cell": dict, "against": (dict, NoneType),
-    **dict.fromkeys(("best_over", "against_best_over"), list), **dict.fromkeys(("least", "most", "margin"), float),
+    **dict.fromkeys(("says", "measure", "better", "as", "published"), str),
+    "cell": dict,
+    "against": (dict, NoneType),
+    **dict.fromkeys(("best_over", "against_best_over"), list),
+    **dict.fromkeys(("least", "most", "margin"), float),
     "cpu": bool,
-}  # fmt: skip
+}
 USUAL: dict[str, Any] = {
-    "measure": "", "better": "less", "as": "ratio", "published": "", "against": None, "best_over": [],
-    "against_best_over": [], "least": 0, "most": 0, "margin": 0, "cpu": False,
+    "measure": "", "better": "less", "as": "ratio", "published": "", "against": None,
+    "best_over": [], "against_best_over": [], "least": 0, "most": 0, "margin": 0, "cpu": False,
 }  # fmt: skip
 """The fields of a claim, those of its parts, and the values of fields that may be missing."""
 
@@ -150,7 +161,9 @@ class Comparison:
     def other(self) -> dict[str, str]:
         """Return the values that the other cell has instead of the cell's own."""
         values = self.against.values if self.against else {}
-        return {name: value for name, value in values.items() if self.cell.values.get(name) != value}
+        return {
+            name: value for name, value in values.items() if self.cell.values.get(name) != value
+        }
 
     @property
     def name(self) -> str:
@@ -218,7 +231,8 @@ class Claim:
     @property
     def is_told(self) -> bool:
         """Return whether the campaigns decide something about it, or could if an interval were
-        narrower."""
+        narrower.
+        """
         comparisons = itertools.chain.from_iterable(one.comparisons for one in self.findings)
         return any(one.why_not is None for one in comparisons)
 
@@ -307,7 +321,11 @@ def judge(name: str, described: dict[str, Any], campaigns: Campaigns) -> Claim:
     for part in described["parts"]:
         findings += _findings(_part(part), campaigns.cells)
     return Claim(
-        name, described["statement"], described.get("reading", ""), findings, described.get("document", SATCOM)
+        name,
+        described["statement"],
+        described.get("reading", ""),
+        findings,
+        described.get("document", SATCOM),
     )
 
 
@@ -324,8 +342,7 @@ def _findings(part: Part, cells: Sequence[Cell]) -> list[Finding]:
 
 
 def _told_apart(comparisons: list[Comparison]) -> list[Comparison]:
-    """Return the comparisons with the arguments that not all of their cells have the same value
-    of."""
+    """Return the comparisons with the arguments that not all of their cells have the same value of."""
     values = [one.cell.values for one in comparisons]
     names = dict.fromkeys(itertools.chain.from_iterable(values))
 
@@ -387,7 +404,11 @@ def _best(cells: Sequence[Cell], over: Sequence[str], part: Part) -> list[Cell]:
 
 def _judged(part: Part, cell: Cell, against: Cell | None, missing: Sequence[str]) -> Comparison:
     """Return a comparison with its decision, or with the reason why nothing is decided."""
-    found = cell.estimate(part.measure) if against is None else estimate(list(_by_seed(part, cell, against).values()))
+    found = (
+        cell.estimate(part.measure)
+        if against is None
+        else estimate(list(_by_seed(part, cell, against).values()))
+    )
     why_not = None
     # The first reason that applies is told.
     if found is None:
@@ -409,7 +430,9 @@ def _by_seed(part: Part, cell: Cell, against: Cell | None) -> dict[int, float]:
     measured = cell.measured(part.measure)
     if against is None:
         return measured
-    return (ratios if part.as_ == "ratio" else differences)(measured, against.measured(part.measure))
+    return (ratios if part.as_ == "ratio" else differences)(
+        measured, against.measured(part.measure)
+    )
 
 
 def why(finding: Finding) -> str:
@@ -418,7 +441,9 @@ def why(finding: Finding) -> str:
     if not finding.comparisons:
         return f"the campaigns have no such cells{not_run and f' ({not_run})'}"
     undecided = finding.of(None)
-    reasons = list(dict.fromkeys(one.why_not or "interval on both sides of the bound" for one in undecided))
+    reasons = list(
+        dict.fromkeys(one.why_not or "interval on both sides of the bound" for one in undecided)
+    )
     told = [
         f"{len(finding.of(True))} of {len(finding.comparisons)} comparisons hold",
         f"{len(finding.of(False))} do not" if finding.of(False) else "",

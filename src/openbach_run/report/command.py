@@ -42,18 +42,29 @@ def parser() -> argparse.ArgumentParser:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument("results", metavar="RESULTS", nargs="+", type=Path, help="a results directory of a campaign")
     made.add_argument(
-        "-o", "--output", type=Path, metavar="DIR", help="where the report goes (default reports/<name of RESULTS>)"
+        "results", metavar="RESULTS", nargs="+", type=Path, help="a results directory of a campaign"
+    )
+    made.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help="where the report goes (default reports/<name of RESULTS>)",
     )
     made.add_argument(
         "--baseline",
         metavar="NAME=VALUE",
         nargs="*",
-        help="the configuration that all others are compared with (default vpn=none pep=none, where there are such cells)",
+        help=(
+            "the configuration that all others are compared with (default vpn=none pep=none, where"
+            " there are such cells)"
+        ),
     )
     made.add_argument(
-        "--appendix", action="store_true", help="with the method and the limitations in full, some 30 pages more"
+        "--appendix",
+        action="store_true",
+        help="with the method and the limitations in full, some 30 pages more",
     )
     made.add_argument(
         "--runs",
@@ -75,12 +86,17 @@ def main(argv: list[str]) -> int:
     # The report takes its place only when it is whole.
     new = output.with_name(f"{output.name}.unfinished")
     shutil.rmtree(new, ignore_errors=True)
-    from openbach_run.report.write import write  # with matplotlib and typst: --help and bad input do without
+    from openbach_run.report.write import (
+        write,
+    )  # with matplotlib and typst: --help and bad input do without
 
     with Reporter(arguments.quiet) as reporter:
         claims = write(campaigns, baseline, new, reporter, appendix=arguments.appendix)
         if arguments.runs:
-            write_runs(new / ARCHIVE, [(store, _of(campaigns, store)) for store in map(Store, arguments.results)])
+            write_runs(
+                new / ARCHIVE,
+                [(store, _of(campaigns, store)) for store in map(Store, arguments.results)],
+            )
     shutil.rmtree(output, ignore_errors=True)
     new.rename(output)
     for claim in claims:
@@ -92,7 +108,11 @@ def main(argv: list[str]) -> int:
 
 def _of(campaigns: Campaigns, store: Store) -> list[str]:
     """Return the run_ids in one results directory that were run."""
-    return [run.run_dir.name for run in campaigns.runs if run.record and run.run_dir.parent == store.runs]
+    return [
+        run.run_dir.name
+        for run in campaigns.runs
+        if run.record and run.run_dir.parent == store.runs
+    ]
 
 
 def _baseline(settings: Sequence[str] | None, campaigns: Campaigns) -> dict[str, str]:
@@ -102,12 +122,17 @@ def _baseline(settings: Sequence[str] | None, campaigns: Campaigns) -> dict[str,
     Raises InputError if no cell has the values of `settings`.
     """
     if settings is None:
-        return dict(BASELINE) if any(BASELINE.items() <= cell.values.items() for cell in campaigns.cells) else {}
+        return (
+            dict(BASELINE)
+            if any(BASELINE.items() <= cell.values.items() for cell in campaigns.cells)
+            else {}
+        )
     baseline = dict(printable(text).partition("=")[::2] for text in settings)
     if not any(baseline.items() <= cell.values.items() for cell in campaigns.cells):
         known: set[str] = set().union(*(cell.values for cell in campaigns.cells))
         raise InputError(
-            f"--baseline {' '.join(settings)}: no cell has these values; arguments are {', '.join(sorted(known))}"
+            f"--baseline {' '.join(settings)}: no cell has these values; arguments are"
+            f" {', '.join(sorted(known))}"
         )
     return baseline
 

@@ -69,7 +69,12 @@ def drawings(setting: Setting, baseline: Mapping[str, str]) -> list[Drawing]:
     made = [figures.heat_map(f"{name}-times", title, cells, *drawn)]
     for loss in values(cells, "loss"):
         chosen = [cell for cell in cells if cell.values["loss"] == loss]
-        if sum(against(cell, chosen, baseline, setting.plot.measure) is not None for cell in chosen) >= COMPARED:
+        if (
+            sum(
+                against(cell, chosen, baseline, setting.plot.measure) is not None for cell in chosen
+            )
+            >= COMPARED
+        ):
             file, there = file_name(name, "compared", loss), f"{title}, {said('loss', loss)}"
             made.append(figures.compared(file, there, chosen, baseline, *drawn))
     if len(values(cells, "loss")) >= CURVE_POINTS and all(map(is_number, values(cells, "loss"))):
@@ -90,7 +95,9 @@ def curves(setting: Setting) -> list[Drawing]:
                 if any(cell.measured(measure) for cell in cells):
                     name = file_name(setting.name, measure, "over", argument)
                     words = setting.in_words(measure)
-                    made.append(figures.curves(name, setting.title, cells, argument, measure, words))
+                    made.append(
+                        figures.curves(name, setting.title, cells, argument, measure, words)
+                    )
     return made
 
 
@@ -107,7 +114,8 @@ def tables(setting: Setting, baseline: Mapping[str, str]) -> dict[str, Table]:
 
 def times_table(setting: Setting) -> Table:
     """Return the table of the measure: a row per VPN, PEP position and transport, a column per
-    loss."""
+    loss.
+    """
     measure = setting.plot.measure
     losses, transports = values(setting.cells, "loss"), values(setting.cells, "cc")
     rows = []
@@ -133,11 +141,20 @@ def changes_table(setting: Setting, loss: str, baseline: Mapping[str, str]) -> T
     for vpn, pep in configurations(cells):
         if not baseline.items() <= {"vpn": vpn, "pep": pep}.items():
             chosen = [find(cells, vpn=vpn, pep=pep, cc=cc) for cc in transports]
-            changes = [change(against(cell, cells, baseline, measure), cell) if cell else "–" for cell in chosen]
+            changes = [
+                change(against(cell, cells, baseline, measure), cell) if cell else "–"
+                for cell in chosen
+            ]
             rows.append([named(vpn), named(pep), *changes])
-    title = f"{setting.title}, {said('loss', loss)}: {without_unit(setting.words)} against {name_of_baseline(baseline)}"
+    title = (
+        f"{setting.title}, {said('loss', loss)}: {without_unit(setting.words)} against"
+        f" {name_of_baseline(baseline)}"
+    )
     header = [heading("vpn"), heading("pep"), *map(named, transports)]
-    several = "median of paired changes [95 % bootstrap interval], no interval where all seeds gave the same"
+    several = (
+        "median of paired changes [95 % bootstrap interval], no interval where all seeds gave the"
+        " same"
+    )
     return Table(title, header, rows, "; ".join(one_seed(cells) or [several]), 2)
 
 
@@ -147,7 +164,9 @@ def measures_tables(setting: Setting) -> dict[str, Table]:
     Measures of the whole run have a table, and so does each suffix (flow, direction) with several
     measures. No table is wider than a page: the columns that do not fit go to further tables.
     """
-    swept = [name for name in setting.cells[0].values if len(values(setting.cells, name)) > 1] or ["scenario"]
+    swept = [name for name in setting.cells[0].values if len(values(setting.cells, name)) > 1] or [
+        "scenario"
+    ]
     runs = chain.from_iterable(cell.runs for cell in setting.cells)
     records = [run.record for run in runs if run.record]
     measured: dict[str, None] = {}  # a set that keeps the order
@@ -184,7 +203,8 @@ def _value(name: str, value: str) -> str:
 
 def _column(setting: Setting, name: str, *, within: bool) -> tuple[str, list[str]]:
     """Return head and figures of a measure; `within` a table of its suffix the head does not repeat
-    it."""
+    it.
+    """
     declared = flat(setting.declared)
     measure = measure_of(name, declared)[1]
     found = [cell.estimate(name) for cell in setting.cells]
@@ -195,12 +215,17 @@ def _column(setting: Setting, name: str, *, within: bool) -> tuple[str, list[str
 
 
 def name_of_baseline(baseline: Mapping[str, str]) -> str:
-    return ", ".join(said(name, value) for name, value in baseline.items()) or "none: nothing is compared"
+    return (
+        ", ".join(said(name, value) for name, value in baseline.items())
+        or "none: nothing is compared"
+    )
 
 
 def shown(cell: Cell | None, measure: str, units: Measure | None = None) -> str:
-    """Return the cell's figure in words. Runs that failed or were not run are counted, never left
-    out."""
+    """Return the cell's figure in words.
+
+    Runs that failed or were not run are counted, never left out.
+    """
     if cell is None:
         return "–"
     places, factor = (places_of(units), units.factor) if units else (None, 1.0)
@@ -237,7 +262,10 @@ def note(cells: Sequence[Cell]) -> str:
     parts = []
     if seeds[-1] > 1:
         several = str(seeds[-1]) if len(seeds) == 1 else f"up to {seeds[-1]}"
-        parts.append(f"median [95 % bootstrap interval] over {several} seeds, no interval where all gave the same")
+        parts.append(
+            f"median [95 % bootstrap interval] over {several} seeds, no interval where all gave the"
+            " same"
+        )
     parts += one_seed(cells)
     parts += [f"the least possible time is {time_s:.2f} s" for time_s in least_times_s(cells)]
     return "; ".join(parts)
@@ -253,7 +281,8 @@ def one_seed(cells: Sequence[Cell]) -> list[str]:
 
 def advice_table(campaigns: Campaigns) -> Table | None:
     """Return the recommendations: a row for each orbit, loss and what one controls; None if there
-    are none."""
+    are none.
+    """
     timed = [one for one in settings(campaigns) if one.is_matrix and one.is_time]
     found = []
     for measure in dict.fromkeys(one.plot.measure for one in timed):
@@ -269,7 +298,9 @@ def advice_table(campaigns: Campaigns) -> Table | None:
     names = [*("orbit", "loss"), *sorted(apart - {"orbit", "loss"})]
     rows = []
     for one in found:
-        conditions = [said(name, one.conditions[name]) for name in names if one.conditions.get(name)]
+        conditions = [
+            said(name, one.conditions[name]) for name in names if one.conditions.get(name)
+        ]
         rows.append(
             [
                 ", ".join(conditions),
@@ -282,9 +313,10 @@ def advice_table(campaigns: Campaigns) -> Table | None:
         )
     header = ["link", "you control", "take", "time (s)", "against no VPN, no PEP", "as good"]
     note = (
-        f"median [95 % bootstrap interval]. As good: the interval does not exclude that it takes at most {_more(AS_GOOD)} "
-        f"longer. Of those that take at most {_more(EQUAL)} longer than the shortest, one without a PEP is recommended. "
-        f"Cells with a VPN, at least {MIN_SEEDS} seeds and no failed run"
+        "median [95 % bootstrap interval]. As good: the interval does not exclude that it takes at"
+        f" most {_more(AS_GOOD)} longer. Of those that take at most {_more(EQUAL)} longer than the"
+        f" shortest, one without a PEP is recommended. Cells with a VPN, at least {MIN_SEEDS} seeds"
+        " and no failed run"
     )
     return Table("What to take", header, rows, note, len(header))
 
@@ -324,7 +356,11 @@ def _as_good(chosen: Recommendation, positions: Sequence[str]) -> str:
 
 
 def _positions(some: Collection[str], every: Collection[str]) -> str:
-    return "any PEP position" if len(every) > 1 and set(some) == set(every) else ", ".join(sorted(some))
+    return (
+        "any PEP position"
+        if len(every) > 1 and set(some) == set(every)
+        else ", ".join(sorted(some))
+    )
 
 
 def _alike(values: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -341,15 +377,22 @@ def _alike(values: Mapping[str, str]) -> list[tuple[str, str]]:
 
 def failures(campaigns: Campaigns) -> list[Markdown]:
     """Return a line for each cell with runs that failed or are missing, with the first failure's
-    words."""
+    words.
+    """
     told: list[Markdown] = []
     arguments = set(chain.from_iterable(cell.values for cell in campaigns.cells))
-    told_apart = {name for name in arguments if name == "scenario" or len(campaigns.distinct(name)) > 1}
+    told_apart = {
+        name for name in arguments if name == "scenario" or len(campaigns.distinct(name)) > 1
+    }
     for cell in campaigns.cells:
         if not cell.whole:
             names = [name for name in cell.values if name in told_apart]
             count = f"{len(cell.failed)} failed, {cell.not_run} not run, of {len(cell.runs)}"
-            first = f": {cell.failed[0].status}, {(cell.failed[0].error or '-').splitlines()[0]}" if cell.failed else ""
+            first = (
+                f": {cell.failed[0].status}, {(cell.failed[0].error or '-').splitlines()[0]}"
+                if cell.failed
+                else ""
+            )
             told.append(plain(f"{name_of(cell, names)}: {count}{first}"))
     return told
 
@@ -362,13 +405,14 @@ def virtual_time(campaigns: Campaigns) -> str:
 
 
 def command_line(command: str) -> Markdown:
-    """Return a command as a line of code; it is indented, so that nothing in it can end the
-    block."""
+    """Return a command as a line of code; it is indented, so that nothing in it can end the block."""
     return Markdown(f"    {printable(command)}")
 
 
 def engines(campaigns: Campaigns) -> list[str]:
-    return list(dict.fromkeys(record.identity.get("engine", "unknown") for record in campaigns.records))
+    return list(
+        dict.fromkeys(record.identity.get("engine", "unknown") for record in campaigns.records)
+    )
 
 
 def platform_table(campaigns: Campaigns, packages: Sequence[str]) -> Table:
@@ -382,7 +426,12 @@ def platform_table(campaigns: Campaigns, packages: Sequence[str]) -> Table:
     for name in dict.fromkeys(chain.from_iterable(record.identity for record in records)):
         values = dict.fromkeys(record.identity.get(name, "–") for record in records)
         few = len(values) <= MOST_NAMED
-        rows.append([name.replace("_", " "), ", ".join(values) if few else f"{len(values)}, by what a run uses"])
+        rows.append(
+            [
+                name.replace("_", " "),
+                ", ".join(values) if few else f"{len(values)}, by what a run uses",
+            ]
+        )
     # Most records share one list of packages: each list is looked at once.
     lists = {id(one.packages): one.packages for one in records}.values()
     there = dict.fromkeys(chain.from_iterable(lists))
@@ -391,7 +440,10 @@ def platform_table(campaigns: Campaigns, packages: Sequence[str]) -> Table:
     rows.append(["packages", ", ".join(known)])
     seeds = sorted({run.seed for run in campaigns.runs})
     rows.append(["seeds", ", ".join(map(str, seeds))])
-    note = "every package is in the directory shared of the results, and every value in the record.json of its run"
+    note = (
+        "every package is in the directory shared of the results, and every value in the"
+        " record.json of its run"
+    )
     return Table("What the figures depend on", ["part", "version"], rows, note, 2)
 
 
@@ -423,7 +475,9 @@ def limitations(docs: Path) -> Markdown:
     They are taken from docs/limitations.md, above its section on scenarios.
     """
     text = (docs / "limitations.md").read_text(encoding="utf-8").partition("## Scenarios")[0]
-    return Markdown("\n".join(f"- {one}" for one in re.findall(r"^- \*\*([^*]+\.)\*\*", text, re.MULTILINE)))
+    return Markdown(
+        "\n".join(f"- {one}" for one in re.findall(r"^- \*\*([^*]+\.)\*\*", text, re.MULTILINE))
+    )
 
 
 def method(docs: Path) -> Markdown:
@@ -431,13 +485,19 @@ def method(docs: Path) -> Markdown:
 
     Their headings are two levels lower, and links to other files are plain text.
     """
-    listed = re.findall(r"^- \[.+?\]\((.+?)\)", (docs / "method/README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    listed = re.findall(
+        r"^- \[.+?\]\((.+?)\)",
+        (docs / "method/README.md").read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
     pages = [(docs / "method" / name).read_text(encoding="utf-8") for name in listed]
     return Markdown("\n\n".join(_inside(page, 2) for page in pages))
 
 
 def _inside(text: str, levels: int) -> Markdown:
     """Return Markdown to be set inside the report, without figures and links to files."""
-    undrawn = re.sub(r"^!\[.*\n\n", "", text.strip(), flags=re.MULTILINE)  # figures are where the page is
+    undrawn = re.sub(
+        r"^!\[.*\n\n", "", text.strip(), flags=re.MULTILINE
+    )  # figures are where the page is
     unlinked = re.sub(r"\[([^\]]+)\]\((?!http)[^)]*\)", r"\1", undrawn)
     return Markdown(re.sub(r"^#", "#" * (levels + 1), unlinked, flags=re.MULTILINE))

@@ -17,12 +17,13 @@ from openbach_run.report.claims import Claim
 from openbach_run.results.intervals import Estimate, difference, ratio
 
 CELL_COLUMNS = (
-    "measure", "unit", "median", "low", "high", "seeds", "failed", "not_run", "difference", "difference_low", "difference_high",
-    "ratio", "ratio_low", "ratio_high", "least_transfer_time_s",
+    "measure", "unit", "median", "low", "high", "seeds", "failed", "not_run", "difference",
+    "difference_low", "difference_high", "ratio", "ratio_low", "ratio_high",
+    "least_transfer_time_s",
 )  # fmt: skip
 CLAIM_COLUMNS = (
-    "claim", "part", "orbit", "verdict", "comparison", "measure", "bounds", "median", "low", "high", "seeds", "decision",
-    "why_not",
+    "claim", "part", "orbit", "verdict", "comparison", "measure", "bounds", "median", "low", "high",
+    "seeds", "decision", "why_not",
 )  # fmt: skip
 
 
@@ -55,15 +56,22 @@ def _of_cell(cell: Cell, bare: Cell | None, declared: Sequence[Measure]) -> Iter
         found = cell.estimate(measure)
         reference = bare.measured(measure) if bare else {}
         yield [
-            measure, measure_of(measure, declared)[1].unit if measure else "",
-            *_ends(found), found.seeds if found else 0, len(cell.failed), cell.not_run,
-            *_ends(difference(measured, reference)), *_ends(ratio(measured, reference)), cell.least_transfer_time_s,
-        ]  # fmt: skip
+            measure,
+            measure_of(measure, declared)[1].unit if measure else "",
+            *_ends(found),
+            found.seeds if found else 0,
+            len(cell.failed),
+            cell.not_run,
+            *_ends(difference(measured, reference)),
+            *_ends(ratio(measured, reference)),
+            cell.least_transfer_time_s,
+        ]
 
 
 def _baseline_of(cell: Cell, partners: Partners, baseline: Mapping[str, str]) -> Cell | None:
     """Return the cell that a cell is compared with; None for the baseline itself or if there is
-    none."""
+    none.
+    """
     if baseline.items() <= cell.values.items():
         return None
     return next((one for one in partners.of(cell) if baseline.items() <= one.values.items()), None)
@@ -76,12 +84,21 @@ def claims_csv(claims: Sequence[Claim]) -> str:
     for claim in claims:
         for finding in claim.findings:
             for one in finding.comparisons:
-                rows.append([
-                    claim.name, one.part.says, finding.orbit, finding.verdict,
-                    one.name, one.part.measure, one.part.bounds,
-                    *_ends(one.found), one.found.seeds if one.found else 0,
-                    decisions[one.holds], one.why_not,
-                ])  # fmt: skip
+                rows.append(
+                    [
+                        claim.name,
+                        one.part.says,
+                        finding.orbit,
+                        finding.verdict,
+                        one.name,
+                        one.part.measure,
+                        one.part.bounds,
+                        *_ends(one.found),
+                        one.found.seeds if one.found else 0,
+                        decisions[one.holds],
+                        one.why_not,
+                    ]
+                )
     return _text(CLAIM_COLUMNS, rows)
 
 

@@ -30,7 +30,9 @@ SHORT, LONG = 13, 60
 letters than the first, and widens no column beyond the second."""
 
 
-def templates(folder: Path, finalize: Callable[[Any], Any] | None = None, *, html: bool = False) -> Environment:
+def templates(
+    folder: Path, finalize: Callable[[Any], Any] | None = None, *, html: bool = False
+) -> Environment:
     """Return the templates in a folder; `finalize` turns every value into the document's markup."""
     made = Environment(
         loader=FileSystemLoader(folder),
@@ -48,7 +50,9 @@ def as_markdown(value: Any) -> Markdown:
     return value if isinstance(value, Markdown) else plain(str(value))
 
 
-def as_html(markdown: str, folder: Path, template: Path, charts: Mapping[str, Any] | None = None) -> str:
+def as_html(
+    markdown: str, folder: Path, template: Path, charts: Mapping[str, Any] | None = None
+) -> str:
     """Return the HTML page of a text.
 
     `folder` is where the images' paths begin; the images become part of the page. Tables scroll by
@@ -61,7 +65,9 @@ def as_html(markdown: str, folder: Path, template: Path, charts: Mapping[str, An
             text = tokens[number + 1]
             headings.append((token, "".join(part.content for part in text.children or ())))
     anchors: dict[str, str] = {}
-    for token, title in sorted(headings, key=lambda heading: heading[0].tag):  # h2 first: the template links to them
+    for token, title in sorted(
+        headings, key=lambda heading: heading[0].tag
+    ):  # h2 first: the template links to them
         anchor = _anchor(title)
         while anchor in anchors:
             anchor += "-"
@@ -70,7 +76,9 @@ def as_html(markdown: str, folder: Path, template: Path, charts: Mapping[str, An
     titles = [(token.attrGet("id"), title) for token, title in headings if token.tag == "h2"]
     body = _parser().renderer.render(tokens, _parser().options, {})
     body = body.replace("<pre>", '<pre tabindex="0">')  # what scrolls is reached with the keyboard
-    body = body.replace("<table>", '<div class="wide" tabindex="0"><table>').replace("</table>", "</table></div>")
+    body = body.replace("<table>", '<div class="wide" tabindex="0"><table>').replace(
+        "</table>", "</table></div>"
+    )
     # An image alone in a paragraph becomes a figure with its caption.
     body = re.sub(
         r'<p><img src="([^"]+)" alt="([^"]*)" ?/?></p>',
@@ -78,7 +86,9 @@ def as_html(markdown: str, folder: Path, template: Path, charts: Mapping[str, An
         body,
     )
     page = templates(template.parent, html=True).get_template(template.name)
-    drawn = {"script": Markup(script()), "style": Markup(chart_style())} if charts else {"script": ""}
+    drawn = (
+        {"script": Markup(script()), "style": Markup(chart_style())} if charts else {"script": ""}
+    )
     return page.render(title=_title(markdown), titles=titles, body=Markup(body), **drawn)
 
 
@@ -97,12 +107,22 @@ def as_pdf(markdown: str, folder: Path, template: Path) -> bytes:
     # A paragraph before a table is the table's title.
     following = [*tree.children[1:], None]
     body = "".join(
-        _kept_with_next(node) if node.type == "paragraph" and after and after.type == "table" else _typst(node)
+        (
+            _kept_with_next(node)
+            if node.type == "paragraph" and after and after.type == "table"
+            else _typst(node)
+        )
         for node, after in zip(tree.children, following, strict=True)
     )
-    source = templates(template.parent).get_template(template.name).render(title=_string(_title(markdown)), body=body)
+    source = (
+        templates(template.parent)
+        .get_template(template.name)
+        .render(title=_string(_title(markdown)), body=body)
+    )
     text: Any = source.encode()  # its type hints want input and root to be of one type
-    pdf: bytes = typst.compile(text, root=folder, ignore_system_fonts=True, format="pdf", timestamp=0)
+    pdf: bytes = typst.compile(
+        text, root=folder, ignore_system_fonts=True, format="pdf", timestamp=0
+    )
     return pdf
 
 
@@ -119,8 +139,10 @@ def _anchor(title: str) -> str:
 
 
 def _figure(source: str, caption: str, folder: Path, charts: Mapping[str, Any]) -> str:
-    """Return an image as a part of the page. Raises ValueError for one outside the report's
-    folder."""
+    """Return an image as a part of the page.
+
+    Raises ValueError for one outside the report's folder.
+    """
     image = (folder / source).resolve()
     if not image.is_relative_to(folder.resolve()):
         raise ValueError(f"{source}: a report has images of its own only")
@@ -132,14 +154,17 @@ def _figure(source: str, caption: str, folder: Path, charts: Mapping[str, Any]) 
         chart = f'<script type="application/json">{text}</script>'
     return (
         f"<figure{' class=has-chart' if chart else ''}>"
-        f'<div class="wide" tabindex="0"><img src="data:image/svg+xml;base64,{data}" alt="{caption}"></div>'
+        f'<div class="wide" tabindex="0"><img src="data:image/svg+xml;base64,{data}"'
+        f' alt="{caption}"></div>'
         f"<figcaption>{caption}</figcaption>{chart}</figure>"
     )
 
 
 def _typst(node: SyntaxTreeNode) -> str:
-    """Return a node of the Markdown's tree as Typst markup. Raises ValueError for an unknown
-    node."""
+    """Return a node of the Markdown's tree as Typst markup.
+
+    Raises ValueError for an unknown node.
+    """
     inner = "".join(_typst(child) for child in node.children)
     match node.type:
         case "heading":
@@ -168,7 +193,10 @@ def _typst(node: SyntaxTreeNode) -> str:
         case "list_item":
             return f"[{inner.strip()}], "
         case "image":
-            return f"#figure(image({_string(str(node.attrs['src']))}, width: 100%), caption: [{inner}])\n\n"
+            return (
+                f"#figure(image({_string(str(node.attrs['src']))}, width: 100%), caption:"
+                f" [{inner}])\n\n"
+            )
         case "tr":
             return inner
         case "th" | "td":
@@ -197,17 +225,26 @@ def _typst_table(node: SyntaxTreeNode) -> str:
     for column in range(len(cells)):
         longest.append(max(len(_text(row.children[column])) for row in rows_of))
     fits = sum(longest) + 2 * len(longest) <= LETTERS
-    widths = ", ".join("auto" if fits or length <= SHORT else f"{min(length, LONG)}fr" for length in longest)
+    widths = ", ".join(
+        "auto" if fits or length <= SHORT else f"{min(length, LONG)}fr" for length in longest
+    )
     rules = "" if fits else ", stroke: (x, y) => if y > 1 { (top: 0.3pt + luma(200)) }"
     whole = len(body[0].children if body else ()) <= UNBROKEN
-    align = ", ".join("right" if "right" in str(cell.attrs.get("style", "")) else "left" for cell in cells)
+    align = ", ".join(
+        "right" if "right" in str(cell.attrs.get("style", "")) else "left" for cell in cells
+    )
     rows = "".join(map(_typst, body))
-    table = f"#table(columns: ({widths},), align: ({align},){rules}, table.header({_typst(header)}), {rows})"
+    table = (
+        f"#table(columns: ({widths},), align: ({align},){rules}, table.header({_typst(header)}),"
+        f" {rows})"
+    )
     return f"#block(breakable: false, sticky: true)[{table}]\n\n" if whole else f"{table}\n\n"
 
 
 def _text(node: SyntaxTreeNode) -> str:
-    return node.content if node.type in ("text", "code_inline") else "".join(map(_text, node.children))
+    return (
+        node.content if node.type in ("text", "code_inline") else "".join(map(_text, node.children))
+    )
 
 
 def _string(text: str) -> str:

@@ -29,14 +29,33 @@ DRIVERS = 3
 """The most alternatives that are named in a sentence."""
 NUMBER_OR_NONE = (int, float, NoneType)
 CHANGE: dict[str, Any] = {
-    **dict.fromkeys(("assumption", "alternative", "unit"), str), **dict.fromkeys(("seeds", "more"), int), "by": float,
+    **dict.fromkeys(("assumption", "alternative", "unit"), str),
+    **dict.fromkeys(("seeds", "more"), int),
+    "by": float,
     **dict.fromkeys(("low", "high"), NUMBER_OR_NONE),
-}  # fmt: skip
-EXPLAINED = {**dict.fromkeys(("claim", "part", "orbit", "ours", "joint", "holds_under"), str), "changes": list}
+}
+EXPLAINED = {
+    **dict.fromkeys(("claim", "part", "orbit", "ours", "joint", "holds_under"), str),
+    "changes": list,
+}
 MAP = {
-    **dict.fromkeys(("command", "commit", "joint", "campaign", "searched", "confirmed", "promising", "versions"), str),
-    **dict.fromkeys(("untried", "without_effect", "again", "findings"), list), "tried": int, "whole": bool,
-}  # fmt: skip
+    **dict.fromkeys(
+        (
+            "command",
+            "commit",
+            "joint",
+            "campaign",
+            "searched",
+            "confirmed",
+            "promising",
+            "versions",
+        ),
+        str,
+    ),
+    **dict.fromkeys(("untried", "without_effect", "again", "findings"), list),
+    "tried": int,
+    "whole": bool,
+}
 """The fields of the file: those of a change, of a finding and of the whole."""
 
 
@@ -60,9 +79,14 @@ class Change:
     @property
     def figure(self) -> str:
         """Return the change with its interval: `× 1.13 [1.10–1.16]`, `+3.1 [2.8–3.4]`; `× 1.13`
-        with one seed."""
+        with one seed.
+        """
         digits, sign = (2, "× ") if self.unit == "×" else (1, "+" if self.by > 0 else "")
-        shown = [f"{one:.{digits}f}".replace("-", "−") for one in (self.by, self.low, self.high) if one is not None]
+        shown = [
+            f"{one:.{digits}f}".replace("-", "−")
+            for one in (self.by, self.low, self.high)
+            if one is not None
+        ]
         return f"{sign}{shown[0]}" + (f" [{shown[1]}–{shown[2]}]" if len(shown) > 1 else "")
 
     @property
@@ -73,7 +97,10 @@ class Change:
     @property
     def words(self) -> str:
         """Return the change in words: `buffer: 2 BDP (× 1.13, one seed)`."""
-        return f"{self.assumption}: {self.alternative} ({self.figure}{', one seed' if self.seeds == 1 else ''})"
+        return (
+            f"{self.assumption}: {self.alternative}"
+            f" ({self.figure}{', one seed' if self.seeds == 1 else ''})"
+        )
 
 
 @dataclass(frozen=True)
@@ -101,7 +128,10 @@ class Explained:
 
     @property
     def driven_by(self) -> str:
-        return "; ".join(one.words for one in self.drivers[:DRIVERS]) or "nothing of what was tried alone"
+        return (
+            "; ".join(one.words for one in self.drivers[:DRIVERS])
+            or "nothing of what was tried alone"
+        )
 
 
 @dataclass(frozen=True)
@@ -135,7 +165,9 @@ class Map:
 
     def held(self, under: str, claim: str | None = None) -> int:
         """Return how many findings (of a claim) hold under `ours` or `joint`."""
-        return sum(getattr(one, under) == HOLDS for one in self.findings if claim in (None, one.claim))
+        return sum(
+            getattr(one, under) == HOLDS for one in self.findings if claim in (None, one.claim)
+        )
 
     def as_json(self) -> str:
         """Return the map as JSON, with one finding on each line."""
@@ -169,7 +201,9 @@ def assumptions_of(folder: Path) -> Map | None:
 
 def _wrong(content: Any) -> str | None:
     """Return what is wrong with the content of a map.json, or None."""
-    if wrong := fields({"promising": "", "versions": "", **content} if isinstance(content, dict) else content, MAP):
+    if wrong := fields(
+        {"promising": "", "versions": "", **content} if isinstance(content, dict) else content, MAP
+    ):
         return wrong
     listed = ("untried", "without_effect", "again")
     texts = chain.from_iterable(content[name] for name in listed)
@@ -186,10 +220,17 @@ def _wrong(content: Any) -> str | None:
 
 
 def map_of(
-    found: Search, command: str, commit: str, campaign: str, searched: str, confirmed: str, versions: str = ""
+    found: Search,
+    command: str,
+    commit: str,
+    campaign: str,
+    searched: str,
+    confirmed: str,
+    versions: str = "",
 ) -> Map:
     """Return the map of what a search has found; `confirmed` are the seeds of `found.again`, in
-    words."""
+    words.
+    """
     where, changed = regions(found), _changes(found)
     ours, joint = found.same_again({}), found.same_again(found.joint.choice)
     # Was the best choice by the seeds of the search run with the other seeds, too?
@@ -198,7 +239,11 @@ def map_of(
         Explained(
             *key,
             ours.findings[key].verdict if ours and key in ours.findings else by_medians(finding),
-            _verdict(joint.findings.get(key)) if joint else _by_medians(found.joint.findings.get(key)),
+            (
+                _verdict(joint.findings.get(key))
+                if joint
+                else _by_medians(found.joint.findings.get(key))
+            ),
             where[key],
             changed[key],
         )
@@ -215,7 +260,10 @@ def map_of(
         len(found.tried),
         [words(one) for one in found.untried],
         [words(one) for one in found.without_effect],
-        ["the joint set" if one is joint and one.choice else words(one.choice) for one in found.again],
+        [
+            "the joint set" if one is joint and one.choice else words(one.choice)
+            for one in found.again
+        ],
         findings,
         "" if is_judged else f"{words(found.best.choice)} ({found.best.held} of {len(findings)})",
         versions,
@@ -232,7 +280,8 @@ def _by_medians(finding: Finding | None) -> str:
 
 def _changes(found: Search) -> dict[Key, list[Change]]:
     """Return the changes by finding, with the other seeds' intervals if the alternative was run
-    with them."""
+    with them.
+    """
     with_intervals = effects(found.again) if found.again else {}
     told = {}
     for key, several in effects(found.tried).items():
@@ -242,9 +291,21 @@ def _changes(found: Search) -> dict[Key, list[Change]]:
 
 
 def _shown(one: Effect) -> Change:
-    by, ends = one.change.median, [end and round(end, 4) for end in (one.change.low, one.change.high)]
+    by, ends = (
+        one.change.median,
+        [end and round(end, 4) for end in (one.change.low, one.change.high)],
+    )
     unit = "×" if one.is_factor else ""
-    return Change(one.assumption, one.alternative, round(by, 4), ends[0], ends[1], one.change.seeds, unit, one.more)
+    return Change(
+        one.assumption,
+        one.alternative,
+        round(by, 4),
+        ends[0],
+        ends[1],
+        one.change.seeds,
+        unit,
+        one.more,
+    )
 
 
 def answer(found: Map, assumptions: Mapping[str, Assumption], joint: Choice) -> str:
@@ -265,22 +326,30 @@ def answer(found: Map, assumptions: Mapping[str, Assumption], joint: Choice) -> 
         + (
             f"The verdicts are those of {found.confirmed}, which it has not used."
             + (
-                f" By those medians more hold under {found.promising}; there was no time to run this with the other seeds."
+                f" By those medians more hold under {found.promising}; there was no time to run"
+                " this with the other seeds."
                 if found.promising
                 else ""
             )
             if found.confirmed
-            else f"There was no time to run what it found with other seeds (`--confirm`): the verdicts, too, are those of "
-            f"these medians, and fewer than {MIN_SEEDS} seeds decide nothing."
+            else (
+                "There was no time to run what it found with other seeds (`--confirm`): the"
+                f" verdicts, too, are those of these medians, and fewer than {MIN_SEEDS} seeds"
+                " decide nothing."
+            )
         )
         + (f" {found.versions}" if found.versions else ""),
         as_markdown(_held(found)),
         as_markdown(_findings(found)),
         "## What each alternative alone changes",
-        "By how much the compared ratio or measure changes: the median over a claim's comparisons (those that come into or out "
-        "of their bounds, if any do), paired by seed, with its 95 % bootstrap interval over the seeds; without brackets it is "
-        "of one seed, and says little where packets are lost at random. With (+2) two more comparisons lie within theirs. "
-        f"Left out is what changes none of a claim's findings by more than {100 * MARGIN:g} %.",
+        (
+            "By how much the compared ratio or measure changes: the median over a claim's"
+            " comparisons (those that come into or out of their bounds, if any do), paired by"
+            " seed, with its 95 % bootstrap interval over the seeds; without brackets it is of one"
+            " seed, and says little where packets are lost at random. With (+2) two more"
+            " comparisons lie within theirs. Left out is what changes none of a claim's findings"
+            f" by more than {100 * MARGIN:g} %."
+        ),
         *(as_markdown(table) for table in tables if table),
         "## What was tried",
         _tried(found),
@@ -291,44 +360,82 @@ def answer(found: Map, assumptions: Mapping[str, Assumption], joint: Choice) -> 
 
 def _summary(found: Map) -> str:
     told = (
-        f"As our scenarios are, {found.held('ours')} of {len(found.findings)} findings hold; under {found.joint}, "
-        f"{found.held('joint')}."
+        f"As our scenarios are, {found.held('ours')} of {len(found.findings)} findings hold; under"
+        f" {found.joint}, {found.held('joint')}."
     )
-    return told + ("" if found.whole else " The budget ended the search: the same command with a larger one goes on.")
+    return told + (
+        ""
+        if found.whole
+        else " The budget ended the search: the same command with a larger one goes on."
+    )
 
 
 def _held(found: Map) -> Table:
     """Return the number of findings that hold, by claim and in all."""
     claims = list(dict.fromkeys(one.claim for one in found.findings))
     rows = [
-        [claim, str(found.held("ours", claim)), str(found.held("joint", claim)), str(len(found.of(claim)))]
+        [
+            claim,
+            str(found.held("ours", claim)),
+            str(found.held("joint", claim)),
+            str(len(found.of(claim))),
+        ]
         for claim in claims
     ]
-    rows.append(["all findings", *(str(one) for one in (found.held("ours"), found.held("joint"), len(found.findings)))])
+    rows.append(
+        [
+            "all findings",
+            *(str(one) for one in (found.held("ours"), found.held("joint"), len(found.findings))),
+        ]
+    )
     whole = []
     for under in ("ours", "joint"):
         whole.append(sum(found.held(under, one) == len(found.of(one)) for one in claims))
     rows.append(["whole claims", *map(str, whole), str(len(claims))])
-    note = "a finding is one part of a claim on one orbit; a claim holds as a whole if all its findings do"
-    return Table("Findings that hold", ["claim", "as ours", "under the joint set", "of"], rows, note, 1)
+    note = (
+        "a finding is one part of a claim on one orbit; a claim holds as a whole if all its"
+        " findings do"
+    )
+    return Table(
+        "Findings that hold", ["claim", "as ours", "under the joint set", "of"], rows, note, 1
+    )
 
 
 def _findings(found: Map) -> Table:
     rows = [
-        [one.claim, one.part, one.orbit.upper(), one.ours, one.joint, one.holds_under, one.driven_by]
+        [
+            one.claim,
+            one.part,
+            one.orbit.upper(),
+            one.ours,
+            one.joint,
+            one.holds_under,
+            one.driven_by,
+        ]
         for one in found.findings
     ]
-    header = ["claim", "what is compared", "orbit", "as ours", "under the joint set", "holds under", "driven by"]
+    header = [
+        "claim",
+        "what is compared",
+        "orbit",
+        "as ours",
+        "under the joint set",
+        "holds under",
+        "driven by",
+    ]
     note = (
-        "holds under: of the choices tried, by their medians; driven by: alternatives that alone change how many of its "
-        "comparisons hold, with what they do to their ratio or value"
+        "holds under: of the choices tried, by their medians; driven by: alternatives that alone"
+        " change how many of its comparisons hold, with what they do to their ratio or value"
     )
-    return Table("Claims and the assumptions under which they hold", header, rows, note, len(header))
+    return Table(
+        "Claims and the assumptions under which they hold", header, rows, note, len(header)
+    )
 
 
 def _of_claim(found: Map, claim: str) -> Table | None:
     """Return a row for each alternative that changes anything, a column for each finding; None if
-    none does."""
+    none does.
+    """
     findings = found.of(claim)
     by_pair: dict[tuple[str, str], dict[int, Change]] = {}
     for number, finding in enumerate(findings):
@@ -361,7 +468,10 @@ def _tried(found: Map) -> str:
     if found.again:
         told.append(f"With the other seeds: {'; '.join(found.again)}.")
     if found.without_effect:
-        told.append(f"Change nothing by more than {100 * MARGIN:g} % alone: {'; '.join(found.without_effect)}.")
+        told.append(
+            f"Change nothing by more than {100 * MARGIN:g} % alone:"
+            f" {'; '.join(found.without_effect)}."
+        )
     if found.untried:
         told.append(f"Not tried, for want of time: {'; '.join(found.untried)}.")
     return "\n".join(f"- {one}" for one in told)
@@ -373,5 +483,9 @@ def _asked(assumptions: Mapping[str, Assumption], joint: Choice) -> Table:
         for name, one in assumptions.items()
     ]
     return Table(
-        "What the published report leaves open", ["", "asked", "ours", "alternatives", "joint set"], rows, "", 5
+        "What the published report leaves open",
+        ["", "asked", "ours", "alternatives", "joint set"],
+        rows,
+        "",
+        5,
     )

@@ -32,7 +32,10 @@ WIDE = 3
 """An axis of ratios that reaches over more than this factor is logarithmic. Panels that differ by
 more than it do not share an axis."""
 
-BURSTS = "; what waited behind a lost packet arrives at once, so that an interval can have more than the link's rate"
+BURSTS = (
+    "; what waited behind a lost packet arrives at once, so that an interval can have more than the"
+    " link's rate"
+)
 ECDF_SEEDS = 10
 """Fewer seeds make no distribution."""
 LINEAR = 10
@@ -53,13 +56,19 @@ class Drawing:
     def save(self, folder: Path) -> None:
         """Write the figure as `folder`/`name`.svg and .pdf."""
         with matplotlib.rc_context(SETTINGS):
-            self.figure.savefig(folder / f"{self.name}.svg", metadata={"Date": None, "Creator": "openbach-run"})
-            self.figure.savefig(folder / f"{self.name}.pdf", metadata={"CreationDate": None, "Creator": "openbach-run"})
+            self.figure.savefig(
+                folder / f"{self.name}.svg", metadata={"Date": None, "Creator": "openbach-run"}
+            )
+            self.figure.savefig(
+                folder / f"{self.name}.pdf",
+                metadata={"CreationDate": None, "Creator": "openbach-run"},
+            )
 
 
 def values(cells: Sequence[Cell], name: str) -> list[str]:
     """Return the different values of an argument in the order of the cells; numbers in their own
-    order."""
+    order.
+    """
     found = list(dict.fromkeys(cell.values.get(name, "") for cell in cells))
     return sorted(found, key=float) if all(map(is_number, found)) else found
 
@@ -124,7 +133,11 @@ def heat_map(name: str, title: str, cells: Sequence[Cell], measure: str, words: 
             axes.text(x, y, word, ha="center", va="center", fontsize=6.5, color=colour)
         axes.set_yticks(range(len(rows)), [configuration(*pair) for pair in rows])
         axes.set_xticks(
-            range(len(columns)), [named(cc) for _, cc in columns], rotation=40, ha="right", rotation_mode="anchor"
+            range(len(columns)),
+            [named(cc) for _, cc in columns],
+            rotation=40,
+            ha="right",
+            rotation_mode="anchor",
         )
         axes.tick_params(length=0)
         for number, loss in enumerate(losses):
@@ -133,13 +146,20 @@ def heat_map(name: str, title: str, cells: Sequence[Cell], measure: str, words: 
             if number:
                 axes.axvline(number * len(transports) - 0.5, color="white", linewidth=3)
         axes.spines[:].set_visible(False)
-    starred = " (* some runs failed or are missing)" if any("*" in word for word in texts.values()) else ""
-    return Drawing(name, f"{title}: median {words} by VPN, PEP position, loss and transport{starred}", figure)
+    starred = (
+        " (* some runs failed or are missing)"
+        if any("*" in word for word in texts.values())
+        else ""
+    )
+    return Drawing(
+        name, f"{title}: median {words} by VPN, PEP position, loss and transport{starred}", figure
+    )
 
 
 def _word(cell: Cell, found: Estimate | None) -> str:
     """Return the text in a field of the heat map; * marks a cell with runs that failed or are
-    missing."""
+    missing.
+    """
     if found is None:
         return "failed" if cell.failed else "not run"
     digits = 1 if found.median < 100 else 0
@@ -147,7 +167,12 @@ def _word(cell: Cell, found: Estimate | None) -> str:
 
 
 def compared(
-    name: str, title: str, cells: Sequence[Cell], baseline: Mapping[str, str], measure: str, words: str
+    name: str,
+    title: str,
+    cells: Sequence[Cell],
+    baseline: Mapping[str, str],
+    measure: str,
+    words: str,
 ) -> Drawing:
     """Draw the ratio of each configuration to the baseline with its interval, per transport.
 
@@ -155,7 +180,9 @@ def compared(
     """
     transports = values(cells, "cc")
     rows = [
-        (vpn, pep) for vpn, pep in configurations(cells) if not baseline.items() <= {"vpn": vpn, "pep": pep}.items()
+        (vpn, pep)
+        for vpn, pep in configurations(cells)
+        if not baseline.items() <= {"vpn": vpn, "pep": pep}.items()
     ]
     with matplotlib.rc_context(SETTINGS):
         figure = Figure(figsize=(WIDTH_IN, 1.1 + 0.3 * len(rows)))
@@ -192,11 +219,16 @@ def compared(
         ]
         figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), frameon=False)
     return Drawing(
-        name, f"{title}: {without_unit(words)} compared with {shown}, median of paired ratios and 95 % interval", figure
+        name,
+        f"{title}: {without_unit(words)} compared with {shown}, median of paired ratios and 95 %"
+        " interval",
+        figure,
     )
 
 
-def against(cell: Cell, cells: Sequence[Cell], baseline: Mapping[str, str], measure: str) -> Estimate | None:
+def against(
+    cell: Cell, cells: Sequence[Cell], baseline: Mapping[str, str], measure: str
+) -> Estimate | None:
     """Return the ratio to the cell with the baseline's values and otherwise the same.
 
     None if there is no such cell, and for that cell itself.
@@ -206,19 +238,26 @@ def against(cell: Cell, cells: Sequence[Cell], baseline: Mapping[str, str], meas
     return ratio(cell.measured(measure), partners[0].measured(measure)) if partners else None
 
 
-def _with_interval(axes: Axes, found: Estimate, y: float, colour: str, marker: str, label: str) -> None:
+def _with_interval(
+    axes: Axes, found: Estimate, y: float, colour: str, marker: str, label: str
+) -> None:
     if found.low is not None and found.high is not None:
-        axes.plot([found.low, found.high], [y, y], color=colour, linewidth=1.2, label=INTERVAL + label)
+        axes.plot(
+            [found.low, found.high], [y, y], color=colour, linewidth=1.2, label=INTERVAL + label
+        )
     axes.plot(found.median, y, marker, color=colour, markersize=4, label=label)
 
 
 def loss_curves(name: str, title: str, cells: Sequence[Cell], measure: str, words: str) -> Drawing:
-    """Draw a measure over loss: a panel per transport, a colour per VPN, a style per PEP
-    position."""
+    """Draw a measure over loss: a panel per transport, a colour per VPN, a style per PEP position."""
     losses, vpns, peps = values(cells, "loss"), values(cells, "vpn"), values(cells, "pep")
-    measured = list(itertools.chain.from_iterable(cell.measured(measure).values() for cell in cells))
+    measured = list(
+        itertools.chain.from_iterable(cell.measured(measure).values() for cell in cells)
+    )
     with matplotlib.rc_context(SETTINGS):
-        figure, panels = _panels([named(cc) for cc in values(cells, "cc")], "random loss (%)", words)
+        figure, panels = _panels(
+            [named(cc) for cc in values(cells, "cc")], "random loss (%)", words
+        )
         for cc, axes in zip(values(cells, "cc"), panels, strict=True):
             for vpn, pep in configurations(cells):
                 found = []
@@ -227,7 +266,10 @@ def loss_curves(name: str, title: str, cells: Sequence[Cell], measure: str, word
                     estimated = cell.estimate(measure) if cell else None
                     if estimated:
                         found.append((float(loss), estimated))
-                colour, style = COLOURS[vpns.index(vpn) % len(COLOURS)], STYLES[peps.index(pep) % len(STYLES)]
+                colour, style = (
+                    COLOURS[vpns.index(vpn) % len(COLOURS)],
+                    STYLES[peps.index(pep) % len(STYLES)],
+                )
                 label = configuration(vpn, pep)
                 axes.plot(
                     [x for x, _ in found],
@@ -247,17 +289,30 @@ def loss_curves(name: str, title: str, cells: Sequence[Cell], measure: str, word
         _legend(figure, vpns, peps)
     least = "; dotted: the least possible time" if measure == TRANSFER_TIME else ""
     return Drawing(
-        name, f"{title}: {without_unit(words)} over random loss{scale}, median and 95 % interval{least}", figure
+        name,
+        f"{title}: {without_unit(words)} over random loss{scale}, median and 95 % interval{least}",
+        figure,
     )
 
 
-def _intervals(axes: Axes, found: Sequence[tuple[float, Estimate]], colour: str, label: str) -> None:
+def _intervals(
+    axes: Axes, found: Sequence[tuple[float, Estimate]], colour: str, label: str
+) -> None:
     for x, one in found:
         if one.low is not None and one.high is not None:
-            axes.plot([x, x], [one.low, one.high], color=colour, linewidth=0.8, alpha=0.6, label=INTERVAL + label)
+            axes.plot(
+                [x, x],
+                [one.low, one.high],
+                color=colour,
+                linewidth=0.8,
+                alpha=0.6,
+                label=INTERVAL + label,
+            )
 
 
-def curves(name: str, title: str, cells: Sequence[Cell], argument: str, measure: str, words: str) -> Drawing:
+def curves(
+    name: str, title: str, cells: Sequence[Cell], argument: str, measure: str, words: str
+) -> Drawing:
     """Draw a measure, called `words`, over a number that was swept.
 
     There is a line for each combination of the other values that were swept.
@@ -273,23 +328,34 @@ def curves(name: str, title: str, cells: Sequence[Cell], argument: str, measure:
         axes = figure.subplots()
         axes.grid(color="#eeeeee")
         for number, (label, line) in enumerate(lines.items()):
-            estimates = [(float(value), line[value].estimate(measure)) for value in numbers if value in line]
+            estimates = [
+                (float(value), line[value].estimate(measure)) for value in numbers if value in line
+            ]
             found = [(value, one) for value, one in estimates if one]
             colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
             axes.plot(
-                [x for x, _ in found], [one.median for _, one in found], marker=marker, markersize=4, color=colour,
-                linewidth=1.1, label=label,
-            )  # fmt: skip
+                [x for x, _ in found],
+                [one.median for _, one in found],
+                marker=marker,
+                markersize=4,
+                color=colour,
+                linewidth=1.1,
+                label=label,
+            )
             _intervals(axes, found, colour, label)
         scale = _to_scale(axes, numbers)
         axes.set_ylim(bottom=0)
         axes.set_xlabel(heading(argument))
         axes.set_ylabel(words)
         figure.legend(loc="outside upper left", ncols=min(len(lines), 4), frameon=False)
-    return Drawing(name, f"{title}: {words} over {heading(argument)}{scale}, median and 95 % interval", figure)
+    return Drawing(
+        name, f"{title}: {words} over {heading(argument)}{scale}, median and 95 % interval", figure
+    )
 
 
-def distributions(name: str, title: str, cells: Sequence[Cell], measure: str, words: str) -> Drawing:
+def distributions(
+    name: str, title: str, cells: Sequence[Cell], measure: str, words: str
+) -> Drawing:
     """Draw the empirical distribution of a measure over the seeds.
 
     There is a panel per transport and loss rate above 0. Without loss all seeds give the same, so
@@ -300,19 +366,32 @@ def distributions(name: str, title: str, cells: Sequence[Cell], measure: str, wo
     with matplotlib.rc_context(SETTINGS):
         figure = Figure(figsize=(WIDTH_IN, 0.8 + 2 * len(losses)))
         grid = figure.subplots(len(losses), len(transports), sharey=True, squeeze=False)
-        for (row, loss), (column, cc) in itertools.product(enumerate(losses), enumerate(transports)):
+        for (row, loss), (column, cc) in itertools.product(
+            enumerate(losses), enumerate(transports)
+        ):
             axes = grid[row][column]
             axes.set_title(f"{named(cc)}, {said('loss', loss)}")
             axes.grid(color="#eeeeee")
             for vpn, pep in configurations(cells):
                 cell = find(cells, vpn=vpn, pep=pep, cc=cc, loss=loss)
                 if cell and (found := sorted(cell.measured(measure).values())):
-                    colour, style = COLOURS[vpns.index(vpn) % len(COLOURS)], STYLES[peps.index(pep) % len(STYLES)]
-                    axes.ecdf(found, color=colour, linestyle=style, linewidth=1.1, label=configuration(vpn, pep))
+                    colour, style = (
+                        COLOURS[vpns.index(vpn) % len(COLOURS)],
+                        STYLES[peps.index(pep) % len(STYLES)],
+                    )
+                    axes.ecdf(
+                        found,
+                        color=colour,
+                        linestyle=style,
+                        linewidth=1.1,
+                        label=configuration(vpn, pep),
+                    )
         figure.supxlabel(words, fontsize=8)
         figure.supylabel("share of the seeds", fontsize=8)
         _legend(figure, vpns, peps)
-    return Drawing(name, f"{title}: distribution (ECDF) of the {without_unit(words)} over the seeds", figure)
+    return Drawing(
+        name, f"{title}: distribution (ECDF) of the {without_unit(words)} over the seeds", figure
+    )
 
 
 def _plain_log(axis: Axis) -> None:
@@ -350,12 +429,20 @@ def _panels(names: Sequence[str], x: str, y: str) -> tuple[Figure, list[Axes]]:
 
 def _least(axes: Axes, cells: Sequence[Cell]) -> None:
     for least_s in least_times_s(cells):
-        axes.axhline(least_s, color="#999999", linestyle=(0, (1, 1)), linewidth=1, label=f"least time: {least_s:.4g} s")
+        axes.axhline(
+            least_s,
+            color="#999999",
+            linestyle=(0, (1, 1)),
+            linewidth=1,
+            label=f"least time: {least_s:.4g} s",
+        )
 
 
 def _legend(figure: Figure, vpns: Sequence[str], peps: Sequence[str]) -> None:
     handles = [
-        Line2D([], [], color=COLOURS[n % len(COLOURS)], label=said("vpn", vpn)) for n, vpn in enumerate(vpns) if vpn
+        Line2D([], [], color=COLOURS[n % len(COLOURS)], label=said("vpn", vpn))
+        for n, vpn in enumerate(vpns)
+        if vpn
     ]
     styles = [
         Line2D([], [], color="#666666", linestyle=STYLES[n % len(STYLES)], label=said("pep", pep))
@@ -383,7 +470,10 @@ def time_series(name: str, title: str, cells: Sequence[Cell], declared: Declared
     made = []
     for (job, sent), drawn in sorted(series.items()):
         measure = over_time(sent, declared.get(job, ()))
-        caption = f"{title}: {measure.title} over virtual time (job {named(job)}){BURSTS if 'goodput' in measure.title else ''}"
+        caption = (
+            f"{title}: {measure.title} over virtual time (job"
+            f" {named(job)}){BURSTS if 'goodput' in measure.title else ''}"
+        )
         made.append(_drawn_over_time(file_name(name, job, sent), caption, measure, drawn))
     return made
 
@@ -403,10 +493,14 @@ def _series(cell: Cell) -> dict[tuple[str, str], Lines]:
         for statistic, value in one.items():
             if isinstance(value, int | float) and not isinstance(value, bool):
                 lines = found.setdefault((metadata["job_name"], statistic), {})
-                lines.setdefault(line, []).append(((metadata["time"] - start_ms) / 1000, float(value)))
+                lines.setdefault(line, []).append(
+                    ((metadata["time"] - start_ms) / 1000, float(value))
+                )
     long: dict[tuple[str, str], Lines] = {}
     for key, lines in found.items():
-        long_lines = {line: points for line, points in lines.items() if len(points) >= SERIES_LENGTH}
+        long_lines = {
+            line: points for line, points in lines.items() if len(points) >= SERIES_LENGTH
+        }
         if long_lines:
             long[key] = long_lines
     return long
@@ -429,8 +523,12 @@ def _drawn_over_time(
 ) -> Drawing:
     """Draw the lines of a statistic over virtual time, a panel per configuration."""
     across = min(3, len(panels))
-    points_of = {pair: list(itertools.chain.from_iterable(drawn.values())) for pair, drawn in panels.items()}
-    sent = [value * measure.factor for _, value in itertools.chain.from_iterable(points_of.values())]
+    points_of = {
+        pair: list(itertools.chain.from_iterable(drawn.values())) for pair, drawn in panels.items()
+    }
+    sent = [
+        value * measure.factor for _, value in itertools.chain.from_iterable(points_of.values())
+    ]
     shown = in_good_units(measure, sent)
     factor = measure.factor * shown.factor
     # The number of rows is rounded up.
@@ -440,20 +538,30 @@ def _drawn_over_time(
         figure = Figure(figsize=(WIDTH_IN, 0.7 + 1.7 * down))
         ends_s = [max(map(itemgetter(0), points), default=0) for points in points_of.values()]
         greatest = [max(map(itemgetter(1), points), default=0) for points in points_of.values()]
-        grid = figure.subplots(down, across, sharex=_shared(ends_s), sharey=_shared(greatest), squeeze=False).flatten()
+        grid = figure.subplots(
+            down, across, sharex=_shared(ends_s), sharey=_shared(greatest), squeeze=False
+        ).flatten()
         for axes, (pair, drawn) in zip(grid, panels.items(), strict=False):
             axes.set_title(configuration(*pair))
             axes.grid(color="#eeeeee")
             for line, points in drawn.items():
                 colour = COLOURS[(lines.index(line) + 1) % len(COLOURS)]
                 axes.plot(
-                    [t for t, _ in points], [value * factor for _, value in points], color=colour, linewidth=0.8,
+                    [t for t, _ in points],
+                    [value * factor for _, value in points],
+                    color=colour,
+                    linewidth=0.8,
                     label=line or shown.title,
-                )  # fmt: skip
+                )
         for axes in grid[len(panels) :]:
             axes.remove()
         figure.supxlabel("virtual time (s)", fontsize=8)
         figure.supylabel(shown.words, fontsize=8)
-        handles = [Line2D([], [], color=COLOURS[(n + 1) % len(COLOURS)], label=line) for n, line in enumerate(lines)]
-        figure.legend(handles=handles, loc="outside upper left", ncols=min(len(handles), 6), frameon=False)
+        handles = [
+            Line2D([], [], color=COLOURS[(n + 1) % len(COLOURS)], label=line)
+            for n, line in enumerate(lines)
+        ]
+        figure.legend(
+            handles=handles, loc="outside upper left", ncols=min(len(handles), 6), frameon=False
+        )
     return Drawing(name, f"{caption}. First seed", figure)

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Name groups of things in few words, by the values that they have in common and others have
-not."""
+"""Name groups of things in few words, by the values that they have in common and others have not."""
 
 from __future__ import annotations
 
@@ -31,13 +30,18 @@ def groups(
         of_size = (_telling(set(left.values()), others, size) for size in range(longest + 1))
         short = list(chain.from_iterable(islice(of_size, LONGEST + 1)))
         choices = short or next(filter(None, of_size), [next(iter(left.values()))])
-        best = min(choices, key=lambda one: (-sum(one <= own for own in left.values()), len(one), sorted(one)))
+        best = min(
+            choices,
+            key=lambda one: (-sum(one <= own for own in left.values()), len(one), sorted(one)),
+        )
         found.append((best, [number for number, own in left.items() if best <= own]))
         left = {number: own for number, own in left.items() if not best <= own}
     return found
 
 
-def _telling(some: Iterable[frozenset[Value]], others: Sequence[frozenset[Value]], size: int) -> list[frozenset[Value]]:
+def _telling(
+    some: Iterable[frozenset[Value]], others: Sequence[frozenset[Value]], size: int
+) -> list[frozenset[Value]]:
     """Return every choice of `size` values from one of `some` that none of the `others` has."""
     choices: set[frozenset[Value]] = set()
     for own in some:

@@ -34,26 +34,31 @@ class Hosts:
 
 
 def hosts(runs: Runs) -> list[Hosts]:
-    """Return the hosts in the order of the campaigns; scenarios with the same hosts are
-    together."""
+    """Return the hosts in the order of the campaigns; scenarios with the same hosts are together."""
     found: dict[tuple[tuple[str, ...], ...], list[str]] = {}
     for name, run in runs.items():
         used = {job: _entities(run["scenario"], job) for job in ("vpn", "satcom_link")}
         drawn = tuple(drawing(run.get("inventory", {})))
         found.setdefault((drawn, tuple(used["vpn"]), tuple(used["satcom_link"])), []).append(name)
-    return [Hosts(scenarios, list(drawn), list(vpn), list(links)) for (drawn, vpn, links), scenarios in found.items()]
+    return [
+        Hosts(scenarios, list(drawn), list(vpn), list(links))
+        for (drawn, vpn, links), scenarios in found.items()
+    ]
 
 
 def pep_hosts(campaigns: Campaigns, runs: Runs) -> dict[str, list[str]]:
-    """Return the hosts that are a proxy, by the position of the PEP, for positions that were
-    run."""
+    """Return the hosts that are a proxy, by the position of the PEP, for positions that were run."""
     found: dict[str, list[str]] = {}
     for run in runs.values():
         for entity, _, arguments in jobs_of(run["scenario"]):
             for position in text_of(arguments.get("at")).split(","):
                 found.setdefault(position, []).append(entity.removeprefix(ENTITY_PREFIX))
     positions = campaigns.distinct("pep")
-    return {position: list(dict.fromkeys(names)) for position, names in sorted(found.items()) if position in positions}
+    return {
+        position: list(dict.fromkeys(names))
+        for position, names in sorted(found.items())
+        if position in positions
+    }
 
 
 def drawing(inventory: Mapping[str, Any]) -> list[str]:
@@ -67,7 +72,11 @@ def drawing(inventory: Mapping[str, Any]) -> list[str]:
         for interface in host["interfaces"]:
             networks.setdefault(interface["network"], []).append(host["name"])
     line = _line(list(networks.values()))
-    return [" ── ".join(line)] if line else [f"{name}: {', '.join(names)}" for name, names in networks.items()]
+    return (
+        [" ── ".join(line)]
+        if line
+        else [f"{name}: {', '.join(names)}" for name, names in networks.items()]
+    )
 
 
 def _line(networks: list[list[str]]) -> list[str]:
@@ -97,5 +106,7 @@ def runs_of_scenarios(campaigns: Campaigns) -> Runs:
 
 def _entities(scenario: Mapping[str, Any], job: str) -> list[str]:
     """Return the hosts on which the scenario starts the job, sorted."""
-    started = [entity.removeprefix(ENTITY_PREFIX) for entity, name, _ in jobs_of(scenario) if name == job]
+    started = [
+        entity.removeprefix(ENTITY_PREFIX) for entity, name, _ in jobs_of(scenario) if name == job
+    ]
     return sorted(set(started))

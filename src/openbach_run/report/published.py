@@ -41,11 +41,19 @@ def tables(campaigns: Campaigns, file: Path) -> dict[str, Table]:
     for name, described in read(file).items():
         numbers = count(1)
         for one in described["tables"]:
-            groups = by_vpn([cell for cell in campaigns.cells if "vpn" in cell.values and matches(cell, one["cell"])])
+            groups = by_vpn(
+                [
+                    cell
+                    for cell in campaigns.cells
+                    if "vpn" in cell.values and matches(cell, one["cell"])
+                ]
+            )
             for rest, cells in groups.items():
                 told_apart = [key for key, _ in rest if _differs(key, groups)]
                 where = name_of(next(iter(cells.values())), told_apart)
-                title = f"{described['document']}: {one['title']}" + (f" ({where})" if where else "")
+                title = f"{described['document']}: {one['title']}" + (
+                    f" ({where})" if where else ""
+                )
                 made[file_name("published", name, str(next(numbers)))] = beside(title, one, cells)
     return made
 
@@ -66,7 +74,9 @@ def read(file: Path) -> dict[str, dict[str, Any]]:
     Raises InputError for a file in another form.
     """
     content = read_yaml(file)
-    for name, document in content.items() if isinstance(content, dict) else [("the whole", content)]:
+    for name, document in (
+        content.items() if isinstance(content, dict) else [("the whole", content)]
+    ):
         wrong = fields(document, {"document": str, "tables": list})
         for number, one in enumerate([] if wrong else document["tables"]):
             if wrong := _wrong(one):
@@ -85,9 +95,15 @@ def _wrong(one: Any) -> str | None:
     if not is_selection(one["cell"]):
         return "cell: should have for each argument a list of values, or {above: NUMBER}"
     figures = one["figures"]
-    if not figures or not all(isinstance(vpn, str) and is_number(figure) for vpn, figure in figures.items()):
+    if not figures or not all(
+        isinstance(vpn, str) and is_number(figure) for vpn, figure in figures.items()
+    ):
         return "figures: should have a number for each VPN"
-    return None if figures[next(iter(figures))] else "figures: the first should not be 0: others are divided by it"
+    return (
+        None
+        if figures[next(iter(figures))]
+        else "figures: the first should not be 0: others are divided by it"
+    )
 
 
 def by_vpn(cells: Sequence[Cell]) -> dict[tuple[tuple[str, str], ...], dict[str, Cell]]:
@@ -107,7 +123,11 @@ def beside(title: str, described: Mapping[str, Any], cells: Mapping[str, Cell]) 
     for vpn, published in figures.items():
         cell, baseline = cells.get(vpn), cells.get(base)
         ours = cell.estimate(measure) if cell else None
-        found = ratio(cell.measured(measure), baseline.measured(measure)) if cell and baseline and ours else None
+        found = (
+            ratio(cell.measured(measure), baseline.measured(measure))
+            if cell and baseline and ours
+            else None
+        )
         why_not = "failed" if cell and cell.failed else "not run"
         own = [figure(ours) if ours else why_not, figure(found, 3) if found else "–"]
         rows.append([said("vpn", vpn), f"{published:g}", f"{published / figures[base]:.3f}", *own])
@@ -126,9 +146,15 @@ def _note(described: Mapping[str, Any], cells: Mapping[str, Cell]) -> str:
             measured[vpn] = found.median
     both = [vpn for vpn in described["figures"] if vpn in measured]
     alone = [cell for cell in cells.values() if len(cell.runs) == 1]
-    notes = [WARNING] if any(is_random(cell.values) for cell in alone) else ["median [95 % bootstrap interval]"]
+    notes = (
+        [WARNING]
+        if any(is_random(cell.values) for cell in alone)
+        else ["median [95 % bootstrap interval]"]
+    )
     if len(both) >= LEAST_RANKED:
-        agreement = rank_correlation([described["figures"][vpn] for vpn in both], [measured[vpn] for vpn in both])
+        agreement = rank_correlation(
+            [described["figures"][vpn] for vpn in both], [measured[vpn] for vpn in both]
+        )
         same = "all of ours are equal" if agreement is None else f"{agreement:.2f}"
         notes.append(f"rank correlation of {len(both)} rows (Spearman): {same}")
     if "marked" in described and any(cell.is_virtual for cell in cells.values()):

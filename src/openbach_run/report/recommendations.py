@@ -25,7 +25,9 @@ END_HOSTS = "cubic"
 CONTROLS: dict[str, Callable[[Mapping[str, str]], bool]] = {
     "end hosts, PEP and VPN": lambda values: True,
     "PEP and VPN; end hosts have CUBIC": lambda values: values.get("cc") == END_HOSTS,
-    "the VPN only; end hosts have CUBIC": lambda values: values.get("cc") == END_HOSTS and values.get("pep") == "none",
+    "the VPN only; end hosts have CUBIC": lambda values: (
+        values.get("cc") == END_HOSTS and values.get("pep") == "none"
+    ),
 }
 """Name of what somebody controls → check whether a cell with these values is within reach."""
 CHOSEN = ("vpn", "pep", "cc", "cc_pep", "cc_tunnel")
@@ -82,8 +84,15 @@ def recommend(cells: Sequence[Cell], measure: str) -> Recommendation | None:
     found = best.estimate(measure)
     assert found is not None
     without = {"vpn": "none", "pep": "none"}
-    free = (*without, "scenario", "cc_pep", "cc_tunnel")  # without a PEP and a tunnel their transport says nothing
-    bare = [cell for cell in Partners(cells, free).of(best) if without.items() <= cell.values.items()]
+    free = (
+        *without,
+        "scenario",
+        "cc_pep",
+        "cc_tunnel",
+    )  # without a PEP and a tunnel their transport says nothing
+    bare = [
+        cell for cell in Partners(cells, free).of(best) if without.items() <= cell.values.items()
+    ]
     against = ratio(best.measured(measure), bare[0].measured(measure)) if bare else None
     as_good = [cell for cell in others if _within(AS_GOOD, cell, best, measure, whole=False)]
     return Recommendation(best, found, as_good, against, len(able))
@@ -117,9 +126,15 @@ def advice(cells: Sequence[Cell], measure: str) -> list[Advice]:
     for key, group in groups.items():
         reached: list[list[int]] = []
         of_group: list[Advice] = []
-        for control, is_reached in reversed(CONTROLS.items()):  # the narrowest name for the same cells
+        for control, is_reached in reversed(
+            CONTROLS.items()
+        ):  # the narrowest name for the same cells
             within = [number for number, cell in enumerate(group) if is_reached(cell.values)]
-            chosen = recommend([group[number] for number in within], measure) if within not in reached else None
+            chosen = (
+                recommend([group[number] for number in within], measure)
+                if within not in reached
+                else None
+            )
             if chosen and chosen.of > 1:
                 of_group.insert(0, Advice(dict(key), control, chosen))
             reached.append(within)

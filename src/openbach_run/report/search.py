@@ -33,7 +33,17 @@ from statistics import median
 
 from openbach_run.report.assumptions import Assumption, Choice
 from openbach_run.report.cells import FACTORS
-from openbach_run.report.claims import BUT_FOR, CANNOT_TELL, DOES_NOT, HOLDS, MARGIN, Claim, Comparison, Finding, Part
+from openbach_run.report.claims import (
+    BUT_FOR,
+    CANNOT_TELL,
+    DOES_NOT,
+    HOLDS,
+    MARGIN,
+    Claim,
+    Comparison,
+    Finding,
+    Part,
+)
 from openbach_run.results.intervals import Estimate, differences, estimate, ratios
 
 MOST_TOGETHER = 2
@@ -104,7 +114,11 @@ class Tried:
     @cached_property
     def levels(self) -> dict[Place, float]:
         """Return the level of each comparison that was measured."""
-        return {place: _level(one.part, one.found.median) for place, one in self._comparisons if one.found}
+        return {
+            place: _level(one.part, one.found.median)
+            for place, one in self._comparisons
+            if one.found
+        }
 
 
 @dataclass(frozen=True)
@@ -125,7 +139,8 @@ class Search:
     @property
     def ranked(self) -> list[Tried]:
         """Return the choices tried: first the one under which most holds, of equals the nearest and
-        simplest."""
+        simplest.
+        """
         return sorted(self.tried, key=lambda one: (-one.held, one.distance, len(one.choice)))
 
     @property
@@ -158,7 +173,9 @@ class Search:
     def without_effect(self) -> list[dict[str, str]]:
         """Return the alternatives that change nothing alone."""
         base = self.tried[0]
-        return [one.choice for one in self.tried if len(one.choice) == 1 and not _is_moved(base, one)]
+        return [
+            one.choice for one in self.tried if len(one.choice) == 1 and not _is_moved(base, one)
+        ]
 
     def same_again(self, choice: Choice) -> Tried | None:
         """Return a choice as it was run with the other seeds, or None."""
@@ -166,7 +183,8 @@ class Search:
 
     def finding(self, one: Tried, key: Key) -> Finding | None:
         """Return a choice's finding with the other seeds if it was run with them, else with the
-        search's."""
+        search's.
+        """
         again = self.same_again(one.choice)
         return again.findings[key] if again and key in again.findings else one.findings.get(key)
 
@@ -192,13 +210,15 @@ def _within(finding: Finding) -> int:
 
 def _outside(one: Comparison) -> float:
     """Return how far a comparison's median lies outside its bounds, 0 to 1; 1 if it was not
-    measured."""
+    measured.
+    """
     return 1.0 if one.found is None else _distance(one.part, one.found.median)
 
 
 def _distance(part: Part, value: float) -> float:
     """Return how far a value lies outside a part's bounds with their margin, as a part of the
-    bound."""
+    bound.
+    """
     least, most = part.with_margin
     bound = part.least if value < least else part.most
     excess = max(least - value, value - most, 0.0)
@@ -215,8 +235,7 @@ def _level(part: Part, value: float) -> float:
 
 
 def _name(one: Comparison) -> object:
-    """Return what tells a comparison from the others of its finding, the same under every
-    choice."""
+    """Return what tells a comparison from the others of its finding, the same under every choice."""
     own = {*FACTORS, *one.part.cell} - {*one.part.best_over, "scenario", "orbit"}
     other = {*(one.part.against or ())} - {*one.part.against_best_over}
     here, there = one.cell.values, one.against.values if one.against else {}
@@ -269,7 +288,9 @@ def in_turn(assumptions: Mapping[str, Assumption]) -> list[Pair]:
 
 
 def _search(
-    assumptions: Mapping[str, Assumption], try_one: Callable[[Choice], Tried | None], before: Iterable[Choice]
+    assumptions: Mapping[str, Assumption],
+    try_one: Callable[[Choice], Tried | None],
+    before: Iterable[Choice],
 ) -> None:
     base = try_one({})
     if base is None:
@@ -315,7 +336,10 @@ def _climbed(
     here = min(filter(None, starts), key=lambda one: promise.reached(goal, one))
     # If all holds under ours, there is nothing to look for.
     while here.distance or here.choice:
-        least, there = promise.reached(goal, here), map(try_one, promise.neighbours(goal, here, better=better))
+        least, there = (
+            promise.reached(goal, here),
+            map(try_one, promise.neighbours(goal, here, better=better)),
+        )
         found = next((one for one in there if one and promise.reached(goal, one) < least), None)
         if found is None:
             break
@@ -334,8 +358,11 @@ def _cost(base: Tried, distance: float, choice: Choice) -> float:
 
 def _better(base: Tried, influential: Mapping[Pair, Tried]) -> dict[str, str]:
     """Return all alternatives that alone bring the claims nearer; for an assumption with several
-    the best."""
-    nearer = {pair: one.distance for pair, one in influential.items() if one.distance < base.distance}
+    the best.
+    """
+    nearer = {
+        pair: one.distance for pair, one in influential.items() if one.distance < base.distance
+    }
     # The nearest comes last, so that it is the one that stays in the dict.
     return dict(sorted(nearer, key=lambda pair: -nearer[pair]))
 
@@ -347,8 +374,7 @@ def _added_levels(base: Tried, one: Tried) -> dict[Place, float]:
 
 
 class _Promise:
-    """Predicts the claims under any choice, as if the changes by each alternative alone added
-    up."""
+    """Predicts the claims under any choice, as if the changes by each alternative alone added up."""
 
     def __init__(self, base: Tried, influential: Mapping[Pair, Tried]) -> None:
         self._base = base
@@ -361,16 +387,27 @@ class _Promise:
 
     def _promised(self, goal: Goal, here: Tried, there: Choice) -> tuple[float, ...]:
         """Return the goal that the choice `there` promises to reach, from the levels found for
-        `here`."""
-        changed = {name for name in here.choice.keys() | there.keys() if here.choice.get(name) != there.get(name)}
-        gone = [self._effects.get((name, here.choice[name]), {}) for name in changed if name in here.choice]
+        `here`.
+        """
+        changed = {
+            name
+            for name in here.choice.keys() | there.keys()
+            if here.choice.get(name) != there.get(name)
+        }
+        gone = [
+            self._effects.get((name, here.choice[name]), {})
+            for name in changed
+            if name in here.choice
+        ]
         come = [self._effects.get((name, there[name]), {}) for name in changed if name in there]
         total, missed = 0.0, set()
         for place, part in self._base.parts.items():
             level = here.levels.get(place)
             # Take the effects of the alternatives that go, add those of the ones that come.
             if level is not None:
-                level += sum(one.get(place, 0.0) for one in come) - sum(one.get(place, 0.0) for one in gone)
+                level += sum(one.get(place, 0.0) for one in come) - sum(
+                    one.get(place, 0.0) for one in gone
+                )
                 outside = _distance(part, math.exp(min(level, 99.0)) if _is_factor(part) else level)
             else:
                 outside = 1.0
@@ -401,7 +438,10 @@ class _Promise:
         least = self.reached(goal, here)
         for together in range(1, MOST_TOGETHER + 1):
             choices = list(_changed(here.choice, self._influential, together))
-            promised = sorted((self._promised(goal, here, choice), number) for number, choice in enumerate(choices))
+            promised = sorted(
+                (self._promised(goal, here, choice), number)
+                for number, choice in enumerate(choices)
+            )
             yield from (choices[number] for one, number in promised if one < least or not better)
 
 
@@ -421,12 +461,16 @@ def _is_moved(base: Tried, one: Tried) -> bool:
     """Return whether any level changed by more than MARGIN, or is missing in one of the two."""
     if base.levels.keys() != one.levels.keys():
         return True
-    return any(abs(one.levels[place] - level) > _relevant(base.parts[place]) for place, level in base.levels.items())
+    return any(
+        abs(one.levels[place] - level) > _relevant(base.parts[place])
+        for place, level in base.levels.items()
+    )
 
 
 def _relevant(part: Part) -> float:
     """Return the change of a level that matters: of a factor, or as a part of what a difference may
-    be."""
+    be.
+    """
     bounds = [abs(bound) for bound in (part.least, part.most) if math.isfinite(bound) and bound]
     return MARGIN * (1.0 if _is_factor(part) else max(bounds, default=1.0))
 
@@ -461,7 +505,9 @@ def effects(tried: Sequence[Tried]) -> dict[Key, list[Effect]]:
                 change = after and _change(before, after)
                 if after and change:
                     more = _within(after) - _within(before)
-                    told[key].append(Effect(assumption, alternative, change, _is_factor(before.part), more))
+                    told[key].append(
+                        Effect(assumption, alternative, change, _is_factor(before.part), more)
+                    )
     return told
 
 
@@ -524,17 +570,25 @@ def _region(key: Key, found: Search) -> str:
     def words(one: Tried) -> str:
         choice = " and ".join(f"{name}: {value}" for name, value in one.choice.items())
         return (
-            f"{choice} (one seed)" if is_told(ours) and not is_told(one) and _seeds(one.findings[key]) == 1 else choice
+            f"{choice} (one seed)"
+            if is_told(ours) and not is_told(one) and _seeds(one.findings[key]) == 1
+            else choice
         )
 
     known = [one for one in found.tried if key in one.findings]
     alone = [one for one in known if len(one.choice) == 1]
     if ours_hold:
         breaking = [words(one) for one in alone if not holds(one)]
-        return f"ours, but not {'; or '.join(breaking)}" if breaking else "ours and under each alternative alone"
+        return (
+            f"ours, but not {'; or '.join(breaking)}"
+            if breaking
+            else "ours and under each alternative alone"
+        )
     if enough := [words(one) for one in alone if holds(one)]:
         return "; or ".join(enough)
-    fewest = min((one for one in known if holds(one)), key=lambda one: len(one.choice), default=None)
+    fewest = min(
+        (one for one in known if holds(one)), key=lambda one: len(one.choice), default=None
+    )
     return words(fewest) if fewest else "none of what was tried"
 
 

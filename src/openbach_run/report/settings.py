@@ -27,8 +27,8 @@ CURVES = {  # number that is swept → what is drawn over it
     "buffer_bdp": ("forward_queue_delay_ms", "share_pct", "total_goodput_mbps", "transfer_time_s"),
 }
 UNSAID = (
-    "buffer", "buffer_bdp", "burst_packets", "burst_ms", "duration_s", "series_s", "vpn_values", "tcp_buffer", "ecn",
-    "sack", "window_scaling",
+    "buffer", "buffer_bdp", "burst_packets", "burst_ms", "duration_s", "series_s", "vpn_values",
+    "tcp_buffer", "ecn", "sack", "window_scaling",
 )  # fmt: skip
 """Arguments that say nothing if they are not used: of the buffer's two arguments, and of the
 burst's, only one is used."""
@@ -98,7 +98,9 @@ def settings(campaigns: Campaigns) -> list[Setting]:
     groups: dict[tuple[tuple[str, str], ...], list[Cell]] = {}
     for cell in campaigns.cells:
         apart = (
-            (*FACTORS, *CURVES) if any(name in cell.values for name in FACTORS) else cell.values.keys() - {"scenario"}
+            (*FACTORS, *CURVES)
+            if any(name in cell.values for name in FACTORS)
+            else cell.values.keys() - {"scenario"}
         )
         key = tuple((k, v) for k, v in cell.values.items() if k not in apart)
         groups.setdefault(key, []).append(cell)
@@ -116,23 +118,35 @@ def settings(campaigns: Campaigns) -> list[Setting]:
         scenario, orbit = shared["scenario"], shared.get("orbit", "")
         told_apart = {}
         for name, value in key:
-            others = of_scenario[scenario, name] if name == "orbit" else of_orbit[scenario, orbit, name]
+            others = (
+                of_scenario[scenario, name] if name == "orbit" else of_orbit[scenario, orbit, name]
+            )
             if len(others) > 1 and value not in ("", SAME):  # same: no value of its own
                 told_apart[name] = value
         named = file_name(scenario, *(f"{name}_{value}" for name, value in told_apart.items()))
         told_apart.pop("orbit", None)
-        inside = ", ".join([said("scenario", scenario), *(said(name, value) for name, value in told_apart.items())])
+        inside = ", ".join(
+            [said("scenario", scenario), *(said(name, value) for name, value in told_apart.items())]
+        )
         title = f"{shared['orbit'].upper()} ({inside})" if shared.get("orbit") else inside
-        of_all = {name: value for name, value in cells[0].values.items() if len(values(cells, name)) == 1}
+        of_all = {
+            name: value for name, value in cells[0].values.items() if len(values(cells, name)) == 1
+        }
         plot = campaigns.plots.get(scenario, DEFAULT)
         found.append(Setting(named, title, of_all, cells, campaigns.declared, plot))
-    return sorted(found, key=lambda one: (not one.is_matrix, one.shared.get(SECOND, "none") != "none"))
+    return sorted(
+        found, key=lambda one: (not one.is_matrix, one.shared.get(SECOND, "none") != "none")
+    )
 
 
 def described(setting: Setting) -> str:
     """Return the description of its scenario; "" if it has none."""
     scenario = _of_a_run(setting).get("scenario", {})
-    return str(scenario.get("description") or "").strip().rstrip(".") if isinstance(scenario, dict) else ""
+    return (
+        str(scenario.get("description") or "").strip().rstrip(".")
+        if isinstance(scenario, dict)
+        else ""
+    )
 
 
 def conditions(setting: Setting) -> list[str]:
@@ -179,14 +193,18 @@ def _link(setting: Setting) -> list[str]:
         copy.flush()
         summary = link_file.check(copy.name)
     told = [
-        f"{value_of('rate', str(round(one.rate_bps.mean)))} {words} on average"
-        f" (from {value_of('rate', str(round(one.rate_bps.least)))} to {value_of('rate', str(round(one.rate_bps.greatest)))}),"
-        f" one-way delay {one.delay_ms.mean:.4g} ms (from {one.delay_ms.least:.4g} to {one.delay_ms.greatest:.4g} ms),"
-        f" loss {one.loss_pct.mean:.3g} %"
+        f"{value_of('rate', str(round(one.rate_bps.mean)))} {words} on average (from"
+        f" {value_of('rate', str(round(one.rate_bps.least)))} to"
+        f" {value_of('rate', str(round(one.rate_bps.greatest)))}), one-way delay"
+        f" {one.delay_ms.mean:.4g} ms (from {one.delay_ms.least:.4g} to {one.delay_ms.greatest:.4g}"
+        f" ms), loss {one.loss_pct.mean:.3g} %"
         for one, words in ((summary.forward, "towards the user"), (summary.back, "from the user"))
     ]
     again = " and begins again" if summary.repeats else ""
-    return [f"link file {Path(file).name}, which lasts {summary.duration_s:g} s{again}: {'; '.join(told)}"]
+    return [
+        f"link file {Path(file).name}, which lasts {summary.duration_s:g} s{again}:"
+        f" {'; '.join(told)}"
+    ]
 
 
 def _bottleneck(setting: Setting) -> list[str]:
@@ -200,9 +218,14 @@ def _bottleneck(setting: Setting) -> list[str]:
         if isinstance(one.get("buffer_bytes"), int | float):
             sizes[one["_metadata"].get("suffix") or ""] = one["buffer_bytes"]
             delays_ms += [one["asked_delay_ms"]] if "asked_delay_ms" in one else []
-    told = [f"{value_of('size', str(round(size)))} {suffix_in_words(suffix)}" for suffix, size in sizes.items()]
+    told = [
+        f"{value_of('size', str(round(size)))} {suffix_in_words(suffix)}"
+        for suffix, size in sizes.items()
+    ]
     moves = setting.shared.get("delay_ms") == "none" and delays_ms
-    first = [f"the one-way delay of the first seed begins with {delays_ms[0]:.4g} ms"] if moves else []
+    first = (
+        [f"the one-way delay of the first seed begins with {delays_ms[0]:.4g} ms"] if moves else []
+    )
     return [*first, *([f"the bottleneck's buffer holds {' and '.join(told)}"] if told else [])]
 
 

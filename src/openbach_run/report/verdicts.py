@@ -27,9 +27,10 @@ from openbach_run.results.chance import MIN_SEEDS
 from openbach_run.results.tables import Table
 
 VERDICTS_NOTE = (
-    "holds: every comparison lies within its bounds with its whole 95 % interval; holds but for: more than half of them; does "
-    f"not hold: at least one lies outside with its whole interval. A bound may be missed by {100 * MARGIN:g} % of it, where a "
-    f"claim says nothing else. A comparison of fewer than {MIN_SEEDS} seeds or with failed runs decides nothing"
+    "holds: every comparison lies within its bounds with its whole 95 % interval; holds but for:"
+    " more than half of them; does not hold: at least one lies outside with its whole interval. A"
+    f" bound may be missed by {100 * MARGIN:g} % of it, where a claim says nothing else. A"
+    f" comparison of fewer than {MIN_SEEDS} seeds or with failed runs decides nothing"
 )
 GROUPS_NAMED = 4
 """The most exceptions that a sentence names; claims.csv has them all."""
@@ -44,7 +45,14 @@ def claims_table(claims: Sequence[Claim]) -> Table:
                 published = one.part.published or one.part.bounds
                 labels = [claim.name, one.part.says, one.orbit.upper(), published]
                 rows.append([*labels, found(one), one.verdict])
-    header = ["claim", "what is compared", "orbit", "published", "ours, from least to most", "verdict"]
+    header = [
+        "claim",
+        "what is compared",
+        "orbit",
+        "published",
+        "ours, from least to most",
+        "verdict",
+    ]
     return Table("Claims of the published documents", header, rows, VERDICTS_NOTE, len(header))
 
 
@@ -78,8 +86,16 @@ def _group(group: Group) -> str:
     medians = sorted(one.found.median for one in group.comparisons if one.found)
     part = group.comparisons[0].part
     digits = 3 if part.is_ratio else 2
-    ends = [f"{one:.{digits}f}" for one in dict.fromkeys((medians[0], medians[-1]))] if medians else ["not measured"]
-    why_not = {one.why_not or "interval on both sides of the bound" for one in group.comparisons if one.holds is None}
+    ends = (
+        [f"{one:.{digits}f}" for one in dict.fromkeys((medians[0], medians[-1]))]
+        if medians
+        else ["not measured"]
+    )
+    why_not = {
+        one.why_not or "interval on both sides of the bound"
+        for one in group.comparisons
+        if one.holds is None
+    }
     told = f", cannot be told: {'; '.join(sorted(why_not))}" if why_not else ""
     return f"{group.name or 'all'} ({' to '.join(dict.fromkeys(ends))}{told})"
 
@@ -96,16 +112,28 @@ def verdict_of(claim: Claim) -> str:
         of_parts = (
             words[0]
             if all_alike
-            else "; ".join(f"{one.part.says}: {verdict_in_words(one)}" for one in claim.findings if one.orbit == orbit)
+            else "; ".join(
+                f"{one.part.says}: {verdict_in_words(one)}"
+                for one in claim.findings
+                if one.orbit == orbit
+            )
         )
         told.setdefault(of_parts, []).append(orbit.upper())
-    return ". ".join(f"{' and '.join(orbits)}: {words}".removeprefix(": ") for words, orbits in told.items())
+    return ". ".join(
+        f"{' and '.join(orbits)}: {words}".removeprefix(": ") for words, orbits in told.items()
+    )
 
 
 def asked_of(part: Part, declared: Declared) -> str:
     """Return what has to hold for a part, in words."""
     measure = measure_of(part.measure, flat(declared))[1].title
-    what = "the ratio" if part.is_ratio else f"the difference in {measure}" if part.against else measure
+    what = (
+        "the ratio"
+        if part.is_ratio
+        else f"the difference in {measure}"
+        if part.against
+        else measure
+    )
     return f"{part.says[:1].upper()}{part.says[1:]}: {what} has to be {part.bounds}"
 
 
@@ -116,7 +144,9 @@ def sentences(finding: Finding, declared: Declared) -> str:
     is outside, for the one that is farthest from no difference.
     """
     words = verdict_in_words(finding)
-    return " ".join(filter(None, (f"{words[:1].upper()}{words[1:]}.", _range(finding), _why(finding, declared))))
+    return " ".join(
+        filter(None, (f"{words[:1].upper()}{words[1:]}.", _range(finding), _why(finding, declared)))
+    )
 
 
 def _ends(finding: Finding) -> list[Comparison]:
@@ -127,7 +157,10 @@ def _ends(finding: Finding) -> list[Comparison]:
     known = [one for one in finding.comparisons if one.found]
     if not known:
         return []
-    ends = [choose(known, key=lambda one: one.found.median if one.found else 0.0) for choose in (min, max)]
+    ends = [
+        choose(known, key=lambda one: one.found.median if one.found else 0.0)
+        for choose in (min, max)
+    ]
     return ends if _figure(ends[0]) != _figure(ends[1]) else ends[:1]
 
 
@@ -139,7 +172,11 @@ def _alike(finding: Finding) -> bool:
 def _range(finding: Finding) -> str:
     """Return the figures from least to most, as a sentence."""
     told = [_figure(one) if _alike(finding) else _named(one) for one in _ends(finding)]
-    return f"It is {'from ' if len(told) > 1 else ''}{' to '.join(told)}." if told else "Nothing was measured."
+    return (
+        f"It is {'from ' if len(told) > 1 else ''}{' to '.join(told)}."
+        if told
+        else "Nothing was measured."
+    )
 
 
 def _why(finding: Finding, declared: Declared) -> str:
@@ -155,7 +192,11 @@ def _why(finding: Finding, declared: Declared) -> str:
     if not words:
         return ""
     ends = _ends(finding)
-    where = ("In the first", "In the last")[ends.index(shown)] if len(ends) > 1 and shown in ends else ""
+    where = (
+        ("In the first", "In the last")[ends.index(shown)]
+        if len(ends) > 1 and shown in ends
+        else ""
+    )
     where = where or ("There" if len(finding.comparisons) == 1 else "")
     return f"{where or (f'For {shown.name}' if _alike(finding) else _named(shown))}: {words}."
 
@@ -175,8 +216,7 @@ def _figure(one: Comparison) -> str:
 
 
 def undecided(claims: Sequence[Claim]) -> Mapping[str, list[str]]:
-    """Return, by reason, the names of claims on which the campaigns have cells but decide
-    nothing."""
+    """Return, by reason, the names of claims on which the campaigns have cells but decide nothing."""
     reasons: dict[str, list[str]] = {}
     for claim in claims:
         if claim.is_spoken_of and not claim.is_told:
@@ -186,7 +226,9 @@ def undecided(claims: Sequence[Claim]) -> Mapping[str, list[str]]:
     return reasons
 
 
-def by_document(claims: Sequence[Claim], titles: Mapping[str, str]) -> list[tuple[str, list[Claim]]]:
+def by_document(
+    claims: Sequence[Claim], titles: Mapping[str, str]
+) -> list[tuple[str, list[Claim]]]:
     """Return the titles of documents, each with its claims."""
     found: dict[str, list[Claim]] = {}
     for claim in claims:

@@ -17,44 +17,68 @@ from openbach_run.results.intervals import Estimate
 from openbach_run.units import number
 
 NAMES = {
-    "wireguard": "WireGuard", "wireguard_go": "WireGuard in Go", "openvpn_udp": "OpenVPN UDP", "openvpn_tcp": "OpenVPN TCP",
-    "openvpn_dco": "OpenVPN DCO", "openvpn_mptcp": "OpenVPN MPTCP", "tinc_router": "Tinc", "tinc_switch": "Tinc (switch)",
-    "vpncloud": "VpnCloud", "vpncloud_plain": "VpnCloud, not encrypted", "vpncloud_chacha": "VpnCloud ChaCha20",
-    "vpncloud_aes128": "VpnCloud AES-128", "strongswan": "strongSwan", "zerotier": "ZeroTier", "easytier": "EasyTier",
-    "boringtun": "BoringTun", "rosenpass": "Rosenpass", "nebula": "Nebula", "nebula_chacha": "Nebula ChaCha20",
-    "nebula_lighthouse": "Nebula with a lighthouse", "yggdrasil": "Yggdrasil", "strongswan_policies": "strongSwan (policies)",
-    "strongswan_udp": "strongSwan in UDP", "tailscale": "Tailscale with Headscale", "cubic": "CUBIC",
-    "cubic_nohystart": "CUBIC without HyStart", "cubic_resume": "CUBIC with Careful Resume",
-    "bbr": "BBR", "bbr2": "BBRv2", "bbr3": "BBRv3", "bbr3_resume": "BBRv3 with Careful Resume",
-    "reno": "Reno", "hybla": "Hybla",
-    "fifo": "FIFO", "codel": "CoDel", "fq_codel": "FQ-CoDel", "cake": "CAKE", "last_mile": "last mile",
+    "wireguard": "WireGuard", "wireguard_go": "WireGuard in Go", "openvpn_udp": "OpenVPN UDP",
+    "openvpn_tcp": "OpenVPN TCP", "openvpn_dco": "OpenVPN DCO", "openvpn_mptcp": "OpenVPN MPTCP",
+    "tinc_router": "Tinc", "tinc_switch": "Tinc (switch)", "vpncloud": "VpnCloud",
+    "vpncloud_plain": "VpnCloud, not encrypted", "vpncloud_chacha": "VpnCloud ChaCha20",
+    "vpncloud_aes128": "VpnCloud AES-128", "strongswan": "strongSwan", "zerotier": "ZeroTier",
+    "easytier": "EasyTier", "boringtun": "BoringTun", "rosenpass": "Rosenpass", "nebula": "Nebula",
+    "nebula_chacha": "Nebula ChaCha20", "nebula_lighthouse": "Nebula with a lighthouse",
+    "yggdrasil": "Yggdrasil", "strongswan_policies": "strongSwan (policies)",
+    "strongswan_udp": "strongSwan in UDP", "tailscale": "Tailscale with Headscale",
+    "cubic": "CUBIC", "cubic_nohystart": "CUBIC without HyStart",
+    "cubic_resume": "CUBIC with Careful Resume", "bbr": "BBR", "bbr2": "BBRv2", "bbr3": "BBRv3",
+    "bbr3_resume": "BBRv3 with Careful Resume", "reno": "Reno", "hybla": "Hybla", "fifo": "FIFO",
+    "codel": "CoDel", "fq_codel": "FQ-CoDel", "cake": "CAKE", "last_mile": "last mile",
 }  # fmt: skip
 """Names of values as their authors write them. Any other value is written as it was given, with a
 space for `_`."""
 
 ARGUMENTS = {
-    "vpn": "VPN", "pep": "PEP", "cc": "transport", "loss": "random loss", "orbit": "satellite", "size": "size",
-    "cc_pep": "transport of the PEP", "cc_tunnel": "transport of the tunnel's own TCP", "rate": "rate towards the user",
-    "return_rate": "rate from the user", "delay_ms": "one-way delay", "terrestrial_ms": "delay between POP and server",
-    "jitter_ms": "jitter", "return_loss": "random loss from the user", "burst_packets": "packets lost in a row",
-    "burst_ms": "mean duration of a burst of loss",
-    "loss_at": "loss is on the", "link_file": "link file",
-    "initcwnd": "initial window", "initcwnd_pep": "initial window of the PEP",
-    "streams": "connections", "series_s": "time series every", "vpn_2": "tunnel of the second flow",
-    "cc_2": "transport of the second flow", "direction_2": "direction of the second flow", "warm_up": "earlier transfer",
-    "http": "HTTP version", "cpu": "CPU", "cpu_scale": "factor on the CPU's times", "cpu_pop": "CPU of the POP",
+    "vpn": "VPN", "pep": "PEP", "cc": "transport", "loss": "random loss", "orbit": "satellite",
+    "size": "size", "cc_pep": "transport of the PEP",
+    "cc_tunnel": "transport of the tunnel's own TCP", "rate": "rate towards the user",
+    "return_rate": "rate from the user", "delay_ms": "one-way delay",
+    "terrestrial_ms": "delay between POP and server", "jitter_ms": "jitter",
+    "return_loss": "random loss from the user", "burst_packets": "packets lost in a row",
+    "burst_ms": "mean duration of a burst of loss", "loss_at": "loss is on the",
+    "link_file": "link file", "initcwnd": "initial window",
+    "initcwnd_pep": "initial window of the PEP", "streams": "connections",
+    "series_s": "time series every", "vpn_2": "tunnel of the second flow",
+    "cc_2": "transport of the second flow", "direction_2": "direction of the second flow",
+    "warm_up": "earlier transfer", "http": "HTTP version", "cpu": "CPU",
+    "cpu_scale": "factor on the CPU's times", "cpu_pop": "CPU of the POP",
     "cpu_scale_pop": "factor on the times of the POP's CPU", "vpn_values": "values of the VPN",
-    "tcp_buffer": "largest TCP buffer", "ecn": "ECN", "sack": "SACK", "window_scaling": "window scaling",
+    "tcp_buffer": "largest TCP buffer", "ecn": "ECN", "sack": "SACK",
+    "window_scaling": "window scaling",
 }  # fmt: skip
 FREE = "free"
 """The value of a CPU for which nothing takes time."""
-UNITS = {"loss": "%", "return_loss": "%", "initcwnd": "segments", "initcwnd_pep": "segments", "rate": "bit/s",
-         "return_rate": "bit/s", "size": "bytes", "warm_up": "bytes", "tcp_buffer": "bytes"}  # fmt: skip
-LINK = ("rate", "return_rate", "delay_ms", "loss", "return_loss", "burst_packets", "burst_ms", "jitter_ms")
+UNITS = {
+    "loss": "%",
+    "return_loss": "%",
+    "initcwnd": "segments",
+    "initcwnd_pep": "segments",
+    "rate": "bit/s",
+    "return_rate": "bit/s",
+    "size": "bytes",
+    "warm_up": "bytes",
+    "tcp_buffer": "bytes",
+}
+LINK = (
+    "rate",
+    "return_rate",
+    "delay_ms",
+    "loss",
+    "return_loss",
+    "burst_packets",
+    "burst_ms",
+    "jitter_ms",
+)
 """The arguments that a link file replaces."""
 LEADERS = {
-    "return_": "towards the user", "cpu_": "that of the box", "_pep": "at the end hosts", "_tunnel": "at the end hosts",
-    "_2": "that of the first",
+    "return_": "towards the user", "cpu_": "that of the box", "_pep": "at the end hosts",
+    "_tunnel": "at the end hosts", "_2": "that of the first",
 }  # fmt: skip
 """The beginning or end of an argument's name → whose value `same` then is."""
 SUFFIXES = {"forward": "towards the user", "return": "from the user"}
@@ -99,8 +123,12 @@ def _buffer(value: str) -> str:
     found = re.fullmatch(r"([0-9.]+)(BDP|kB|MB|B|p)?", value)
     if found is None:
         return named(value)
-    words = {"BDP": "bandwidth-delay product", "p": "packet", None: "bandwidth-delay product"}.get(found[2], found[2])
-    return f"{found[1]} {words}" + ("s" if found[2] in ("BDP", "p", None) and float(found[1]) > 1 else "")
+    words = {"BDP": "bandwidth-delay product", "p": "packet", None: "bandwidth-delay product"}.get(
+        found[2], found[2]
+    )
+    return f"{found[1]} {words}" + (
+        "s" if found[2] in ("BDP", "p", None) and float(found[1]) > 1 else ""
+    )
 
 
 def _large(value: float, unit: str) -> str:
@@ -117,7 +145,9 @@ def said(name: str, value: str) -> str:
     Examples are `no VPN`, `PEP B`, `0.1 % loss` and `buffer 2 bandwidth-delay products`.
     """
     if value == SAME:
-        whose = [whose for mark, whose in LEADERS.items() if name.startswith(mark) or name.endswith(mark)]
+        whose = [
+            whose for mark, whose in LEADERS.items() if name.startswith(mark) or name.endswith(mark)
+        ]
         return f"{argument(name)} as {whose[0]}" if whose else f"{argument(name)}: the same"
     match name:
         case "vpn":
@@ -131,7 +161,11 @@ def said(name: str, value: str) -> str:
         case "http":
             return "transfer by iperf3" if value == "none" else f"transfer by HTTP/{value}"
         case "burst_packets":
-            return "losses one by one" if value == "1" else f"losses of {value} packets in a row on average"
+            return (
+                "losses one by one"
+                if value == "1"
+                else f"losses of {value} packets in a row on average"
+            )
         case "burst_ms":
             return f"every packet is lost for {value} ms on average"
         case "cpu" if value == FREE:
@@ -145,7 +179,11 @@ def said(name: str, value: str) -> str:
         case "buffer" | "buffer_bdp":
             return f"buffer {value_of(name, value)}"
         case _:
-            return f"no {argument(name)}" if value == "none" else f"{argument(name)} {value_of(name, value)}"
+            return (
+                f"no {argument(name)}"
+                if value == "none"
+                else f"{argument(name)} {value_of(name, value)}"
+            )
 
 
 def title_of(column: str, declared: Iterable[Measure]) -> str:
@@ -213,5 +251,6 @@ def _plain(value: float, digits: int) -> str:
 
 def places_of(measure: Measure) -> int | None:
     """Return the number of decimals: 0 for what is counted, None (by the value) for what is
-    measured."""
+    measured.
+    """
     return 0 if measure.type == "int" else None

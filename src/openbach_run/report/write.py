@@ -35,7 +35,12 @@ PUBLISHED = REPOSITORY / "reports/published.yml"
 
 
 def write(
-    campaigns: Campaigns, baseline: Mapping[str, str], output: Path, reporter: Reporter, *, appendix: bool = False
+    campaigns: Campaigns,
+    baseline: Mapping[str, str],
+    output: Path,
+    reporter: Reporter,
+    *,
+    appendix: bool = False,
 ) -> list[Claim]:
     """Write all files of the report to `output`; return the claims that the campaigns say something
     about.
@@ -70,7 +75,9 @@ def write(
                 charts[f"figures/{drawing.name}.svg"] = chart
         of_setting = content.tables(setting, baseline)
         named_tables.update(of_setting)
-        sections.append({"setting": setting, "drawings": drawings, "tables": of_setting, "undrawn": undrawn})
+        sections.append(
+            {"setting": setting, "drawings": drawings, "tables": of_setting, "undrawn": undrawn}
+        )
     for name, table in named_tables.items():
         for ending, form in FORMS.items():
             (output / "tables" / f"{name}.{ending}").write_text(form(table))
@@ -92,8 +99,12 @@ def write(
         appendix=appendix,
     )
     (output / "report.md").write_text(markdown)
-    (output / "report.html").write_text(document.as_html(markdown, output, TEMPLATES / "page.html.j2", charts))
-    (output / "report.pdf").write_bytes(document.as_pdf(markdown, output, TEMPLATES / "page.typ.j2"))
+    (output / "report.html").write_text(
+        document.as_html(markdown, output, TEMPLATES / "page.html.j2", charts)
+    )
+    (output / "report.pdf").write_bytes(
+        document.as_pdf(markdown, output, TEMPLATES / "page.typ.j2")
+    )
     reporter.show("the report is written", 1)
     return claims
 

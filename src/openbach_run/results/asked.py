@@ -56,7 +56,9 @@ def read(directory: Path) -> dict[str, Any]:
         asked: dict[str, Any] = parsed(file.read_bytes(), str(file))
         wrong = _wrong(asked)
     except FileNotFoundError:
-        raise InputError(f"{directory}: no results of a campaign (no {FILE}); name a directory of results/") from None
+        raise InputError(
+            f"{directory}: no results of a campaign (no {FILE}); name a directory of results/"
+        ) from None
     except OSError as error:
         raise InputError(f"{file}: {error.strerror}") from error
     except DamagedRecord as error:
@@ -68,7 +70,9 @@ def read(directory: Path) -> dict[str, Any]:
 
 def _wrong(asked: Any) -> str | None:
     """Return what is wrong with the content of a campaign.json, or None."""
-    if wrong := fields({"commit": None, **OTHERS, **asked} if isinstance(asked, dict) else asked, CONTENT):
+    if wrong := fields(
+        {"commit": None, **OTHERS, **asked} if isinstance(asked, dict) else asked, CONTENT
+    ):
         return wrong
     for number, run in enumerate(asked["runs"]):
         if wrong := fields(run, RUN) or _no_texts(run["arguments"]):
@@ -82,7 +86,12 @@ def _wrong(asked: Any) -> str | None:
 def _no_texts(values: Mapping[str, Any]) -> str | None:
     """Return what is wrong with the first value that is no text, or None."""
     return next(
-        (f'"{name}" is {short(one)}; a text was expected' for name, one in values.items() if type(one) is not str), None
+        (
+            f'"{name}" is {short(one)}; a text was expected'
+            for name, one in values.items()
+            if type(one) is not str
+        ),
+        None,
     )
 
 

@@ -18,7 +18,13 @@ from openbach_run.errors import InputError
 
 CAPTURE, KEYS = "capture.pcapng", "wireguard.keys"
 """Names of the two files in a run's directory."""
-SECTION_HEADER, INTERFACE_DESCRIPTION, NAME_RESOLUTION, ENHANCED_PACKET, DECRYPTION_SECRETS = 0x0A0D0D0A, 1, 4, 6, 10
+SECTION_HEADER, INTERFACE_DESCRIPTION, NAME_RESOLUTION, ENHANCED_PACKET, DECRYPTION_SECRETS = (
+    0x0A0D0D0A,
+    1,
+    4,
+    6,
+    10,
+)
 WIREGUARD_KEY_LOG = 0x57474B4C
 OPTION_END, OPTION_IF_NAME, OPTION_IF_TSRESOL, OPTION_EPB_FLAGS = 0, 2, 9, 2
 ETHERNET, RAW = 1, 101
@@ -71,8 +77,7 @@ def packets(capture: Path) -> Iterator[Packet]:
 
 
 def blocks(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """Yield the type and all bytes of each block of a pcapng stream; the last one may be cut
-    off."""
+    """Yield the type and all bytes of each block of a pcapng stream; the last one may be cut off."""
     while header := stream.read(8):
         kind, length = struct.unpack("<II", header.ljust(8, b"\0"))
         yield kind, header + stream.read(max(0, min(length, BLOCK_LIMIT_BYTES) - 8))
@@ -100,8 +105,7 @@ def last_time_ns(end: bytes) -> int | None:
 
 
 def keys_in(secrets: bytes) -> bytes:
-    """Return the text of a DECRYPTION_SECRETS block with WireGuard keys; empty for other
-    secrets."""
+    """Return the text of a DECRYPTION_SECRETS block with WireGuard keys; empty for other secrets."""
     kind, length = struct.unpack_from("<II", secrets.ljust(16, b"\0"), 8)
     return secrets[16 : 16 + length] if kind == WIREGUARD_KEY_LOG else b""
 
@@ -126,20 +130,29 @@ class PcapngWriter:
         self._interfaces: dict[str, int] = {}
         self._block(SECTION_HEADER, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1))
         if keys:
-            self._block(DECRYPTION_SECRETS, struct.pack("<II", WIREGUARD_KEY_LOG, len(keys)) + _padded(keys))
+            self._block(
+                DECRYPTION_SECRETS, struct.pack("<II", WIREGUARD_KEY_LOG, len(keys)) + _padded(keys)
+            )
         if names:
-            self._block(NAME_RESOLUTION, b"".join(map(_resolution, names.items())) + bytes(4) + _option(OPTION_END))
+            self._block(
+                NAME_RESOLUTION,
+                b"".join(map(_resolution, names.items())) + bytes(4) + _option(OPTION_END),
+            )
 
     def write(self, packet: Packet, interface: str, direction: int) -> None:
         """Write a packet of `interface` that goes INBOUND, OUTBOUND or in an UNKNOWN direction."""
         if interface not in self._interfaces:
             self._interfaces[interface] = len(self._interfaces)
             # An interface is described once, before its first packet.
-            options = _option(OPTION_IF_NAME, interface.encode()) + _option(OPTION_IF_TSRESOL, NANOSECONDS)
+            options = _option(OPTION_IF_NAME, interface.encode()) + _option(
+                OPTION_IF_TSRESOL, NANOSECONDS
+            )
             head = struct.pack("<HHI", packet.link_type, 0, 0)
             self._block(INTERFACE_DESCRIPTION, head + options + _option(OPTION_END))
         number, length = self._interfaces[interface], len(packet.frame)
-        head = struct.pack("<5I", number, packet.time_ns >> 32, packet.time_ns & 0xFFFFFFFF, length, length)
+        head = struct.pack(
+            "<5I", number, packet.time_ns >> 32, packet.time_ns & 0xFFFFFFFF, length, length
+        )
         options = _option(OPTION_EPB_FLAGS, struct.pack("<I", direction)) + _option(OPTION_END)
         self._block(ENHANCED_PACKET, head + _padded(packet.frame) + options)
 
@@ -162,12 +175,19 @@ class PcapWriter:
         """Write a packet. Raises InputError for an interface of another kind than the first one."""
         if self._link_type is None:
             self._link_type = packet.link_type
-            self._file.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 1 << 18, packet.link_type))
+            self._file.write(
+                struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 1 << 18, packet.link_type)
+            )
         if packet.link_type != self._link_type:
-            raise InputError(f"{interface}: a .pcap file holds Ethernet or tunnels, not both; write a .pcapng file")
+            raise InputError(
+                f"{interface}: a .pcap file holds Ethernet or tunnels, not both; write a .pcapng"
+                " file"
+            )
         seconds, rest_ns = divmod(packet.time_ns, 10**9)
         length = len(packet.frame)
-        self._file.write(struct.pack("<4I", seconds, rest_ns // 1000, length, length) + packet.frame)
+        self._file.write(
+            struct.pack("<4I", seconds, rest_ns // 1000, length, length) + packet.frame
+        )
 
 
 def _option(code: int, value: bytes = b"") -> bytes:

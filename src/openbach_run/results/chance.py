@@ -13,4 +13,7 @@ MIN_SEEDS = 5
 seeds hold the median with 94 % probability (`intervals`)."""
 FIRST_SEEDS, MORE_SEEDS = (1,), tuple(range(2, MIN_SEEDS + 1))
 """The default seeds, and the further seeds that all cells get if any cell is random."""
-WARNING = f"one seed, and the link is random: another seed may differ several times over (--seeds {MIN_SEEDS} gives intervals)"
+WARNING = (
+    "one seed, and the link is random: another seed may differ several times over (--seeds"
+    f" {MIN_SEEDS} gives intervals)"
+)

@@ -56,7 +56,8 @@ def seen_in(record: Record, run_dir: Path) -> list[Seen]:
         times_s = [
             line["cpu_s"]
             for line in lines
-            if line["_metadata"]["job_name"] == PROGRAM_TIMES and line["_metadata"].get("suffix") == host
+            if line["_metadata"]["job_name"] == PROGRAM_TIMES
+            and line["_metadata"].get("suffix") == host
         ]
         counted = [
             (line[f"{side}_packets"], line[f"{side}_bytes"])
@@ -64,15 +65,22 @@ def seen_in(record: Record, run_dir: Path) -> list[Seen]:
             if line["_metadata"]["agent_name"].endswith(host) and f"{side}_packets" in line
         ]
         if not times_s or not counted:
-            raise InputError(f"{run_dir}: says nothing of the CPU time of {host} or of the packets of its tunnel")
+            raise InputError(
+                f"{run_dir}: says nothing of the CPU time of {host} or of the packets of its tunnel"
+            )
         counts, counted_bytes = counted[-1]
         if not counts or not times_s[-1]:
-            raise InputError(f"{run_dir}: {vpn}: no program of {host} took time for a packet: the kernel carries them")
+            raise InputError(
+                f"{run_dir}: {vpn}: no program of {host} took time for a packet: the kernel carries"
+                " them"
+            )
         # Only the first direction (encrypt) sets it: what is sent has one header per packet.
         header_bytes = header_bytes or counted_bytes / counts - payload_bytes
         packets = (counted_bytes - header_bytes * counts) / payload_bytes
         ns = times_s[-1] * 1e9 / packets
-        found.append(Seen(vpn, direction, payload_bytes, record.seed, payload_bytes + header_bytes, ns))
+        found.append(
+            Seen(vpn, direction, payload_bytes, record.seed, payload_bytes + header_bytes, ns)
+        )
     return found
 
 

@@ -33,16 +33,24 @@ BATCH = 10_000
 
 def row(record: Record) -> dict[str, Any]:
     """Return a record's row of results.csv by column; None for a value that is not known."""
-    names = sorted(record.arguments, key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST))
+    names = sorted(
+        record.arguments, key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST)
+    )
     values = {
         "scenario": record.scenario,
         **{name: record.arguments[name] for name in names},
         "seed": record.seed,
         "status": record.status,
         **record.measures,
-        **{name: getattr(record, name) for name in ("virtual_s", "wall_s", "run_id", "capture_hash")},
+        **{
+            name: getattr(record, name)
+            for name in ("virtual_s", "wall_s", "run_id", "capture_hash")
+        },
     }
-    return {name: round(value, 6) if isinstance(value, float) else value for name, value in values.items()}
+    return {
+        name: round(value, 6) if isinstance(value, float) else value
+        for name, value in values.items()
+    }
 
 
 def columns_of(records: Iterable[Record]) -> list[str]:
@@ -142,10 +150,17 @@ def write_parquet(records: Sequence[Record], file: Path) -> None:
     # These go before a measure of the same name.
     types |= {**NUMBERS, **dict.fromkeys(arguments, "string")}
     names = columns_of(records)
-    words = {name: {"unit": measure.unit, "title": measure.title} for name, measure in measured.items()}
-    schema = pyarrow.schema([
-        pyarrow.field(name, pyarrow.type_for_alias(types.get(name, "string")), metadata=words.get(name)) for name in names
-    ])  # fmt: skip
+    words = {
+        name: {"unit": measure.unit, "title": measure.title} for name, measure in measured.items()
+    }
+    schema = pyarrow.schema(
+        [
+            pyarrow.field(
+                name, pyarrow.type_for_alias(types.get(name, "string")), metadata=words.get(name)
+            )
+            for name in names
+        ]
+    )
     with pyarrow.parquet.ParquetWriter(file, schema) as writer:
         for first in range(0, len(records), BATCH) or [0]:
             rows = [row(record) for record in records[first : first + BATCH]]
@@ -179,4 +194,8 @@ def _type(measure: Measure, values: Iterable[Any]) -> str:
 
     Older records may hold floats for a measure that is declared as int now.
     """
-    return "int64" if measure.type == "int" and not any(isinstance(one, float) for one in values) else "float64"
+    return (
+        "int64"
+        if measure.type == "int" and not any(isinstance(one, float) for one in values)
+        else "float64"
+    )

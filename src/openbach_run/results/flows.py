@@ -53,7 +53,8 @@ def fairness(flows: Mapping[str, Rates]) -> float | None:
 
 def _while_all_went_on(flows: Mapping[str, Rates]) -> dict[str, float]:
     """Return the bytes by flow in the time when all flows went on; {} if there was none or no
-    bytes."""
+    bytes.
+    """
     if not (found := _several(flows)):
         return {}
     starts_s, ends_s = [], []
@@ -66,8 +67,7 @@ def _while_all_went_on(flows: Mapping[str, Rates]) -> dict[str, float]:
 
 
 def _several(flows: Mapping[str, Rates]) -> dict[str, list[Interval]]:
-    """Return the intervals by flow, of flows with several intervals; {} unless there are
-    several."""
+    """Return the intervals by flow, of flows with several intervals; {} unless there are several."""
     found = {name: _intervals(rates) for name, rates in flows.items() if len(rates) > 1}
     return found if len(found) > 1 else {}
 

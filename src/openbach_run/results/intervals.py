@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # its import costs a tenth of a short command: it waits until there are several seeds
+if (
+    TYPE_CHECKING
+):  # its import costs a tenth of a short command: it waits until there are several seeds
     import numpy
 
     Floats = numpy.typing.NDArray[numpy.float64]
@@ -67,7 +69,8 @@ def difference(cell: Mapping[int, float], baseline: Mapping[int, float]) -> Esti
 
 def ratio(cell: Mapping[int, float], baseline: Mapping[int, float]) -> Estimate | None:
     """Return the median of `cell / baseline` over the seeds that both have and where the baseline
-    is not zero."""
+    is not zero.
+    """
     return estimate(list(ratios(cell, baseline).values()))
 
 
@@ -78,8 +81,13 @@ def differences(cell: Mapping[int, float], baseline: Mapping[int, float]) -> dic
 
 def ratios(cell: Mapping[int, float], baseline: Mapping[int, float]) -> dict[int, float]:
     """Return `cell / baseline` by seed, for the seeds that both have and where the baseline is not
-    zero."""
-    return {seed: cell[seed] / baseline[seed] for seed in sorted(cell.keys() & baseline.keys()) if baseline[seed]}
+    zero.
+    """
+    return {
+        seed: cell[seed] / baseline[seed]
+        for seed in sorted(cell.keys() & baseline.keys())
+        if baseline[seed]
+    }
 
 
 def _medians(taken: Floats) -> Floats:

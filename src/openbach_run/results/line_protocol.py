@@ -30,22 +30,30 @@ def line_protocol(run_dirs: Iterable[Path]) -> Iterator[str]:
                 **({"@suffix": metadata["suffix"]} if metadata.get("suffix") else {}),
             }
             fields = {
-                name: _field(value) for name, value in statistic.items() if name != "_metadata" and value is not None
+                name: _field(value)
+                for name, value in statistic.items()
+                if name != "_metadata" and value is not None
             }
             if fields:
                 series = ",".join([_escaped(metadata["job_name"], ", "), *_pairs(tags)])
-                shown = ",".join(f"{_escaped(name, ',= ')}={value}" for name, value in fields.items())
+                shown = ",".join(
+                    f"{_escaped(name, ',= ')}={value}" for name, value in fields.items()
+                )
                 yield f"{series} {shown} {metadata['time']}\n"
 
 
 def _pairs(tags: Mapping[str, Any]) -> list[str]:
     """Return the tags as `name=value`, escaped."""
-    return [f"{_escaped(name, ',= ')}={_escaped(str(value), ',= ')}" for name, value in tags.items()]
+    return [
+        f"{_escaped(name, ',= ')}={_escaped(str(value), ',= ')}" for name, value in tags.items()
+    ]
 
 
 def _escaped(text: str, special: str) -> str:
     """Return the text on one line, with a backslash before each letter that is `special`."""
-    return "".join("\\" + letter if letter in special else letter for letter in text.replace("\n", " "))
+    return "".join(
+        "\\" + letter if letter in special else letter for letter in text.replace("\n", " ")
+    )
 
 
 def _field(value: Any) -> str:

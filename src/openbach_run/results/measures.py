@@ -50,16 +50,27 @@ def _statistic(name: str, values: Sequence[float]) -> float:
 
 
 OF_ONE: dict[str, Callable[[Sequence[float]], float]] = {
-    "median": partial(_statistic, "median"), "mean": partial(_statistic, "fmean"), "min": min, "max": max,
-    "first": lambda values: values[0], "last": lambda values: values[-1], "sum": sum, "count": len,
-}  # fmt: skip
+    "median": partial(_statistic, "median"),
+    "mean": partial(_statistic, "fmean"),
+    "min": min,
+    "max": max,
+    "first": lambda values: values[0],
+    "last": lambda values: values[-1],
+    "sum": sum,
+    "count": len,
+}
 OF_ALL: dict[str, Callable[[Mapping[str, Points]], float | None]] = {
-    "total_rate": flows.total_rate_bps, "first_share_pct": flows.first_share_pct, "fairness": flows.fairness,
-}  # fmt: skip
+    "total_rate": flows.total_rate_bps,
+    "first_share_pct": flows.first_share_pct,
+    "fairness": flows.fairness,
+}
 
 
 def measures(
-    run_dir: Path, declared: Declared, taken: Collection[str] = (), scenario_instance_id: int | None = None
+    run_dir: Path,
+    declared: Declared,
+    taken: Collection[str] = (),
+    scenario_instance_id: int | None = None,
 ) -> dict[str, Any]:
     """Return the measured values by column; None for a statistic that a job declared but did not
     send.
@@ -113,7 +124,8 @@ def measures_of_all(records: Iterable[Record]) -> dict[str, tuple[Measure, ...]]
 
 def _by_kind(declared: Declared) -> tuple[dict[str, tuple[Measure, ...]], list[str]]:
     """Return the jobs that describe their columns, with these, and the jobs whose every statistic
-    is one."""
+    is one.
+    """
     described: dict[str, tuple[Measure, ...]] = {}
     each: list[str] = []
     for job, listed in declared.items():
@@ -161,7 +173,12 @@ def _each_statistic(
             continue
         for name, value in statistic.items():
             if name != "_metadata" and is_number(value):
-                key = metadata["job_name"], metadata.get("job_instance_id", 0), metadata.get("suffix") or "", name
+                key = (
+                    metadata["job_name"],
+                    metadata.get("job_instance_id", 0),
+                    metadata.get("suffix") or "",
+                    name,
+                )
                 sent.setdefault(key, []).append(float(value))
     places = _places(run_dir, jobs, scenario_instance_id)
     found: dict[tuple[str, str], float] = {}
@@ -174,7 +191,9 @@ def _each_statistic(
     return [(job, column, value) for (job, column), value in found.items()]
 
 
-def _places(run_dir: Path, jobs: Collection[str], scenario_instance_id: int | None) -> dict[str, dict[int, str]]:
+def _places(
+    run_dir: Path, jobs: Collection[str], scenario_instance_id: int | None
+) -> dict[str, dict[int, str]]:
     """Return a name that tells each instance of a job from the others, by job and instance number.
 
     A job with one instance has none.
@@ -203,9 +222,14 @@ def as_column(name: str) -> str:
     return re.sub(r"[^0-9A-Za-z_]+", "_", name).strip("_") or "_"
 
 
-def _sent(run_dir: Path, declared: Declared, lines: Iterable[tuple[int, Mapping[str, Any]]]) -> dict[str, Sent]:
+def _sent(
+    run_dir: Path, declared: Declared, lines: Iterable[tuple[int, Mapping[str, Any]]]
+) -> dict[str, Sent]:
     """Return what the jobs have sent of their declared statistics, by job in the order of
-    `declared`. Raises DamagedRecord for a value that is no number."""
+    `declared`.
+
+    Raises DamagedRecord for a value that is no number.
+    """
     wanted: dict[str, set[str]] = {}
     for job, listed in declared.items():
         wanted[job] = {one.statistic for one in listed}
@@ -221,7 +245,8 @@ def _sent(run_dir: Path, declared: Declared, lines: Iterable[tuple[int, Mapping[
                 continue
             if not is_number(value):
                 raise DamagedRecord(
-                    f"{run_dir / 'statistics.jsonl'}, line {line}: {name} is {short(value)}, not a number"
+                    f"{run_dir / 'statistics.jsonl'}, line {line}: {name} is {short(value)}, not a"
+                    " number"
                 )
             of_suffix = found[job].setdefault(metadata.get("suffix") or "", {})
             of_suffix.setdefault(name, []).append((metadata.get("time", 0) / 1000, value))
@@ -229,8 +254,7 @@ def _sent(run_dir: Path, declared: Declared, lines: Iterable[tuple[int, Mapping[
 
 
 def _of_job(declared: Sequence[Measure], sent: Sent) -> Iterator[tuple[str, float | int | None]]:
-    """Yield columns and values; first those that combine all suffixes, then those of each
-    suffix."""
+    """Yield columns and values; first those that combine all suffixes, then those of each suffix."""
     for measure in declared:
         if measure.take in TAKES_OF_ALL:
             rates = {
@@ -245,7 +269,10 @@ def _of_job(declared: Sequence[Measure], sent: Sent) -> Iterator[tuple[str, floa
         # A suffix that has sent any of the statistics has a column for each of them.
         if any(measure.statistic in of_suffix for measure in single):
             for measure in single:
-                yield f"{suffix}_{measure.column}".removeprefix("_"), _taken(of_suffix.get(measure.statistic), measure)
+                yield (
+                    f"{suffix}_{measure.column}".removeprefix("_"),
+                    _taken(of_suffix.get(measure.statistic), measure),
+                )
 
 
 def _taken(points: Points | None, measure: Measure) -> float | int | None:
@@ -267,11 +294,16 @@ def _value(measure: Measure, take: Callable[[Any], float | None], sent: Any) -> 
         value = take(sent)
         if value is None:
             return None
-        if measure.type == "int" and -LARGEST_INT <= (whole := round(value * measure.factor)) <= LARGEST_INT:
+        if (
+            measure.type == "int"
+            and -LARGEST_INT <= (whole := round(value * measure.factor)) <= LARGEST_INT
+        ):
             return whole
         if measure.type == "float" and isfinite(found := round(float(value) * measure.factor, 6)):
             return found
     except (ArithmeticError, ValueError):  # beyond what a float holds, or not finite on the way
         pass
     wanted = f"a whole number up to {LARGEST_INT}" if measure.type == "int" else "a finite number"
-    raise DamagedRecord(f"statistics.jsonl: {measure.column}: {measure.take} of {measure.statistic} is not {wanted}")
+    raise DamagedRecord(
+        f"statistics.jsonl: {measure.column}: {measure.take} of {measure.statistic} is not {wanted}"
+    )

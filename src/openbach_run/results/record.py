@@ -93,14 +93,16 @@ PART: dict[str, Any] = {
     "scenario": str, "arguments": dict, "status": str, "virtual_s": float, "measures": dict,
 }  # fmt: skip
 FIELDS = {
-    **PART, "run_id": str, "seed": int, "error": (str, NoneType), "wall_s": float, "capture_hash": str, "command": str,
-    "parts": (list, NoneType), "host": dict,
+    **PART, "run_id": str, "seed": int, "error": (str, NoneType), "wall_s": float,
+    "capture_hash": str, "command": str, "parts": (list, NoneType), "host": dict,
 }  # fmt: skip
 LATER_FIELDS: dict[str, Any] = {"parts": None, "host": {}}
 SHARED_FIELDS = {"identity": dict, "packages": list, "declared": dict}
 MEASURE: dict[str, Any] = {
-    **dict.fromkeys(("statistic", "unit", "title", "type", "take"), str), "factor": float, "better": (str, NoneType),
-}  # fmt: skip
+    **dict.fromkeys(("statistic", "unit", "title", "type", "take"), str),
+    "factor": float,
+    "better": (str, NoneType),
+}
 LARGEST = 2**63 - 1
 """The fields of each part of a record; the fields of a record; the fields that older records lack;
 the fields of SHARED; the fields of a declared measure; and the largest whole number that a column
@@ -108,8 +110,11 @@ can hold."""
 
 LEAST_METADATA: dict[str, Any] = {"job_name": str, "suffix": (str, NoneType), "time": float}
 METADATA: dict[str, Any] = {
-    **LEAST_METADATA, "agent_name": str, "job_instance_id": int, "scenario_instance_id": int,
-}  # fmt: skip
+    **LEAST_METADATA,
+    "agent_name": str,
+    "job_instance_id": int,
+    "scenario_instance_id": int,
+}
 """Fields of a statistic's `_metadata`: those that are used of any record, and those that every run
 leaves now."""
 NEVER_SENT = {"suffix": "", "time": 0}
@@ -121,7 +126,14 @@ EVENTS: dict[str, dict[str, Any]] = {
     "scenario_started": {"scenario_instance_id": int, "scenario": str, "arguments": dict},
     "scenario_ended": {"scenario_instance_id": int, "status": str},
     **dict.fromkeys(
-        ("function_started", "function_finished", "function_error", "function_stopped", "function_retried"), FUNCTION
+        (
+            "function_started",
+            "function_finished",
+            "function_error",
+            "function_stopped",
+            "function_retried",
+        ),
+        FUNCTION,
     ),
     "job_started": {**JOB, "function": int},
     "job_ended": {**JOB, "status": str},
@@ -178,28 +190,39 @@ class Record:
         scenario = (self._command_words()[1:2] or ["-"])[0]
         words = [scenario, *(f"{name}={value}" for name, value in self.arguments.items())]
         if wrong := [word for word in words if word.startswith("-")]:
-            raise InputError(f"{self.run_id}: {wrong[0]!r} is no scenario and no value, in {self.command!r}")
+            raise InputError(
+                f"{self.run_id}: {wrong[0]!r} is no scenario and no value, in {self.command!r}"
+            )
         return [*words, f"--seeds={self.seed},"]
 
     @property
     def options(self) -> list[str]:
         """Return the sorted names of the other options in its command; without them a run may
-        differ."""
+        differ.
+        """
         words = self._command_words()
-        return sorted({word.partition("=")[0] for word in words if word.startswith("--")} - {"--seeds"})
+        return sorted(
+            {word.partition("=")[0] for word in words if word.startswith("--")} - {"--seeds"}
+        )
 
     def _command_words(self) -> list[str]:
-        """Return the command's words as a shell reads them. Raises InputError if it is not
-        readable."""
+        """Return the command's words as a shell reads them.
+
+        Raises InputError if it is not readable.
+        """
         try:
             return shlex.split(self.command)
         except (ValueError, AttributeError) as error:
-            raise InputError(f"{self.run_id}: its command {self.command!r} is none: {error}") from error
+            raise InputError(
+                f"{self.run_id}: its command {self.command!r} is none: {error}"
+            ) from error
 
     @property
     def clock(self) -> str:
         """Return the clock by the names of clock.py; older records have it only by their engine."""
-        return self.identity.get("clock") or (VIRTUAL if self.identity.get("engine") == VIRTUAL else REAL)
+        return self.identity.get("clock") or (
+            VIRTUAL if self.identity.get("engine") == VIRTUAL else REAL
+        )
 
 
 class Store:
@@ -225,9 +248,10 @@ class Store:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise InputError(
-                    f"{self.directory}: another openbach-run is writing its results there; wait until it has ended, or give "
-                    "one of the two another place with --results DIR (a command with --engine controller in the directory of "
-                    "the serve that it uses, say)"
+                    f"{self.directory}: another openbach-run is writing its results there; wait"
+                    " until it has ended, or give one of the two another place with --results DIR"
+                    " (a command with --engine controller in the directory of the serve that it"
+                    " uses, say)"
                 ) from None
             with self._writing():
                 self._clean_up()
@@ -241,7 +265,8 @@ class Store:
             yield
         except OSError as error:
             raise InputError(
-                f"{self.directory}: results cannot be written there: {error.strerror}; --results DIR names another place"
+                f"{self.directory}: results cannot be written there: {error.strerror}; --results"
+                " DIR names another place"
             ) from error
 
     def _clean_up(self) -> None:
@@ -256,8 +281,7 @@ class Store:
             run_files.remove(left)
 
     def _try_writing(self) -> None:
-        """Write and remove PROBE_BYTES, to see now rather than after a run that the disk is
-        full."""
+        """Write and remove PROBE_BYTES, to see now rather than after a run that the disk is full."""
         probe = self.begin("probe")
         try:
             (probe / "probe").write_bytes(bytes(PROBE_BYTES))
@@ -269,15 +293,13 @@ class Store:
         return self._read(self.runs / run_id)
 
     def all(self) -> list[Record]:
-        """Return every record of the directory, of whatever campaign, in the order of the
-        run_ids."""
+        """Return every record of the directory, of whatever campaign, in the order of the run_ids."""
         places = sorted(place for place in self.runs.glob("*") if not place.suffix)
         records = map(self._read, places)
         return [record for record in records if record is not None]
 
     def begin(self, run_id: str) -> Path:
-        """Make a new directory for a run that starts, which only this user can read, and return
-        it."""
+        """Make a new directory for a run that starts, which only this user can read, and return it."""
         unfinished = self.runs / f"{run_id}.unfinished"
         run_files.remove(unfinished)
         unfinished.mkdir(0o700)
@@ -312,8 +334,7 @@ class Store:
         run_files.remove(self.runs / run_id)
 
     def rewrite(self, record: Record) -> None:
-        """Write a finished run's record again, with other words or measures for what it has
-        left."""
+        """Write a finished run's record again, with other words or measures for what it has left."""
         run_dir = self.runs / record.run_id
         run_files.write_new(run_dir, "record.json.new", self._text(record))
         os.replace(run_dir / "record.json.new", run_dir / "record.json")
@@ -338,7 +359,8 @@ class Store:
 
     def _read(self, run_dir: Path) -> Record | None:
         """Return a record, or None for one that this version does not understand; its run is then
-        repeated."""
+        repeated.
+        """
         try:
             fields = run_files.document(run_dir, "record.json")
             fields.pop(SOURCES, None)
@@ -351,7 +373,9 @@ class Store:
             if _wrong(fields):
                 return None
             # Many records have the same arguments: each text is in memory once.
-            fields["arguments"] = {intern(name): intern(value) for name, value in fields["arguments"].items()}
+            fields["arguments"] = {
+                intern(name): intern(value) for name, value in fields["arguments"].items()
+            }
             return Record(**fields)
         except (OSError, TypeError, ValueError, KeyError, AttributeError, DamagedRecord):
             return None
@@ -359,7 +383,8 @@ class Store:
 
 class _Shared:
     """Stores the fields that many records have in common, each set once, in a file named by its
-    hash."""
+    hash.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -373,14 +398,18 @@ class _Shared:
     def put(self, fields: dict[str, Any]) -> str:
         """Store the fields if they are new, and return the name under which they are stored."""
         with self._lock:
-            same = (*fields["identity"].items(), *(id(value) for name, value in fields.items() if name != "identity"))
+            same = (
+                *fields["identity"].items(),
+                *(id(value) for name, value in fields.items() if name != "identity"),
+            )
             if same not in self._names:
                 self._names[same] = self._put(fields), fields
             return self._names[same][0]
 
     def _put(self, fields: dict[str, Any]) -> str:
         """Write the fields to the file named by their hash, if that is not known yet; return the
-        name."""
+        name.
+        """
         text = json.dumps(fields, indent=1, sort_keys=True) + "\n"
         name = hashlib.sha256(text.encode()).hexdigest()[:16]
         if name not in self._known:
@@ -401,8 +430,10 @@ class _Shared:
 
 
 def _wrong(fields: Mapping[str, Any]) -> str | None:
-    """Return what is wrong with a record's own fields, or None. Somebody else may have written
-    them."""
+    """Return what is wrong with a record's own fields, or None.
+
+    Somebody else may have written them.
+    """
     if wrong := run_files.fields({**LATER_FIELDS, **fields}, FIELDS) or _wrong_part(fields):
         return wrong
     for part in fields.get("parts") or ():
@@ -426,14 +457,18 @@ def _wrong_part(fields: Mapping[str, Any]) -> str | None:
 
 def _wrong_shared(fields: Any) -> str | None:
     """Return what is wrong with the fields that a record has in common with others, or None."""
-    if wrong := run_files.fields({"declared": {}, **fields} if isinstance(fields, dict) else fields, SHARED_FIELDS):
+    if wrong := run_files.fields(
+        {"declared": {}, **fields} if isinstance(fields, dict) else fields, SHARED_FIELDS
+    ):
         return wrong
     if not all(type(one) is str for one in (*fields["identity"].values(), *fields["packages"])):
         return "identity and packages should be texts"
     for measures in fields.get("declared", {}).values():
         for one in measures if isinstance(measures, list) else [None]:
             # Only the column is required: the other fields have defaults.
-            known = {**dict.fromkeys(MEASURE, ""), "factor": 1, **one} if isinstance(one, dict) else one
+            known = (
+                {**dict.fromkeys(MEASURE, ""), "factor": 1, **one} if isinstance(one, dict) else one
+            )
             if wrong := run_files.fields(known, {"column": str, **MEASURE}):
                 return f"declared: {wrong}"
     return None
@@ -441,7 +476,8 @@ def _wrong_shared(fields: Any) -> str | None:
 
 def not_locked(records: Iterable[Record]) -> list[str]:
     """Return a sentence that names the packages that are not those of debian.lock; [] if there are
-    none."""
+    none.
+    """
     texts: set[str] = set()
     for one in records:
         texts.update(one.identity.get(NOT_LOCKED, "").split("; "))
@@ -477,7 +513,9 @@ def check(run_dir: Path) -> None:
 
     Raises DamagedRecord if not.
     """
-    run_files.lines(run_dir, "statistics.jsonl", lambda line: _wrong_statistic(line, METADATA, {"suffix": ""}))
+    run_files.lines(
+        run_dir, "statistics.jsonl", lambda line: _wrong_statistic(line, METADATA, {"suffix": ""})
+    )
     run_files.lines(run_dir, "events.jsonl", lambda line: wrong_event(line, EVENTS))
 
 
@@ -502,7 +540,9 @@ def wrong_event(line: Any, known: Mapping[str, Mapping[str, Any]] = NO_EVENTS) -
 
     `known` has the fields of events by their name.
     """
-    if wrong := run_files.fields(line, EVENT) or run_files.fields(line, known.get(line["event"], {})):
+    if wrong := run_files.fields(line, EVENT) or run_files.fields(
+        line, known.get(line["event"], {})
+    ):
         return wrong
     if not 0 <= line["t_s"] <= LONGEST_S:
         return f'"t_s" is {line["t_s"]}; 0 to {LONGEST_S} s was expected'

@@ -41,7 +41,8 @@ def write_runs(file: Path, runs: Iterable[tuple[Store, Iterable[str]]]) -> None:
 
 def _files(store: Store, run_ids: Sequence[str]) -> Iterator[tuple[str, bytes]]:
     """Yield names and contents of the files of one results directory; files that are missing are
-    left out."""
+    left out.
+    """
     with suppress(FileNotFoundError):
         yield asked.FILE, run_files.content(store.directory, asked.FILE)
     for place in sorted(store.shared.glob("*.json")):

@@ -45,7 +45,8 @@ class DamagedRecord(InputError):
 
 def within(damage: DamagedRecord, run_dir: Path) -> str:
     """Return the fault's text with files named relative to the run's directory, which will be
-    renamed."""
+    renamed.
+    """
     return str(damage).replace(f"{run_dir}/", "")
 
 
@@ -72,11 +73,15 @@ def opened(run_dir: Path, name: str) -> Iterator[BinaryIO]:
     except FileNotFoundError:
         raise
     except OSError as error:  # a link is ELOOP or ENOTDIR, a socket ENXIO
-        raise DamagedRecord(f"{place}: {_kind(place) or error.strerror}; a regular file was expected") from error
+        raise DamagedRecord(
+            f"{place}: {_kind(place) or error.strerror}; a regular file was expected"
+        ) from error
     found = os.fstat(fd)
     if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
         os.close(fd)
-        raise DamagedRecord(f"{place}: {_kind(place) or 'a hard link'}; a regular file was expected")
+        raise DamagedRecord(
+            f"{place}: {_kind(place) or 'a hard link'}; a regular file was expected"
+        )
     with open(fd, "rb") as file:
         yield file
 
@@ -84,9 +89,13 @@ def opened(run_dir: Path, name: str) -> Iterator[BinaryIO]:
 def _kind(place: Path) -> str:
     """Return what kind of file it is, in words; "" for a regular or unknown one."""
     kinds = {
-        stat.S_IFLNK: "a symbolic link", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFDIR: "a directory",
-        stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
-    }  # fmt: skip
+        stat.S_IFLNK: "a symbolic link",
+        stat.S_IFIFO: "a FIFO",
+        stat.S_IFSOCK: "a socket",
+        stat.S_IFDIR: "a directory",
+        stat.S_IFCHR: "a device",
+        stat.S_IFBLK: "a device",
+    }
     with suppress(OSError):
         return kinds.get(stat.S_IFMT(place.lstat().st_mode), "")
     return ""
@@ -99,7 +108,9 @@ def content(run_dir: Path, name: str) -> bytes:
     """
     try:
         with opened(run_dir, name) as file:
-            found = file.read(min(os.fstat(file.fileno()).st_size, FILE_LIMIT_BYTES) + 1)  # room is made for so many
+            found = file.read(
+                min(os.fstat(file.fileno()).st_size, FILE_LIMIT_BYTES) + 1
+            )  # room is made for so many
     except FileNotFoundError:
         found = _packed_content(run_dir, name)
     if len(found) > FILE_LIMIT_BYTES:
@@ -109,13 +120,16 @@ def content(run_dir: Path, name: str) -> bytes:
 
 def _packed_content(run_dir: Path, name: str) -> bytes:
     """Return the content of a file that `pack` has stored; at most a byte more than
-    FILE_LIMIT_BYTES."""
+    FILE_LIMIT_BYTES.
+    """
     archive = f"{name}.gz" if name in SERIES else PACKED
     try:
         with opened(run_dir, archive) as packed, gzip.GzipFile(fileobj=packed) as unpacked:
             if name in SERIES:
                 return unpacked.read(FILE_LIMIT_BYTES + 1)
-            with tarfile.open(fileobj=unpacked, mode="r|") as members:  # "r|gz" takes half an archive for a whole one
+            with tarfile.open(
+                fileobj=unpacked, mode="r|"
+            ) as members:  # "r|gz" takes half an archive for a whole one
                 for member in members:
                     if member.name == name and member.isreg():
                         file = members.extractfile(member)
@@ -244,8 +258,7 @@ def _is_of(value: Any, kind: Any) -> bool:
 
 
 def short(value: Any) -> str:
-    """Return a value as a message shows it, at most 80 letters: a guest's may be as long as a
-    file."""
+    """Return a value as a message shows it, at most 80 letters: a guest's may be as long as a file."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:80]}…"
 
@@ -283,7 +296,11 @@ def _walk(folder: Path | str, parent: int | None, depth: int) -> Iterator[tuple[
             for entry in entries:
                 with suppress(FileNotFoundError):
                     is_folder = entry.is_dir(follow_symlinks=False)
-                    yield depth, entry.name, 0 if is_folder else entry.stat(follow_symlinks=False).st_size
+                    yield (
+                        depth,
+                        entry.name,
+                        0 if is_folder else entry.stat(follow_symlinks=False).st_size,
+                    )
                     if is_folder and depth <= DEEPEST:
                         yield from _walk(entry.name, at, depth + 1)
     finally:
@@ -301,7 +318,9 @@ def _entered(folder: Path | str, parent: int | None) -> int:
     place = os.open(folder, os.O_PATH | flags, dir_fd=parent)
     try:
         if os.fstat(place).st_mode & stat.S_IRWXU != stat.S_IRWXU:
-            os.chmod(f"/proc/self/fd/{place}", stat.S_IRWXU)  # this very directory, also if a link has its name now
+            os.chmod(
+                f"/proc/self/fd/{place}", stat.S_IRWXU
+            )  # this very directory, also if a link has its name now
         return os.open(".", os.O_RDONLY | flags, dir_fd=place)
     finally:
         os.close(place)
@@ -309,7 +328,8 @@ def _entered(folder: Path | str, parent: int | None) -> int:
 
 def restrict(folder: Path | str, parent: int | None = None, depth: int = 0) -> None:
     """Give every directory of an ended run the mode 0700 and every file 0600, whatever the guest
-    set."""
+    set.
+    """
     at = _entered(folder, parent)
     try:
         os.fchmod(at, stat.S_IRWXU)
@@ -350,8 +370,7 @@ def pack(run_dir: Path, kept: Collection[str]) -> None:
 
 
 def _tar(files: Mapping[str, bytes]) -> bytes:
-    """Return a tar archive of the files; without times and owners, so that it is always the
-    same."""
+    """Return a tar archive of the files; without times and owners, so that it is always the same."""
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for name, found in files.items():
@@ -375,10 +394,15 @@ def _left(folder: str, at: str, ignored: Collection[str]) -> list[tuple[str, byt
                     continue
                 if entry.is_dir(follow_symlinks=False) and at.count("/") < DEEPEST:
                     left += [*_left(folder, f"{name}/", ()), (f"{name}/", b"")]
-                elif entry.is_file(follow_symlinks=False) and len(os.fsencode(name)) <= LONGEST_PACKED:
+                elif (
+                    entry.is_file(follow_symlinks=False)
+                    and len(os.fsencode(name)) <= LONGEST_PACKED
+                ):
                     left.append((name, _content_of(entry)))
                 else:
-                    raise DamagedRecord(f"{folder}/{name}: no regular file, or with too long a name")
+                    raise DamagedRecord(
+                        f"{folder}/{name}: no regular file, or with too long a name"
+                    )
     except OSError as error:
         raise DamagedRecord(f"{folder}/{at}: {error}") from error
     return left
@@ -434,7 +458,10 @@ def write_secret(run_dir: Path, name: str, content: bytes) -> None:
 
 
 def _write_bytes(run_dir: Path, name: str, content: bytes, mode: int = 0o644) -> None:
-    place, flags = run_dir / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    place, flags = (
+        run_dir / name,
+        os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
+    )
     try:
         fd = os.open(place, flags, mode)
     except FileExistsError:

@@ -20,8 +20,10 @@ LATEX_LINE = 45
 
 @dataclass(frozen=True)
 class Table:
-    """A table of texts. The first `labels` columns name a row and are set left; the others are
-    figures."""
+    """A table of texts.
+
+    The first `labels` columns name a row and are set left; the others are figures.
+    """
 
     title: str
     header: list[str]
@@ -39,7 +41,9 @@ def figure(found: Estimate | None, digits: int = 2, form: str = "f") -> str:
         return "–"
     if found.low is None or found.high is None:
         return f"{found.median:.{digits}{form}}"
-    return f"{found.median:.{digits}{form}} [{found.low:.{digits}{form}}–{found.high:.{digits}{form}}]"
+    return (
+        f"{found.median:.{digits}{form}} [{found.low:.{digits}{form}}–{found.high:.{digits}{form}}]"
+    )
 
 
 def as_text(shown: Table) -> str:
@@ -54,7 +58,12 @@ def as_text(shown: Table) -> str:
         return "  ".join(cells).rstrip()
 
     rule = "  ".join("─" * width for width in widths)
-    return "\n".join([shown.title, "", text(shown.header), rule, *map(text, shown.rows), "", shown.note]) + "\n"
+    return (
+        "\n".join(
+            [shown.title, "", text(shown.header), rule, *map(text, shown.rows), "", shown.note]
+        )
+        + "\n"
+    )
 
 
 def _longest(shown: Table) -> list[int]:
@@ -86,7 +95,9 @@ def plain(text: str) -> Markdown:
     line = "".join(letter for letter in re.sub(r"\s+", " ", text) if letter.isprintable())
     line = MARKUP.sub(r"\\\g<0>", line)
     line = BRACKETS.sub(lambda found: found[1] or f"\\{found[0]}", line)
-    return Markdown(BLOCK.sub(lambda found: f"{found[1]}{found[2] or ''}\\{found[3] or found[4]}", line))
+    return Markdown(
+        BLOCK.sub(lambda found: f"{found[1]}{found[2] or ''}\\{found[3] or found[4]}", line)
+    )
 
 
 def as_markdown(shown: Table) -> str:
@@ -113,12 +124,24 @@ def as_latex(shown: Table) -> str:
     for i, length in enumerate(_longest(shown)):
         alignment = "l" if i < shown.labels else "r"
         columns.append(r"p{0.3\linewidth}" if length > LATEX_LINE else alignment)
-    return "\n".join([
-        r"\begin{table}", r"\centering", rf"\caption{{{shown.title.translate(LATEX)}}}", r"\smallskip",
-        rf"\begin{{tabular}}{{{''.join(columns)}}}",
-        r"\toprule", rows[0], r"\midrule", *rows[1:], r"\bottomrule", r"\end{tabular}",
-        rf"\par\smallskip\footnotesize {shown.note.translate(LATEX)}", r"\end{table}", "",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            r"\begin{table}",
+            r"\centering",
+            rf"\caption{{{shown.title.translate(LATEX)}}}",
+            r"\smallskip",
+            rf"\begin{{tabular}}{{{''.join(columns)}}}",
+            r"\toprule",
+            rows[0],
+            r"\midrule",
+            *rows[1:],
+            r"\bottomrule",
+            r"\end{tabular}",
+            rf"\par\smallskip\footnotesize {shown.note.translate(LATEX)}",
+            r"\end{table}",
+            "",
+        ]
+    )
 
 
 def as_html(shown: Table) -> str:

@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A DVB-S2 forward link in the rain: adaptive coding and modulation (ACM) follows a fade.
 
-The attenuation is that of Maseng and Bakken (A stochastic dynamic model of rain attenuation, IEEE Trans. Commun. 29,
-1981), which ITU-R P.1853 has for its time series: log-normal, driven by a Gauss-Markov process,
+The attenuation is that of Maseng and Bakken (A stochastic dynamic model of rain attenuation, IEEE
+Trans. Commun. 29, 1981), which ITU-R P.1853 has for its time series: log-normal, driven by a
+Gauss-Markov process,
 
     A(t) = median · exp(σ X(t)),   X(t + Δ) = ρ X(t) + √(1 - ρ²) N,   ρ = exp(-Δ / correlation time)
 
-with N normal, drawn from the seed; P.1853 has 5000 s (β = 2·10⁻⁴ /s). Es/N0 is that of the clear sky less A. The symbol
-rate is constant: it is the one at which the MODCOD of the clear sky carries `rate_bps`.
+with N normal, drawn from the seed; P.1853 has 5000 s (β = 2·10⁻⁴ /s). Es/N0 is that of the clear
+sky less A. The symbol rate is constant: it is the one at which the MODCOD of the clear sky carries
+`rate_bps`.
 
-A MODCOD is used while Es/N0 is `margin_db` above what it needs; a more efficient one is taken when Es/N0 is another
-`hysteresis_db` above. Where even QPSK 1/4 does not get through, the rate is 0: packets wait.
+A MODCOD is used while Es/N0 is `margin_db` above what it needs; a more efficient one is taken when
+Es/N0 is another `hysteresis_db` above. Where even QPSK 1/4 does not get through, the rate is 0:
+packets wait.
 """
 
 from __future__ import annotations
@@ -28,8 +31,11 @@ from link_file import Change, State
 
 @dataclass(frozen=True)
 class Modcod:
-    """A modulation and code rate. `efficiency` is in bit per symbol; `es_n0_db` is in dB, for quasi
-    error-free reception without implementation losses."""
+    """A modulation and code rate.
+
+    `efficiency` is in bit per symbol; `es_n0_db` is in dB, for quasi error-free reception without
+    implementation losses.
+    """
 
     name: str
     efficiency: float
@@ -70,8 +76,10 @@ MODCODS = (
 
 
 class Acm(Model):
-    """The parameters of the link. Raises ValueError for what is out of range, and for a clear sky
-    in which nothing gets through."""
+    """The parameters of the link.
+
+    Raises ValueError for what is out of range, and for a clear sky in which nothing gets through.
+    """
 
     clear_sky_es_n0_db: float = parameter(14.5, -20, 40, "Es/N0 without rain")
     rate_bps: float = parameter(10e6, 10e3, 1e12, "of the forward direction in clear sky")
@@ -81,7 +89,9 @@ class Acm(Model):
     sigma: float = parameter(1.0, 0, 3, "standard deviation of the attenuation's natural logarithm")
     correlation_s: float = parameter(5000.0, 1, 1e6, "correlation time of the attenuation")
     margin_db: float = parameter(0.5, 0, 10, "what a MODCOD has in hand")
-    hysteresis_db: float = parameter(0.5, 0, 10, "more than that before a more efficient one is taken")
+    hysteresis_db: float = parameter(
+        0.5, 0, 10, "more than that before a more efficient one is taken"
+    )
     step_s: float = parameter(1.0, 0.01, 3600, "time between two choices")
     seed: int = parameter(1, 0, 2**63, "of the rain")
 
@@ -89,20 +99,26 @@ class Acm(Model):
         super().__init__(**given)
         if best(self.clear_sky_es_n0_db - self.margin_db) is None:
             raise ValueError(
-                f"clear_sky_es_n0_db is {self.clear_sky_es_n0_db}: with a margin of {self.margin_db} dB not even "
-                f"{MODCODS[0].name} gets through, which needs {MODCODS[0].es_n0_db} dB"
+                f"clear_sky_es_n0_db is {self.clear_sky_es_n0_db}: with a margin of"
+                f" {self.margin_db} dB not even {MODCODS[0].name} gets through, which needs"
+                f" {MODCODS[0].es_n0_db} dB"
             )
 
 
 def best(es_n0_db: float) -> Modcod | None:
-    """Return the most efficient MODCOD that needs no more than this Es/N0; None if there is
-    none."""
-    return max((one for one in MODCODS if one.es_n0_db <= es_n0_db), key=lambda one: one.efficiency, default=None)
+    """Return the most efficient MODCOD that needs no more than this Es/N0; None if there is none."""
+    return max(
+        (one for one in MODCODS if one.es_n0_db <= es_n0_db),
+        key=lambda one: one.efficiency,
+        default=None,
+    )
 
 
 def fades_db(parameters: Acm) -> Iterator[float]:
-    """Yield the attenuation in dB, every `step_s`; endless. The process begins anywhere in its
-    distribution."""
+    """Yield the attenuation in dB, every `step_s`; endless.
+
+    The process begins anywhere in its distribution.
+    """
     random = Random(parameters.seed)
     kept = math.exp(-parameters.step_s / parameters.correlation_s)
 
@@ -140,7 +156,11 @@ def changes(parameters: Acm) -> Iterator[Change]:
     for step, modcod in zip(count(), modcods(parameters), strict=False):
         rate_bps = round(symbols_per_s * modcod.efficiency, 3) if modcod else 0.0
         if rate_bps != before:
-            yield Change(round(step * parameters.step_s, 6), "forward", State(rate_bps, parameters.delay_ms, 0.0))
+            yield Change(
+                round(step * parameters.step_s, 6),
+                "forward",
+                State(rate_bps, parameters.delay_ms, 0.0),
+            )
         if before is None:
             yield Change(0.0, "return", State(parameters.return_rate_bps, parameters.delay_ms, 0.0))
         before = rate_bps

@@ -19,8 +19,10 @@ from openbach_run.units import number
 
 
 def read_link_file(path: Path) -> str:
-    """Return the text of a link file without a mistake. Raises InputError with the line of the
-    first one."""
+    """Return the text of a link file without a mistake.
+
+    Raises InputError with the line of the first one.
+    """
     try:
         link_file.check(path)
     except link_file.LinkFileError as error:
@@ -38,8 +40,10 @@ Presets = Mapping[str, Preset]
 
 
 def read_presets(names: Iterable[str], files: Mapping[str, Path]) -> dict[str, Preset]:
-    """Return the presets of those names that have a file. Raises InputError with the line of the
-    first mistake."""
+    """Return the presets of those names that have a file.
+
+    Raises InputError with the line of the first mistake.
+    """
     return {name: read_preset(files[name]) for name in names if name in files}
 
 
@@ -78,11 +82,15 @@ def in_force(cell: Mapping[str, str], of_orbits: Presets) -> dict[str, str]:
 
 def remarks(cell: Mapping[str, str], of_orbits: Presets) -> list[str]:
     """Return a note if a value of the cell replaces the constellation of its satellite; else an
-    empty list."""
+    empty list.
+    """
     orbit = cell.get(ORBIT, "")
     if orbit not in of_orbits or not of_orbits[orbit].constellation:
         return []
-    place = f"takes the place of the constellation of {ORBIT}={orbit}, with its delays, handovers and outages"
+    place = (
+        f"takes the place of the constellation of {ORBIT}={orbit}, with its delays, handovers and"
+        " outages"
+    )
     for name in (LINK_FILE, "delay_ms"):
         if cell.get(name, NONE) != NONE:
             return [f"{name}={cell[name]} {place}"]
@@ -90,7 +98,9 @@ def remarks(cell: Mapping[str, str], of_orbits: Presets) -> list[str]:
 
 
 def is_random(
-    cell: Mapping[str, str], of_satellites: Presets | None = None, impairments: Mapping[str, Path] | None = None
+    cell: Mapping[str, str],
+    of_satellites: Presets | None = None,
+    impairments: Mapping[str, Path] | None = None,
 ) -> bool:
     """Return whether packets are lost or delayed at random on a link of the cell.
 
@@ -103,12 +113,18 @@ def is_random(
     file = cell.get(LINK_FILE, NONE)
     if file != NONE and _loses_at_random(file):
         return True
-    if cell.get("impairment", NONE) != NONE and _is_random_profile(profiles.get(cell["impairment"])):
+    if cell.get("impairment", NONE) != NONE and _is_random_profile(
+        profiles.get(cell["impairment"])
+    ):
         return True
     known = of_satellites or {}
     if ORBIT in cell and cell[ORBIT] not in known and cell.get("rate") == NONE and file == NONE:
         return True
-    return any(_is_random_satellite(known[value], name, cell) for name, value in cell.items() if value in known)
+    return any(
+        _is_random_satellite(known[value], name, cell)
+        for name, value in cell.items()
+        if value in known
+    )
 
 
 def _is_random_satellite(preset: Preset, name: str, cell: Mapping[str, str]) -> bool:
@@ -129,8 +145,11 @@ def _loses_at_random(file: str) -> bool:
 
 @lru_cache
 def _lossy(file: str, changed_ns: int) -> bool:
-    """Return whether a link file is random. It is cached: the cells of a campaign have the same
-    files. `changed_ns` is only a key of the cache."""
+    """Return whether a link file is random.
+
+    It is cached: the cells of a campaign have the same files. `changed_ns` is only a key of the
+    cache.
+    """
     return link_file.check(file).is_random
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Mahimahi's packet-delivery traces (mm-link) as the rates of a link.
 
-A line is a time in ms at which one packet of 1500 bytes may pass; a trace begins again after its last line's time
-(Netravali et al., Mahimahi, USENIX ATC 2015; the manual page of mm-link). Here a direction's rate is what may pass within
-a bin, so what a trace does within a bin is lost.
+A line is a time in ms at which one packet of 1500 bytes may pass; a trace begins again after its
+last line's time (Netravali et al., Mahimahi, USENIX ATC 2015; the manual page of mm-link). Here a
+direction's rate is what may pass within a bin, so what a trace does within a bin is lost.
 """
 
 from __future__ import annotations
@@ -26,16 +26,23 @@ def read_trace(path: Path) -> list[int]:
             raise LinkFileError(path, f"{text!r} is not a whole number of milliseconds", number)
         times_ms.append(int(text))
         if times_ms[-1] < times_ms[max(len(times_ms) - 2, 0)]:
-            raise LinkFileError(path, f"{text} after {times_ms[-2]}: times must not go back", number)
+            raise LinkFileError(
+                path, f"{text} after {times_ms[-2]}: times must not go back", number
+            )
     if not times_ms or not times_ms[-1]:
         raise LinkFileError(path, "no packet after 0 ms: a trace needs a length")
     return times_ms
 
 
-def changes(up_ms: Sequence[int], down_ms: Sequence[int], bin_ms: int, delay_ms: float) -> Iterator[Change]:
+def changes(
+    up_ms: Sequence[int], down_ms: Sequence[int], bin_ms: int, delay_ms: float
+) -> Iterator[Change]:
     """Yield one period: that of the longer trace, in which the shorter one repeats."""
     period_ms = max(up_ms[-1], down_ms[-1])
-    rates = {"forward": rates_bps(down_ms, bin_ms, period_ms), "return": rates_bps(up_ms, bin_ms, period_ms)}
+    rates = {
+        "forward": rates_bps(down_ms, bin_ms, period_ms),
+        "return": rates_bps(up_ms, bin_ms, period_ms),
+    }
     for number in range(-(-period_ms // bin_ms)):
         for direction, all_bps in rates.items():
             yield Change(number * bin_ms / 1000, direction, State(all_bps[number], delay_ms, 0.0))
@@ -53,4 +60,7 @@ def rates_bps(times_ms: Sequence[int], bin_ms: int, period_ms: int) -> list[floa
             if passed_ms < period_ms:
                 packets[passed_ms // bin_ms] += 1
     widths_ms = [min(bin_ms, period_ms - number * bin_ms) for number in range(len(packets))]
-    return [count * PACKET_BITS * 1000 / width_ms for count, width_ms in zip(packets, widths_ms, strict=True)]
+    return [
+        count * PACKET_BITS * 1000 / width_ms
+        for count, width_ms in zip(packets, widths_ms, strict=True)
+    ]

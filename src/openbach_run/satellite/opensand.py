@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """OpenSAND's delay files (satellite delay of type "FileDelay") as the delay of a link.
 
-A line has a time, counted in refresh periods, and the delay in ms between one ground entity and the satellite; `#` begins
-a comment. Between two lines OpenSAND interpolates in whole milliseconds, rounded towards the earlier one's; before the
-first and after the last it takes theirs, or begins again one period after the last (its option `loop`).
+A line has a time, counted in refresh periods, and the delay in ms between one ground entity and the
+satellite; `#` begins a comment. Between two lines OpenSAND interpolates in whole milliseconds,
+rounded towards the earlier one's; before the first and after the last it takes theirs, or begins
+again one period after the last (its option `loop`).
 """
 
 from __future__ import annotations
@@ -27,9 +28,13 @@ def read_delays(path: Path) -> Delays:
         if text and not text.startswith("#"):
             row = ROW.fullmatch(text)
             if not row:
-                raise LinkFileError(path, f"{text!r} is not a time (in refresh periods) and a delay (ms)", number)
+                raise LinkFileError(
+                    path, f"{text!r} is not a time (in refresh periods) and a delay (ms)", number
+                )
             if int(row[1]) in delays:
-                raise LinkFileError(path, f"a second delay at {row[1]} refresh periods: give one", number)
+                raise LinkFileError(
+                    path, f"a second delay at {row[1]} refresh periods: give one", number
+                )
             delays[int(row[1])] = int(row[2])
     if not delays:
         raise LinkFileError(path, "no delay in it")
@@ -45,7 +50,9 @@ def delay_ms(delays: Delays, time: int) -> int:
     return before_ms + int((after_ms - before_ms) / (after - before) * (time - before))
 
 
-def changes(terminal: Delays, gateway: Delays, refresh_period_ms: int, rate_bps: float) -> Iterator[Change]:
+def changes(
+    terminal: Delays, gateway: Delays, refresh_period_ms: int, rate_bps: float
+) -> Iterator[Change]:
     """Yield the delays of both hops together, from 0 s to the last line of either file.
 
     Both directions have the same delay.
@@ -57,11 +64,14 @@ def changes(terminal: Delays, gateway: Delays, refresh_period_ms: int, rate_bps:
 
 
 def repeat_s(terminal: Delays, gateway: Delays, refresh_period_ms: int) -> float:
-    """Return the time in s after which OpenSAND's `loop` begins again. Raises ValueError for hops
-    that do so at different times."""
+    """Return the time in s after which OpenSAND's `loop` begins again.
+
+    Raises ValueError for hops that do so at different times.
+    """
     last, other = terminal[-1][0], gateway[-1][0]
     if last != other:
         raise ValueError(
-            f"the terminal's file ends at {last}, the gateway's at {other}: to repeat they must end together"
+            f"the terminal's file ends at {last}, the gateway's at {other}: to repeat they must end"
+            " together"
         )
     return (last + 1) * refresh_period_ms / 1000

@@ -17,14 +17,20 @@ METADATA = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
 
 
 def draw(file: Path, output: Path) -> None:
-    """Draw one period of the file. Raises LinkFileError, and ValueError for a figure of unknown
-    kind."""
+    """Draw one period of the file.
+
+    Raises LinkFileError, and ValueError for a figure of unknown kind.
+    """
     kind = output.suffix.removeprefix(".")
     if kind not in METADATA:
         raise ValueError(f"{output}: a figure ends in .{', .'.join(METADATA)}")
     summary = link_file.check(file)
     shown_s = summary.duration_s or 1.0
-    changes = list(takewhile(lambda change: change.time_s < shown_s or not summary.repeats, link_file.read(file)))
+    changes = list(
+        takewhile(
+            lambda change: change.time_s < shown_s or not summary.repeats, link_file.read(file)
+        )
+    )
     with matplotlib.rc_context(SETTINGS):
         figure = Figure(figsize=(WIDTH_IN, 4.0))
         rates, delays, losses = figure.subplots(3, sharex=True, height_ratios=(3, 3, 1))
@@ -32,7 +38,12 @@ def draw(file: Path, output: Path) -> None:
             mine = [change for change in changes if change.direction == direction]
             times_s = [*(change.time_s for change in mine), shown_s]
             states = [*(change.state for change in mine), mine[-1].state]
-            look = {"where": "post", "color": COLOURS[number + 1], "linestyle": STYLES[number], "label": direction}
+            look = {
+                "where": "post",
+                "color": COLOURS[number + 1],
+                "linestyle": STYLES[number],
+                "label": direction,
+            }
             rates.step(times_s, [state.rate_bps / 1e6 for state in states], **look)
             delays.step(times_s, [state.delay_ms for state in states], **look)
             losses.step(times_s, [state.loss_pct for state in states], **look)

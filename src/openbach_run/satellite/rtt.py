@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Round-trip times that somebody measured, as delay and loss of a link: from ping, irtt or a CSV file.
+"""Round-trip times that somebody measured, as delay and loss of a link: from ping, irtt or a CSV
+file.
 
     ping -D -O -i 0.2 HOST > ping.txt              -D writes the time of each answer
     irtt client -i 100ms -d 10m -o irtt HOST       writes irtt.json.gz
     time_s,rtt_ms                                  an empty rtt_ms is a probe without an answer
 
-Each direction gets half of the round-trip time: the median of each second, or each probe's where they are further apart.
-Loss is a share of many probes: of a window with at least 20 lost ones of at least 100. Probes that were lost in a row are an
-outage, if chance would not have made so many of such rows; one lost probe never is. With --bin-s the loss of each bin is the
-share of its own probes.
-Where irtt knows in which direction a packet was lost, that direction has the loss; otherwise a probe survives
-each direction with the same probability, the square root of the share that was answered. Probes are sent on
-the user's side: the return direction is theirs. Several runs of ping in one file follow each other without the time between.
+Each direction gets half of the round-trip time: the median of each second, or each probe's where
+they are further apart. Loss is a share of many probes: of a window with at least 20 lost ones of at
+least 100. Probes that were lost in a row are an outage, if chance would not have made so many of
+such rows; one lost probe never is. With --bin-s the loss of each bin is the share of its own
+probes. Where irtt knows in which direction a packet was lost, that direction has the loss;
+otherwise a probe survives each direction with the same probability, the square root of the share
+that was answered. Probes are sent on the user's side: the return direction is theirs. Several runs
+of ping in one file follow each other without the time between.
 """
 
 from __future__ import annotations
@@ -66,8 +68,10 @@ class Probe:
 
 
 class Measured(NamedTuple):
-    """Probes in the order of their time, from 0 s on, and what was assumed of them. At least one
-    was answered."""
+    """Probes in the order of their time, from 0 s on, and what was assumed of them.
+
+    At least one was answered.
+    """
 
     probes: list[Probe]
     assumed: list[str]
@@ -93,10 +97,13 @@ def read(path: Path, interval_s: float | None) -> Measured:
         measured = _ping(path, interval_s)
     if all(probe.lost for probe in measured.probes):
         raise LinkFileError(
-            path, "no round-trip time in it: give the output of ping or irtt, or CSV with time_s,rtt_ms"
+            path,
+            "no round-trip time in it: give the output of ping or irtt, or CSV with time_s,rtt_ms",
         )
     if any(probe.lost == "unknown" for probe in measured.probes):
-        measured.assumed.append("in which direction a probe was lost is not known: both lose the same")
+        measured.assumed.append(
+            "in which direction a probe was lost is not known: both lose the same"
+        )
     return measured._replace(probes=sorted(measured.probes, key=lambda probe: probe.time_s))
 
 
@@ -118,7 +125,9 @@ def changes(probes: list[Probe], bin_s: float | None, rate_bps: float) -> Iterat
             delay_ms = median(answered) / 2
         loss_pct = windows.get(time_s, loss_pct)
         for direction, share_pct in loss_pct.items():
-            yield Change(time_s, direction, State(rate_bps, round(delay_ms, 6), round(share_pct, 4)))
+            yield Change(
+                time_s, direction, State(rate_bps, round(delay_ms, 6), round(share_pct, 4))
+            )
 
 
 Groups = list[tuple[float, list[Probe]]]
@@ -145,7 +154,10 @@ def _loss_windows(probes: list[Probe]) -> Groups:
             others += row
     windows: list[list[Probe]] = [[]]
     for probe in others:
-        whole = len(windows[-1]) >= LEAST_PROBES and sum(bool(one.lost) for one in windows[-1]) >= LEAST_LOST
+        whole = (
+            len(windows[-1]) >= LEAST_PROBES
+            and sum(bool(one.lost) for one in windows[-1]) >= LEAST_LOST
+        )
         if whole:
             windows.append([])
         windows[-1].append(probe)
@@ -175,8 +187,10 @@ def _rows(probes: list[Probe]) -> list[list[Probe]]:
 
 
 def _is_outage(row: Sequence[Probe], least: int) -> bool:
-    """Return whether a row of probes is an outage. `least` is the least length of one; 0 if there
-    is none."""
+    """Return whether a row of probes is an outage.
+
+    `least` is the least length of one; 0 if there is none.
+    """
     return bool(row[0].lost) and len(row) >= least > 1
 
 
@@ -204,8 +218,7 @@ def _least_outage(rows: list[list[Probe]]) -> int:
 
 
 def _at_least(count: int, expected: float) -> float:
-    """Return the probability of at least `count` events, where `expected` are expected
-    (Poisson)."""
+    """Return the probability of at least `count` events, where `expected` are expected (Poisson)."""
     if count == 0:
         return 1.0
     term = total = math.exp(-expected)
@@ -256,7 +269,8 @@ class _Run:
 
     def is_of_another(self, sequence: int) -> bool:
         """Return whether an answer belongs to another run: its number is there already, or it is
-        too late."""
+        too late.
+        """
         if sequence < self.newest - SEQUENCE_NUMBERS // 2:
             return False  # the numbers begin again
         return self.wrapped + sequence in self.answers or sequence < self.newest - OUT_OF_ORDER
@@ -271,18 +285,25 @@ class _Run:
 
     def span(self) -> tuple[int, int]:
         """Return the numbers of the first and the last probe. ping counts them from 1 (iputils) or
-        0 (BSD)."""
+        0 (BSD).
+        """
         first = (0 if 0 in self.answers else 1) if self.sent else min(self.answers)
         return first, max(*self.answers, first + self.sent - 1)
 
     def dated(self) -> list[tuple[int, float]]:
         """Return number and time of sending of the probes for which ping wrote when the answer
-        came."""
-        return [(number, at_s - rtt_ms / 1000) for number, (at_s, rtt_ms) in self.answers.items() if at_s is not None]
+        came.
+        """
+        return [
+            (number, at_s - rtt_ms / 1000)
+            for number, (at_s, rtt_ms) in self.answers.items()
+            if at_s is not None
+        ]
 
     def period_s(self) -> float | None:
         """Return the time between two probes, from the first and the last answer, or from the
-        summary; None if ping does not tell."""
+        summary; None if ping does not tell.
+        """
         if len(dated := self.dated()) > 1:
             (low, low_s), (high, high_s) = min(dated), max(dated)
             return max((high_s - low_s) / (high - low), 1e-6)
@@ -303,14 +324,21 @@ def _ping(path: Path, interval_s: float | None) -> Measured:
     assumed = []
     if len(runs) > 1:
         assumed.append(
-            f"{len(runs)} runs of ping are in the file: one follows the other, without the time between them"
+            f"{len(runs)} runs of ping are in the file: one follows the other, without the time"
+            " between them"
         )
     if any(run.period_s() is None for run in runs) and interval_s is None:
-        assumed.append(f"ping has not written when it sent: a probe each {USUAL_INTERVAL_S:g} s (--interval-s)")
+        assumed.append(
+            f"ping has not written when it sent: a probe each {USUAL_INTERVAL_S:g} s (--interval-s)"
+        )
     probes: list[Probe] = []
     start_s = 0.0
     for run in runs:
-        period_s = (run.period_s() if run.dated() else interval_s or run.period_s()) or interval_s or USUAL_INTERVAL_S
+        period_s = (
+            (run.period_s() if run.dated() else interval_s or run.period_s())
+            or interval_s
+            or USUAL_INTERVAL_S
+        )
         first, last = run.span() if run.answers else (1, run.sent)
         _refuse_too_many(path, last - first + len(probes))
         for number in range(first, last + 1):
@@ -322,8 +350,10 @@ def _ping(path: Path, interval_s: float | None) -> Measured:
 
 
 def _runs(path: Path) -> list[_Run]:
-    """Return the runs of ping in a file. One begins with a line `PING …`, or where the numbers
-    begin again without a reason."""
+    """Return the runs of ping in a file.
+
+    One begins with a line `PING …`, or where the numbers begin again without a reason.
+    """
     runs = [_Run()]
     for number, text in lines(path):
         if BEGIN.match(text) and runs[-1].answers:
@@ -334,12 +364,16 @@ def _runs(path: Path) -> list[_Run]:
         answer = ANSWER.match(text)
         if not answer:
             if LIKE_AN_ANSWER.search(text):
-                raise LinkFileError(path, f"{text!r} is no answer that is understood: it has no time=… ms", number)
+                raise LinkFileError(
+                    path, f"{text!r} is no answer that is understood: it has no time=… ms", number
+                )
             continue
         if DUPLICATE in text:
             continue
         if (sequence := int(answer[2])) >= SEQUENCE_NUMBERS:
-            raise LinkFileError(path, f"icmp_seq={sequence}: it has 16 bits, up to {SEQUENCE_NUMBERS - 1}", number)
+            raise LinkFileError(
+                path, f"icmp_seq={sequence}: it has 16 bits, up to {SEQUENCE_NUMBERS - 1}", number
+            )
         rtt_ms = _number(path, answer[3].replace(",", "."), "time", number)
         if runs[-1].sent or runs[-1].is_of_another(sequence):
             runs.append(_Run())
@@ -353,12 +387,18 @@ def _refuse_overlaps(path: Path, runs: list[_Run]) -> None:
         times_s.append([at_s for _, at_s in run.dated()])
     for before, after in pairwise(filter(None, times_s)):
         if min(after) < max(before):
-            raise LinkFileError(path, "two runs of ping were at the same time: give a file with one of them")
+            raise LinkFileError(
+                path, "two runs of ping were at the same time: give a file with one of them"
+            )
 
 
 def _period_s(probes: Sequence[Probe]) -> float:
     """Return the usual time between two probes in s."""
-    gaps_s = [after.time_s - before.time_s for before, after in pairwise(probes) if after.time_s > before.time_s]
+    gaps_s = [
+        after.time_s - before.time_s
+        for before, after in pairwise(probes)
+        if after.time_s > before.time_s
+    ]
     return median(gaps_s) if gaps_s else USUAL_INTERVAL_S
 
 
@@ -368,11 +408,17 @@ def _irtt(path: Path, compressed: bool) -> list[Probe]:
         with gzip.open(path) if compressed else path.open("rb") as file:
             text = file.read(FILE_BYTES + 1)
         if len(text) > FILE_BYTES:
-            raise LinkFileError(path, f"more than {FILE_BYTES >> 20} MiB: measure for a shorter time")
+            raise LinkFileError(
+                path, f"more than {FILE_BYTES >> 20} MiB: measure for a shorter time"
+            )
         trips = json.loads(text)["round_trips"]
         sent_ns = [trip["timestamps"]["client"]["send"]["monotonic"] for trip in trips]
         return [
-            Probe((at_ns - sent_ns[0]) / 1e9, trip["delay"].get("rtt", 0) / 1e6, IRTT_LOST[trip["lost"]])
+            Probe(
+                (at_ns - sent_ns[0]) / 1e9,
+                trip["delay"].get("rtt", 0) / 1e6,
+                IRTT_LOST[trip["lost"]],
+            )
             for at_ns, trip in zip(sent_ns, trips, strict=True)
         ]
     except (
@@ -387,7 +433,9 @@ def _irtt(path: Path, compressed: bool) -> list[Probe]:
     ) as error:
         if isinstance(error, LinkFileError):
             raise
-        raise LinkFileError(path, f"not the JSON of `irtt client -o`: {type(error).__name__}: {error}") from error
+        raise LinkFileError(
+            path, f"not the JSON of `irtt client -o`: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _csv(path: Path) -> Measured:
@@ -401,7 +449,11 @@ def _csv(path: Path) -> Measured:
         cells = [cell.strip() for cell in text.split(",")]
         if not columns:
             if sorted(cells) != ["rtt_ms", "time_s"]:
-                raise LinkFileError(path, f"the columns are {', '.join(cells)}; they should be time_s,rtt_ms", number)
+                raise LinkFileError(
+                    path,
+                    f"the columns are {', '.join(cells)}; they should be time_s,rtt_ms",
+                    number,
+                )
             columns = cells
             continue
         if cells == columns:
@@ -414,13 +466,17 @@ def _csv(path: Path) -> Measured:
         if runs[-1] and time_s <= runs[-1][0].time_s < runs[-1][-1].time_s:
             runs.append([])
         elif runs[-1] and time_s < runs[-1][-1].time_s and not assumed:
-            assumed.append(f"times go back (first in line {number}): the probes are in the order of their times")
+            assumed.append(
+                f"times go back (first in line {number}): the probes are in the order of their"
+                " times"
+            )
         rtt = row["rtt_ms"]
         lost = "" if rtt else "unknown"
         runs[-1].append(Probe(time_s, _number(path, rtt, "rtt_ms", number) if rtt else 0.0, lost))
     if len(runs := [run for run in runs if run]) > 1:
         assumed.append(
-            f"{len(runs)} measurements are in the file: one follows the other, without the time between them"
+            f"{len(runs)} measurements are in the file: one follows the other, without the time"
+            " between them"
         )
     return Measured(_appended(runs), assumed)
 

@@ -30,8 +30,10 @@ class Network(NamedTuple):
 
 
 class Interface(NamedTuple):
-    """A host's end of a network. `address` and `ipv6` are bare (10.10.1.1); the masks are the
-    network's."""
+    """A host's end of a network.
+
+    `address` and `ipv6` are bare (10.10.1.1); the masks are the network's.
+    """
 
     name: str
     network: str
@@ -101,15 +103,20 @@ class Inventory(NamedTuple):
 
     def attached(self) -> Iterator[tuple[str, list[tuple[Host, Interface]]]]:
         """Yield each network that has interfaces, with these and their hosts, in the order of
-        networks and hosts."""
+        networks and hosts.
+        """
         for network in self.networks:
-            ends = [(host, port) for host in self.hosts for port in host.interfaces if port.network == network]
+            ends = [
+                (host, port)
+                for host in self.hosts
+                for port in host.interfaces
+                if port.network == network
+            ]
             if ends:
                 yield network, ends
 
     def neighbours(self, host: Host) -> Iterator[tuple[Interface, list[Interface]]]:
-        """Yield each interface of the host, with the interfaces of the other hosts in its
-        network."""
+        """Yield each interface of the host, with the interfaces of the other hosts in its network."""
         for port in host.interfaces:
             yield (
                 port,
@@ -133,7 +140,10 @@ class Inventory(NamedTuple):
             }
             for host in self.hosts
         ]
-        return {"hosts": hosts, "networks": {name: network._asdict() for name, network in self.networks.items()}}
+        return {
+            "hosts": hosts,
+            "networks": {name: network._asdict() for name, network in self.networks.items()},
+        }
 
     @staticmethod
     def from_dict(data: dict[str, Any]) -> Inventory:

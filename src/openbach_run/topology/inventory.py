@@ -35,14 +35,25 @@ NETWORK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 ENTITY_PREFIX = "satvpn_"
 """The prefix of entities, because OpenBACH starts none whose name another project has as well. A
 host's own name is without it."""
-HOST_KEYS = ("satvpn_role", "satvpn_forwarding", "satvpn_interfaces", "satvpn_routes", "satvpn_rules")
+HOST_KEYS = (
+    "satvpn_role",
+    "satvpn_forwarding",
+    "satvpn_interfaces",
+    "satvpn_routes",
+    "satvpn_rules",
+)
 GROUP_KEYS = ("vars", "hosts", "children")
 GLOBAL_KEYS = ("satvpn_networks",)
 MTU_MIN, MTU_MIN_IPV6, MTU_MAX = 68, 1280, 65535  # RFC 791, RFC 8200, a veth's
 TABLE_MAX = 252  # Linux has 253 to 255 itself: default, main, local
 METRIC_MAX = 2**32 - 1
 
-WORDS: dict[type, str] = {str: "a text", int: "a whole number", bool: "true or false", object: "a value"}
+WORDS: dict[type, str] = {
+    str: "a text",
+    int: "a whole number",
+    bool: "true or false",
+    object: "a value",
+}
 Keys = Mapping[str, type]
 NETWORK_KEYS: Keys = {"address": str, "ipv6": str, "mtu": int}
 INTERFACE_KEYS: Keys = {"name": str, "network": str, "address": str, "ipv6": str}
@@ -54,28 +65,40 @@ IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def load_inventory(path: Path) -> Inventory:
-    """Read and check an Ansible YAML inventory. Raises InputError with the file, the key, and what
-    would be right."""
+    """Read and check an Ansible YAML inventory.
+
+    Raises InputError with the file, the key, and what would be right.
+    """
     return _Reader(path).inventory(read_yaml(path))
 
 
 def check_size(inventory: Inventory, file: Path) -> None:
-    """Check the number of interfaces. Raises InputError for more than a guest of the virtual engine
-    can have."""
+    """Check the number of interfaces.
+
+    Raises InputError for more than a guest of the virtual engine can have.
+    """
     if inventory.interfaces > INTERFACES_MAX:
         raise InputError(
-            f"{file}: {inventory.interfaces} interfaces, with those of the switches; the virtual engine has at most "
-            f"{INTERFACES_MAX}: its kernel has a table of {CAPTURED_MAX} for the capture of every packet "
-            "(kernel/src/capture.c), and jobs add tunnels. --engine native has no such limit"
+            f"{file}: {inventory.interfaces} interfaces, with those of the switches; the virtual"
+            f" engine has at most {INTERFACES_MAX}: its kernel has a table of {CAPTURED_MAX} for"
+            " the capture of every packet (kernel/src/capture.c), and jobs add tunnels. --engine"
+            " native has no such limit"
         )
 
 
 def agent_addresses(path: Path) -> dict[str, str]:
     """Return the address of each entity's agent (`ansible_host`), for Ansible and so for the
-    controller. No run depends on it."""
+    controller.
+
+    No run depends on it.
+    """
     reader, content = _Reader(path), read_yaml(path)
     variables = {entity: values for entity, _, values in reader.hosts(content["all"], "all", {})}
-    return {entity: str(values["ansible_host"]) for entity, values in variables.items() if "ansible_host" in values}
+    return {
+        entity: str(values["ansible_host"])
+        for entity, values in variables.items()
+        if "ansible_host" in values
+    }
 
 
 class _Reader:
@@ -89,27 +112,44 @@ class _Reader:
         return InputError(f"{self.path}: {key}: {message}")
 
     def mapping(self, value: object, key: str) -> dict[str, Any]:
-        """Return a value that is a mapping with names as keys; empty for None. Raises
-        InputError."""
+        """Return a value that is a mapping with names as keys; empty for None.
+
+        Raises InputError.
+        """
         if value is None:
             return {}
         if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
-            raise self.error(key, f"a mapping with names as keys is expected here, not {_short(value)}")
+            raise self.error(
+                key, f"a mapping with names as keys is expected here, not {_short(value)}"
+            )
         return value
 
     def entry(self, value: object, key: str, keys: Keys, required: Iterable[str]) -> dict[str, Any]:
         """Return a mapping that has all keys `required`, no others than `keys`, and values of their
-        types. Raises InputError."""
+        types.
+
+        Raises InputError.
+        """
         entry = self.mapping(value, key)
         for name, given in entry.items():
             if name not in keys:
-                raise self.error(f"{key}.{name}", f"no such key; {_near(name, keys)}there are {_listed(keys)}")
+                raise self.error(
+                    f"{key}.{name}", f"no such key; {_near(name, keys)}there are {_listed(keys)}"
+                )
             kind = keys[name]
-            if not isinstance(given, kind) or given == "" or (isinstance(given, bool) and kind is int):
-                raise self.error(f"{key}.{name}", f"{WORDS[kind]} is expected here, not {_short(given)}")
+            if (
+                not isinstance(given, kind)
+                or given == ""
+                or (isinstance(given, bool) and kind is int)
+            ):
+                raise self.error(
+                    f"{key}.{name}", f"{WORDS[kind]} is expected here, not {_short(given)}"
+                )
         for name in required:
             if name not in entry:
-                raise self.error(key, f"has the keys {_listed(entry)}; it needs {_listed(required)}")
+                raise self.error(
+                    key, f"has the keys {_listed(entry)}; it needs {_listed(required)}"
+                )
         return entry
 
     def entries(
@@ -132,7 +172,9 @@ class _Reader:
         """Return the checked inventory of a file's content. Raises InputError."""
         top = self.mapping(content, "top level")
         if "all" not in top:
-            raise self.error("top level", "the key `all` is missing: an Ansible inventory begins with it")
+            raise self.error(
+                "top level", "the key `all` is missing: an Ansible inventory begins with it"
+            )
         group = self.mapping(top["all"], "all")
         self.read_networks(self.mapping(group.get("vars"), "all.vars").get("satvpn_networks"))
         variables: dict[str, tuple[str, dict[str, Any]]] = {}
@@ -147,7 +189,9 @@ class _Reader:
             if own_keys & values.keys():
                 hosts.append(self.host(entity, key, values))
         if not hosts:
-            raise self.error("all", "no host has a satvpn_role: there is nothing to run a scenario on")
+            raise self.error(
+                "all", "no host has a satvpn_role: there is nothing to run a scenario on"
+            )
         inventory = Inventory(tuple(hosts), self.networks)
         self.check_names(hosts)
         self.check_addresses(hosts)
@@ -158,12 +202,15 @@ class _Reader:
     def hosts(
         self, group: dict[str, Any], key: str, inherited: dict[str, Any]
     ) -> Iterator[tuple[str, str, dict[str, Any]]]:
-        """Yield the entity, key and variables of each host below a group. A closer variable wins,
-        as in Ansible."""
+        """Yield the entity, key and variables of each host below a group.
+
+        A closer variable wins, as in Ansible.
+        """
         for name in group:
             if name not in GROUP_KEYS:
                 raise self.error(
-                    f"{key}.{name}", f"no such key; {_near(name, GROUP_KEYS)}there are {_listed(GROUP_KEYS)}"
+                    f"{key}.{name}",
+                    f"no such key; {_near(name, GROUP_KEYS)}there are {_listed(GROUP_KEYS)}",
                 )
         own = self.mapping(group.get("vars"), f"{key}.vars")
         known = {**inherited, **own}
@@ -182,7 +229,9 @@ class _Reader:
                 known = f"{_near(name, HOST_KEYS)}there are {_listed(HOST_KEYS)}"
                 raise self.error(f"{key}.{name}", f"no such variable; {known}")
             # Other variables are Ansible's; one that is much like ours is likely misspelled.
-            if name not in HOST_KEYS + GLOBAL_KEYS and (meant := _near(name, HOST_KEYS + GLOBAL_KEYS, 0.8)):
+            if name not in HOST_KEYS + GLOBAL_KEYS and (
+                meant := _near(name, HOST_KEYS + GLOBAL_KEYS, 0.8)
+            ):
                 raise self.error(f"{key}.{name}", f"is not read; {meant}".rstrip())
 
     # Networks
@@ -194,35 +243,52 @@ class _Reader:
         for name, given in self.mapping(value, key).items():
             where = f"{key}.{name}"
             if not NETWORK_NAME.fullmatch(name) or name == "default":
-                raise self.error(where, "is no network's name: letters, digits, _ and -, and not `default`")
+                raise self.error(
+                    where, "is no network's name: letters, digits, _ and -, and not `default`"
+                )
             network = self.network(given, where)
-            ranges = [ipaddress.ip_network(text) for text in (network.address, network.ipv6) if text]
+            ranges = [
+                ipaddress.ip_network(text) for text in (network.address, network.ipv6) if text
+            ]
             for other, others in known.items():
                 for mine in ranges:
                     for theirs in others:
                         if mine.version == theirs.version and mine.overlaps(theirs):
-                            raise self.error(where, f"{mine} overlaps {other} ({theirs}): give it addresses of its own")
+                            raise self.error(
+                                where,
+                                f"{mine} overlaps {other} ({theirs}): give it addresses of its own",
+                            )
             known[name] = ranges
             self.networks[name] = network
         if not self.networks:
-            raise self.error(key, "missing: the networks' names and addresses, like `access: 10.10.1.0/24`")
+            raise self.error(
+                key, "missing: the networks' names and addresses, like `access: 10.10.1.0/24`"
+            )
 
     def network(self, given: object, key: str) -> Network:
-        """Return the network of an address with mask, or of a mapping that has more keys. Raises
-        InputError."""
+        """Return the network of an address with mask, or of a mapping that has more keys.
+
+        Raises InputError.
+        """
         entry: dict[str, Any] = (
-            {"address": given} if isinstance(given, str) else self.entry(given, key, NETWORK_KEYS, ())
+            {"address": given}
+            if isinstance(given, str)
+            else self.entry(given, key, NETWORK_KEYS, ())
         )
         try:
             address = ipaddress.IPv4Network(entry.get("address", ""))
         except (ValueError, TypeError) as error:
-            raise self.error(key, f"{error}: an IPv4 network is expected, like 10.10.1.0/24") from error
+            raise self.error(
+                key, f"{error}: an IPv4 network is expected, like 10.10.1.0/24"
+            ) from error
         ipv6, mtu = entry.get("ipv6"), entry.get("mtu", MTU)
         if ipv6 is not None:
             try:
                 ipv6 = str(ipaddress.IPv6Network(ipv6))
             except ValueError as error:
-                raise self.error(f"{key}.ipv6", f"{error}: an IPv6 network is expected, like fd00:1::/64") from error
+                raise self.error(
+                    f"{key}.ipv6", f"{error}: an IPv6 network is expected, like fd00:1::/64"
+                ) from error
         self.within(mtu, f"{key}.mtu", MTU_MIN if ipv6 is None else MTU_MIN_IPV6, MTU_MAX)
         return Network(str(address), ipv6, mtu)
 
@@ -232,17 +298,24 @@ class _Reader:
             key = f"all.vars.satvpn_networks.{name}"
             hosts = [host for host, _ in ends]
             if len(ends) == 1:
-                raise self.error(key, f"has only an interface of {hosts[0].entity}: a link has two hosts, a LAN more")
+                raise self.error(
+                    key,
+                    f"has only an interface of {hosts[0].entity}: a link has two hosts, a LAN more",
+                )
             if len(ends) > 2 and name in (host.name for host in inventory.hosts):
-                raise self.error(key, f"is a host's name, too, and the LAN's switch is called {name}: rename one")
+                raise self.error(
+                    key, f"is a host's name, too, and the LAN's switch is called {name}: rename one"
+                )
             for host in hosts:
                 if hosts.count(host) > 1:
-                    raise self.error(key, f"has two interfaces of {host.entity}: a host has one in a network")
+                    raise self.error(
+                        key, f"has two interfaces of {host.entity}: a host has one in a network"
+                    )
                 if len(ends) > 2 and len(host.name) > INTERFACE_NAME_MAX:
                     raise self.error(
                         host.entity,
-                        f"the port of a LAN's switch is called by the host, up to {INTERFACE_NAME_MAX} characters"
-                        f" after {ENTITY_PREFIX}",
+                        "the port of a LAN's switch is called by the host, up to"
+                        f" {INTERFACE_NAME_MAX} characters after {ENTITY_PREFIX}",
                     )
 
     # Hosts
@@ -252,13 +325,20 @@ class _Reader:
         self.check_variables(values, key)
         name = entity.removeprefix(ENTITY_PREFIX)
         if not NAME.fullmatch(name):
-            raise self.error(key, f"{_short(entity)} is no host's name: letters, digits, _, . and -")
+            raise self.error(
+                key, f"{_short(entity)} is no host's name: letters, digits, _, . and -"
+            )
         role = values.get("satvpn_role")
         if not isinstance(role, str) or not role.isidentifier():
-            raise self.error(f"{key}.satvpn_role", f"a role is expected here, like box, not {_short(role)}")
+            raise self.error(
+                f"{key}.satvpn_role", f"a role is expected here, like box, not {_short(role)}"
+            )
         forwarding = values.get("satvpn_forwarding", False)
         if not isinstance(forwarding, bool):
-            raise self.error(f"{key}.satvpn_forwarding", f"true or false is expected here, not {_short(forwarding)}")
+            raise self.error(
+                f"{key}.satvpn_forwarding",
+                f"true or false is expected here, not {_short(forwarding)}",
+            )
         ports, routes, rules = (f"satvpn_{what}" for what in ("interfaces", "routes", "rules"))
         return Host(
             entity,
@@ -268,37 +348,56 @@ class _Reader:
             tuple(
                 self.interface(where, entry)
                 for where, entry in self.entries(
-                    values.get(ports), f"{key}.{ports}", INTERFACE_KEYS, ("name", "network", "address")
+                    values.get(ports),
+                    f"{key}.{ports}",
+                    INTERFACE_KEYS,
+                    ("name", "network", "address"),
                 )
             ),
             tuple(
                 self.route(where, entry)
-                for where, entry in self.entries(values.get(routes), f"{key}.{routes}", ROUTE_KEYS, ("to", "via"))
+                for where, entry in self.entries(
+                    values.get(routes), f"{key}.{routes}", ROUTE_KEYS, ("to", "via")
+                )
             ),
             tuple(
                 self.rule(where, entry)
-                for where, entry in self.entries(values.get(rules), f"{key}.{rules}", RULE_KEYS, ("table",))
+                for where, entry in self.entries(
+                    values.get(rules), f"{key}.{rules}", RULE_KEYS, ("table",)
+                )
             ),
         )
 
     def interface(self, key: str, entry: dict[str, Any]) -> Interface:
         name, network = entry["name"], entry["network"]
-        if len(name) > INTERFACE_NAME_MAX or "/" in name or any(map(str.isspace, name)) or name in ("lo", ".", ".."):
+        if (
+            len(name) > INTERFACE_NAME_MAX
+            or "/" in name
+            or any(map(str.isspace, name))
+            or name in ("lo", ".", "..")
+        ):
             raise self.error(
                 f"{key}.name",
-                f"{name!r} is no interface name: up to {INTERFACE_NAME_MAX} characters, no blank, no slash",
+                f"{name!r} is no interface name: up to {INTERFACE_NAME_MAX} characters, no blank,"
+                " no slash",
             )
         if network not in self.networks:
-            raise self.error(f"{key}.network", f"unknown network {network}; there are {_listed(self.networks)}")
+            raise self.error(
+                f"{key}.network", f"unknown network {network}; there are {_listed(self.networks)}"
+            )
         within = ipaddress.IPv4Network(self.networks[network].address)
         address = self.address(entry["address"], f"{key}.address", 4)
         if address not in within:
             raise self.error(f"{key}.address", f"{address} is not in {network} ({within})")
         if address in (within.network_address, within.broadcast_address):
-            raise self.error(f"{key}.address", f"{address} addresses the whole network {within}, not a host")
+            raise self.error(
+                f"{key}.address", f"{address} addresses the whole network {within}, not a host"
+            )
         # The host's number in the network, which its IPv6 address has, too.
         number = int(address) - int(within.network_address)
-        return Interface(name, network, str(address), self.ipv6(key, entry.get("ipv6"), network, number))
+        return Interface(
+            name, network, str(address), self.ipv6(key, entry.get("ipv6"), network, number)
+        )
 
     def ipv6(self, key: str, given: str | None, network: str, number: int) -> str | None:
         """Return the interface's IPv6 address; None if its network has no IPv6 addresses.
@@ -309,32 +408,53 @@ class _Reader:
         text = self.networks[network].ipv6
         if text is None:
             if given is not None:
-                raise self.error(f"{key}.ipv6", f"{network} has no IPv6 addresses: give satvpn_networks.{network} ipv6")
+                raise self.error(
+                    f"{key}.ipv6",
+                    f"{network} has no IPv6 addresses: give satvpn_networks.{network} ipv6",
+                )
             return None
         within = ipaddress.IPv6Network(text)
-        address = within.network_address + number if given is None else self.address(given, f"{key}.ipv6", 6)
+        address = (
+            within.network_address + number
+            if given is None
+            else self.address(given, f"{key}.ipv6", 6)
+        )
         if address not in within:
             raise self.error(f"{key}.ipv6", f"{address} is not in {network} ({within})")
         if address == within.network_address:
-            raise self.error(f"{key}.ipv6", f"{address} addresses the routers of {within}, not a host")
+            raise self.error(
+                f"{key}.ipv6", f"{address} addresses the routers of {within}, not a host"
+            )
         return str(address)
 
     def route(self, key: str, entry: dict[str, Any]) -> Route:
         via = self.address(entry["via"], f"{key}.via")
-        to = "default" if entry["to"] == "default" else self.destination(f"{key}.to", entry["to"], via.version)
+        to = (
+            "default"
+            if entry["to"] == "default"
+            else self.destination(f"{key}.to", entry["to"], via.version)
+        )
         self.within(entry.get("metric"), f"{key}.metric", 0, METRIC_MAX)
         self.within(entry.get("table"), f"{key}.table", 1, TABLE_MAX)
         return Route(to, str(via), entry.get("metric"), entry.get("table"))
 
     def rule(self, key: str, entry: dict[str, Any]) -> Rule:
         source, destination = (
-            self.destination(f"{key}.{name}", entry[name]) if name in entry else None for name in ("from", "to")
+            self.destination(f"{key}.{name}", entry[name]) if name in entry else None
+            for name in ("from", "to")
         )
-        if source and destination and ipaddress.ip_network(source).version != ipaddress.ip_network(destination).version:
+        if (
+            source
+            and destination
+            and ipaddress.ip_network(source).version != ipaddress.ip_network(destination).version
+        ):
             raise self.error(key, f"{source} and {destination}: one is IPv4, the other IPv6")
         table = entry["table"]
         if table != MAIN_TABLE and (isinstance(table, bool) or not isinstance(table, int)):
-            raise self.error(f"{key}.table", f"a table's number or {MAIN_TABLE} is expected here, not {_short(table)}")
+            raise self.error(
+                f"{key}.table",
+                f"a table's number or {MAIN_TABLE} is expected here, not {_short(table)}",
+            )
         if isinstance(table, int):
             self.within(table, f"{key}.table", 1, TABLE_MAX)
         return Rule(source, destination, str(table), entry.get("except_default", False))
@@ -354,15 +474,18 @@ class _Reader:
         except ValueError as error:
             raise self.error(
                 key,
-                f"{error}: default, an address with mask or a network is expected; there are {_listed(self.networks)}",
+                f"{error}: default, an address with mask or a network is expected; there are"
+                f" {_listed(self.networks)}",
             ) from error
         if version not in (None, found.version):
             raise self.error(key, f"{found} is IPv{found.version}, but `via` is IPv{version}")
         return str(found)
 
     def address(self, text: str, key: str, version: int | None = None) -> IPAddress:
-        """Return an address of a text. Raises InputError for any other text, or another version of
-        IP."""
+        """Return an address of a text.
+
+        Raises InputError for any other text, or another version of IP.
+        """
         try:
             address = ipaddress.ip_address(text)
         except ValueError:
@@ -370,58 +493,82 @@ class _Reader:
         if address is None or version not in (None, address.version):
             example = "fd00:1::1" if version == 6 else "10.10.1.1"
             kind = "IP" if version is None else f"IPv{version}"
-            raise self.error(key, f"an {kind} address is expected here, like {example}, not {_short(text)}")
+            raise self.error(
+                key, f"an {kind} address is expected here, like {example}, not {_short(text)}"
+            )
         return address
 
     # All hosts together
 
     def check_names(self, hosts: list[Host]) -> None:
-        """Check that names are unique. Raises InputError for two hosts, or two interfaces of a
-        host, with one name."""
+        """Check that names are unique.
+
+        Raises InputError for two hosts, or two interfaces of a host, with one name.
+        """
         for index, host in enumerate(hosts):
             for other in hosts[:index]:
                 if other.name == host.name:
-                    raise self.error(host.entity, f"is called {host.name} here, and so is {other.entity}: rename one")
+                    raise self.error(
+                        host.entity,
+                        f"is called {host.name} here, and so is {other.entity}: rename one",
+                    )
             for number, port in enumerate(host.interfaces):
                 if port.name in (other.name for other in host.interfaces[:number]):
                     raise self.error(
-                        f"{host.entity}.satvpn_interfaces[{number}].name", f"{port.name} is the name of two interfaces"
+                        f"{host.entity}.satvpn_interfaces[{number}].name",
+                        f"{port.name} is the name of two interfaces",
                     )
 
     def check_addresses(self, hosts: list[Host]) -> None:
         """Check that addresses are unique. Raises InputError for one that two interfaces have."""
         owners: dict[str, str] = {}
         for host in hosts:
-            for address in chain.from_iterable((port.address, port.ipv6) for port in host.interfaces):
+            for address in chain.from_iterable(
+                (port.address, port.ipv6) for port in host.interfaces
+            ):
                 if address in owners:
-                    raise self.error(host.entity, f"{address} is already an address of {owners[address]}")
+                    raise self.error(
+                        host.entity, f"{address} is already an address of {owners[address]}"
+                    )
                 if address is not None:
                     owners[address] = host.entity
 
     def check_routes(self, inventory: Inventory) -> None:
-        """Check routes and rules. Raises InputError for a route through no neighbour, a second
-        route to a place, and a rule with an empty table."""
+        """Check routes and rules.
+
+        Raises InputError for a route through no neighbour, a second route to a place, and a rule
+        with an empty table.
+        """
         for host in inventory.hosts:
             neighbours: list[str] = []
             for _, others in inventory.neighbours(host):
                 for other in others:
-                    neighbours += [address for address in (other.address, other.ipv6) if address is not None]
+                    neighbours += [
+                        address for address in (other.address, other.ipv6) if address is not None
+                    ]
             for index, route in enumerate(host.routes):
                 key = f"{host.entity}.satvpn_routes[{index}]"
                 if route.via not in neighbours:
                     raise self.error(
-                        f"{key}.via", f"{route.via} is no neighbour of {host.entity}; there are {_listed(neighbours)}"
+                        f"{key}.via",
+                        f"{route.via} is no neighbour of {host.entity}; there are"
+                        f" {_listed(neighbours)}",
                     )
                 if any(_place(route) == _place(earlier) for earlier in host.routes[:index]):
                     raise self.error(
-                        f"{key}.to", f"{route.to} has a route already: give one of them a metric or a table"
+                        f"{key}.to",
+                        f"{route.to} has a route already: give one of them a metric or a table",
                     )
-            tables = [MAIN_TABLE, *(str(route.table) for route in host.routes if route.table is not None)]
+            tables = [
+                MAIN_TABLE,
+                *(str(route.table) for route in host.routes if route.table is not None),
+            ]
             for index, rule in enumerate(host.rules):
                 if rule.table not in tables:
                     raise self.error(
                         f"{host.entity}.satvpn_rules[{index}].table",
-                        f"no route of {host.entity} is in table {rule.table}; there are {_listed(dict.fromkeys(tables))}",
+                        f"no route of {host.entity} is in table {rule.table}; there are"
+                        f" {_listed(dict.fromkeys(tables))}",
                     )
 
 

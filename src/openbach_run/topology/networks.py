@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The MTUs that a scenario's values give: the value NETWORK_mtu is for the inventory's network
-NETWORK."""
+NETWORK.
+"""
 
 from __future__ import annotations
 
@@ -34,26 +35,39 @@ def check_mtus(networks: Mapping[str, Mapping[str, Any]], values: Mapping[str, s
     """
     for name, value in given_mtus(values).items():
         if name not in networks:
-            raise InputError(f"{name}{SUFFIX}={value}: the inventory has no network {name}; it has {listed(networks)}")
+            raise InputError(
+                f"{name}{SUFFIX}={value}: the inventory has no network {name}; it has"
+                f" {listed(networks)}"
+            )
         least = MTU_LEAST if networks[name].get("ipv6") is None else MTU_LEAST_IPV6
         if not value.isdecimal() or not least <= int(value) <= MTU_MAX:
-            raise InputError(f"{name}{SUFFIX}={value}: {OF_INVENTORY}, or a number of bytes from {least} to {MTU_MAX}")
+            raise InputError(
+                f"{name}{SUFFIX}={value}: {OF_INVENTORY}, or a number of bytes from {least} to"
+                f" {MTU_MAX}"
+            )
 
 
 def with_mtus(inventory: Mapping[str, Any], values: Mapping[str, str]) -> Mapping[str, Any]:
     """Return an inventory, in the form of Inventory.to_dict, with the MTUs that values give to its
-    networks."""
+    networks.
+    """
     mtus = {name: {"mtu": int(value)} for name, value in given_mtus(values).items()}
-    networks = {name: {**network, **mtus.get(name, {})} for name, network in inventory.get("networks", {}).items()}
+    networks = {
+        name: {**network, **mtus.get(name, {})}
+        for name, network in inventory.get("networks", {}).items()
+    }
     return {**inventory, "networks": networks} if mtus else inventory
 
 
 def check_platform_mtus(values: Mapping[str, tuple[str, ...]]) -> None:
-    """Check values for a real platform, whose networks no scenario changes. Raises InputError for
-    values that it cannot follow."""
+    """Check values for a real platform, whose networks no scenario changes.
+
+    Raises InputError for values that it cannot follow.
+    """
     for name, several in values.items():
         if name.endswith(SUFFIX) and set(several) != {OF_INVENTORY}:
             raise InputError(
-                f"{name}={','.join(several)}: a platform's networks have the MTUs of its interfaces; set these, give them in "
-                f"its inventory, and leave {name}={OF_INVENTORY}"
+                f"{name}={','.join(several)}: a platform's networks have the MTUs of its"
+                " interfaces; set these, give them in its inventory, and leave"
+                f" {name}={OF_INVENTORY}"
             )

@@ -20,7 +20,10 @@ def value_of(reference: str, inventory: Inventory) -> str:
     place, _, what = reference.rpartition(".")
     entity, _, name = place.rpartition(".")
     if name not in inventory.networks:
-        raise InputError(f"{reference!r}: the inventory has no network {name!r}; it has {listed(inventory.networks)}")
+        raise InputError(
+            f"{reference!r}: the inventory has no network {name!r}; it has"
+            f" {listed(inventory.networks)}"
+        )
     values: dict[str, str | int | None]
     if entity:
         host = inventory.host(entity)
@@ -30,7 +33,9 @@ def value_of(reference: str, inventory: Inventory) -> str:
         port = next((port for port in host.interfaces if port.network == name), None)
         if port is None:
             known = listed(port.network for port in host.interfaces)
-            raise InputError(f"{reference!r}: {entity} has no interface in {name}; it has some in {known}")
+            raise InputError(
+                f"{reference!r}: {entity} has no interface in {name}; it has some in {known}"
+            )
         values = {"address": port.address, "ipv6": port.ipv6, "interface": port.name}
     else:
         network = inventory.networks[name]

@@ -76,9 +76,12 @@ def not_found(what: str, **names: Any) -> Refusal:
 
 def refused_scenario(error: Malformed) -> Refusal:
     """Return the backend's answer to a malformed scenario; a refusal (400) where the backend
-    crashes."""
+    crashes.
+    """
     if error.status == 500:
-        return Refusal(400, "Data of the Scenario are malformed", error_message={"error": str(error)})
+        return Refusal(
+            400, "Data of the Scenario are malformed", error_message={"error": str(error)}
+        )
     answer = dict(error.answer)
     return Refusal(error.status, answer.pop("error"), **answer)
 
@@ -141,7 +144,11 @@ async def log_in(request: Request, services: Services, login: str, password: str
 
 
 def malformed(field: str) -> Refusal:
-    return Refusal(400, f"POST data malformed: '{field}' missing", msg=f"POST data malformed: '{field}' missing")
+    return Refusal(
+        400,
+        f"POST data malformed: '{field}' missing",
+        msg=f"POST data malformed: '{field}' missing",
+    )
 
 
 With = Annotated[Services, Depends(services)]

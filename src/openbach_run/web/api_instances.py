@@ -24,7 +24,9 @@ router = APIRouter(default_response_class=Json)
 BUCKETS = 10_000
 NO_STOP = "Not programmed yet"
 """OpenBACH's stop date for a job that still runs."""
-NO_SINGLE_JOB = "A local controller runs jobs in scenarios only; start or stop the scenario instance"
+NO_SINGLE_JOB = (
+    "A local controller runs jobs in scenarios only; start or stop the scenario instance"
+)
 
 
 # Scenario instances
@@ -45,7 +47,10 @@ def _listed(services: Services, request: Request, project: str, scenario: str | 
         raise not_found("Project", project_name=project)
     limit, offset = _number(request, "limit"), _number(request, "offset")
     rows = services.database.instances(
-        project, scenario, 0 if limit is None or offset is None else offset, -1 if limit is None else limit
+        project,
+        scenario,
+        0 if limit is None or offset is None else offset,
+        -1 if limit is None else limit,
     )
     if "quiet" in request.query_params:
         return instances.shown_quietly(services, rows)
@@ -104,9 +109,15 @@ def stop(number: int, services: With) -> None:
     try:
         row = instances.find_instance(services, number)
     except Refusal as refusal:  # OpenBACH's director answers this one, in a form of its own
-        raise Refusal(refusal.status, **refusal.answer, response=refusal.answer, returncode=refusal.status) from None
+        raise Refusal(
+            refusal.status, **refusal.answer, response=refusal.answer, returncode=refusal.status
+        ) from None
     if row["owner"] != row["id"]:
-        raise Refusal(422, "A sub-scenario of a local run cannot be stopped alone", scenario_instance_id=row["owner"])
+        raise Refusal(
+            422,
+            "A sub-scenario of a local run cannot be stopped alone",
+            scenario_instance_id=row["owner"],
+        )
     if row["stop_date"] is None:
         services.launcher.stop(number)
 
@@ -120,9 +131,13 @@ def remove(number: int, services: With) -> None:
     """
     row = instances.find_instance(services, number)
     if row["stop_date"] is None:
-        raise Refusal(409, "Trying to remove a scenario_instance still running", scenario_instance_id=number)
+        raise Refusal(
+            409, "Trying to remove a scenario_instance still running", scenario_instance_id=number
+        )
     if row["owner"] != row["id"]:
-        raise Refusal(409, "It belongs to another scenario instance", scenario_instance_id=row["owner"])
+        raise Refusal(
+            409, "It belongs to another scenario instance", scenario_instance_id=row["owner"]
+        )
     services.database.delete_instance(number)
     services.launcher.forget(row)
 
@@ -160,9 +175,15 @@ def download_archive(number: int, services: With) -> Response:
 
 
 def _job(services: Services, number: int) -> tuple[Row, dict[str, Any]]:
-    """Return the launched instance that has the job with this id, and the job. Raises Refusal
-    (404)."""
-    row = services.database.row("SELECT owner FROM job WHERE id = ?", number) if number <= LARGEST_ID else None
+    """Return the launched instance that has the job with this id, and the job.
+
+    Raises Refusal (404).
+    """
+    row = (
+        services.database.row("SELECT owner FROM job WHERE id = ?", number)
+        if number <= LARGEST_ID
+        else None
+    )
     if row is None:
         raise not_found("Job Instance", job_instance_id=number)
     owner = instances.find_instance(services, row["owner"])
@@ -188,7 +209,9 @@ def running_jobs(request: Request, services: With) -> dict[str, Any]:
     return {"instances": [_on_agent(services, address, running) for address in addresses]}
 
 
-def _on_agent(services: Services, address: str, running: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _on_agent(
+    services: Services, address: str, running: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
     """Return the installed jobs of an agent, each with its instances among the `running` ones."""
     if services.platform.host_at(address) is None:
         raise not_found("Agent", agent_address=address)
@@ -225,7 +248,9 @@ def change_job_instances(body: Body, services: With) -> dict[str, Any]:
             raise malformed("action")
         case "stop":
             numbers = body.get("job_instance_ids")
-            if not isinstance(numbers, list) or not all(isinstance(number, int) for number in numbers):
+            if not isinstance(numbers, list) or not all(
+                isinstance(number, int) for number in numbers
+            ):
                 raise malformed("job_instance_ids")
             for number in numbers:
                 _stop_job(services, number)
@@ -318,4 +343,7 @@ def _histogram(values: Sequence[float], buckets: int) -> Mapping[str, list[float
     for value in values:
         # The greatest value is in the last bucket.
         counts[min(int((value - least) / width), buckets - 1)] += 1
-    return {"counts": counts, "buckets": [least + width * (index + 0.5) for index in range(buckets)]}
+    return {
+        "counts": counts,
+        "buckets": [least + width * (index + 0.5) for index in range(buckets)],
+    }

@@ -19,7 +19,9 @@ def profile(services: Services, user: str | None) -> dict[str, Any]:
     """Return the user's profile; before the login, that of nobody."""
     favourites: dict[str, list[str]] = {}
     if user is not None:
-        for row in services.database.rows("SELECT project, name FROM scenario WHERE favourite = 1 ORDER BY name"):
+        for row in services.database.rows(
+            "SELECT project, name FROM scenario WHERE favourite = 1 ORDER BY name"
+        ):
             favourites.setdefault(row["project"], []).append(row["name"])
     return {
         "username": user,
@@ -43,12 +45,16 @@ def who(request: Request, services: With) -> dict[str, Any]:
 
 
 @router.post("/login/")
-async def log_in(request: Request, response: Response, body: Body, services: With) -> dict[str, Any]:
+async def log_in(
+    request: Request, response: Response, body: Body, services: With
+) -> dict[str, Any]:
     if body.get("action", "authenticate") != "authenticate":
         raise Refusal(422, "The local controller has one user; log in as that")
     for field in ("login", "password"):
         if not isinstance(body.get(field), str):
-            raise Refusal(400, f"Missing login field '{field}'", msg=f"Missing login field '{field}'")
+            raise Refusal(
+                400, f"Missing login field '{field}'", msg=f"Missing login field '{field}'"
+            )
     if user_of(request, services) is not None:
         text = "A user is already connected. Please logout first and then log back in."
         raise Refusal(409, text, msg=text)

@@ -47,7 +47,8 @@ def agents(request: Request, services: With) -> list[dict[str, Any]]:
     )
     projects = project_of_agents(services)
     known = [
-        services.platform.agent(address, projects.get(address)) for address in services.platform.addresses.values()
+        services.platform.agent(address, projects.get(address))
+        for address in services.platform.addresses.values()
     ]
     return [{**agent, **more} for agent in known if agent]
 
@@ -121,7 +122,8 @@ def jobs(request: Request, services: With) -> Any:
 
 def _is_like(general: dict[str, Any], searched: str) -> bool:
     """Return whether a word of the job's name, or one of its keywords, is similar to the searched
-    text."""
+    text.
+    """
     wanted = searched[:100].lower()
     words = [*general["name"].split("_"), *general["keywords"]]
     return any(SequenceMatcher(None, word.lower(), wanted).ratio() > LIKE for word in words)
@@ -132,7 +134,9 @@ def install(body: Body) -> Any:
     if body.get("action") == "install":
         return JSONResponse({}, 202)  # they all are
     raise Refusal(
-        422, "This is a local controller: its jobs are those of its checkout; `openbach-run serve --jobs` adds more"
+        422,
+        "This is a local controller: its jobs are those of its checkout; `openbach-run serve"
+        " --jobs` adds more",
     )
 
 
@@ -156,7 +160,11 @@ def job(name: str, request: Request, services: With) -> Any:
             on = [{"agent__name": entity, "agent__address": address} for entity, address in hosts]
             return {"job_name": name, "installed_on": on}
         case kind:
-            raise Refusal(400, f"Data malformed: unknown type {kind}", msg=f"Data malformed: unknown type {kind}")
+            raise Refusal(
+                400,
+                f"Data malformed: unknown type {kind}",
+                msg=f"Data malformed: unknown type {kind}",
+            )
 
 
 @router.api_route("/job/{name}/", methods=["POST", "DELETE"])
@@ -169,7 +177,10 @@ def job_state(name: str, request: Request, services: With) -> dict[str, Any]:
     if "address" not in request.query_params:
         raise malformed("address")
     job(name, request, services)
-    return {key: DONE if key == "install" else None for key in ("install", "uninstall", "log_severity", "stat_policy")}
+    return {
+        key: DONE if key == "install" else None
+        for key in ("install", "uninstall", "log_severity", "stat_policy")
+    }
 
 
 @router.get("/statistics/{project}/")
@@ -200,7 +211,8 @@ def logs(request: Request, services: With) -> list[list[Any]]:
         raise Refusal(400, "GET data malformed: level and delay should be integers") from None
     since = as_date(datetime.now(UTC) - timedelta(milliseconds=delay_ms))
     rows = services.database.rows(
-        "SELECT * FROM instance WHERE error IS NOT NULL AND start_date >= ? ORDER BY id LIMIT 100", since
+        "SELECT * FROM instance WHERE error IS NOT NULL AND start_date >= ? ORDER BY id LIMIT 100",
+        since,
     )
     return [
         [

@@ -11,7 +11,15 @@ from fastapi import APIRouter, Request
 
 from openbach_run.openbach.refusals import Malformed
 from openbach_run.openbach.scenario import Scenario, is_place
-from openbach_run.web.answers import Body, Refusal, Services, With, malformed, not_found, refused_scenario
+from openbach_run.web.answers import (
+    Body,
+    Refusal,
+    Services,
+    With,
+    malformed,
+    not_found,
+    refused_scenario,
+)
 from openbach_run.web.api_login import profile, user_of
 from openbach_run.web.instances import read_scenario
 
@@ -46,7 +54,9 @@ def shown_project(services: Services, name: str, document: Mapping[str, Any]) ->
 
 def shown_entity(services: Services, project: str, entity: Mapping[str, Any]) -> dict[str, Any]:
     """Return an entity as the API shows it."""
-    agent = services.platform.agent(entity["agent"]["address"], project) if entity["agent"] else None
+    agent = (
+        services.platform.agent(entity["agent"]["address"], project) if entity["agent"] else None
+    )
     return {
         "name": entity["name"],
         "description": entity["description"],
@@ -60,7 +70,10 @@ def shown_entity(services: Services, project: str, entity: Mapping[str, Any]) ->
 
 @router.get("/project/")
 def projects(services: With) -> list[dict[str, Any]]:
-    return [shown_project(services, name, document) for name, document in services.database.projects().items()]
+    return [
+        shown_project(services, name, document)
+        for name, document in services.database.projects().items()
+    ]
 
 
 @router.post("/project/")
@@ -73,13 +86,17 @@ def add_project(body: Body, request: Request, services: With) -> dict[str, Any]:
     if "/" in name:
         raise Refusal(400, "'/' character forbidden in project name", project_name=name)
     if not is_place(name):
-        raise Refusal(400, "Unprintable or '\\' character forbidden in project name", project_name=name)
+        raise Refusal(
+            400, "Unprintable or '\\' character forbidden in project name", project_name=name
+        )
     if name.isdecimal():
         raise Refusal(400, "Project name cannot be digits only", project_name=name)
     with services.database.transaction():
         if services.database.project(name) is not None:
             raise Refusal(409, "Trying to create an existing Project.", name=name)
-        _register(services, name, body, {}, need_networks="ignore_topology" not in request.query_params)
+        _register(
+            services, name, body, {}, need_networks="ignore_topology" not in request.query_params
+        )
     return shown_project(services, name, document_of(services, name))
 
 
@@ -124,21 +141,31 @@ def topology(name: str, body: Body, services: With) -> dict[str, Any]:
 
 
 def _register(
-    services: Services, name: str, body: Mapping[str, Any], before: Mapping[str, Any], *, need_networks: bool
+    services: Services,
+    name: str,
+    body: Mapping[str, Any],
+    before: Mapping[str, Any],
+    *,
+    need_networks: bool,
 ) -> None:
     """Store all of a project; on an error raise Refusal (400), which undoes the transaction.
 
     It has to be called in a transaction, so that otherwise nothing of the project is stored.
     """
     try:
-        lists = {key: _list(body, key) for key in ("owners", "entity", "hidden_network", "network", "scenario")}
+        lists = {
+            key: _list(body, key)
+            for key in ("owners", "entity", "hidden_network", "network", "scenario")
+        }
         # Entities keep the agents that they have had.
         agents = {entity["name"]: entity["agent"] for entity in before.get("entity", ())}
         entities: dict[str, dict[str, Any]] = {}
         for index, entity in enumerate(lists["entity"]):
             read = _entity(entity, index, need_networks)
             entities[read["name"]] = {**read, "agent": agents.get(read["name"])}
-        networks = [_network(network, f"network.{index}") for index, network in enumerate(lists["network"])]
+        networks = [
+            _network(network, f"network.{index}") for index, network in enumerate(lists["network"])
+        ]
         hidden = [one for one in lists["hidden_network"] if isinstance(one, str)]
         description = body.get("description")
         document = {
@@ -152,8 +179,14 @@ def _register(
         for index, scenario in enumerate(lists["scenario"]):
             services.database.put_scenario(name, _project_scenario(services, scenario, index))
     except _Malformed as error:
-        message = {"error": "Project is malformed", "section": error.section, "message": error.message}
-        raise Refusal(400, "Data of the Project are malformed", project_name=name, error_message=message) from None
+        message = {
+            "error": "Project is malformed",
+            "section": error.section,
+            "message": error.message,
+        }
+        raise Refusal(
+            400, "Data of the Project are malformed", project_name=name, error_message=message
+        ) from None
 
 
 class _Malformed(Exception):
@@ -168,7 +201,9 @@ def _list(body: Mapping[str, Any], key: str) -> list[Any]:
     """Return a list of a project's document. Raises _Malformed."""
     value = body.get(key, [])
     if not isinstance(value, list):
-        raise _Malformed(key, f"Entry '{key}' has the wrong kind of value (expected {list} got {type(value)})")
+        raise _Malformed(
+            key, f"Entry '{key}' has the wrong kind of value (expected {list} got {type(value)})"
+        )
     if len(value) > LIMIT:
         raise _Malformed(key, f"Entry '{key}' has more than {LIMIT} values")
     return value
@@ -178,13 +213,20 @@ def _entity(entity: Any, index: int, need_networks: bool) -> dict[str, Any]:
     """Return an entity of a project's document. Raises _Malformed."""
     at = f"entity.{index}"
     if not isinstance(entity, dict):
-        raise _Malformed(at, f"Entry 'entity' should contain only dict values (found {type(entity)})")
-    if not isinstance(entity.get("name"), str) or not entity["name"] or len(entity["name"]) > NAME_LENGTH:
+        raise _Malformed(
+            at, f"Entry 'entity' should contain only dict values (found {type(entity)})"
+        )
+    if (
+        not isinstance(entity.get("name"), str)
+        or not entity["name"]
+        or len(entity["name"]) > NAME_LENGTH
+    ):
         raise _Malformed(at, "Entity data should contain the name of the entity to create.")
     if need_networks and "networks" not in entity:
         raise _Malformed(at, "Missing key 'networks'")
     networks = [
-        _network(network, f"{at}.networks") for network in _list({"networks": entity.get("networks") or []}, "networks")
+        _network(network, f"{at}.networks")
+        for network in _list({"networks": entity.get("networks") or []}, "networks")
     ]
     description = entity.get("description")
     return {
@@ -198,7 +240,11 @@ def _network(network: Any, at: str) -> dict[str, str]:
     """Return a network of a project's document. Raises _Malformed."""
     if not _is_named(network):
         raise _Malformed(at, "A network has a name and an address")
-    return {key: network[key] for key in ("name", "address", "interface", "ip") if isinstance(network.get(key), str)}
+    return {
+        key: network[key]
+        for key in ("name", "address", "interface", "ip")
+        if isinstance(network.get(key), str)
+    }
 
 
 def _is_named(network: Any) -> bool:
@@ -214,12 +260,16 @@ def _project_scenario(services: Services, sent: Any, index: int) -> Scenario:
         text = f"Entry 'scenario' should contain only dict values (found {type(sent)})"
         raise _Malformed(f"scenario.{index}", text)
     if not isinstance(sent.get("name"), str | int | float):
-        raise _Malformed(f"scenario.{index}", "Scenario data should contain the name of the scenario to create.")
+        raise _Malformed(
+            f"scenario.{index}", "Scenario data should contain the name of the scenario to create."
+        )
     try:
         return read_scenario(services, sent)
     except Malformed as error:
         message = refused_scenario(error).answer
-        raise _Malformed(f"scenario.{sent['name']}", message.get("error_message", message)) from None
+        raise _Malformed(
+            f"scenario.{sent['name']}", message.get("error_message", message)
+        ) from None
 
 
 # Entities
@@ -227,7 +277,9 @@ def _project_scenario(services: Services, sent: Any, index: int) -> Scenario:
 
 @router.get("/project/{name}/entity/")
 def entities(name: str, services: With) -> list[dict[str, Any]]:
-    return [shown_entity(services, name, entity) for entity in document_of(services, name)["entity"]]
+    return [
+        shown_entity(services, name, entity) for entity in document_of(services, name)["entity"]
+    ]
 
 
 @router.get("/project/{name}/entity/{entity}/")
@@ -282,7 +334,8 @@ def _put_entity(services: Services, project_name: str, body: Mapping[str, Any]) 
         document = document_of(services, project_name)
         entities = {one["name"]: one for one in document["entity"]}
         if added["agent"] and any(
-            one["agent"] == added["agent"] and one["name"] != added["name"] for one in entities.values()
+            one["agent"] == added["agent"] and one["name"] != added["name"]
+            for one in entities.values()
         ):
             raise Refusal(409, f"The agent {address} is attached to another entity of this project")
         if len(entities) >= LIMIT:
@@ -319,7 +372,9 @@ def add_scenario(name: str, body: Body, services: With) -> dict[str, Any]:
     scenario = _parsed(services, body)
     with services.database.transaction():
         if services.database.scenario(name, scenario.name) is not None:
-            raise Refusal(409, "Trying to create an existing Scenario.", name=scenario.name, project=name)
+            raise Refusal(
+                409, "Trying to create an existing Scenario.", name=scenario.name, project=name
+            )
         document_of(services, name)
         services.database.put_scenario(name, scenario)
     return scenario.as_stored()
@@ -349,16 +404,23 @@ def modify_scenario(name: str, scenario_name: str, body: Body, services: With) -
 def delete_scenario(name: str, scenario_name: str, services: With) -> None:
     """Delete a scenario; its instances stay, with the version that they ran."""
     scenario(name, scenario_name, services)
-    services.database.execute("DELETE FROM scenario WHERE project = ? AND name = ?", name, scenario_name)
+    services.database.execute(
+        "DELETE FROM scenario WHERE project = ? AND name = ?", name, scenario_name
+    )
 
 
 @router.post("/project/{name}/scenario/{scenario_name}/")
-def favourite(name: str, scenario_name: str, body: Body, request: Request, services: With) -> dict[str, Any]:
+def favourite(
+    name: str, scenario_name: str, body: Body, request: Request, services: With
+) -> dict[str, Any]:
     scenario(name, scenario_name, services)
     if body.get("action") != "favorite" or "favorite" not in body:
         raise malformed("favorite")
     services.database.execute(
-        "UPDATE scenario SET favourite = ? WHERE project = ? AND name = ?", bool(body["favorite"]), name, scenario_name
+        "UPDATE scenario SET favourite = ? WHERE project = ? AND name = ?",
+        bool(body["favorite"]),
+        name,
+        scenario_name,
     )
     return profile(services, user_of(request, services))
 

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The local controller as a web application: OpenBACH's REST API at / and /openbach/, and our
-page."""
+"""The local controller as a web application: OpenBACH's REST API at / and /openbach/, and our page."""
 
 from __future__ import annotations
 
@@ -43,8 +42,9 @@ from openbach_run.web.store import Database
 DATABASE = "serve.sqlite"
 BODY = re.compile(r"<body[^>]*>", re.IGNORECASE)
 BACK = (
-    '<a href="/page/results" style="position:fixed;right:.5rem;bottom:.5rem;z-index:9999;background:#fff;color:#0b5cad;'
-    'padding:.2rem .5rem;border:1px solid">openbach-run: results, comparison</a>'
+    '<a href="/page/results"'
+    ' style="position:fixed;right:.5rem;bottom:.5rem;z-index:9999;background:#fff;color:#0b5cad;padding:.2rem'
+    ' .5rem;border:1px solid">openbach-run: results, comparison</a>'
 )
 
 
@@ -78,10 +78,12 @@ def make_app(
         index.close()
         database.close()
 
-    app = FastAPI(lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
+    app = FastAPI(
+        lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False
+    )
     app.state.services = Services(
         database, launcher, platform, sessions, Tries(), Once(), index, web_ui is not None
-    )  # fmt: skip
+    )
     for module in (api_login, api_platform, api_projects, api_instances):
         app.include_router(module.router)
         app.include_router(module.router, prefix="/openbach")
@@ -98,7 +100,9 @@ def make_app(
     app.add_exception_handler(SetupError, _no_engine)
     app.add_exception_handler(TooMany, _too_many)
     app.add_exception_handler(sqlite3.Error, _no_database)
-    app.add_exception_handler(ClientDisconnect, lambda request, error: Response(status_code=400))  # nobody reads it
+    app.add_exception_handler(
+        ClientDisconnect, lambda request, error: Response(status_code=400)
+    )  # nobody reads it
     app.add_middleware(Guard, sessions=sessions, local=local)
     return app
 
@@ -114,14 +118,15 @@ def add_web_ui(app: FastAPI, folder: Path) -> None:
     @app.get("/app")
     @app.get("/app/{rest:path}")
     def web_ui() -> HTMLResponse:
-        return HTMLResponse(BODY.sub(lambda found: found[0] + BACK, index.read_text(encoding="utf-8"), count=1))
+        return HTMLResponse(
+            BODY.sub(lambda found: found[0] + BACK, index.read_text(encoding="utf-8"), count=1)
+        )
 
     app.mount("/", StaticFiles(directory=folder))
 
 
 def begin_project(database: Database, platform: Platform, scenarios: Sequence[Scenario]) -> None:
-    """Make the project of the checkout at the first start, and update its scenarios at every
-    start."""
+    """Make the project of the checkout at the first start, and update its scenarios at every start."""
     with database.transaction():
         if database.project(PROJECT) is None:
             database.put_project(PROJECT, platform.default_project())
@@ -131,14 +136,18 @@ def begin_project(database: Database, platform: Platform, scenarios: Sequence[Sc
 
 def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, Refusal)
-    return told(request, error.status, str(error)) if wants_page(request) else refuse(request, error)
+    return (
+        told(request, error.status, str(error)) if wants_page(request) else refuse(request, error)
+    )
 
 
 def _no_route(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if wants_page(request):
         return told(request, error.status_code, f"There is no page {request.url.path}")
-    return JSONResponse({"error": f"{request.method} {request.url.path}: {error.detail}"}, error.status_code)
+    return JSONResponse(
+        {"error": f"{request.method} {request.url.path}: {error.detail}"}, error.status_code
+    )
 
 
 def _bad_input(request: Request, error: Exception) -> Response:
@@ -150,7 +159,10 @@ def _no_number(request: Request, error: Exception) -> Response:
 
 
 def _too_many(request: Request, error: Exception) -> Response:
-    text = "Too many wrong passwords from this address; try again in some seconds, or use the token that serve printed"
+    text = (
+        "Too many wrong passwords from this address; try again in some seconds, or use the token"
+        " that serve printed"
+    )
     return _said(request, 429, text, msg=text)
 
 
@@ -164,4 +176,8 @@ def _no_database(request: Request, error: Exception) -> Response:
 
 def _said(request: Request, status: int, words: str, **more: str) -> Response:
     """Return an error as a page for a browser, and as JSON for any other client."""
-    return told(request, status, words) if wants_page(request) else Json({"error": words, **more}, status)
+    return (
+        told(request, status, words)
+        if wants_page(request)
+        else Json({"error": words, **more}, status)
+    )

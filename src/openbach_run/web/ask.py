@@ -18,7 +18,16 @@ from typing import Any
 from starlette.datastructures import FormData, QueryParams
 
 from openbach_run.campaign.forecast import UNKNOWN_WALL_S
-from openbach_run.campaign.plan import NO_FILE, Campaign, Seeds, draft_of, notes_of, settings_of, sweep_table, wrong_in
+from openbach_run.campaign.plan import (
+    NO_FILE,
+    Campaign,
+    Seeds,
+    draft_of,
+    notes_of,
+    settings_of,
+    sweep_table,
+    wrong_in,
+)
 from openbach_run.campaign.settings import parse_seeds
 from openbach_run.errors import InputError
 from openbach_run.openbach.limits import argument_choices
@@ -79,20 +88,32 @@ def fields_of(
     curves.
     """
     try:
-        choices: dict[str, Sequence[str]] = dict(argument_choices(found, services.platform.jobs, subs))
+        choices: dict[str, Sequence[str]] = dict(
+            argument_choices(found, services.platform.jobs, subs)
+        )
         untested = services.platform.additions.untested()
     except InputError:  # of its x-same, or of a folder; a launch says so
         choices, untested = {}, set()
     settings = settings_of(found, subs)
     constants = defaults_of((*subs.values(), found))
     try:
-        defaults, swept = (sweep_table(found, Path(found.name), key) for key in ("defaults", "values"))
+        defaults, swept = (
+            sweep_table(found, Path(found.name), key) for key in ("defaults", "values")
+        )
     except InputError:
         defaults, swept = {}, {}
     names = dict.fromkeys(
-        [*(name for name in swept if name in found.arguments), *found.arguments, SERIES, *swept, *settings]
+        [
+            *(name for name in swept if name in found.arguments),
+            *found.arguments,
+            SERIES,
+            *swept,
+            *settings,
+        ]
     )
-    of_links = links.arguments_with_links(Campaign(Path(found.name), found, subs, dict.fromkeys(settings, ()), (1,)))
+    of_links = links.arguments_with_links(
+        Campaign(Path(found.name), found, subs, dict.fromkeys(settings, ()), (1,))
+    )
     choices |= {name: (NO_FILE, *links.all_links(services.launcher.results)) for name in of_links}
     fields = []
     for name in (name for name in names if name in settings):
@@ -102,12 +123,23 @@ def fields_of(
         chosen = given.get(name, default)
         known = list(choices.get(name, ()))
         more = [value for value in chosen if known and value not in known]
-        several = sorted(known, key=lambda value: (value not in (*chosen, *whole), value in untested))
-        fields.append({
-            "name": name, "description": settings[name], "choices": several[:FIRST_CHOICES], "more": several[FIRST_CHOICES:],
-            "unknown": more, "is_common": name in found.arguments or name == SERIES or name in swept, "whole": whole or default,
-            "chosen": chosen, "untested": untested, "is_link": name in of_links,
-        })  # fmt: skip
+        several = sorted(
+            known, key=lambda value: (value not in (*chosen, *whole), value in untested)
+        )
+        fields.append(
+            {
+                "name": name,
+                "description": settings[name],
+                "choices": several[:FIRST_CHOICES],
+                "more": several[FIRST_CHOICES:],
+                "unknown": more,
+                "is_common": name in found.arguments or name == SERIES or name in swept,
+                "whole": whole or default,
+                "chosen": chosen,
+                "untested": untested,
+                "is_link": name in of_links,
+            }
+        )
     return sorted(fields, key=lambda one: not one["is_common"])
 
 
@@ -115,24 +147,41 @@ def fields_of(
 
 
 def asked_seeds(text: str) -> Seeds:
-    """Return the seeds in the form's field; None (the default) if it is empty. Raises
-    InputError."""
+    """Return the seeds in the form's field; None (the default) if it is empty.
+
+    Raises InputError.
+    """
     return parse_seeds(text) if text.strip() else None
 
 
-def check(services: Services, project: str, name: str, given: Mapping[str, list[str]], seeds: str) -> Checked:
-    """Return what can be said of a form's values. Raises Refusal (404) if there is no such
-    scenario."""
+def check(
+    services: Services, project: str, name: str, given: Mapping[str, list[str]], seeds: str
+) -> Checked:
+    """Return what can be said of a form's values.
+
+    Raises Refusal (404) if there is no such scenario.
+    """
     found, subs, _ = find_scenario(services, project, name)
     errors = {one: "choose at least one value" for one, values in given.items() if not values}
     errors |= {one: "choose at least one value" for one in found.arguments if one not in given}
     try:
         numbers = asked_seeds(seeds)
     except InputError as error:
-        errors[SEEDS], numbers = str(error).removeprefix("--seeds ").replace("--seeds", "seeds"), (1,)
+        errors[SEEDS], numbers = (
+            str(error).removeprefix("--seeds ").replace("--seeds", "seeds"),
+            (1,),
+        )
     chosen = {one: tuple(values) for one, values in given.items() if values}
     try:
-        campaign = draft_of(Path(name), found, subs, chosen, numbers, services.platform.packages, launches.RUNS_LIMIT)
+        campaign = draft_of(
+            Path(name),
+            found,
+            subs,
+            chosen,
+            numbers,
+            services.platform.packages,
+            launches.RUNS_LIMIT,
+        )
         for field_name, words in _wrong(services, campaign).items():
             errors.setdefault(field_name, words)
         if not errors:
@@ -154,10 +203,16 @@ def _wrong(services: Services, campaign: Campaign) -> dict[str, str]:
     for cell, wrong in wrong_in(campaign, jobs):
         for one in wrong:
             # The field that has the value, or else the one that the words name.
-            own = one.name if one.name in campaign.values and one.value in campaign.values[one.name] else None
+            own = (
+                one.name
+                if one.name in campaign.values and one.value in campaign.values[one.name]
+                else None
+            )
             errors.setdefault(own or _field_of(str(one), campaign.values), str(one))
         if not wrong:
-            arguments = {name: value for name, value in cell.items() if name in campaign.scenario.arguments}
+            arguments = {
+                name: value for name, value in cell.items() if name in campaign.scenario.arguments
+            }
             try:
                 check_values(campaign.scenario.with_constants(cell), arguments, jobs)
             except InputError as error:
@@ -186,11 +241,15 @@ def _notes(services: Services, campaign: Campaign) -> list[str]:
 
 def forecast(services: Services, campaign: Campaign) -> str:
     """Return the number of runs, how many of them seem to be there already, and the time of the
-    others."""
+    others.
+    """
     cells, scenario = campaign.cells, campaign.scenario.name
     known = _known(services, scenario)
     there, walls_s = 0, []
-    sample = [(json.loads(row["values"]), row["wall_s"]) for row in known[:: -(-len(known) // SAMPLE) or 1]]
+    sample = [
+        (json.loads(row["values"]), row["wall_s"])
+        for row in known[:: -(-len(known) // SAMPLE) or 1]
+    ]
     by_key = {row["key"]: row for row in known}
     likely: dict[int, float] = {}
     for cell in cells:
@@ -202,26 +261,38 @@ def forecast(services: Services, campaign: Campaign) -> str:
         else:
             key = len(likely) if len(likely) < SAMPLE else len(likely) - 1
             # After SAMPLE unknown cells their mean is good enough for all others.
-            wall_s = likely[key] = _of_the_most_like(cell, sample) if len(likely) < SAMPLE else fmean(likely.values())
+            wall_s = likely[key] = (
+                _of_the_most_like(cell, sample) if len(likely) < SAMPLE else fmean(likely.values())
+            )
         walls_s += [wall_s] * (len(seeds) - done)
     workers = services.launcher.workers
     runs = len(cells) * len(campaign.every_seed)
     count = f"{_several(len(cells), 'cell')}, {_several(runs, 'run')}"
-    source = f"from {_several(len(known), 'known cell')} of {scenario}" if known else "assumed: none was measured yet"
+    source = (
+        f"from {_several(len(known), 'known cell')} of {scenario}"
+        if known
+        else "assumed: none was measured yet"
+    )
     already = f", {there} there already (unless the code has changed since)" if there else ""
-    return f"{count}{already}; about {_duration(sum(walls_s) / workers)} on {_several(workers, 'CPU')} ({source})"
+    return (
+        f"{count}{already}; about {_duration(sum(walls_s) / workers)} on {_several(workers, 'CPU')}"
+        f" ({source})"
+    )
 
 
 def _known(services: Services, scenario: str) -> list[Any]:
     """Return the scenario's cells that have finished runs, with their mean time and their seeds."""
     return services.database.rows(
-        'SELECT c.key, c."values", AVG(r.wall_s) AS wall_s, GROUP_CONCAT(r.seed) AS seeds FROM cell c '
-        "JOIN run r ON r.cell = c.id WHERE c.scenario = ? AND r.status = 'Finished Ok' GROUP BY c.id",
+        'SELECT c.key, c."values", AVG(r.wall_s) AS wall_s, GROUP_CONCAT(r.seed) AS seeds FROM'
+        " cell c JOIN run r ON r.cell = c.id WHERE c.scenario = ? AND r.status = 'Finished Ok'"
+        " GROUP BY c.id",
         scenario,
     )
 
 
-def _of_the_most_like(values: Mapping[str, str], sample: Sequence[tuple[Mapping[str, str], float]]) -> float:
+def _of_the_most_like(
+    values: Mapping[str, str], sample: Sequence[tuple[Mapping[str, str], float]]
+) -> float:
     """Return the mean time in s of the known cells that have the most values in common."""
     likeness = [(len(values.items() & known.items()), wall_s) for known, wall_s in sample]
     most = max((alike for alike, _ in likeness), default=0)

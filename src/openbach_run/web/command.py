@@ -40,35 +40,68 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     made.add_argument(
-        "--listen", default="127.0.0.1", metavar="ADDRESS", help="address to serve on (default 127.0.0.1)"
+        "--listen",
+        default="127.0.0.1",
+        metavar="ADDRESS",
+        help="address to serve on (default 127.0.0.1)",
     )
     made.add_argument(
-        "--port", type=int, default=CONTROLLER_PORT, help=f"port; 0 takes a free one (default {CONTROLLER_PORT})"
+        "--port",
+        type=int,
+        default=CONTROLLER_PORT,
+        help=f"port; 0 takes a free one (default {CONTROLLER_PORT})",
     )
     made.add_argument(
-        "--results", type=Path, default=Path("results"), metavar="DIR",
-        help="where records and the list of instances are kept (default results, as for other commands)",
-    )  # fmt: skip
+        "--results",
+        type=Path,
+        default=Path("results"),
+        metavar="DIR",
+        help=(
+            "where records and the list of instances are kept (default results, as for other"
+            " commands)"
+        ),
+    )
     made.add_argument(
-        "--password-file", type=Path, metavar="FILE",
+        "--password-file",
+        type=Path,
+        metavar="FILE",
         help=f"its first line is a password of user {LOGIN}, beside the token of each start",
-    )  # fmt: skip
-    made.add_argument(
-        "--web-ui", type=Path, metavar="DIR",
-        help="also serve OpenBACH's own web UI, at /app: the folder ansible/roles/install_auditorium/files/frontend of a"
-        " checkout of OpenBACH",
-    )  # fmt: skip
-    made.add_argument(
-        "--workers", type=int, metavar="N", help="runs at the same time (default: the CPUs this process may use)"
     )
     made.add_argument(
-        "--with", type=Path, action="append", default=[], metavar="DIR", dest="additions",
-        help="VPNs, congestion controls, jobs, satellites of yours: a directory of this checkout's shape",
-    )  # fmt: skip
+        "--web-ui",
+        type=Path,
+        metavar="DIR",
+        help=(
+            "also serve OpenBACH's own web UI, at /app: the folder"
+            " ansible/roles/install_auditorium/files/frontend of a checkout of OpenBACH"
+        ),
+    )
     made.add_argument(
-        "--jobs", type=Path, action="append", default=[], metavar="PATH",
+        "--workers",
+        type=int,
+        metavar="N",
+        help="runs at the same time (default: the CPUs this process may use)",
+    )
+    made.add_argument(
+        "--with",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="DIR",
+        dest="additions",
+        help=(
+            "VPNs, congestion controls, jobs, satellites of yours: a directory of this checkout's"
+            " shape"
+        ),
+    )
+    made.add_argument(
+        "--jobs",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="PATH",
         help="more jobs: a folder of packages, or a JSON file of argument trees",
-    )  # fmt: skip
+    )
     made.add_argument(
         "--inventory",
         type=Path,

@@ -75,9 +75,11 @@ def _run(services: Services, text: str) -> Item | None:
     """Return the run `<folder>/<run_id>` as an item, or None."""
     folder, _, run_id = text.partition("/")
     rows = services.database.rows(
-        "SELECT folder, run_id, cell, seed, status, error, virtual_s, id AS row FROM run WHERE folder = ? AND run_id = ?",
-        folder, run_id,
-    )  # fmt: skip
+        "SELECT folder, run_id, cell, seed, status, error, virtual_s, id AS row FROM run WHERE"
+        " folder = ? AND run_id = ?",
+        folder,
+        run_id,
+    )
     if not rows:
         return None
     runs = tuple(map(sets.Run._make, rows))
@@ -93,11 +95,23 @@ def _cell(services: Services, text: str) -> Item | None:
     of_cell = [run for run in sets.runs_of(services, item) if run.cell == row["id"]]
     runs = tuple(sorted(of_cell, key=lambda run: run.seed))
     return (
-        _item(services, f"cell={text}", f"/page/set/{item}/cell/{key}", row["id"], runs, is_cell=True) if runs else None
+        _item(
+            services, f"cell={text}", f"/page/set/{item}/cell/{key}", row["id"], runs, is_cell=True
+        )
+        if runs
+        else None
     )
 
 
-def _item(services: Services, word: str, href: str, cell: int, runs: tuple[sets.Run, ...], *, is_cell: bool) -> Item:
+def _item(
+    services: Services,
+    word: str,
+    href: str,
+    cell: int,
+    runs: tuple[sets.Run, ...],
+    *,
+    is_cell: bool,
+) -> Item:
     row = services.database.row('SELECT scenario, "values" FROM cell WHERE id = ?', cell)
     assert row is not None
     return Item(word, href, "", row["scenario"], json.loads(row["values"]), runs, is_cell)
@@ -115,7 +129,8 @@ def _label(one: Item, names: Sequence[str]) -> str:
 
 def differences(items: Sequence[Item]) -> list[str]:
     """Return the names of settings that differ; `scenario` comes first if there are several
-    scenarios."""
+    scenarios.
+    """
     found = ["scenario"] if len({one.scenario for one in items}) > 1 else []
     for name in dict.fromkeys(chain.from_iterable(one.values for one in items)):
         if len({one.values.get(name) for one in items}) > 1:
@@ -129,14 +144,20 @@ def warnings(items: Sequence[Item]) -> list[str]:
     for name in AMOUNTS:
         if name in names:
             values = ", ".join(dict.fromkeys(one.values.get(name, "none") for one in items))
-            found.append(f"{name} differs ({values}): the measures are not of the same amount of work")
+            found.append(
+                f"{name} differs ({values}): the measures are not of the same amount of work"
+            )
     if "scenario" in names:
-        found.append(f"the scenarios differ ({', '.join(dict.fromkeys(one.scenario for one in items))})")
+        found.append(
+            f"the scenarios differ ({', '.join(dict.fromkeys(one.scenario for one in items))})"
+        )
     seeds = [tuple(one.seeds) for one in items]
     if len(set(seeds)) > 1:
         lists = [", ".join(map(str, one)) for one in dict.fromkeys(seeds)]
         shown = "; ".join(one or "none" for one in lists)
-        found.append(f"the seeds differ ({shown}): only the seeds that two have in common are paired")
+        found.append(
+            f"the seeds differ ({shown}): only the seeds that two have in common are paired"
+        )
     if any(one.failed for one in items):
         found.append("some runs failed: what is left may be the easier part")
     return found
@@ -145,7 +166,8 @@ def warnings(items: Sequence[Item]) -> list[str]:
 @dataclass(frozen=True)
 class Ratios:
     """The medians of one measure for all items, and their ratios to one of them (None for that
-    one)."""
+    one).
+    """
 
     words: str
     better: str
@@ -164,12 +186,17 @@ def ratios(services: Services, items: Sequence[Item], base: int) -> list[Ratios]
     words = {row["name"]: dict(row) for row in services.database.rows("SELECT * FROM measure")}
     there: set[str] = set().union(*by_row.values())
     # The usual measure first, then those of which it is said what is better.
-    names = sorted(there, key=lambda name: (name != USUAL, not (name in words and words[name]["better"]), name))
+    names = sorted(
+        there, key=lambda name: (name != USUAL, not (name in words and words[name]["better"]), name)
+    )
     found = []
     for name in names:
         of_items = [_by_seed(one, name, by_row) for one in items]
         told = words.get(name, {"words": name, "better": ""})
-        estimates = [None if number == base else ratio(one, of_items[base]) for number, one in enumerate(of_items)]
+        estimates = [
+            None if number == base else ratio(one, of_items[base])
+            for number, one in enumerate(of_items)
+        ]
         if any(estimates):
             medians = [median(one.values()) if one else None for one in of_items]
             found.append(Ratios(told["words"], told["better"], medians, estimates))
@@ -194,16 +221,21 @@ def curves(services: Services, items: Sequence[Item], seed: int | None) -> list[
     named = []
     for one in items:
         for run in _drawn_runs(items, one, seed):
-            found = curves_of(find_run(services, run.folder, run.run_id).place, services.platform.packages)
+            found = curves_of(
+                find_run(services, run.folder, run.run_id).place, services.platform.packages
+            )
             alone = len(items) == 1 and not one.is_cell
-            label = "" if alone else f"{one.label} seed {run.seed}" if len(items) == 1 else one.label
+            label = (
+                "" if alone else f"{one.label} seed {run.seed}" if len(items) == 1 else one.label
+            )
             named.append((label, found))
     return overlaid(named)
 
 
 def seed_of(items: Sequence[Item], seed: int | None) -> int | None:
     """Return the seed whose curves are drawn for cells; None if no item is a cell with finished
-    runs."""
+    runs.
+    """
     cells = [set(one.seeds) for one in items if one.is_cell and one.seeds]
     if not cells:
         return None

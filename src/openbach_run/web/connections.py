@@ -89,7 +89,8 @@ class Connection(H11Protocol):
 
     def _expect(self) -> None:
         """Start the clock for what the client has to send next; one that runs for it already goes
-        on."""
+        on.
+        """
         owed = self.conn.their_state
         if owed is self._owed or self.transport.is_closing():
             return
@@ -105,9 +106,16 @@ class Connection(H11Protocol):
 def config(app: Any, connections: int = CONNECTIONS) -> uvicorn.Config:
     """Return the configuration of a server with at most that many connections."""
     return uvicorn.Config(
-        app, http=type("Limited", (Connection,), {"most": connections}), ws="none", log_level="warning", log_config=None,
-        access_log=False, server_header=False, proxy_headers=False, timeout_graceful_shutdown=LONGEST_SHUTDOWN_S,
-    )  # fmt: skip
+        app,
+        http=type("Limited", (Connection,), {"most": connections}),
+        ws="none",
+        log_level="warning",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=LONGEST_SHUTDOWN_S,
+    )
 
 
 def connections_for(workers: int) -> int:
@@ -119,13 +127,17 @@ def connections_for(workers: int) -> int:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     files = soft
     if soft != resource.RLIM_INFINITY and soft < reserved + CONNECTIONS:
-        files = reserved + CONNECTIONS if hard == resource.RLIM_INFINITY else min(hard, reserved + CONNECTIONS)
+        files = (
+            reserved + CONNECTIONS
+            if hard == resource.RLIM_INFINITY
+            else min(hard, reserved + CONNECTIONS)
+        )
         resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
     left = CONNECTIONS if files == resource.RLIM_INFINITY else min(CONNECTIONS, files - reserved)
     if left < FEWEST_CONNECTIONS:
         raise InputError(
-            f"this process may open {files} files; {workers} guests and the server need {reserved + FEWEST_CONNECTIONS}: "
-            "raise the limit (ulimit -n) or take fewer --workers"
+            f"this process may open {files} files; {workers} guests and the server need"
+            f" {reserved + FEWEST_CONNECTIONS}: raise the limit (ulimit -n) or take fewer --workers"
         )
     return left
 
@@ -148,7 +160,10 @@ class FewLines(logging.Filter):
             return False
         self._seen[key] = now_s, 0
         if silent:
-            record.msg, record.args = f"{record.getMessage()} (and {silent} times more before)", None
+            record.msg, record.args = (
+                f"{record.getMessage()} (and {silent} times more before)",
+                None,
+            )
         return True
 
 

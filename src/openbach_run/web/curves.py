@@ -125,7 +125,11 @@ def as_json(curves: Sequence[Curve]) -> dict[str, Any]:
         line = {"line": curve.line, "run": curve.run, "t": curve.times_s, "v": curve.values}
         plots.setdefault(curve.plot, []).append(line)
     first = first_plots(curves)
-    return {"plots": [{"name": name, "first": name in first, "lines": lines} for name, lines in plots.items()]}
+    return {
+        "plots": [
+            {"name": name, "first": name in first, "lines": lines} for name, lines in plots.items()
+        ]
+    }
 
 
 def as_csv(curves: Iterable[Curve]) -> Iterator[str]:
@@ -151,7 +155,11 @@ def cut(
     found = []
     for curve in curves:
         if (not plots or curve.plot in plots) and curve.line not in hidden:
-            kept = [(t, v) for t, v in zip(curve.times_s, curve.values, strict=True) if from_s <= t <= to_s]
+            kept = [
+                (t, v)
+                for t, v in zip(curve.times_s, curve.values, strict=True)
+                if from_s <= t <= to_s
+            ]
             found.append(replace(curve, times_s=[t for t, _ in kept], values=[v for _, v in kept]))
     return [curve for curve in found if curve.times_s]
 
@@ -175,12 +183,26 @@ def drawn(curves: Sequence[Curve], kind: str) -> bytes:
             for number, curve in enumerate(here):
                 own = [one for one in here[:number] if one.run == curve.run]
                 # With several runs a colour for each run, else a colour for each line.
-                which, style = (curve.run, len(own)) if any(one.run for one in curves) else (number, 0)
-                colour, dashes = COLOURS[1:][which % (len(COLOURS) - 1)], STYLES[style % len(STYLES)]
-                place.plot(curve.times_s, curve.values, color=colour, linestyle=dashes, label=curve.line, linewidth=1)
+                which, style = (
+                    (curve.run, len(own)) if any(one.run for one in curves) else (number, 0)
+                )
+                colour, dashes = (
+                    COLOURS[1:][which % (len(COLOURS) - 1)],
+                    STYLES[style % len(STYLES)],
+                )
+                place.plot(
+                    curve.times_s,
+                    curve.values,
+                    color=colour,
+                    linestyle=dashes,
+                    label=curve.line,
+                    linewidth=1,
+                )
             place.set_ylabel(name)
             place.legend()
         axes[-1].set_xlabel("virtual time (s)")
         made = io.BytesIO()
-        figure.savefig(made, format=kind, metadata={"Date": None} if kind == "svg" else None, dpi=200)
+        figure.savefig(
+            made, format=kind, metadata={"Date": None} if kind == "svg" else None, dpi=200
+        )
     return made.getvalue()

@@ -82,7 +82,9 @@ class Guard:
         """Return the answer to a request that is not let through, or None."""
         host = headers.get("host", "")
         if self._local and _name(host) not in LOCAL_NAMES:
-            return JSONResponse({"error": f"this server serves this machine only, not {host[:100]}"}, 403)
+            return JSONResponse(
+                {"error": f"this server serves this machine only, not {host[:100]}"}, 403
+            )
         if scope["method"] not in SAFE and not _from_our_page(headers, host):
             return JSONResponse({"error": "this request comes from a page of another site"}, 403)
         length = headers.get("content-length", "0")
@@ -91,7 +93,11 @@ class Guard:
         query = QueryParams(scope["query_string"])
         if scope["method"] == "GET" and self._sessions.is_token(query.get("token", "")):
             return self._entered(scope["path"], query, headers)
-        if scope["path"] in OPEN_PATHS or scope["path"].startswith("/page/static/") or self._has_session(headers):
+        if (
+            scope["path"] in OPEN_PATHS
+            or scope["path"].startswith("/page/static/")
+            or self._has_session(headers)
+        ):
             return None
         if scope["method"] == "GET" and "text/html" in headers.get("accept", ""):
             return RedirectResponse("/page/login", 303)
@@ -115,7 +121,9 @@ class Guard:
 def cookies(headers: Mapping[str, str]) -> dict[str, str]:
     """Return the cookies of a request by name; {} if they cannot be read."""
     try:
-        return {name: morsel.value for name, morsel in SimpleCookie(headers.get("cookie", "")).items()}
+        return {
+            name: morsel.value for name, morsel in SimpleCookie(headers.get("cookie", "")).items()
+        }
     except CookieError:
         return {}
 
@@ -139,7 +147,9 @@ def _name(host: str) -> str | None:
     """Return the name in NAME or NAME:PORT; None for a Host with more, like a login or a path."""
     try:
         parts = urlsplit(f"//{host}")
-        is_no_more = (parts.netloc, parts.username) == (host, None) and (parts.port is None or parts.port > 0)
+        is_no_more = (parts.netloc, parts.username) == (host, None) and (
+            parts.port is None or parts.port > 0
+        )
         return parts.hostname if is_no_more else None
     except ValueError:
         return None
@@ -147,6 +157,7 @@ def _name(host: str) -> str | None:
 
 def too_large() -> JSONResponse:
     text = (
-        f"a request may have {BODY_LIMIT_BYTES // 1_000_000} MB at most, one to log in {LOGIN_LIMIT_BYTES // 1000} kB"
+        f"a request may have {BODY_LIMIT_BYTES // 1_000_000} MB at most, one to log in"
+        f" {LOGIN_LIMIT_BYTES // 1000} kB"
     )
     return JSONResponse({"error": text}, 413)

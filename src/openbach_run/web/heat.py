@@ -81,7 +81,9 @@ class Heat:
     notes: list[str]
 
 
-def heat(services: Services, item: str, runs: Sequence[Run], asked: Mapping[str, str]) -> Heat | None:
+def heat(
+    services: Services, item: str, runs: Sequence[Run], asked: Mapping[str, str]
+) -> Heat | None:
     """Return the page of the map that is asked for; None for a set without runs.
 
     `asked` may have `scenario`, `measure`, `across` (the argument of the columns), `page`, and
@@ -97,9 +99,15 @@ def heat(services: Services, item: str, runs: Sequence[Run], asked: Mapping[str,
     listed = [(scenario, one) for one in of_cells.values()]
     _, differ = services.index.remembered((item, "differing", scenario), lambda: differing(listed))
     swept = {name: ordered(values) for name, values in differ.items()}
-    swept = dict(sorted(swept.items(), key=lambda one: FIRST.index(one[0]) if one[0] in FIRST else len(FIRST)))
+    swept = dict(
+        sorted(
+            swept.items(), key=lambda one: FIRST.index(one[0]) if one[0] in FIRST else len(FIRST)
+        )
+    )
     # Only those with the values that are asked for, and their runs.
-    only = {name: asked[f"only.{name}"] for name in swept if asked.get(f"only.{name}") in swept[name]}
+    only = {
+        name: asked[f"only.{name}"] for name in swept if asked.get(f"only.{name}") in swept[name]
+    }
     of_cells = {one: values for one, values in of_cells.items() if only.items() <= values.items()}
     by_cell: dict[int, list[Run]] = {}
     for run in runs:
@@ -107,10 +115,16 @@ def heat(services: Services, item: str, runs: Sequence[Run], asked: Mapping[str,
             by_cell.setdefault(run.cell, []).append(run)
     shown_runs = chain.from_iterable(by_cell.values())
     measures = measures_of_set(services, [run.row for run in shown_runs if run.row is not None])
-    measure = asked["measure"] if asked.get("measure") in measures else main_measure(services, scenario, measures)
+    measure = (
+        asked["measure"]
+        if asked.get("measure") in measures
+        else main_measure(services, scenario, measures)
+    )
     values = values_of(services, item, measure)
     # The rows and columns. Medians and places of all cells are kept until the results change.
-    down, across = _axes([name for name in swept if name not in only], swept, asked.get("across", ""))
+    down, across = _axes(
+        [name for name in swept if name not in only], swept, asked.get("across", "")
+    )
     there = {one.get(across) for one in of_cells.values()}
     columns = [value for value in swept[across] if value in there] if across else [""]
     every = services.index.remembered((item, "medians", measure), lambda: medians_of(runs, values))
@@ -162,7 +176,10 @@ def values_of(services: Services, item: str, measure: str) -> dict[int, float]:
     of_it = (
         "SELECT id FROM run WHERE folder = ?2"
         if kind == "folder"
-        else "SELECT r.id FROM member m JOIN run r ON r.folder = m.folder AND r.run_id = m.run_id WHERE m.launch = ?2"
+        else (
+            "SELECT r.id FROM member m JOIN run r ON r.folder = m.folder AND r.run_id = m.run_id"
+            " WHERE m.launch = ?2"
+        )
     )
     sql = f"SELECT v.run, v.value FROM ({of_it}) s JOIN measured v ON v.run = s.id AND v.name = ?1"
     named = name if kind == "folder" else number_of(name)
@@ -189,8 +206,8 @@ def measures_of_set(services: Services, rows: Sequence[int]) -> dict[str, tuple[
     some = rows[:: -(-len(rows) // 50) or 1]
     marks = ",".join("?" * len(some))
     found = services.database.rows(
-        f"SELECT DISTINCT v.name, m.words, m.better FROM measured v LEFT JOIN measure m ON m.name = v.name "
-        f"WHERE v.run IN ({marks}) ORDER BY v.name",
+        "SELECT DISTINCT v.name, m.words, m.better FROM measured v LEFT JOIN measure m ON m.name ="
+        f" v.name WHERE v.run IN ({marks}) ORDER BY v.name",
         *some,
     )
     return {row["name"]: (row["words"] or row["name"], row["better"] or "") for row in found}
@@ -214,16 +231,22 @@ def ordered(values: Sequence[str]) -> list[str]:
     return sorted(values, key=lambda value: value != "none")
 
 
-def _axes(names: list[str], swept: Mapping[str, Sequence[str]], across: str) -> tuple[list[str], str]:
+def _axes(
+    names: list[str], swept: Mapping[str, Sequence[str]], across: str
+) -> tuple[list[str], str]:
     """Return the arguments of the rows and the one of the columns; "" if none has few enough
-    values."""
+    values.
+    """
     if across not in names:
         across = next((name for name in reversed(names) if len(swept[name]) <= MOST_COLUMNS), "")
     return [name for name in names if name != across], across
 
 
 def _places(
-    cells: Mapping[int, Mapping[str, str]], swept: Mapping[str, Sequence[str]], down: Sequence[str], across: str
+    cells: Mapping[int, Mapping[str, str]],
+    swept: Mapping[str, Sequence[str]],
+    down: Sequence[str],
+    across: str,
 ) -> dict[tuple[str, ...], dict[str, int]]:
     """Return the rows in order: values of `down` → value of `across` → cell."""
     # Argument → value → its place in the order of the values.
@@ -244,7 +267,11 @@ def _places(
 def _found(runs: Sequence[Run], values: Mapping[int, float]) -> list[float]:
     """Return the values of the finished runs in the order of their seeds."""
     in_order = sorted(runs, key=lambda run: run.seed)
-    return [values[run.row] for run in in_order if run.finished and run.row is not None and run.row in values]
+    return [
+        values[run.row]
+        for run in in_order
+        if run.finished and run.row is not None and run.row in values
+    ]
 
 
 def _cell(key: str, runs: Sequence[Run], values: Mapping[int, float], level: int | None) -> Cell:
@@ -252,9 +279,15 @@ def _cell(key: str, runs: Sequence[Run], values: Mapping[int, float], level: int
     failed = [run for run in runs if run.ended and not run.finished]
     reason = next((run.error or run.status for run in failed), "")
     return Cell(
-        key, _estimate(tuple(_found(runs, values))), level, len(runs),
-        sum(run.ended for run in runs), len(failed), sum(run.status == "Running" for run in runs), reason.strip(),
-    )  # fmt: skip
+        key,
+        _estimate(tuple(_found(runs, values))),
+        level,
+        len(runs),
+        sum(run.ended for run in runs),
+        len(failed),
+        sum(run.status == "Running" for run in runs),
+        reason.strip(),
+    )
 
 
 _estimate = lru_cache(maxsize=20_000)(estimate)
@@ -267,17 +300,25 @@ def _level(value: float | None, least: float | None, most: float | None) -> int 
     if least == most:
         return 0
     # The place of the value between the least and the greatest, 0 to 1.
-    part = math.log(value / least) / math.log(most / least) if least > 0 else (value - least) / (most - least)
+    part = (
+        math.log(value / least) / math.log(most / least)
+        if least > 0
+        else (value - least) / (most - least)
+    )
     return min(LEVELS - 1, int(part * LEVELS))
 
 
-def _notes(measure: str, cells: Iterable[Mapping[str, str]], runs: Iterable[Sequence[Run]]) -> list[str]:
+def _notes(
+    measure: str, cells: Iterable[Mapping[str, str]], runs: Iterable[Sequence[Run]]
+) -> list[str]:
     """Return the notes below the map: the seeds, a warning about random links, the least time."""
     seeds = {run.seed for run in chain.from_iterable(runs)}
     notes = [
-        f"median [95 % bootstrap interval] over {len(seeds)} seeds"
-        if len(seeds) > 1
-        else f"seed {min(seeds, default=1)}"
+        (
+            f"median [95 % bootstrap interval] over {len(seeds)} seeds"
+            if len(seeds) > 1
+            else f"seed {min(seeds, default=1)}"
+        )
     ]
     listed = list(cells)
     if len(seeds) == 1 and any(map(is_random, listed)):
@@ -286,6 +327,12 @@ def _notes(measure: str, cells: Iterable[Mapping[str, str]], runs: Iterable[Sequ
     asked = {tuple(map(one.get, DECIDING)): one for one in listed}.values()
     times_s = set(filter(None, map(least_transfer_time_s, asked))) if measure == USUAL else set()
     if times_s:
-        shown = f"{min(times_s):.2f} s" if len(times_s) == 1 else f"{min(times_s):.2f} to {max(times_s):.2f} s"
-        notes.append(f"no transfer can take less than {shown} at its rate (headers counted, no slow start)")
+        shown = (
+            f"{min(times_s):.2f} s"
+            if len(times_s) == 1
+            else f"{min(times_s):.2f} to {max(times_s):.2f} s"
+        )
+        notes.append(
+            f"no transfer can take less than {shown} at its rate (headers counted, no slow start)"
+        )
     return notes

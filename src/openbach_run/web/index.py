@@ -93,14 +93,24 @@ class Index:
     def _adopt_launches(self) -> None:
         """Add the runs of launches from a version that did not store which runs a launch has."""
         rows = self._database.rows(
-            "SELECT * FROM instance WHERE launch IS NOT NULL AND run_dir <> '' AND launch NOT IN (SELECT launch FROM member)"
+            "SELECT * FROM instance WHERE launch IS NOT NULL AND run_dir <> '' AND launch NOT IN"
+            " (SELECT launch FROM member)"
         )
         with self._database.transaction():
             for row in rows:
                 place = Path(row["run_dir"])
                 cell = self.cell(row["scenario"], json.loads(row["arguments"]))
-                values = (row["launch"], place.parent.parent.name, place.name, cell, row["seed"], row["id"])
-                self._database.execute("INSERT OR REPLACE INTO member VALUES (?, ?, ?, ?, ?, ?)", *values)
+                values = (
+                    row["launch"],
+                    place.parent.parent.name,
+                    place.name,
+                    cell,
+                    row["seed"],
+                    row["id"],
+                )
+                self._database.execute(
+                    "INSERT OR REPLACE INTO member VALUES (?, ?, ?, ?, ?, ?)", *values
+                )
 
     def close(self) -> None:
         self._ending.set()
@@ -124,9 +134,14 @@ class Index:
             return
         try:
             end_s = time.monotonic() + limit_s
-            folders = {place.name: place for place in self._results.iterdir() if (place / "runs").is_dir()}
+            folders = {
+                place.name: place for place in self._results.iterdir() if (place / "runs").is_dir()
+            }
 
-            known = {row["name"]: row["seen"] for row in self._database.rows("SELECT name, seen FROM folder")}
+            known = {
+                row["name"]: row["seen"]
+                for row in self._database.rows("SELECT name, seen FROM folder")
+            }
             for name in known.keys() - folders.keys():
                 self._forget(name)
             self.behind = 0
@@ -139,7 +154,9 @@ class Index:
     def _forget(self, folder: str) -> None:
         """Remove a folder that no longer exists from the index."""
         with self._database.transaction():
-            self._database.execute("DELETE FROM measured WHERE run IN (SELECT id FROM run WHERE folder = ?)", folder)
+            self._database.execute(
+                "DELETE FROM measured WHERE run IN (SELECT id FROM run WHERE folder = ?)", folder
+            )
             for table, column in (("run", "folder"), ("planned", "folder"), ("folder", "name")):
                 self._database.execute(f"DELETE FROM {table} WHERE {column} = ?", folder)
         for known in (self._stores, self._plans, self._cells, self.running):
@@ -151,10 +168,18 @@ class Index:
         seen, looked_s = _seen(place), time.time()
         with os.scandir(place / "runs") as entries:
             inodes = {entry.name: entry.inode() for entry in entries}
-        self.running[folder] = {name.removesuffix(".unfinished") for name in inodes if name.endswith(".unfinished")}
+        self.running[folder] = {
+            name.removesuffix(".unfinished") for name in inodes if name.endswith(".unfinished")
+        }
         # Runs that go on, have failed or were replaced have an ending after a ".".
-        there = {name: inode for name, inode in inodes.items() if "." not in name and not name.startswith("stopped-")}
-        rows = self._database.rows("SELECT DISTINCT run_id, inode FROM run WHERE folder = ?", folder)
+        there = {
+            name: inode
+            for name, inode in inodes.items()
+            if "." not in name and not name.startswith("stopped-")
+        }
+        rows = self._database.rows(
+            "SELECT DISTINCT run_id, inode FROM run WHERE folder = ?", folder
+        )
         known = {row["run_id"]: row["inode"] for row in rows}
         # A run that was repeated has a new directory under its name: another inode.
         gone = [name for name, inode in known.items() if there.get(name) != inode]
@@ -198,13 +223,33 @@ class Index:
                 cell = self.cell(one.scenario, one.arguments)
                 row = self._database.execute(
                     "INSERT OR REPLACE INTO run VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    folder, run_id, part, cell, one.seed, one.status, _plain(one.error), one.virtual_s, one.wall_s, ended,
+                    folder,
+                    run_id,
+                    part,
+                    cell,
+                    one.seed,
+                    one.status,
+                    _plain(one.error),
+                    one.virtual_s,
+                    one.wall_s,
+                    ended,
                     inode,
-                )  # fmt: skip
-                found = [(row, name, float(value)) for name, value in one.measures.items() if is_number(value)]
-                self._database.execute_many("INSERT OR REPLACE INTO measured VALUES (?, ?, ?)", found)
+                )
+                found = [
+                    (row, name, float(value))
+                    for name, value in one.measures.items()
+                    if is_number(value)
+                ]
+                self._database.execute_many(
+                    "INSERT OR REPLACE INTO measured VALUES (?, ?, ?)", found
+                )
             self._learn_words(record)
-        except (OSError, TypeError, ValueError, AttributeError) as error:  # of another version, or damaged
+        except (
+            OSError,
+            TypeError,
+            ValueError,
+            AttributeError,
+        ) as error:  # of another version, or damaged
             logging.getLogger(__name__).warning("%s: is not shown: %s", run_dir, error)
 
     def _learn_words(self, record: Record) -> None:
@@ -216,7 +261,10 @@ class Index:
                 suffix, measure = measure_of(name, declared)
                 words = f"{suffix.replace('_', ' ')} {measure.words}".strip()
                 self._database.execute(
-                    "INSERT OR REPLACE INTO measure VALUES (?, ?, ?)", name, words, measure.better or ""
+                    "INSERT OR REPLACE INTO measure VALUES (?, ?, ?)",
+                    name,
+                    words,
+                    measure.better or "",
                 )
             self._words |= new
 
@@ -258,7 +306,10 @@ class Index:
             some = new[first : first + SQL_LIMIT]
             marks = ",".join("?" * len(some))
             for row in self._database.rows(f"SELECT * FROM cell WHERE id IN ({marks})", *some):
-                values = {intern(name): intern(str(value)) for name, value in json.loads(row["values"]).items()}
+                values = {
+                    intern(name): intern(str(value))
+                    for name, value in json.loads(row["values"]).items()
+                }
                 known[row["id"]] = Cell(row["key"], row["scenario"], values)
         return {one: known[one] for one in ids if one in known}
 
@@ -266,7 +317,15 @@ class Index:
         """Store the runs that the last command in a folder was to run."""
         self._database.execute("DELETE FROM planned WHERE folder = ?", folder)
         command = ""
-        broken = (DamagedRecord, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)
+        broken = (
+            DamagedRecord,
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            RecursionError,
+            OverflowError,
+        )
         with suppress(OSError, *broken):
             for kind, told in asked.parts(place):
                 if kind == "command":
@@ -274,41 +333,60 @@ class Index:
                 else:
                     cell = self.cell(told["scenario"], told["arguments"])
                     self._database.execute(
-                        "INSERT OR REPLACE INTO planned VALUES (?, ?, ?, ?)", folder, told["run_id"], cell, told["seed"]
+                        "INSERT OR REPLACE INTO planned VALUES (?, ?, ?, ?)",
+                        folder,
+                        told["run_id"],
+                        cell,
+                        told["seed"],
                     )
         self._database.execute(
-            "INSERT INTO folder VALUES (?, '', ?, '[]', '{}') ON CONFLICT (name) DO UPDATE SET command = excluded.command",
-            folder, _plain(command),
-        )  # fmt: skip
+            "INSERT INTO folder VALUES (?, '', ?, '[]', '{}') ON CONFLICT (name) DO UPDATE SET"
+            " command = excluded.command",
+            folder,
+            _plain(command),
+        )
 
     def _summarise(self, folder: str, seen: str) -> None:
         """Store the scenarios of a folder, the settings its cells differ in, and when it was looked
-        at."""
-        of_it = "SELECT cell FROM run WHERE folder = ? UNION SELECT cell FROM planned WHERE folder = ?"
-        count = self._database.rows(f"SELECT COUNT(*) AS cells FROM ({of_it})", folder, folder)[0]["cells"]
+        at.
+        """
+        of_it = (
+            "SELECT cell FROM run WHERE folder = ? UNION SELECT cell FROM planned WHERE folder = ?"
+        )
+        count = self._database.rows(f"SELECT COUNT(*) AS cells FROM ({of_it})", folder, folder)[0][
+            "cells"
+        ]
         if self._cells.get(folder) == count:
             self._database.execute("UPDATE folder SET seen = ? WHERE name = ?", seen, folder)
             return
         rows = self._database.rows(
             f'SELECT scenario, "values" FROM cell WHERE id IN ({of_it}) ORDER BY id', folder, folder
         )
-        scenarios, values = differing([(row["scenario"], json.loads(row["values"])) for row in rows])
+        scenarios, values = differing(
+            [(row["scenario"], json.loads(row["values"])) for row in rows]
+        )
         shown = {name: listed[:LISTED_VALUES] for name, listed in values.items()}
         self._database.execute(
             'UPDATE folder SET seen = ?, scenarios = ?, "values" = ? WHERE name = ?',
-            seen, json.dumps(scenarios), json.dumps(shown), folder,
-        )  # fmt: skip
+            seen,
+            json.dumps(scenarios),
+            json.dumps(shown),
+            folder,
+        )
         self._cells[folder] = count
 
 
 def is_number(value: Any) -> bool:
     """Return whether a statistic is a number that JSON and a chart can hold."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST_NUMBER
+    return (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and abs(value) < LARGEST_NUMBER
+    )
 
 
 def _seen(place: Path) -> str:
-    """Return when a folder's runs and its campaign.json last changed, as two times in s since
-    1970."""
+    """Return when a folder's runs and its campaign.json last changed, as two times in s since 1970."""
     times = []
     for name in ("runs", asked.FILE):
         try:
@@ -320,10 +398,14 @@ def _seen(place: Path) -> str:
 
 def cell_key(scenario: str, values: Mapping[str, str]) -> str:
     """Return the key by which a cell is named in addresses."""
-    return hashlib.sha256(json.dumps([scenario, dict(values)], sort_keys=True).encode()).hexdigest()[:16]
+    return hashlib.sha256(
+        json.dumps([scenario, dict(values)], sort_keys=True).encode()
+    ).hexdigest()[:16]
 
 
-def differing(cells: Sequence[tuple[str, Mapping[str, str]]]) -> tuple[list[str], dict[str, list[str]]]:
+def differing(
+    cells: Sequence[tuple[str, Mapping[str, str]]],
+) -> tuple[list[str], dict[str, list[str]]]:
     """Return the scenarios of cells, and the settings that differ, with their values."""
     scenarios = list(dict.fromkeys(scenario for scenario, _ in cells))
     found: dict[str, dict[str, None]] = {}

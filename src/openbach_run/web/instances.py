@@ -42,19 +42,30 @@ def read_scenario(services: Services, sent: Any) -> Scenario:
     """
     scenario = parse_scenario(sent, services.platform.jobs)
     if "/" in scenario.name:
-        raise Malformed(400, {"error": "'/' character forbidden in scenario name", "name": scenario.name})
+        raise Malformed(
+            400, {"error": "'/' character forbidden in scenario name", "name": scenario.name}
+        )
     if scenario.name in ("", ".", ".."):
-        raise Malformed(400, {"error": "You must provide a name to create a Scenario", "name": scenario.name})
+        raise Malformed(
+            400, {"error": "You must provide a name to create a Scenario", "name": scenario.name}
+        )
     if not is_place(scenario.name):
         raise Malformed(
-            400, {"error": "Unprintable or '\\' character forbidden in scenario name", "name": scenario.name}
+            400,
+            {
+                "error": "Unprintable or '\\' character forbidden in scenario name",
+                "name": scenario.name,
+            },
         )
     return scenario
 
 
-def find_scenario(services: Services, project: str, name: str) -> tuple[Scenario, dict[str, Scenario], dict[str, int]]:
+def find_scenario(
+    services: Services, project: str, name: str
+) -> tuple[Scenario, dict[str, Scenario], dict[str, int]]:
     """Return a project's scenario, its sub-scenarios by name, and the versions of all of them by
-    name."""
+    name.
+    """
     versions: dict[str, int] = {}
 
     def find(wanted: str) -> Scenario:
@@ -90,12 +101,23 @@ def start(services: Services, project: str, name: str, given: Any) -> int:
     except Malformed as error:
         now = as_date(datetime.now(UTC))
         services.database.add_instance(
-            number=1, project=project, scenario=scenario.name, versions=json.dumps(versions), seed=1, status=STOPPED,
-            arguments=json.dumps({known: value for known, value in arguments.items() if known in scenario.arguments}),
-            start_date=now, stop_date=now, error=str(error),
-        )  # fmt: skip
+            number=1,
+            project=project,
+            scenario=scenario.name,
+            versions=json.dumps(versions),
+            seed=1,
+            status=STOPPED,
+            arguments=json.dumps(
+                {known: value for known, value in arguments.items() if known in scenario.arguments}
+            ),
+            start_date=now,
+            stop_date=now,
+            error=str(error),
+        )
         raise refused_scenario(error) from None
-    values: dict[str, tuple[str, ...]] = {argument: (value,) for argument, value in arguments.items()}
+    values: dict[str, tuple[str, ...]] = {
+        argument: (value,) for argument, value in arguments.items()
+    }
     campaign = Campaign(Path(scenario.name), scenario, subs, values, (1,))
     (order,) = services.launcher.launch(campaign, inventory, project, versions, None)
     return order.instance
@@ -110,7 +132,10 @@ def project_inventory(services: Services, project: str, campaign: Campaign) -> I
 
     Raises Refusal (422) if the scenario needs an entity, an agent or a job that is missing.
     """
-    entities = {one["name"]: one["agent"] for one in (services.database.project(project) or {"entity": []})["entity"]}
+    entities = {
+        one["name"]: one["agent"]
+        for one in (services.database.project(project) or {"entity": []})["entity"]
+    }
     needed: dict[str, set[str]] = {}
     for scenario in (campaign.scenario, *campaign.sub_scenarios.values()):
         for function in scenario.functions:
@@ -118,9 +143,17 @@ def project_inventory(services: Services, project: str, campaign: Campaign) -> I
                 needed.setdefault(function["start_job_instance"]["entity_name"], set()).add(job)
     name = campaign.scenario.name
     if absent := [entity for entity in needed if entity not in entities]:
-        raise Refusal(422, f"Cannot start scenario {name}: some entities are not in the project.", entities=absent)
+        raise Refusal(
+            422,
+            f"Cannot start scenario {name}: some entities are not in the project.",
+            entities=absent,
+        )
     if bare := [entity for entity in needed if entities[entity] is None]:
-        raise Refusal(422, f"Cannot start scenario {name}: some entities are missing an attached agent.", entities=bare)
+        raise Refusal(
+            422,
+            f"Cannot start scenario {name}: some entities are missing an attached agent.",
+            entities=bare,
+        )
     runnable = {job["name"] for job in services.platform.installed_jobs()}
     lacking = {
         entity: {
@@ -131,8 +164,14 @@ def project_inventory(services: Services, project: str, campaign: Campaign) -> I
         if jobs - runnable
     }
     if lacking:
-        raise Refusal(422, f"Cannot start scenario {name}: some jobs are missing on agents.", entities=lacking)
-    called = {services.platform.host_at(agent["address"]): entity for entity, agent in entities.items() if agent}
+        raise Refusal(
+            422, f"Cannot start scenario {name}: some jobs are missing on agents.", entities=lacking
+        )
+    called = {
+        services.platform.host_at(agent["address"]): entity
+        for entity, agent in entities.items()
+        if agent
+    }
     hosts = services.platform.inventory.hosts
     return services.platform.inventory._replace(
         hosts=tuple(host._replace(entity=called.get(host.entity, host.entity)) for host in hosts)
@@ -160,7 +199,11 @@ def states_of(services: Services, owner: Row) -> tuple[dict[int, ScenarioState],
     if 1 not in states:
         # The engine has not begun, or its events make no sense: nothing has run yet.
         values = json.loads(owner["arguments"])
-        arguments = {name: value for name, value in values.items() if name in stored[owner["scenario"]]["arguments"]}
+        arguments = {
+            name: value
+            for name, value in values.items()
+            if name in stored[owner["scenario"]]["arguments"]
+        }
         event = {"arguments": arguments, "scenario_instance_id": 1, "t_s": 0.0}
         states[1] = begin(event, stored[owner["scenario"]])
     given = json.loads(owner["arguments"])
@@ -168,16 +211,21 @@ def states_of(services: Services, owner: Row) -> tuple[dict[int, ScenarioState],
         state.constants = {name: given.get(name, value) for name, value in state.constants.items()}
     begun = datetime.fromisoformat(owner["start_date"])
     if owner["stop_date"]:
-        end(states[1], owner["status"], (datetime.fromisoformat(owner["stop_date"]) - begun).total_seconds())
+        end(
+            states[1],
+            owner["status"],
+            (datetime.fromisoformat(owner["stop_date"]) - begun).total_seconds(),
+        )
     else:  # its record is not whole before the database says so
         states[1].status, states[1].stop_s = owner["status"], None
     instances, jobs = services.database.ids(owner["id"])
-    return states, Names(owner["project"], owner["id"], instances, jobs, agents_of(services, owner["project"]), begun)
+    return states, Names(
+        owner["project"], owner["id"], instances, jobs, agents_of(services, owner["project"]), begun
+    )
 
 
 def _as_run(owner: Row) -> dict[str, dict[str, Any]]:
-    """Return the scenarios with the constants of this run by name; {} until its engine has
-    begun."""
+    """Return the scenarios with the constants of this run by name; {} until its engine has begun."""
     try:
         spec = run_files.document(Path(owner["run_dir"]), "run.json")
         return {spec["scenario"]["name"]: spec["scenario"], **spec["sub_scenarios"]}
@@ -237,7 +285,8 @@ def shown_quietly(services: Services, rows: list[Row]) -> list[dict[str, Any]]:
 
 def measured(services: Services, row: Row) -> Iterator[dict[str, Any]]:
     """Yield the statistics of an instance and its sub-scenarios, with the API's ids and dates (in
-    ms)."""
+    ms).
+    """
     owner = find_instance(services, row["owner"])
     states, names = states_of(services, owner)
     begun_ms = int(names.begin.timestamp() * 1000)
@@ -272,7 +321,10 @@ def _is_whole(line: Any) -> bool:
     return (
         isinstance(metadata, dict)
         and all(isinstance(metadata.get(name), int) for name in NUMBERS)
-        and all(isinstance(metadata.get(name), str | None) for name in ("job_name", "agent_name", "suffix"))
+        and all(
+            isinstance(metadata.get(name), str | None)
+            for name in ("job_name", "agent_name", "suffix")
+        )
     )
 
 

@@ -85,7 +85,9 @@ class Launcher:
         self._stores = _Stores()
         self._busy = _Keys()
         database.tell_truth_after_a_restart(as_date(datetime.now(UTC)))
-        self._workers = [threading.Thread(target=self._work, args=(cpu,), daemon=True) for cpu in cpus]
+        self._workers = [
+            threading.Thread(target=self._work, args=(cpu,), daemon=True) for cpu in cpus
+        ]
         for worker in self._workers:
             worker.start()
 
@@ -108,14 +110,19 @@ class Launcher:
         uses = joined(campaign.uses(self._packages, self._additions))
         engine = self._make_engine(uses)
         directory = self.directory(campaign.scenario.name)
-        turns = {seed: number for number, seed in enumerate((*campaign.seeds, *campaign.more_seeds))}
+        turns = {
+            seed: number for number, seed in enumerate((*campaign.seeds, *campaign.more_seeds))
+        }
 
         def turn(spec: RunSpec) -> int:
             return turns[spec.seed]  # every cell once, then again: the table is soon full
 
         orders = []
         with self._database.transaction():
-            for spec in sorted(campaign.runs(self._packages, inventory, self._additions, engine.identity_of), key=turn):
+            for spec in sorted(
+                campaign.runs(self._packages, inventory, self._additions, engine.identity_of),
+                key=turn,
+            ):
                 if spec.run_id in without:
                     continue
                 begin = datetime.now(UTC)
@@ -144,9 +151,11 @@ class Launcher:
             engine.stop()
         else:
             self._database.execute(
-                "UPDATE instance SET status = ?, stop_date = start_date WHERE owner = ? AND stop_date IS NULL",
-                STOPPED, instance,
-            )  # fmt: skip
+                "UPDATE instance SET status = ?, stop_date = start_date WHERE owner = ? AND"
+                " stop_date IS NULL",
+                STOPPED,
+                instance,
+            )
 
     def forget(self, instance: Row) -> None:
         """Remove the files that a stopped run has left."""
@@ -190,7 +199,9 @@ class Launcher:
             try:
                 self._try(order, cpu)
             except Exception:  # the database cannot be written: the next order may find it better
-                logging.getLogger(__name__).exception("scenario instance %d: how it ended is not kept", order.instance)
+                logging.getLogger(__name__).exception(
+                    "scenario instance %d: how it ended is not kept", order.instance
+                )
 
     def _try(self, order: Order, cpu: int) -> None:
         """Execute an order, and keep the reason if that fails."""
@@ -212,7 +223,10 @@ class Launcher:
             order = replace(order, begin=datetime.now(UTC))
             run_dir = store.runs / f"{order.spec.run_id}.unfinished"
             self._database.update_instance(
-                order.instance, status=RUNNING, start_date=as_date(order.begin), run_dir=str(run_dir)
+                order.instance,
+                status=RUNNING,
+                start_date=as_date(order.begin),
+                run_dir=str(run_dir),
             )
             try:
                 record = self._record(order, store, engine, cpu)
@@ -256,15 +270,20 @@ class Launcher:
         if event["event"] == "job_started":
             self._database.execute(
                 "INSERT OR IGNORE INTO job (owner, number, name) VALUES (?, ?, ?)",
-                owner, event["instance_id"], event["job"],
-            )  # fmt: skip
+                owner,
+                event["instance_id"],
+                event["job"],
+            )
         elif event["event"] == "scenario_started" and "parent_id" in event:
             self._begin_child(order, event)
         elif event["event"] == "scenario_ended" and event["scenario_instance_id"] != 1:
             self._database.execute(
                 "UPDATE instance SET status = ?, stop_date = ? WHERE owner = ? AND number = ?",
-                event["status"], self._date(order, event["t_s"]), owner, event["scenario_instance_id"],
-            )  # fmt: skip
+                event["status"],
+                self._date(order, event["t_s"]),
+                owner,
+                event["scenario_instance_id"],
+            )
 
     def _begin_child(self, order: Order, event: Mapping[str, Any]) -> None:
         known, _ = self._database.ids(order.instance)
@@ -292,11 +311,16 @@ class Launcher:
         status = status if status in FINAL else FINISHED_KO
         date = self._date(order, virtual_s)
         with self._database.transaction():
-            self._database.update_instance(order.instance, status=status, stop_date=date, error=error)
+            self._database.update_instance(
+                order.instance, status=status, stop_date=date, error=error
+            )
             self._database.execute(
-                "UPDATE instance SET status = ?, stop_date = ? WHERE owner = ? AND stop_date IS NULL",
-                STOPPED, date, order.instance,
-            )  # fmt: skip
+                "UPDATE instance SET status = ?, stop_date = ? WHERE owner = ? AND stop_date IS"
+                " NULL",
+                STOPPED,
+                date,
+                order.instance,
+            )
         self._virtual_s.pop(order.instance, None)
 
     def _date(self, order: Order, t_s: float) -> str:
@@ -316,7 +340,8 @@ def stopped_name(instance: int) -> str:
 
 class _Stores:
     """Results directories in use; each is locked once against other commands, however many runs
-    share it."""
+    share it.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

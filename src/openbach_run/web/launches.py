@@ -23,7 +23,9 @@ from openbach_run.web.store import LARGEST_ID, Row
 RUNS_LIMIT = 2000
 
 
-def launch(services: Services, project: str, name: str, given: Mapping[str, Sequence[str]], seeds: Seeds) -> int:
+def launch(
+    services: Services, project: str, name: str, given: Mapping[str, Sequence[str]], seeds: Seeds
+) -> int:
     """Start a campaign with the given values, at least one for each argument; return its id.
 
     Raises InputError or Refusal.
@@ -35,8 +37,12 @@ def launch(services: Services, project: str, name: str, given: Mapping[str, Sequ
     inventory = project_inventory(services, project, campaign)
     number = services.database.execute(
         'INSERT INTO launch (project, scenario, created, "values", seeds) VALUES (?, ?, ?, ?, ?)',
-        project, name, as_date(datetime.now(UTC)), json.dumps(campaign.values), json.dumps(seeds),
-    )  # fmt: skip
+        project,
+        name,
+        as_date(datetime.now(UTC)),
+        json.dumps(campaign.values),
+        json.dumps(seeds),
+    )
     try:
         orders = services.launcher.launch(campaign, inventory, project, versions, number)
     # Without its runs the launch would be an empty one in the list.
@@ -53,7 +59,9 @@ def asked_campaign(
     """Return the campaign that a launch of these values would be. Raises InputError or Refusal."""
     scenario, subs, _ = find_scenario(services, project, name)
     chosen = {argument: tuple(values) for argument, values in given.items()}
-    campaign = campaign_of(Path(name), scenario, subs, chosen, seeds, services.platform.packages, RUNS_LIMIT)
+    campaign = campaign_of(
+        Path(name), scenario, subs, chosen, seeds, services.platform.packages, RUNS_LIMIT
+    )
     links.contents(services.launcher.results, campaign)
     return campaign
 
@@ -62,16 +70,28 @@ def _remember(services: Services, number: int, orders: Sequence[Order]) -> None:
     """Store which runs a launch has, so that it also finds results that others have made."""
     with services.database.transaction():
         rows = [
-            (number, order.directory.name, order.spec.run_id,
-             services.index.cell(order.spec.scenario_name, order.spec.values), order.spec.seed, order.instance)
+            (
+                number,
+                order.directory.name,
+                order.spec.run_id,
+                services.index.cell(order.spec.scenario_name, order.spec.values),
+                order.spec.seed,
+                order.instance,
+            )
             for order in orders
-        ]  # fmt: skip
-        services.database.execute_many("INSERT OR REPLACE INTO member VALUES (?, ?, ?, ?, ?, ?)", rows)
+        ]
+        services.database.execute_many(
+            "INSERT OR REPLACE INTO member VALUES (?, ?, ?, ?, ?, ?)", rows
+        )
 
 
 def find_launch(services: Services, number: int) -> Row:
     """Return the row of a launch. Raises Refusal (404)."""
-    row = services.database.row("SELECT * FROM launch WHERE id = ?", number) if number <= LARGEST_ID else None
+    row = (
+        services.database.row("SELECT * FROM launch WHERE id = ?", number)
+        if number <= LARGEST_ID
+        else None
+    )
     if row is None:
         raise not_found("Launch", launch=number)
     return row
@@ -86,7 +106,8 @@ def seeds_of(row: Row) -> Seeds:
 def stop(services: Services, number: int) -> None:
     """Stop the runs of a launch that have not ended."""
     for row in services.database.rows(
-        "SELECT i.id FROM member m JOIN instance i ON i.id = m.instance WHERE m.launch = ? AND i.stop_date IS NULL",
+        "SELECT i.id FROM member m JOIN instance i ON i.id = m.instance WHERE m.launch = ? AND"
+        " i.stop_date IS NULL",
         number,
     ):
         services.launcher.stop(row["id"])
@@ -99,9 +120,9 @@ def resume(services: Services, number: int) -> int:
     """
     row = find_launch(services, number)
     done = services.database.rows(
-        "SELECT m.run_id FROM member m LEFT JOIN run r ON r.folder = m.folder AND r.run_id = m.run_id "
-        "LEFT JOIN instance i ON i.id = m.instance "
-        "WHERE m.launch = ? AND (r.status = 'Finished Ok' OR (i.id IS NOT NULL AND i.stop_date IS NULL))",
+        "SELECT m.run_id FROM member m LEFT JOIN run r ON r.folder = m.folder AND r.run_id ="
+        " m.run_id LEFT JOIN instance i ON i.id = m.instance WHERE m.launch = ? AND (r.status ="
+        " 'Finished Ok' OR (i.id IS NOT NULL AND i.stop_date IS NULL))",
         number,
     )
     _, _, versions = find_scenario(services, row["project"], row["scenario"])
@@ -109,11 +130,17 @@ def resume(services: Services, number: int) -> int:
     campaign = asked_campaign(services, row["project"], row["scenario"], values, seeds_of(row))
     inventory = project_inventory(services, row["project"], campaign)
     without = {one["run_id"] for one in done}
-    orders = services.launcher.launch(campaign, inventory, row["project"], versions, number, without)
+    orders = services.launcher.launch(
+        campaign, inventory, row["project"], versions, number, without
+    )
     known = {order.spec.run_id for order in orders} | without
     for one in services.database.rows("SELECT folder, run_id FROM member WHERE launch = ?", number):
-        if one["run_id"] not in known:  # of a version of the code, or of the scenario, that is no longer there
-            services.database.execute("DELETE FROM member WHERE launch = ? AND run_id = ?", number, one["run_id"])
+        if (
+            one["run_id"] not in known
+        ):  # of a version of the code, or of the scenario, that is no longer there
+            services.database.execute(
+                "DELETE FROM member WHERE launch = ? AND run_id = ?", number, one["run_id"]
+            )
     _remember(services, number, orders)
     return len(orders)
 

@@ -26,7 +26,9 @@ def all_links(results: Path) -> list[str]:
 def keep(results: Path, name: str, content: bytes) -> str:
     """Store an uploaded link file without a mistake, and return its path. Raises InputError."""
     if not NAME.fullmatch(name):
-        raise InputError(f"{name[:100]!r}: a link file is called like leo.csv: letters, digits, _ . - and .csv")
+        raise InputError(
+            f"{name[:100]!r}: a link file is called like leo.csv: letters, digits, _ . - and .csv"
+        )
     folder = results / FOLDER
     folder.mkdir(exist_ok=True)
     new, place = folder / f".{name}.new", folder / name
@@ -71,8 +73,9 @@ def contents(results: Path, campaign: Campaign) -> dict[str, dict[str, str]]:
             if file not in known:
                 there = f"there are {', '.join(known)}" if known else "none was uploaded yet"
                 raise InputError(
-                    f"{name}={file}: {near(file, known)}a link file is uploaded on this page first ({there}); with a file of "
-                    f"the machine that serves, run ./openbach-run {campaign.scenario.name} {name}=FILE there"
+                    f"{name}={file}: {near(file, known)}a link file is uploaded on this page first"
+                    f" ({there}); with a file of the machine that serves, run ./openbach-run"
+                    f" {campaign.scenario.name} {name}=FILE there"
                 )
         found[name] = {file: read_link_file(Path(file)) for file in files}
     return found

@@ -10,8 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 
 class Once:
-    """Work by name, one piece at a time; it goes on when the clients that asked for it have
-    left."""
+    """Work by name, one piece at a time; it goes on when the clients that asked for it have left."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, asyncio.Task[None]] = {}

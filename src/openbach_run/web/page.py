@@ -43,34 +43,65 @@ def home(request: Request, services: With) -> Response:
 
 def _home(request: Request, services: Services, status: int = 200, error: str = "") -> Response:
     services.index.look(LOOK_S)
-    projects = {name: list(services.database.scenarios(name).values()) for name in services.database.projects()}
+    projects = {
+        name: list(services.database.scenarios(name).values())
+        for name in services.database.projects()
+    }
     return shown(
-        request, services, "home.html", status, projects=projects, recent=sets.all_sets(services)[:10], error=error
+        request,
+        services,
+        "home.html",
+        status,
+        projects=projects,
+        recent=sets.all_sets(services)[:10],
+        error=error,
     )
 
 
 @router.get("/page/scenario/{project}/{name}")
 def scenario(project: str, name: str, request: Request, services: With) -> Response:
-    """Show the form, with the values in the address if any:
-    `?values.vpn=none,wireguard&seeds=5`."""
+    """Show the form, with the values in the address if any: `?values.vpn=none,wireguard&seeds=5`."""
     given = ask.given_values(request.query_params)
-    return _scenario(request, services, project, name, given, request.query_params.get("seeds", "")[:1000])
+    return _scenario(
+        request, services, project, name, given, request.query_params.get("seeds", "")[:1000]
+    )
 
 
 def _scenario(
-    request: Request, services: Services, project: str, name: str, given: Mapping[str, list[str]], seeds: str,
-    status: int = 200, errors: Mapping[str, str] | None = None,
-) -> Response:  # fmt: skip
+    request: Request,
+    services: Services,
+    project: str,
+    name: str,
+    given: Mapping[str, list[str]],
+    seeds: str,
+    status: int = 200,
+    errors: Mapping[str, str] | None = None,
+) -> Response:
     """Show the form; errors of fields that it does not have are shown apart."""
     found, subs, _ = find_scenario(services, project, name)
     fields = ask.fields_of(found, subs, services, given)
     names = [one["name"] for one in fields]
-    elsewhere = {name: words for name, words in (errors or {}).items() if name not in (*names, ask.SEEDS)}
+    elsewhere = {
+        name: words for name, words in (errors or {}).items() if name not in (*names, ask.SEEDS)
+    }
     return shown(
-        request, services, "scenario.html", status, project=project, scenario=found, fields=fields, seeds=seeds,
-        errors=errors or {}, elsewhere=elsewhere, files=[Path(one) for one in links.all_links(services.launcher.results)],
-        opened=[one["name"] for one in fields if one["name"] in given and given[one["name"]] != one["whole"]],
-    )  # fmt: skip
+        request,
+        services,
+        "scenario.html",
+        status,
+        project=project,
+        scenario=found,
+        fields=fields,
+        seeds=seeds,
+        errors=errors or {},
+        elsewhere=elsewhere,
+        files=[Path(one) for one in links.all_links(services.launcher.results)],
+        opened=[
+            one["name"]
+            for one in fields
+            if one["name"] in given and given[one["name"]] != one["whole"]
+        ],
+    )
 
 
 @router.post("/page/scenario/{project}/{name}")
@@ -93,7 +124,9 @@ def check(project: str, name: str, request: Request, form: Form, services: With)
     """Return what is to be said of the form's values as they are now; nothing is launched."""
     check_token(request, services, form)
     services.index.look(LOOK_S)
-    found = ask.check(services, project, name, ask.given_values(form), str(form.get("seeds", ""))[:1000])
+    found = ask.check(
+        services, project, name, ask.given_values(form), str(form.get("seeds", ""))[:1000]
+    )
     return Json({"errors": found.errors, "text": found.text, "notes": found.notes})
 
 
@@ -112,7 +145,9 @@ def upload_link(project: str, name: str, request: Request, form: Form, services:
     fields = ask.fields_of(found, subs, services, {})
     argument = next((one["name"] for one in fields if one["is_link"]), "")
     chosen = f"?{urlencode({f'values.{argument}': kept})}" if argument else ""
-    return RedirectResponse(f"/page/scenario/{quote(project, safe='')}/{quote(name, safe='')}{chosen}#links", 303)
+    return RedirectResponse(
+        f"/page/scenario/{quote(project, safe='')}/{quote(name, safe='')}{chosen}#links", 303
+    )
 
 
 @router.get("/page/link/{name}.svg")
@@ -163,7 +198,10 @@ def chart_style(request: Request) -> Response:
 
 def _unless_known(request: Request, text: str, kind: str) -> Response:
     """Return a text, or 304 without content if the browser has it already."""
-    headers = {"ETag": f'"{hashlib.sha256(text.encode()).hexdigest()}"', "Cache-Control": "no-cache"}
+    headers = {
+        "ETag": f'"{hashlib.sha256(text.encode()).hexdigest()}"',
+        "Cache-Control": "no-cache",
+    }
     if request.headers.get("if-none-match") == headers["ETag"]:
         return Response(status_code=304, headers=headers)
     return Response(text, media_type=kind, headers=headers)
@@ -179,9 +217,17 @@ def login_page(request: Request, services: With) -> Response:
 
 @router.post("/page/login")
 async def log_in(request: Request, form: Form, services: With) -> Response:
-    cookie = await answers.log_in(request, services, str(form.get("login", "")), str(form.get("password", "")))
+    cookie = await answers.log_in(
+        request, services, str(form.get("login", "")), str(form.get("password", ""))
+    )
     if cookie is None:
-        return shown(request, services, "login.html", 401, error="This login and password do not belong together")
+        return shown(
+            request,
+            services,
+            "login.html",
+            401,
+            error="This login and password do not belong together",
+        )
     answer = RedirectResponse("/", 303)
     answer.set_cookie(COOKIE, cookie, httponly=True, samesite="strict")
     return answer

@@ -50,12 +50,23 @@ def comparison(request: Request, services: With) -> Response:
     kept = {"seed": query.get("seed"), "times": query.get("times")}
     asked = [*words, *((name, value) for name, value in kept.items() if value)]
     return shown(
-        request, services, "compare.html", items=items, base=base, differ=differ, same=same,
-        missing=len(set(asked_items(query))) - len(items), query=urlencode(asked), times=query.get("times", ""), words=words,
-        warnings=compare.warnings(items), ratios=compare.ratios(services, items, base) if len(items) > 1 else [],
-        seed=None if all_seeds else seed, seeds=sorted(seeds),
+        request,
+        services,
+        "compare.html",
+        items=items,
+        base=base,
+        differ=differ,
+        same=same,
+        missing=len(set(asked_items(query))) - len(items),
+        query=urlencode(asked),
+        times=query.get("times", ""),
+        words=words,
+        warnings=compare.warnings(items),
+        ratios=compare.ratios(services, items, base) if len(items) > 1 else [],
+        seed=None if all_seeds else seed,
+        seeds=sorted(seeds),
         without=lambda word: urlencode([one for one in words if "=".join(one) != word]),
-    )  # fmt: skip
+    )
 
 
 def pair(one: Item) -> tuple[str, str]:
@@ -98,7 +109,9 @@ def as_json(request: Request, services: With) -> Response:
 def as_csv(request: Request, services: With) -> Response:
     lines = curves.as_csv(_cut(request.query_params, found_curves(services, request.query_params)))
     headers = {"Content-Disposition": 'attachment; filename="curves.csv"'}
-    return StreamingResponse((line.encode(errors="replace") for line in lines), media_type="text/csv", headers=headers)
+    return StreamingResponse(
+        (line.encode(errors="replace") for line in lines), media_type="text/csv", headers=headers
+    )
 
 
 @router.get("/page/curves.{kind}")

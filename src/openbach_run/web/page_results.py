@@ -32,19 +32,31 @@ router = APIRouter()
 @router.get("/page/results")
 def results(request: Request, services: With) -> Response:
     services.index.look(LOOK_S)
-    asked = {name: request.query_params[name].strip() for name in ASKED if request.query_params.get(name)}
+    asked = {
+        name: request.query_params[name].strip() for name in ASKED if request.query_params.get(name)
+    }
     every = sets.all_sets(services)
     found = sets.matching(services, every, asked)
     page = max(1, sets.number_of(request.query_params.get("page", "1")))
     first = (page - 1) * sets.PER_PAGE
     return shown(
-        request, services, "results.html", found=found[first : first + sets.PER_PAGE], asked=asked, count=len(found),
-        page=page, pages=-(-len(found) // sets.PER_PAGE), query=urlencode(asked), states=sets.STATES,
+        request,
+        services,
+        "results.html",
+        found=found[first : first + sets.PER_PAGE],
+        asked=asked,
+        count=len(found),
+        page=page,
+        pages=-(-len(found) // sets.PER_PAGE),
+        query=urlencode(asked),
+        states=sets.STATES,
         scenarios=sorted(set().union(*(one.scenarios for one in every))),
         tags=sorted(set().union(*(one.tags for one in every))),
-        folders=sets.deleted_folders(services) if asked.get("deleted") else [], just=request.query_params.get("just", ""),
-        behind=services.index.behind, swept=swept_in_words,
-    )  # fmt: skip
+        folders=sets.deleted_folders(services) if asked.get("deleted") else [],
+        just=request.query_params.get("just", ""),
+        behind=services.index.behind,
+        swept=swept_in_words,
+    )
 
 
 def swept_in_words(one: Results) -> str:
@@ -64,7 +76,11 @@ def mark(kind: str, name: str, request: Request, form: Form, services: With) -> 
     """Change the name, note and tags of a set."""
     check_token(request, services, form)
     item = sets.find_set(services, f"{kind}/{name}").item
-    sets.mark(services, item, **{column: str(form.get(column, "")).strip() for column in ("name", "note", "tags")})
+    sets.mark(
+        services,
+        item,
+        **{column: str(form.get(column, "")).strip() for column in ("name", "note", "tags")},
+    )
     return RedirectResponse(address(item), 303)
 
 
@@ -115,11 +131,22 @@ def one_set(kind: str, name: str, request: Request, services: With) -> Response:
     row = launches.find_launch(services, int(name)) if kind == "launch" else None
     template = "map.html" if "part" in asked else "set.html"
     return shown(
-        request, services, template, one=found, heat=made, asked=asked, runs=runs, version=version, launch=row,
-        with_query=lambda **more: urlencode({**{k: v for k, v in asked.items() if k not in ("part", "version")}, **more}),
-        again=again(services, found, row, runs), swept=swept_in_words,
+        request,
+        services,
+        template,
+        one=found,
+        heat=made,
+        asked=asked,
+        runs=runs,
+        version=version,
+        launch=row,
+        with_query=lambda **more: urlencode(
+            {**{k: v for k, v in asked.items() if k not in ("part", "version")}, **more}
+        ),
+        again=again(services, found, row, runs),
+        swept=swept_in_words,
         failed=[run for run in runs if run.ended and not run.finished][:50],
-    )  # fmt: skip
+    )
 
 
 def again(services: Services, found: Results, row: Any, runs: list[Run]) -> str:
@@ -129,9 +156,16 @@ def again(services: Services, found: Results, row: Any, runs: list[Run]) -> str:
     """
     if row is not None:
         values: dict[str, list[str]] = json.loads(row["values"])
-        place, seeds = f"{quote(row['project'], safe='')}/{quote(row['scenario'], safe='')}", launches.seeds_of(row)
+        place, seeds = (
+            f"{quote(row['project'], safe='')}/{quote(row['scenario'], safe='')}",
+            launches.seeds_of(row),
+        )
         return f"/page/scenario/{place}?{form_query(values, seeds)}"
-    if not runs or len(found.scenarios) != 1 or services.database.scenario(PROJECT, found.scenarios[0]) is None:
+    if (
+        not runs
+        or len(found.scenarios) != 1
+        or services.database.scenario(PROJECT, found.scenarios[0]) is None
+    ):
         return ""
     cell = services.index.cells_by_id([runs[0].cell])[runs[0].cell]
     values = {name: [value] for name, value in cell.values.items()}
@@ -148,7 +182,11 @@ def form_query(values: dict[str, list[str]], seeds: Sequence[int] | None) -> str
 
 def seeds_in_words(seeds: Sequence[int]) -> str:
     """Return seeds as the form and --seeds take them: `5` for 1 to 5, else `2,7,`."""
-    return str(len(seeds)) if list(seeds) == list(range(1, len(seeds) + 1)) else ",".join(map(str, seeds)) + ","
+    return (
+        str(len(seeds))
+        if list(seeds) == list(range(1, len(seeds) + 1))
+        else ",".join(map(str, seeds)) + ","
+    )
 
 
 @router.get("/page/set/{kind}/{name}/state")
@@ -158,10 +196,10 @@ def state(kind: str, name: str, services: With) -> Response:
 
 
 def state_of(services: Services, found: Results) -> dict[str, Any]:
-    """Return the counts of a set and a version, which changes when the page has to be drawn
-    again."""
+    """Return the counts of a set and a version, which changes when the page has to be drawn again."""
     counted = {
-        name: getattr(found, name) for name in ("total", "done", "failed", "stopped", "running", "state", "title")
+        name: getattr(found, name)
+        for name in ("total", "done", "failed", "stopped", "running", "state", "title")
     }
     return {**counted, "version": f"{services.index.version}.{found.done}.{found.running}"}
 
@@ -191,7 +229,9 @@ def resume(number: int, request: Request, form: Form, services: With) -> Respons
 
 
 @router.post("/page/set/{kind}/{name}/report")
-async def make_report(kind: str, name: str, request: Request, form: Form, services: With) -> Response:
+async def make_report(
+    kind: str, name: str, request: Request, form: Form, services: With
+) -> Response:
     check_token(request, services, form)
     item = f"{kind}/{name}"
     await services.once.do(f"report {item}", lambda: reports.make_report(services, item))
@@ -215,7 +255,11 @@ def cell(kind: str, name: str, key: str, request: Request, services: With) -> Re
     services.index.look(LOOK_S)
     found = sets.find_set(services, f"{kind}/{name}")
     row = services.database.row("SELECT * FROM cell WHERE key = ?", key)
-    runs = [run for run in sets.runs_of(services, found.item) if row is not None and run.cell == row["id"]]
+    runs = [
+        run
+        for run in sets.runs_of(services, found.item)
+        if row is not None and run.cell == row["id"]
+    ]
     if row is None or not runs:
         raise not_found("Cell", key=key)
     runs.sort(key=lambda run: run.seed)
@@ -226,13 +270,26 @@ def cell(kind: str, name: str, key: str, request: Request, services: With) -> Re
     finished = [measured[run.row] for run in runs if run.row is not None and run.finished]
     estimates = {}
     for one in names:
-        estimates[one] = estimate([values_of_run[one] for values_of_run in finished if one in values_of_run])
+        estimates[one] = estimate(
+            [values_of_run[one] for values_of_run in finished if one in values_of_run]
+        )
     values = json.loads(row["values"])
     differs = [one for one in found.values if one in values]
     return shown(
-        request, services, "cell.html", one=found, key=key, scenario=row["scenario"], runs=runs, measured=measured,
-        names=names, words={one: words[one][0] for one in names}, estimates=estimates, values=values, differs=differs,
-    )  # fmt: skip
+        request,
+        services,
+        "cell.html",
+        one=found,
+        key=key,
+        scenario=row["scenario"],
+        runs=runs,
+        measured=measured,
+        names=names,
+        words={one: words[one][0] for one in names},
+        estimates=estimates,
+        values=values,
+        differs=differs,
+    )
 
 
 def measured_by(services: Services, runs: list[Run]) -> dict[int, dict[str, float]]:

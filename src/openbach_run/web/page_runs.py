@@ -30,29 +30,46 @@ router = APIRouter()
 def one_run(folder: str, name: str, request: Request, services: With) -> Response:
     run = find_run(services, folder, name)
     given = run.spec.get("values")
-    values: dict[str, Any] = run.record.arguments if run.record else given if isinstance(given, dict) else {}
+    values: dict[str, Any] = (
+        run.record.arguments if run.record else given if isinstance(given, dict) else {}
+    )
     return shown(
-        request, services, "run.html", run=run, record=run.record, values=values, route=runs.route_of(run),
-        jobs=runs.jobs_of(run), files=runs.FILES, item=f"run={folder}/{name}",
+        request,
+        services,
+        "run.html",
+        run=run,
+        record=run.record,
+        values=values,
+        route=runs.route_of(run),
+        jobs=runs.jobs_of(run),
+        files=runs.FILES,
+        item=f"run={folder}/{name}",
         has_capture=runs.capture_file(services, run) is not None,
-        words=words_of(services, run), again=again(services, run, values),
-        with_curves=again(services, run, {**values, SERIES: "0.5"}), instance=instance_of(services, run),
-    )  # fmt: skip
+        words=words_of(services, run),
+        again=again(services, run, values),
+        with_curves=again(services, run, {**values, SERIES: "0.5"}),
+        instance=instance_of(services, run),
+    )
 
 
 def words_of(services: Services, run: Run) -> list[tuple[str, str]]:
     """Return the measures of a run in words, each with its value."""
     if run.record is None:
         return []
-    known = {row["name"]: row["words"] for row in services.database.rows("SELECT name, words FROM measure")}
+    known = {
+        row["name"]: row["words"]
+        for row in services.database.rows("SELECT name, words FROM measure")
+    }
     found = run.record.measures.items()
-    return [(known.get(name, name), f"{value:.6g}" if isinstance(value, float) else str(value)) for name, value in found
-            if value is not None]  # fmt: skip
+    return [
+        (known.get(name, name), f"{value:.6g}" if isinstance(value, float) else str(value))
+        for name, value in found
+        if value is not None
+    ]
 
 
 def again(services: Services, run: Run, values: dict[str, Any]) -> str:
-    """Return the address of the form with the values of this run; "" if its scenario is not
-    known."""
+    """Return the address of the form with the values of this run; "" if its scenario is not known."""
     if run.record is None or services.database.scenario(PROJECT, run.record.scenario) is None:
         return ""
     query = form_query({name: [str(value)] for name, value in values.items()}, [run.record.seed])
@@ -64,7 +81,9 @@ def instance_of(services: Services, run: Run) -> int | None:
 
     OpenBACH's web UI calls the run by it.
     """
-    row = services.database.row("SELECT MAX(id) AS id FROM instance WHERE owner = id AND run_dir = ?", str(run.place))
+    row = services.database.row(
+        "SELECT MAX(id) AS id FROM instance WHERE owner = id AND run_dir = ?", str(run.place)
+    )
     return None if row is None else row["id"]
 
 
@@ -91,7 +110,9 @@ def told(folder: str, name: str, request: Request, services: With) -> Response:
         more = []
         for key, value in one.items():
             if key not in ("t_s", "event"):
-                more.append(f"{key} {json.dumps(value) if isinstance(value, dict | list) else value}")
+                more.append(
+                    f"{key} {json.dumps(value) if isinstance(value, dict | list) else value}"
+                )
         shown_rows.append((one["t_s"], one["event"], ", ".join(more)))
     return shown(request, services, "events.html", run=run, rows=shown_rows)
 
@@ -102,11 +123,15 @@ def one_file(folder: str, name: str, file: str, services: With) -> Response:
     text = runs.content(run, file) if file in runs.FILES else None
     if text is None:
         raise not_found("File", name=file)
-    return Response(text.encode(errors="replace"), media_type="text/plain; charset=utf-8", headers=PLAIN)
+    return Response(
+        text.encode(errors="replace"), media_type="text/plain; charset=utf-8", headers=PLAIN
+    )
 
 
 @router.post("/page/run/{folder}/{name}/capture")
-async def make_capture(folder: str, name: str, request: Request, form: Form, services: With) -> Response:
+async def make_capture(
+    folder: str, name: str, request: Request, form: Form, services: With
+) -> Response:
     check_token(request, services, form)
     run = find_run(services, folder, name)
     await services.once.do(f"capture {folder}/{name}", lambda: runs.make_capture(services, run))
@@ -131,7 +156,9 @@ def instance(number: int, services: With) -> Response:
     row = find_instance(services, row["owner"])
     if row["run_dir"]:
         folder, _, name = row["run_dir"].rpartition("/runs/")
-        return RedirectResponse(f"/page/run/{folder.rpartition('/')[2]}/{name.removesuffix('.unfinished')}", 303)
+        return RedirectResponse(
+            f"/page/run/{folder.rpartition('/')[2]}/{name.removesuffix('.unfinished')}", 303
+        )
     if row["launch"] is None:
         raise not_found("Run", scenario_instance_id=number)
     return RedirectResponse(f"/page/set/launch/{sets.number_of(str(row['launch']))}", 303)

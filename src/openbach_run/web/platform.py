@@ -137,7 +137,13 @@ def _platforms(block: Any) -> list[dict[str, Any]]:
     if not isinstance(block, dict):
         return []
     common = {key: value for key, value in block.items() if key != "supported_platforms"}
-    keys = ("ansible_system", "ansible_distribution", "ansible_distribution_release", "command", "command_stop")
+    keys = (
+        "ansible_system",
+        "ansible_distribution",
+        "ansible_distribution_release",
+        "command",
+        "command_stop",
+    )
     found = []
     for one in block.get("supported_platforms") or [{}]:
         platform = {**common, **one}
@@ -159,7 +165,11 @@ def _arguments(tree: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "required": [_argument(entry) for entry in tree.get("required") or []],
         "optional": [
-            {**_argument(entry), "flag": str(entry["flag"]), "repeatable": bool(entry.get("repeatable"))}
+            {
+                **_argument(entry),
+                "flag": str(entry["flag"]),
+                "repeatable": bool(entry.get("repeatable")),
+            }
             for entry in tree.get("optional") or []
         ],
         **({"subcommands": groups} if groups else {}),

@@ -21,13 +21,16 @@ from openbach_run.web.sessions import COOKIE
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src"
+    " 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 FIELDS_LIMIT = 500
 
 templates = Environment(
-    loader=FileSystemLoader(HERE / "templates"), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    loader=FileSystemLoader(HERE / "templates"),
+    autoescape=True,
+    trim_blocks=True,
+    lstrip_blocks=True,
 )
 
 
@@ -50,12 +53,16 @@ async def read_form(request: Request) -> FormData:
 Form = Annotated[FormData, Depends(read_form)]
 
 
-def shown(request: Request, services: Services, template: str, status: int = 200, **values: Any) -> HTMLResponse:
+def shown(
+    request: Request, services: Services, template: str, status: int = 200, **values: Any
+) -> HTMLResponse:
     """Return a page; its forms are protected by the visitor's session."""
     token = services.sessions.form_token(request.cookies.get(COOKIE, ""))
     common = {"token": token, "controller_file": CONTROLLER_FILE, "has_web_ui": services.has_web_ui}
     text = templates.get_template(template).render({**common, **values})
-    answer = HTMLResponse(text.encode(errors="replace"), status)  # a guest's text may have what UTF-8 cannot hold
+    answer = HTMLResponse(
+        text.encode(errors="replace"), status
+    )  # a guest's text may have what UTF-8 cannot hold
     answer.headers["Content-Security-Policy"] = POLICY
     answer.headers["Cache-Control"] = "no-store"
     return answer
@@ -64,7 +71,9 @@ def shown(request: Request, services: Services, template: str, status: int = 200
 def check_token(request: Request, services: Services, form: FormData) -> None:
     """Raise Refusal (403) for a form that our page has not sent in this session."""
     token = form.get("token")
-    if not services.sessions.knows_form_token(request.cookies.get(COOKIE), token if isinstance(token, str) else ""):
+    if not services.sessions.knows_form_token(
+        request.cookies.get(COOKIE), token if isinstance(token, str) else ""
+    ):
         raise Refusal(403, "This form is too old, or not ours: open the page again")
 
 
@@ -75,5 +84,7 @@ def wants_page(request: Request) -> bool:
 
 def told(request: Request, status: int, words: str) -> HTMLResponse:
     """Return a page that says what is wrong."""
-    title = {403: "Not allowed", 404: "Not found", 422: "This cannot be done"}.get(status, "It did not work")
+    title = {403: "Not allowed", 404: "Not found", 422: "This cannot be done"}.get(
+        status, "It did not work"
+    )
     return shown(request, request.app.state.services, "told.html", status, title=title, words=words)

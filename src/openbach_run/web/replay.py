@@ -66,15 +66,20 @@ class ScenarioState:
         return [state for state in self.functions if state.function["id"] == function][-1]
 
 
-def replay(events: Iterable[Mapping[str, Any]], scenarios: Mapping[str, Mapping[str, Any]]) -> dict[int, ScenarioState]:
+def replay(
+    events: Iterable[Mapping[str, Any]], scenarios: Mapping[str, Mapping[str, Any]]
+) -> dict[int, ScenarioState]:
     """Return scenario instances by their number in the record; `scenarios` are in stored form, by
-    name."""
+    name.
+    """
     states: dict[int, ScenarioState] = {}
     jobs: dict[int, JobState] = {}
     for event in events:
         name, t_s = event["event"], float(event["t_s"])
         if name == "scenario_started":
-            states[event["scenario_instance_id"]] = started = begin(event, scenarios[event["scenario"]])
+            states[event["scenario_instance_id"]] = started = begin(
+                event, scenarios[event["scenario"]]
+            )
             if "parent_id" in event:
                 states[event["parent_id"]].latest(event["function"]).scenario = started
         elif name == "scenario_ended":
@@ -84,7 +89,9 @@ def replay(events: Iterable[Mapping[str, Any]], scenarios: Mapping[str, Mapping[
             _tell_function(states[event["scenario_instance_id"]], event, t_s)
         elif name == "job_started":
             job = JobState(event["job"], event["entity"], event["instance_id"], "Running", t_s)
-            jobs[job.number] = states[event["scenario_instance_id"]].latest(event["function"]).job = job
+            jobs[job.number] = states[event["scenario_instance_id"]].latest(
+                event["function"]
+            ).job = job
         elif name in ("job_ended", "job_stop_ordered"):
             job = jobs[event["instance_id"]]
             job.status = event.get("status", "Stopped")
@@ -98,13 +105,18 @@ def begin(event: Mapping[str, Any], stored: Mapping[str, Any]) -> ScenarioState:
     functions = [FunctionState(function) for function in stored["openbach_functions"]]
     number, t_s = event["scenario_instance_id"], float(event["t_s"])
     return ScenarioState(
-        stored["name"], number, dict(event["arguments"]), dict(stored["constants"]), "Running", t_s, functions
+        stored["name"],
+        number,
+        dict(event["arguments"]),
+        dict(stored["constants"]),
+        "Running",
+        t_s,
+        functions,
     )
 
 
 def _tell_function(scenario: ScenarioState, event: Mapping[str, Any], t_s: float) -> None:
-    """Change the state of a function as an event says; a function that is retried gets a new
-    state."""
+    """Change the state of a function as an event says; a function that is retried gets a new state."""
     state = scenario.latest(event["function"])
     if event["event"] == "function_started":
         if state.status == "Retried":
@@ -148,7 +160,10 @@ def as_date(moment: datetime) -> str:
 
 def document(state: ScenarioState, names: Names) -> dict[str, Any]:
     """Return the answer to GET scenario_instance/<id>/."""
-    functions = sorted(state.functions, key=lambda one: (one.launch_s is None, one.launch_s or 0.0, one.function["id"]))
+    functions = sorted(
+        state.functions,
+        key=lambda one: (one.launch_s is None, one.launch_s or 0.0, one.function["id"]),
+    )
     values = {**state.constants, **state.arguments}
     children = [one.scenario for one in state.functions if one.scenario]
     return {
@@ -156,7 +171,9 @@ def document(state: ScenarioState, names: Names) -> dict[str, Any]:
         "scenario_name": state.name,
         "scenario_instance_id": names.instances.get(state.number),
         "owner_scenario_instance_id": names.owner,
-        "sub_scenario_instance_ids": sorted(names.instances[c.number] for c in children if c.number in names.instances),
+        "sub_scenario_instance_ids": sorted(
+            names.instances[c.number] for c in children if c.number in names.instances
+        ),
         "status": state.status,
         "start_date": names.date(state.start_s),
         "stop_date": names.date(state.stop_s),
@@ -166,7 +183,11 @@ def document(state: ScenarioState, names: Names) -> dict[str, Any]:
 
 
 def _function(state: FunctionState, values: Mapping[str, str], names: Names) -> dict[str, Any]:
-    answer = {**copy.deepcopy(state.function), "status": state.status, "launch_date": names.date(state.launch_s)}
+    answer = {
+        **copy.deepcopy(state.function),
+        "status": state.status,
+        "launch_date": names.date(state.launch_s),
+    }
     if state.job and state.job.number in names.jobs:
         answer["job"] = job_document(state.job, state.function, values, names)
     if state.scenario and state.scenario.number in names.instances:
@@ -174,7 +195,9 @@ def _function(state: FunctionState, values: Mapping[str, str], names: Names) -> 
     return answer
 
 
-def job_document(job: JobState, function: Mapping[str, Any], values: Mapping[str, str], names: Names) -> dict[str, Any]:
+def job_document(
+    job: JobState, function: Mapping[str, Any], values: Mapping[str, str], names: Names
+) -> dict[str, Any]:
     """Return a job instance as the API shows it."""
     ((_, arguments),) = jobs_started(function)
     agent = names.agents.get(job.entity, {})

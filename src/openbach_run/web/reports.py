@@ -40,8 +40,8 @@ def policy() -> str:
     """Return the content policy for a report: only its own script, and nothing from elsewhere."""
     digest = base64.b64encode(hashlib.sha256(script().encode()).digest()).decode()
     return (
-        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src 'self' data:; font-src data:; "
-        "frame-ancestors 'none'"
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src"
+        " 'self' data:; font-src data:; frame-ancestors 'none'"
     )
 
 
@@ -51,7 +51,9 @@ def directory_of(services: Services, item: str) -> Path:
     if kind == "folder":
         return services.launcher.results / name / "all-runs"
     number = number_of(name)
-    return services.launcher.directory(find_launch(services, number)["scenario"]) / f"launch-{number}"
+    return (
+        services.launcher.directory(find_launch(services, number)["scenario"]) / f"launch-{number}"
+    )
 
 
 def make_report(services: Services, item: str) -> None:
@@ -83,7 +85,10 @@ def _command(services: Services, found: Results) -> str:
     """Return the command that makes the same results again."""
     kind, _, name = found.item.partition("/")
     if kind == "folder":
-        return found.command or f"cat results/{name}/runs/*/record.json  # launched from the page: each has its command"
+        return (
+            found.command
+            or f"cat results/{name}/runs/*/record.json  # launched from the page: each has its command"
+        )
     row = find_launch(services, number_of(name))
     values: dict[str, list[str]] = json.loads(row["values"])
     settings = [f"{name}={','.join(listed)}" for name, listed in values.items()]
@@ -97,7 +102,10 @@ def _plot(services: Services, scenario: str, measures: Iterable[str]) -> dict[st
     row = services.database.scenario(PROJECT, scenario)
     sweep = json.loads(row["source"]).get("x-sweep") if row else None
     figure = sweep.get("figure") if isinstance(sweep, dict) else None
-    return {"measure": heat.main_measure(services, scenario, measures), **({"figure": str(figure)} if figure else {})}
+    return {
+        "measure": heat.main_measure(services, scenario, measures),
+        **({"figure": str(figure)} if figure else {}),
+    }
 
 
 def _run(item: str, words: list[str]) -> None:
@@ -110,13 +118,20 @@ def _run(item: str, words: list[str]) -> None:
     try:
         done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=LIMIT_S)
     except subprocess.TimeoutExpired:
-        raise InputError(f"the report took longer than {LIMIT_S:.0f} s: report fewer runs at once") from None
+        raise InputError(
+            f"the report took longer than {LIMIT_S:.0f} s: report fewer runs at once"
+        ) from None
     if not done.returncode:
         return
-    logging.getLogger(__name__).error("report of %s: exit code %d: %s", item, done.returncode, done.stderr)
+    logging.getLogger(__name__).error(
+        "report of %s: exit code %d: %s", item, done.returncode, done.stderr
+    )
     if done.returncode == BAD_INPUT:
         reason = (
-            done.stderr.strip().rpartition("\n")[2].removeprefix("openbach-run: ").replace(words[0], "these results")
+            done.stderr.strip()
+            .rpartition("\n")[2]
+            .removeprefix("openbach-run: ")
+            .replace(words[0], "these results")
         )
         raise InputError(f"openbach-run report: {reason}")
     raise InputError("the report could not be made; what openbach-run serve printed says why")

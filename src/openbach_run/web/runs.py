@@ -31,7 +31,15 @@ from openbach_run.web.answers import Services, not_found
 PROXY = "satpep"
 """The job that splits TCP connections on a host."""
 
-FILES = ("record.json", "run.json", "commands.sh", "console.log", "result.json", "events.jsonl", "statistics.jsonl")
+FILES = (
+    "record.json",
+    "run.json",
+    "commands.sh",
+    "console.log",
+    "result.json",
+    "events.jsonl",
+    "statistics.jsonl",
+)
 """The files of a run that can be read on the page."""
 CAPTURES = ".captures"
 """The folder for runs that were repeated for their packets:
@@ -97,7 +105,9 @@ def jobs_of(run: Run) -> list[dict[str, Any]]:
         return []
 
 
-def _jobs_in(told: Iterable[Mapping[str, Any]], labels: Mapping[Any, str]) -> Iterator[dict[str, Any]]:
+def _jobs_in(
+    told: Iterable[Mapping[str, Any]], labels: Mapping[Any, str]
+) -> Iterator[dict[str, Any]]:
     """Yield the jobs that events tell of; one that has not ended lasts until the last event."""
     jobs: dict[int, dict[str, Any]] = {}
     now_s = 0.0
@@ -105,10 +115,15 @@ def _jobs_in(told: Iterable[Mapping[str, Any]], labels: Mapping[Any, str]) -> It
         now_s = float(event["t_s"])
         if event["event"] == "job_started":
             jobs[event["instance_id"]] = {
-                "job": str(event["job"]), "entity": str(event["entity"]), "number": int(event["instance_id"]),
-                "host": str(event["entity"]).removeprefix("satvpn_"), "label": labels.get(event.get("function"), ""),
-                "start_s": now_s, "stop_s": None, "status": "Running",
-            }  # fmt: skip
+                "job": str(event["job"]),
+                "entity": str(event["entity"]),
+                "number": int(event["instance_id"]),
+                "host": str(event["entity"]).removeprefix("satvpn_"),
+                "label": labels.get(event.get("function"), ""),
+                "start_s": now_s,
+                "stop_s": None,
+                "status": "Running",
+            }
         elif event["event"] in ("job_ended", "job_stop_ordered") and event["instance_id"] in jobs:
             job = jobs[event["instance_id"]]
             job.update(status=str(event.get("status", "Stopped")), stop_s=job["stop_s"] or now_s)
@@ -119,13 +134,17 @@ def _jobs_in(told: Iterable[Mapping[str, Any]], labels: Mapping[Any, str]) -> It
 def _labels(spec: Mapping[str, Any]) -> dict[Any, str]:
     """Return the labels of the scenario's functions by their id; {} if they make no sense."""
     with suppress(Exception):
-        return {one["id"]: str(one.get("label") or "") for one in spec["scenario"]["openbach_functions"]}
+        return {
+            one["id"]: str(one.get("label") or "") for one in spec["scenario"]["openbach_functions"]
+        }
     return {}
 
 
 def outputs(run: Run, number: int) -> dict[str, str]:
     """Return a job's start by the name of the file that describes it, and its stdout and stderr."""
-    prefix = re.compile(rf"jobs/{number}_[^/]*/(job\.json|stdout|stderr)")  # job.json: of runs of older versions
+    prefix = re.compile(
+        rf"jobs/{number}_[^/]*/(job\.json|stdout|stderr)"
+    )  # job.json: of runs of older versions
     names = [name for name in _names(run.place) if prefix.fullmatch(name)]
     written = {name.rpartition("/")[2]: content(run, name) for name in sorted(names)}
     found = {name: text for name, text in written.items() if text is not None}
@@ -133,8 +152,7 @@ def outputs(run: Run, number: int) -> dict[str, str]:
 
 
 def _start(run: Run, number: int) -> dict[str, str]:
-    """Return a job's start from the first file that has it; after the run's end with how it
-    ended."""
+    """Return a job's start from the first file that has it; after the run's end with how it ended."""
     for name in ("jobs.jsonl", "events.jsonl"):
         with suppress(Exception):  # a guest's: they may be anything
             for one in run_files.lines(run.place, name, lambda line: None):
@@ -150,7 +168,10 @@ def _names(place: Path) -> list[str]:
     if loose:
         return loose
     try:
-        with run_files.opened(place, run_files.PACKED) as packed, tarfile.open(fileobj=packed, mode="r|gz") as members:
+        with (
+            run_files.opened(place, run_files.PACKED) as packed,
+            tarfile.open(fileobj=packed, mode="r|gz") as members,
+        ):
             return [member.name for member in members]
     except (OSError, EOFError, DamagedRecord, tarfile.TarError):
         return []
@@ -189,8 +210,10 @@ def route_of(run: Run) -> Route | None:
 
 
 def _path(spec: Mapping[str, Any]) -> Route:
-    """Return the path from the content of run.json. Raises any error if that is not as it should
-    be."""
+    """Return the path from the content of run.json.
+
+    Raises any error if that is not as it should be.
+    """
     listed = spec["inventory"]["hosts"]
     networks: dict[str, list[str]] = {}
     for host in listed:
@@ -205,7 +228,11 @@ def _path(spec: Mapping[str, Any]) -> Route:
             kind = given["kind"]
         # Records of before have the job by its old name.
         is_proxy = RENAMED.get(job, (job,))[0] == PROXY
-        if is_proxy and "wait" not in given and given.get("position") in given.get("at", "").split(","):
+        if (
+            is_proxy
+            and "wait" not in given
+            and given.get("position") in given.get("at", "").split(",")
+        ):
             notes.setdefault(entity, []).append("PEP")
     for entity in dict.fromkeys(ends):
         notes.setdefault(entity, []).append("VPN")
@@ -217,7 +244,9 @@ def _path(spec: Mapping[str, Any]) -> Route:
     for entity, column in sorted(columns.items(), key=lambda one: one[1]):
         row = in_column.get(column, 0)
         in_column[column] = row + 1
-        hosts[entity] = Host(names[entity], column, row, tuple(dict.fromkeys(notes.get(entity, ()))))
+        hosts[entity] = Host(
+            names[entity], column, row, tuple(dict.fromkeys(notes.get(entity, ())))
+        )
     links = []
     for network, there in networks.items():
         # A network with more than two hosts is drawn as a chain.
@@ -234,11 +263,17 @@ def _path(spec: Mapping[str, Any]) -> Route:
 def _in_words(hosts: Sequence[Host], tunnel: tuple[Host, Host, str] | None) -> str:
     """Return the path in words: hosts, tunnel, PEP."""
     proxies = [host.name for host in hosts if "PEP" in host.notes]
-    return "; ".join([
-        ", ".join(host.name for host in hosts),
-        f"tunnel {tunnel[2]} from {tunnel[0].name} to {tunnel[1].name}" if tunnel else "no tunnel",
-        f"PEP on {' and '.join(proxies)}" if proxies else "no PEP",
-    ])  # fmt: skip
+    return "; ".join(
+        [
+            ", ".join(host.name for host in hosts),
+            (
+                f"tunnel {tunnel[2]} from {tunnel[0].name} to {tunnel[1].name}"
+                if tunnel
+                else "no tunnel"
+            ),
+            f"PEP on {' and '.join(proxies)}" if proxies else "no PEP",
+        ]
+    )
 
 
 def _columns(entities: Sequence[str], networks: Mapping[str, Sequence[str]]) -> dict[str, int]:
@@ -278,12 +313,17 @@ def _started(spec: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, str]
                 values[name] = values.get("cc", "")
         for function in scenario["openbach_functions"]:
             for job, arguments in jobs_started(function):
-                yield str(function["start_job_instance"]["entity_name"]), job, _flat(arguments, values)
+                yield (
+                    str(function["start_job_instance"]["entity_name"]),
+                    job,
+                    _flat(arguments, values),
+                )
 
 
 def _flat(arguments: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, str]:
     """Return arguments by name, with those of subcommands among them; a subcommand has the value
-    ""."""
+    "".
+    """
     found: dict[str, str] = {}
     for name, given in arguments.items():
         if isinstance(given, dict):
@@ -299,7 +339,9 @@ def _flat(arguments: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, 
 
 def capture_file(services: Services, run: Run) -> Path | None:
     """Return the capture of the run or of its repetition; None if neither has one."""
-    repeated = services.launcher.results / CAPTURES / run.folder / "runs" / run.name / "capture.pcapng"
+    repeated = (
+        services.launcher.results / CAPTURES / run.folder / "runs" / run.name / "capture.pcapng"
+    )
     return next((file for file in (run.place / "capture.pcapng", repeated) if file.is_file()), None)
 
 
@@ -317,17 +359,32 @@ def make_capture(services: Services, run: Run) -> None:
     for root in services.platform.additions.roots[:-1]:
         additions += ["--with", str(root)]
     options = ["--pcap", "--quiet", "--workers", "1", "--results", str(target)]
-    command = [sys.executable, "-P", "-m", "openbach_run", *run.record.repetition, *additions, *options]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "openbach_run",
+        *run.record.repetition,
+        *additions,
+        *options,
+    ]
     try:
-        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=CAPTURE_LIMIT_S)
+        done = subprocess.run(
+            command, check=False, capture_output=True, text=True, timeout=CAPTURE_LIMIT_S
+        )
     except subprocess.TimeoutExpired:
         raise InputError(f"the repetition took longer than {CAPTURE_LIMIT_S:.0f} s") from None
     again = Store(target).load(run.name)
     if again is None or not (target / "runs" / run.name / "capture.pcapng").is_file():
-        logging.getLogger(__name__).error("capture of %s: exit code %d: %s", run.name, done.returncode, done.stderr)
+        logging.getLogger(__name__).error(
+            "capture of %s: exit code %d: %s", run.name, done.returncode, done.stderr
+        )
         raise InputError(
-            "it cannot be repeated as it was: the code, the kernel or the scenario has changed since, or it failed "
-            f"(what openbach-run serve printed says more). Its command was {run.record.command}"
+            "it cannot be repeated as it was: the code, the kernel or the scenario has changed"
+            " since, or it failed (what openbach-run serve printed says more). Its command was"
+            f" {run.record.command}"
         )
     if again.capture_hash != run.record.capture_hash:
-        raise InputError("the repetition has other packets than the run had: please report it, with both records")
+        raise InputError(
+            "the repetition has other packets than the run had: please report it, with both records"
+        )

@@ -52,8 +52,12 @@ def serve(arguments: argparse.Namespace) -> None:
         _warn(fault)
     packages = well_formed(packages)
     if arguments.web_ui is not None and not (arguments.web_ui / "index.html").is_file():
-        raise InputError(f"--web-ui {arguments.web_ui}: has no index.html; name the folder of the built web UI")
-    sessions = Sessions(None if arguments.password_file is None else read_password(arguments.password_file))
+        raise InputError(
+            f"--web-ui {arguments.web_ui}: has no index.html; name the folder of the built web UI"
+        )
+    sessions = Sessions(
+        None if arguments.password_file is None else read_password(arguments.password_file)
+    )
     cpus = cpus_for(arguments.workers)
     connections = connections_for(len(cpus))
     log_few_lines()
@@ -62,7 +66,10 @@ def serve(arguments: argparse.Namespace) -> None:
         with alone(arguments.results, f"http://{place}/"):
             app = application(arguments, packages, additions, cpus, sessions)
             if connections < CONNECTIONS:
-                print(f"at most {connections} connections at a time: `ulimit -n` is low", file=sys.stderr)
+                print(
+                    f"at most {connections} connections at a time: `ulimit -n` is low",
+                    file=sys.stderr,
+                )
             with access_file(place, sessions, tell=not is_loopback(arguments.listen)):
                 print(f"http://{place}/?token={sessions.token}   (Ctrl-C ends it)", flush=True)
                 with suppress(KeyboardInterrupt):  # Ctrl-C is how it ends
@@ -79,29 +86,46 @@ def application(
     """Return the web application; it prepares an engine with all jobs first."""
     inventory = load_inventory(arguments.inventory)
     given = agent_addresses(arguments.inventory)
-    addresses = {host.entity: given.get(host.entity, host.interfaces[0].address) for host in inventory.hosts}
+    addresses = {
+        host.entity: given.get(host.entity, host.interfaces[0].address) for host in inventory.hosts
+    }
     scenarios = load_scenarios(REPOSITORY / "scenarios", packages, arguments.inventory, _warn)
     with Reporter(quiet=False) as reporter:
-        engine_for(packages, additions, {"jobs": [name for name, one in packages.items() if one.files]}, reporter)
+        engine_for(
+            packages,
+            additions,
+            {"jobs": [name for name, one in packages.items() if one.files]},
+            reporter,
+        )
 
     def make_engine(uses: Uses) -> Engine:
         return engine_for(packages, additions, uses, None)
 
     return make_app(
-        Platform(inventory, addresses, packages, additions), scenarios, arguments.results, make_engine, cpus, sessions,
-        local=is_loopback(arguments.listen) and arguments.password_file is None, web_ui=arguments.web_ui,
-    )  # fmt: skip
+        Platform(inventory, addresses, packages, additions),
+        scenarios,
+        arguments.results,
+        make_engine,
+        cpus,
+        sessions,
+        local=is_loopback(arguments.listen) and arguments.password_file is None,
+        web_ui=arguments.web_ui,
+    )
 
 
 @contextmanager
 def alone(results: Path, url: str) -> Iterator[None]:
-    """Lock the results directory, so that no other process serves it meanwhile. Raises
-    InputError."""
+    """Lock the results directory, so that no other process serves it meanwhile.
+
+    Raises InputError.
+    """
     try:
         results.mkdir(parents=True, exist_ok=True)
         lock = (results / LOCK).open("a+")
     except OSError as error:
-        raise InputError(f"{results}: cannot be written: {error}; --results DIR names another place") from error
+        raise InputError(
+            f"{results}: cannot be written: {error}; --results DIR names another place"
+        ) from error
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -109,7 +133,8 @@ def alone(results: Path, url: str) -> Iterator[None]:
             lock.seek(0)
             who = lock.read().strip() or "another openbach-run serve"
             raise InputError(
-                f"{results}: is served already, by {who}; use that one, or give another --results DIR"
+                f"{results}: is served already, by {who}; use that one, or give another"
+                " --results DIR"
             ) from None
         lock.truncate(0)
         lock.write(f"process {os.getpid()} at {url}\n")
@@ -129,7 +154,9 @@ def access_file(place: str, sessions: Sessions, *, tell: bool) -> Iterator[None]
     # A server that listens everywhere is reached at the loopback address.
     host = wildcard.get(host, host)
     try:
-        write_access(file, host if int(port) == CONTROLLER_PORT else f"{host}:{port}", LOGIN, sessions.token)
+        write_access(
+            file, host if int(port) == CONTROLLER_PORT else f"{host}:{port}", LOGIN, sessions.token
+        )
         written = file.read_bytes()
     except InputError as error:
         written, tell = None, True
@@ -162,7 +189,9 @@ def read_password(file: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"--password-file {file}: {error}") from error
     if len(password) < LEAST_PASSWORD:
-        raise InputError(f"--password-file {file}: a password has {LEAST_PASSWORD} characters or more")
+        raise InputError(
+            f"--password-file {file}: a password has {LEAST_PASSWORD} characters or more"
+        )
     return password
 
 
@@ -187,7 +216,9 @@ def listen(address: str, port: int) -> socket.socket:
         family, kind, protocol, _, place = socket.getaddrinfo(
             address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        made = socket.socket(family, kind, protocol)  # asyncio switches Nagle off only where the protocol is said
+        made = socket.socket(
+            family, kind, protocol
+        )  # asyncio switches Nagle off only where the protocol is said
         try:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             made.bind(place)
@@ -197,4 +228,6 @@ def listen(address: str, port: int) -> socket.socket:
             raise
         return made
     except OSError as error:
-        raise InputError(f"{address} port {port}: {error.strerror}; --port and --listen name another place") from error
+        raise InputError(
+            f"{address} port {port}: {error.strerror}; --port and --listen name another place"
+        ) from error

@@ -69,12 +69,13 @@ class Sessions:
             self._users.pop(cookie or "", None)
 
     def form_token(self, cookie: str) -> str:
-        """Return the token that our page's forms carry, so that no other site can send them
-        (CSRF)."""
+        """Return the token that our page's forms carry, so that no other site can send them (CSRF)."""
         return hmac.new(self._secret, cookie.encode(), hashlib.sha256).hexdigest()
 
     def knows_form_token(self, cookie: str | None, token: str) -> bool:
-        return cookie is not None and hmac.compare_digest(self.form_token(cookie).encode(), token.encode())
+        return cookie is not None and hmac.compare_digest(
+            self.form_token(cookie).encode(), token.encode()
+        )
 
 
 class Tries:
@@ -113,7 +114,9 @@ def network_of(address: str) -> str:
         known = ipaddress.ip_address(address)
     except ValueError:
         return address
-    return str(known) if known.version == 4 else str(ipaddress.ip_network((known, 64), strict=False))
+    return (
+        str(known) if known.version == 4 else str(ipaddress.ip_network((known, 64), strict=False))
+    )
 
 
 def _digest(text: str) -> bytes:

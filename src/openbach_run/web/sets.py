@@ -108,14 +108,21 @@ def runs_of(services: Services, item: str) -> list[Run]:
     """Return the runs of a set, in the order in which they were asked for if that is known."""
     kind, _, name = item.partition("/")
     if kind == "launch":
-        rows = services.database.rows(RUNS_OF_LAUNCH + " ORDER BY m.instance, r.part", number_of(name))
+        rows = services.database.rows(
+            RUNS_OF_LAUNCH + " ORDER BY m.instance, r.part", number_of(name)
+        )
         return list(map(Run._make, rows))
     running = services.index.running.get(name, set())
     ask = services.database.rows
-    runs = services.index.remembered((item, "runs"), lambda: list(map(Run._make, ask(RUNS_OF_FOLDER, name))))
+    runs = services.index.remembered(
+        (item, "runs"), lambda: list(map(Run._make, ask(RUNS_OF_FOLDER, name)))
+    )
     if not running:
         return runs
-    return [run._replace(status=RUNNING) if run.row is None and run.run_id in running else run for run in runs]
+    return [
+        run._replace(status=RUNNING) if run.row is None and run.run_id in running else run
+        for run in runs
+    ]
 
 
 def number_of(text: str) -> int:
@@ -156,13 +163,18 @@ def all_sets(services: Services) -> list[Results]:
 def folder_rows(services: Services) -> dict[str, Row]:
     """Return the rows of table folder by name, with the counts of their runs."""
     rows = services.database.rows
-    return services.index.remembered(("folders",), lambda: {row["name"]: row for row in rows(OF_FOLDERS)})
+    return services.index.remembered(
+        ("folders",), lambda: {row["name"]: row for row in rows(OF_FOLDERS)}
+    )
 
 
 def find_set(services: Services, item: str) -> Results:
     """Return a set. Raises Refusal (404) if there is none."""
     kind, _, name = item.partition("/")
-    marks = {row["item"]: row for row in services.database.rows("SELECT * FROM mark WHERE item = ?", item)}
+    marks = {
+        row["item"]: row
+        for row in services.database.rows("SELECT * FROM mark WHERE item = ?", item)
+    }
     if kind == "launch":
         sql = OF_LAUNCHES.replace("i.id = m.instance)", "i.id = m.instance WHERE m.launch = ?1)")
         if row := services.database.row(sql, number_of(name)):
@@ -175,7 +187,9 @@ def find_set(services: Services, item: str) -> Results:
 def _launch(row: Row, marks: Mapping[str, Row]) -> Results:
     values = {name: listed for name, listed in json.loads(row["values"]).items() if len(listed) > 1}
     counted = [row[name] or 0 for name in ("total", "done", "failed", "stopped", "running")]
-    return _marked(f"launch/{row['id']}", marks, (row["scenario"],), values, "", counted, row["created"][:19])
+    return _marked(
+        f"launch/{row['id']}", marks, (row["scenario"],), values, "", counted, row["created"][:19]
+    )
 
 
 def _folder(row: Row, marks: Mapping[str, Row], services: Services) -> Results:
@@ -183,11 +197,26 @@ def _folder(row: Row, marks: Mapping[str, Row], services: Services) -> Results:
     counted = [row["total"], row["done"], row["failed"] or 0, 0, running]
     date = as_date(datetime.fromtimestamp(row["ended"] or 0, UTC))[:19]
     scenarios = tuple(json.loads(row["scenarios"]))
-    return _marked(f"folder/{row['name']}", marks, scenarios, json.loads(row["values"]), row["command"], counted, date)
+    return _marked(
+        f"folder/{row['name']}",
+        marks,
+        scenarios,
+        json.loads(row["values"]),
+        row["command"],
+        counted,
+        date,
+    )
 
 
-def _marked(item: str, marks: Mapping[str, Row], scenarios: tuple[str, ...], values: Mapping[str, Sequence[str]],
-            command: str, counted: Sequence[int], date: str) -> Results:  # fmt: skip
+def _marked(
+    item: str,
+    marks: Mapping[str, Row],
+    scenarios: tuple[str, ...],
+    values: Mapping[str, Sequence[str]],
+    command: str,
+    counted: Sequence[int],
+    date: str,
+) -> Results:
     """Return a set with the name, note and tags that it was given."""
     mark = marks.get(item)
     total, done, failed, stopped, running = counted
@@ -195,13 +224,17 @@ def _marked(item: str, marks: Mapping[str, Row], scenarios: tuple[str, ...], val
     if mark is None:
         return found
     tags = tuple(mark["tags"].split())
-    return replace(found, name=mark["name"], note=mark["note"], tags=tags, deleted=bool(mark["deleted"]))
+    return replace(
+        found, name=mark["name"], note=mark["note"], tags=tags, deleted=bool(mark["deleted"])
+    )
 
 
 # Finding
 
 
-def matching(services: Services, sets: Iterable[Results], asked: Mapping[str, str]) -> list[Results]:
+def matching(
+    services: Services, sets: Iterable[Results], asked: Mapping[str, str]
+) -> list[Results]:
     """Return the sets that fit what is asked for.
 
     `asked` may have `q` (words and NAME=VALUE, all of which have to fit), `scenario`, `state`,
@@ -237,12 +270,17 @@ def _having(services: Services, name: str, value: str) -> set[str]:
     folders = services.database.rows(
         f"SELECT DISTINCT folder AS name FROM run WHERE cell IN ({cells}) "
         f"UNION SELECT DISTINCT folder FROM planned WHERE cell IN ({cells})",
-        name, pattern, name, pattern,
-    )  # fmt: skip
+        name,
+        pattern,
+        name,
+        pattern,
+    )
     launches = services.database.rows(
         f"SELECT DISTINCT launch AS name FROM member WHERE cell IN ({cells})", name, pattern
     )
-    return {f"folder/{row['name']}" for row in folders} | {f"launch/{row['name']}" for row in launches}
+    return {f"folder/{row['name']}" for row in folders} | {
+        f"launch/{row['name']}" for row in launches
+    }
 
 
 # What people say of them
@@ -250,7 +288,10 @@ def _having(services: Services, name: str, value: str) -> set[str]:
 
 def mark(services: Services, item: str, **said: str) -> None:
     """Change `name`, `note`, `tags` (words) or `deleted` of a set."""
-    cut = {column: text[:MARK_LENGTH].encode(errors="replace").decode() for column, text in said.items()}
+    cut = {
+        column: text[:MARK_LENGTH].encode(errors="replace").decode()
+        for column, text in said.items()
+    }
     if "tags" in cut:
         cut["tags"] = " ".join(dict.fromkeys(re.split(r"[\s,]+", cut["tags"].strip())))
     services.database.execute("INSERT OR IGNORE INTO mark (item) VALUES (?)", item)

@@ -161,12 +161,16 @@ def _opened(file: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(file, check_same_thread=False, isolation_level=None)
     connection.row_factory = Row
     try:
-        connection.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=ON;")
+        connection.executescript(
+            "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=ON;"
+        )
         connection.executescript(SCHEMA)
         (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         if found != "ok":
             raise _Damaged(found)
-        connection.execute(f"PRAGMA user_version = {FORMAT}")  # also tells whether it can be written
+        connection.execute(
+            f"PRAGMA user_version = {FORMAT}"
+        )  # also tells whether it can be written
     except sqlite3.DatabaseError as error:
         connection.close()
         if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
@@ -202,7 +206,10 @@ class Database:
                 self._connection = _opened(file)
             except _Damaged as damage:
                 kept = _put_aside(file)
-                text = "%s is damaged (%s): it is kept as %s, and a new one begun. Its launches and imported scenarios are "
+                text = (
+                    "%s is damaged (%s): it is kept as %s, and a new one begun. Its launches and"
+                    " imported scenarios are "
+                )
                 logging.getLogger(__name__).error(
                     text + "not shown; the records of all runs are there", file, damage, kept
                 )
@@ -217,7 +224,8 @@ class Database:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Hold the database; what is done meanwhile is stored as a whole or, after an error, not at
-        all."""
+        all.
+        """
         with self._lock:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -250,7 +258,10 @@ class Database:
 
     def projects(self) -> dict[str, dict[str, Any]]:
         """Return documents by name: description, owners, entities, networks, hidden networks."""
-        return {row["name"]: json.loads(row["document"]) for row in self.rows("SELECT * FROM project ORDER BY name")}
+        return {
+            row["name"]: json.loads(row["document"])
+            for row in self.rows("SELECT * FROM project ORDER BY name")
+        }
 
     def project(self, name: str) -> dict[str, Any] | None:
         """Return a project's document, or None."""
@@ -259,18 +270,26 @@ class Database:
 
     def put_project(self, name: str, document: Mapping[str, Any]) -> None:
         self.execute(
-            "INSERT INTO project VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET document = excluded.document",
-            name, json.dumps(document),
-        )  # fmt: skip
+            "INSERT INTO project VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET document ="
+            " excluded.document",
+            name,
+            json.dumps(document),
+        )
 
     def scenarios(self, project: str) -> dict[str, dict[str, Any]]:
         """Return the latest versions of a project's scenarios by name, in stored form."""
-        sql = "SELECT name, stored FROM scenario JOIN version ON version.id = version WHERE project = ? ORDER BY name"
+        sql = (
+            "SELECT name, stored FROM scenario JOIN version ON version.id = version WHERE project ="
+            " ? ORDER BY name"
+        )
         return {row["name"]: json.loads(row["stored"]) for row in self.rows(sql, project)}
 
     def scenario(self, project: str, name: str) -> Row | None:
         """Return the latest version of a scenario (id, source, stored), or None."""
-        sql = "SELECT version.* FROM scenario JOIN version ON version.id = version WHERE project = ? AND name = ?"
+        sql = (
+            "SELECT version.* FROM scenario JOIN version ON version.id = version WHERE project = ?"
+            " AND name = ?"
+        )
         return self.row(sql, project, name)
 
     def put_scenario(self, project: str, scenario: Scenario) -> None:
@@ -283,50 +302,69 @@ class Database:
         self.execute(
             "INSERT INTO scenario (project, name, version) VALUES (?, ?, ?) "
             "ON CONFLICT (project, name) DO UPDATE SET version = excluded.version",
-            project, scenario.name, version,
-        )  # fmt: skip
+            project,
+            scenario.name,
+            version,
+        )
 
     def stored(self, versions: Mapping[str, int]) -> dict[str, dict[str, Any]]:
         """Return scenarios in stored form by name, in the given versions."""
         marks = ",".join("?" * len(versions))
-        rows = self.rows(f"SELECT id, stored FROM version WHERE id IN ({marks})", *versions.values())
+        rows = self.rows(
+            f"SELECT id, stored FROM version WHERE id IN ({marks})", *versions.values()
+        )
         by_id = {row["id"]: row["stored"] for row in rows}
         return {name: json.loads(by_id[number]) for name, number in versions.items()}
 
     # Instances
 
     def instance(self, number: int) -> Row | None:
-        return self.row("SELECT * FROM instance WHERE id = ?", number) if number <= LARGEST_ID else None
+        return (
+            self.row("SELECT * FROM instance WHERE id = ?", number)
+            if number <= LARGEST_ID
+            else None
+        )
 
     def instances(self, project: str, scenario: str | None, offset: int, limit: int) -> list[Row]:
         """Return the instances of a project, the newest first; a limit of -1 is none."""
         return self.rows(
-            "SELECT * FROM instance WHERE project = ? AND (? IS NULL OR scenario = ?) ORDER BY id DESC LIMIT ? OFFSET ?",
-            project, scenario, scenario, limit, offset,
-        )  # fmt: skip
+            "SELECT * FROM instance WHERE project = ? AND (? IS NULL OR scenario = ?) ORDER BY id"
+            " DESC LIMIT ? OFFSET ?",
+            project,
+            scenario,
+            scenario,
+            limit,
+            offset,
+        )
 
     def running(self) -> list[Row]:
         """Return the instances that were launched and have not ended."""
-        return self.rows("SELECT * FROM instance WHERE owner = id AND stop_date IS NULL ORDER BY id")
+        return self.rows(
+            "SELECT * FROM instance WHERE owner = id AND stop_date IS NULL ORDER BY id"
+        )
 
     def children(self, numbers: Sequence[int]) -> dict[int, list[int]]:
         """Return the ids of the sub-scenario instances that each instance has started."""
         found: dict[int, list[int]] = {number: [] for number in numbers}
         marks = ",".join("?" * len(numbers))
-        for row in self.rows(f"SELECT id, parent FROM instance WHERE parent IN ({marks}) ORDER BY id", *numbers):
+        for row in self.rows(
+            f"SELECT id, parent FROM instance WHERE parent IN ({marks}) ORDER BY id", *numbers
+        ):
             found[row["parent"]].append(row["id"])
         return found
 
     def ids(self, owner: int) -> tuple[dict[int, int], dict[int, int]]:
-        """Return ids by the numbers in the record: those of scenario instances, and those of
-        jobs."""
+        """Return ids by the numbers in the record: those of scenario instances, and those of jobs."""
         instances = self.rows("SELECT number, id FROM instance WHERE owner = ?", owner)
         jobs = self.rows("SELECT number, id FROM job WHERE owner = ?", owner)
-        return {row["number"]: row["id"] for row in instances}, {row["number"]: row["id"] for row in jobs}
+        return {row["number"]: row["id"] for row in instances}, {
+            row["number"]: row["id"] for row in jobs
+        }
 
     def add_instance(self, **columns: Any) -> int:
         """Add an instance and return its id; it is its own owner if `owner` is not among the
-        columns."""
+        columns.
+        """
         names, marks = ", ".join(columns), ", ".join("?" * len(columns))
         number = self.execute(f"INSERT INTO instance ({names}) VALUES ({marks})", *columns.values())
         if "owner" not in columns:
@@ -346,7 +384,8 @@ class Database:
     def tell_truth_after_a_restart(self, date: str) -> None:
         """Mark every instance that has not ended as stopped, because the local controller ended."""
         self.execute(
-            "UPDATE instance SET status = ?, stop_date = ?, run_dir = '', error = 'the local controller ended while this ran' "
-            "WHERE stop_date IS NULL",
-            STOPPED, date,
-        )  # fmt: skip
+            "UPDATE instance SET status = ?, stop_date = ?, run_dir = '', error = 'the local"
+            " controller ended while this ran' WHERE stop_date IS NULL",
+            STOPPED,
+            date,
+        )

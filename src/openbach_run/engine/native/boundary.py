@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The namespaces of a native run: how they are started on this host (enter.py), and what its kernel has in them."""
+"""The namespaces of a native run: how they are started on this host (enter.py), and what its kernel
+has in them.
+"""
 
 from __future__ import annotations
 
@@ -28,15 +30,20 @@ FEATURES = {
     "fq_codel": "tc qdisc replace dev lo root fq_codel",
     "cake": "tc qdisc replace dev lo root cake",
     "ifb": "ip link add try_ifb type ifb",
-    "matchall": "tc qdisc add dev lo clsact; tc filter add dev lo egress matchall action mirred egress redirect dev lo",
+    "matchall": (
+        "tc qdisc add dev lo clsact; tc filter add dev lo egress matchall action mirred egress"
+        " redirect dev lo"
+    ),
     "tun": "ip tuntap add dev try_tun mode tun",
     "nft": "nft add table inet try_nft",
     "wireguard": "ip link add try_wg type wireguard",
     "ip6tnl": "ip link add try_ip6tnl type ip6tnl mode ipip6 local ::1 remote ::2",
     "ipip": "ip link add try_ipip type ipip local 127.0.0.1 remote 127.0.0.2",
     "ovpn": "ip link add try_ovpn type ovpn",
-    "esp": "ip xfrm state add src 10.0.0.1 dst 10.0.0.2 proto esp spi 1 mode tunnel aead 'rfc4106(gcm(aes))' "
-    "0x0001020304050607080900010203040506070809 128",
+    "esp": (
+        "ip xfrm state add src 10.0.0.1 dst 10.0.0.2 proto esp spi 1 mode tunnel aead"
+        " 'rfc4106(gcm(aes))' 0x0001020304050607080900010203040506070809 128"
+    ),
     "cpu_model": "test -e /proc/net/cpu_model",
     "mptcp": "ip mptcp endpoint add 127.0.0.1",
     "users": "python3 -Sc 'import os; os.setgroups([]); os.setgid(33); os.setuid(33)'",
@@ -64,16 +71,21 @@ class Boundary:
 
     mode: str
 
-    def command(self, cgroup: str, root: Path, code: Path, run_dir: Path, *program: str) -> list[str]:
+    def command(
+        self, cgroup: str, root: Path, code: Path, run_dir: Path, *program: str
+    ) -> list[str]:
         """Runs as long as its standard input is open and `program` has not ended."""
-        places = (str(place.absolute()) for place in (root, code, run_dir))  # enter.py changes its directory
+        places = (
+            str(place.absolute()) for place in (root, code, run_dir)
+        )  # enter.py changes its directory
         return [sys.executable, "-SE", str(PROGRAM), self.mode, cgroup, *places, *program]
 
 
 @dataclass(frozen=True)
 class Host:
     """The abilities of this host's kernel: the names of FEATURES, and of congestion controls that a
-    host may have."""
+    host may have.
+    """
 
     features: frozenset[str]
     congestion_controls: frozenset[str]
@@ -84,8 +96,10 @@ class Host:
 
 
 def ensure_boundary(root: Path) -> Boundary:
-    """Return the boundary in the first mode that this host allows. Raises SetupError, which says
-    why none works."""
+    """Return the boundary in the first mode that this host allows.
+
+    Raises SetupError, which says why none works.
+    """
     asked = os.environ.get(VARIABLE)
     if asked not in (None, "", *MODES):
         raise SetupError(f"{VARIABLE}={asked}: none of {', '.join(MODES)}")
@@ -95,7 +109,11 @@ def ensure_boundary(root: Path) -> Boundary:
         if done.returncode == 0:
             return Boundary(mode)
         reasons.append(f"  {mode}: {done.stderr.strip() or f'ended with {done.returncode}'}")
-    raise SetupError("\n".join(["this host lets nobody make the namespaces of a native run:", *reasons, HOW_TO_ALLOW]))
+    raise SetupError(
+        "\n".join(
+            ["this host lets nobody make the namespaces of a native run:", *reasons, HOW_TO_ALLOW]
+        )
+    )
 
 
 @cache
@@ -103,12 +121,15 @@ def host(boundary: Boundary, root: Path) -> Host:
     """Found by trying, in namespaces like those of a run. Raises SetupError."""
     tried = [f"( {command} ) > /dev/null 2>&1 && echo {name}" for name, command in FEATURES.items()]
     controls = (
-        f"for cc in $(cat {CONGESTION_CONTROLS}); do echo $cc 2> /dev/null > {CONGESTION_CONTROL} && echo cc $cc; done"
+        f"for cc in $(cat {CONGESTION_CONTROLS}); do echo $cc 2> /dev/null > {CONGESTION_CONTROL}"
+        " && echo cc $cc; done"
     )
     script = "\n".join(["ip link set lo up", *tried, f"( {controls} ) 2> /dev/null", "true"])
     done = _run(boundary, root, "/bin/sh", "-c", script)
     if done.returncode:
-        raise SetupError(f"trying what this host's kernel has: {done.stderr.strip() or done.stdout.strip()}")
+        raise SetupError(
+            f"trying what this host's kernel has: {done.stderr.strip() or done.stdout.strip()}"
+        )
     said = done.stdout.splitlines()
     controls_found = {line.removeprefix("cc ") for line in said if line.startswith("cc ")}
     return Host(frozenset(said) & FEATURES.keys(), frozenset(controls_found))
@@ -116,11 +137,17 @@ def host(boundary: Boundary, root: Path) -> Host:
 
 def _run(boundary: Boundary, root: Path, *program: str) -> subprocess.CompletedProcess[str]:
     """Run a program in the boundary, with an empty directory in place of a run's directory and of
-    the code."""
+    the code.
+    """
     with tempfile.TemporaryDirectory(prefix="openbach-run-") as name:
         command: Sequence[str] = boundary.command("", root, Path(name), Path(name), *program)
         with subprocess.Popen(
-            command, env={}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            command,
+            env={},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         ) as started:
             # communicate() would close its standard input at once, which ends it
             assert started.stdin and started.stdout and started.stderr
@@ -129,4 +156,6 @@ def _run(boundary: Boundary, root: Path, *program: str) -> subprocess.CompletedP
             except subprocess.TimeoutExpired:
                 started.terminate()
                 code = CANNOT
-            return subprocess.CompletedProcess(command, code, started.stdout.read(), started.stderr.read())
+            return subprocess.CompletedProcess(
+                command, code, started.stdout.read(), started.stderr.read()
+            )

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""CPU time of a native run: of each host and each of its programs, and of everything else on the machine meanwhile.
+"""CPU time of a native run: of each host and each of its programs, and of everything else on the
+machine meanwhile.
 
-From /proc/PID/stat: user and system time of a process and of its children that have ended, in ticks of 10 ms; what the
-kernel does for a packet in a soft interrupt counts for the process that it interrupts. A process that has ended counts for its
-host and program as it was seen last, what came after that for its parent. The sum is that of the run's cgroup, where one
-could be made. It is taken over the job that measures: of those that ended by themselves one that says how much it has
+From /proc/PID/stat: user and system time of a process and of its children that have ended, in ticks
+of 10 ms; what the kernel does for a packet in a soft interrupt counts for the process that it
+interrupts. A process that has ended counts for its host and program as it was seen last, what came
+after that for its parent. The sum is that of the run's cgroup, where one could be made. It is taken
+over the job that measures: of those that ended by themselves one that says how much it has
 transferred, or else the one that ran longest and did not only wait for the path.
 """
 
@@ -105,7 +107,9 @@ class Watch:
         if event["event"] == "job_started":
             self._begun[event["instance_id"]] = self._last
         elif event["event"] == "job_ended" and event["instance_id"] in self._begun:
-            self.windows[event["instance_id"]] = Window(self._begun.pop(event["instance_id"]), self._looked())
+            self.windows[event["instance_id"]] = Window(
+                self._begun.pop(event["instance_id"]), self._looked()
+            )
         elif event["event"] == "job_stop_ordered":
             self._begun.pop(event["instance_id"], None)
 
@@ -140,7 +144,9 @@ class Watch:
         return Sample(time.monotonic(), programs, self._run_s(programs), busy_s, machine[STEAL])
 
     def _ended_below(self, alive: set[int]) -> dict[int, int]:
-        """Ticks of processes that were seen and have ended, by the nearest one above them that is alive."""
+        """Ticks of processes that were seen and have ended, by the nearest one above them that is
+        alive.
+        """
         ticks: dict[int, int] = defaultdict(int)
         for pid in self._known.keys() - alive:
             above = self._known[pid].parent
@@ -157,18 +163,21 @@ class Watch:
 
     def _host(self, pid: int, process_1: int) -> str:
         """Return the host of a process, by its network namespace, to which process 1 has given a
-        name."""
+        name.
+        """
         namespace = os.stat(f"/proc/{pid}/ns/net").st_ino
         if namespace not in self._hosts:
             self._hosts = {
-                file.stat().st_ino: file.name for file in Path(f"/proc/{process_1}/root/run/netns").glob("*")
+                file.stat().st_ino: file.name
+                for file in Path(f"/proc/{process_1}/root/run/netns").glob("*")
             }
         return self._hosts.get(namespace, DIRECTOR)
 
 
 def descendants(pid: int, depth: int = 0) -> Iterator[tuple[int, int, int]]:
     """Yield the descendants of a process: how far below it (0 is a child), process id, and the
-    parent's."""
+    parent's.
+    """
     with suppress(OSError):
         for task in os.listdir(f"/proc/{pid}/task"):
             for child in Path(f"/proc/{pid}/task/{task}/children").read_text().split():
@@ -177,7 +186,9 @@ def descendants(pid: int, depth: int = 0) -> Iterator[tuple[int, int, int]]:
 
 
 def cpu_ticks(stat: str) -> tuple[str, int, int]:
-    """Program and CPU time of a /proc/PID/stat (proc(5)): utime and stime, and those of children that were waited for."""
+    """Program and CPU time of a /proc/PID/stat (proc(5)): utime and stime, and those of children
+    that were waited for.
+    """
     head, _, rest = stat.rpartition(")")
     user, system, waited_user, waited_system = map(int, rest.split()[11:15])
     return head.partition("(")[2], user + system, waited_user + waited_system
@@ -190,25 +201,36 @@ def send(run_dir: Path, windows: Mapping[int, Window]) -> None:
     sizes: dict[int, float] = defaultdict(float)
     for one in statistics(run_dir):
         instance = one["_metadata"].get("job_instance_id", 0)
-        sizes[instance] += sum(one[name] for name in BYTES if isinstance(one.get(name), int | float))
+        sizes[instance] += sum(
+            one[name] for name in BYTES if isinstance(one.get(name), int | float)
+        )
     jobs = {one["instance_id"]: one for one in events(run_dir) if one["event"] == "job_started"}
     transferring = [instance for instance in windows if sizes[instance]]
     busy = [instance for instance in windows if jobs[instance]["job"] not in WAITING]
     measuring = max(
-        transferring or busy or windows, key=lambda one: windows[one].after.time_s - windows[one].before.time_s
+        transferring or busy or windows,
+        key=lambda one: windows[one].after.time_s - windows[one].before.time_s,
     )
     before, after, size = windows[measuring].before, windows[measuring].after, sizes[measuring]
-    by_program = {one: time_s - before.programs_s.get(one, 0) for one, time_s in after.programs_s.items()}
+    by_program = {
+        one: time_s - before.programs_s.get(one, 0) for one, time_s in after.programs_s.items()
+    }
     hosts: dict[str, float] = defaultdict(float)
     for (host, _), time_s in by_program.items():
         hosts[host] += time_s
     run_s = after.run_s - before.run_s
-    lines = [(IN_RUN, "", {
-        **_per_gb(run_s, size),
-        "cpu_window_s": after.time_s - before.time_s,
-        "cpu_others_s": max(after.busy_s - before.busy_s - run_s, 0.0),
-        "cpu_steal_s": after.steal_s - before.steal_s,
-    })]  # fmt: skip
+    lines = [
+        (
+            IN_RUN,
+            "",
+            {
+                **_per_gb(run_s, size),
+                "cpu_window_s": after.time_s - before.time_s,
+                "cpu_others_s": max(after.busy_s - before.busy_s - run_s, 0.0),
+                "cpu_steal_s": after.steal_s - before.steal_s,
+            },
+        )
+    ]
     lines += [(BY_PROGRAM, host, _per_gb(time_s, size)) for host, time_s in sorted(hosts.items())]
     lines += [
         (BY_PROGRAM, f"{host}_{name.replace('-', '_')}", _per_gb(time_s, size))
@@ -218,10 +240,13 @@ def send(run_dir: Path, windows: Mapping[int, Window]) -> None:
     with (run_dir / "statistics.jsonl").open("a") as file:
         for name, suffix, values in lines:
             metadata = {
-                "time": time.time_ns() // 1_000_000, "job_name": name, "agent_name": jobs[measuring]["entity"],
-                "job_instance_id": measuring, "scenario_instance_id": jobs[measuring]["scenario_instance_id"],
+                "time": time.time_ns() // 1_000_000,
+                "job_name": name,
+                "agent_name": jobs[measuring]["entity"],
+                "job_instance_id": measuring,
+                "scenario_instance_id": jobs[measuring]["scenario_instance_id"],
                 **({"suffix": suffix} if suffix else {}),
-            }  # fmt: skip
+            }
             file.write(json.dumps({**values, "_metadata": metadata}) + "\n")
 
 
@@ -230,7 +255,9 @@ def _per_gb(time_s: float, size: float) -> dict[str, float]:
 
 
 def new_cgroup() -> str:
-    """A place for one of version 2, below that of this process; "" where there is none or it is another user's."""
+    """A place for one of version 2, below that of this process; "" where there is none or it is
+    another user's.
+    """
     with suppress(OSError, StopIteration):
         own = next(line[3:].strip() for line in open("/proc/self/cgroup") if line.startswith("0::"))
         mounts = (line.split() for line in open("/proc/self/mounts"))

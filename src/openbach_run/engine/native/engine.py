@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The native engine: director, jobs and guest tree of the virtual engine in namespaces of this machine's kernel.
+"""The native engine: director, jobs and guest tree of the virtual engine in namespaces of this
+machine's kernel.
 
-Time is real and the CPU costs what it costs here. The run's directory is /run/openbach in there. There is no capture.
+Time is real and the CPU costs what it costs here. The run's directory is /run/openbach in there.
+There is no capture.
 """
 
 from __future__ import annotations
@@ -27,15 +29,17 @@ from openbach_run.guest.main import HOST_KERNEL
 from openbach_run.progress import Progress
 
 MAIN = (
-    "import sys; sys.path.insert(0, '/opt/openbach-run/src'); from openbach_run.guest import init; init.link_jobs(); "
-    "from openbach_run.guest.main import main; sys.exit(main())"
+    "import sys; sys.path.insert(0, '/opt/openbach-run/src'); from openbach_run.guest import init;"
+    " init.link_jobs(); from openbach_run.guest.main import main; sys.exit(main())"
 )
 PYTHON = ("/usr/bin/python3", "-SB", "-c", MAIN)
 
 
 class NativeEngine(VirtualEngine):
-    """The engine that runs on this machine's own kernel. One run at a time: runs share this
-    machine's CPUs."""
+    """The engine that runs on this machine's own kernel.
+
+    One run at a time: runs share this machine's CPUs.
+    """
 
     _boundary: Boundary | None = None
 
@@ -52,7 +56,13 @@ class NativeEngine(VirtualEngine):
         """Results are this machine's: of its kernel and CPU."""
         assert self._boundary
         kernel = f"{platform.release()} {platform.version()}"
-        return {"engine": HOST_KERNEL, "clock": REAL, "kernel": kernel, "cpu": cpu_model(), "mode": self._boundary.mode}
+        return {
+            "engine": HOST_KERNEL,
+            "clock": REAL,
+            "kernel": kernel,
+            "cpu": cpu_model(),
+            "mode": self._boundary.mode,
+        }
 
     @property
     def host(self) -> Host:

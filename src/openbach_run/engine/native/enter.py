@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Starts a program in namespaces of its own, with the guest tree as its root; a program by itself, started by boundary.py:
+"""Starts a program in namespaces of its own, with the guest tree as its root; a program by itself,
+started by boundary.py:
 
     python3 enter.py user|root CGROUP ROOT CODE RUN PROGRAM [ARGUMENT]...
 
-    keeper      in the host's namespaces: lives as long as its standard input is open, then ends the rest
+    keeper      in the host's namespaces: lives as long as its standard input is open, then ends the
+                rest
       outer     in the new namespaces: user (if the mode is `user`), mount, network, PID, IPC, UTS
         PROGRAM   process 1 in there
 
-Nothing of it is known by a name outside: when process 1 ends, so do all processes, and with them the namespaces and
-mounts. It ends with `outer`, and that with the keeper, however that ends. CGROUP is a directory to make for the run, and to
-remove at its end; "" for none.
+Nothing of it is known by a name outside: when process 1 ends, so do all processes, and with them
+the namespaces and mounts. It ends with `outer`, and that with the keeper, however that ends. CGROUP
+is a directory to make for the run, and to remove at its end; "" for none.
 
-Of the host's files there are ROOT and CODE (read-only) and RUN. Of its devices those of DEVICES. The kernel's settings
-in /proc/sys are read-only but for net/, which is the namespace's own.
+Of the host's files there are ROOT and CODE (read-only) and RUN. Of its devices those of DEVICES.
+The kernel's settings in /proc/sys are read-only but for net/, which is the namespace's own.
 """
 
 from __future__ import annotations
@@ -67,7 +69,10 @@ def cannot(why: str) -> None:
 
 def mount(source: str, target: str, kind: str | None, flags: int = 0, options: str = "") -> None:
     given = None if kind is None else kind.encode()
-    must(libc.mount(source.encode(), target.encode(), given, flags, options.encode()), f"mounting {source} on {target}")
+    must(
+        libc.mount(source.encode(), target.encode(), given, flags, options.encode()),
+        f"mounting {source} on {target}",
+    )
 
 
 def bind(source: str, target: str) -> None:
@@ -77,7 +82,12 @@ def bind(source: str, target: str) -> None:
 def set_read_only(target: str) -> None:
     attributes = (ctypes.c_uint64 * 4)(MOUNT_ATTR_RDONLY, 0, 0, 0)
     done = libc.syscall(
-        SYS_MOUNT_SETATTR, AT_FDCWD, target.encode(), AT_RECURSIVE, attributes, ctypes.sizeof(attributes)
+        SYS_MOUNT_SETATTR,
+        AT_FDCWD,
+        target.encode(),
+        AT_RECURSIVE,
+        attributes,
+        ctypes.sizeof(attributes),
     )
     must(done, f"making {target} read-only")
 
@@ -133,7 +143,8 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 def map_ids(child: int) -> None:
     """Map the ids of a child's user namespace: all of this user's ids, or for an ordinary user the
-    one that is root's inside."""
+    one that is root's inside.
+    """
     with suppress(OSError):
         write(f"/proc/{child}/uid_map", ALL_IDS)
         write(f"/proc/{child}/gid_map", ALL_IDS)
@@ -212,7 +223,12 @@ def process_1(command: list[str]) -> None:
     os.close(null)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8", "PYTHONHASHSEED": "0"}
+    environment = {
+        "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+        "HOME": "/root",
+        "LANG": "C.UTF-8",
+        "PYTHONHASHSEED": "0",
+    }
     try:
         os.execve(program[0], program, environment)
     except OSError as error:

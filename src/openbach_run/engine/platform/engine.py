@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The controller engine: a run is a scenario instance of a real OpenBACH platform, started and followed over its REST API.
+"""The controller engine: a run is a scenario instance of a real OpenBACH platform, started and
+followed over its REST API.
 
-`prepare` names everything that the platform lacks, then uploads the scenario and its sub-scenarios where they differ
-from what is there. A platform has one set of hosts: runs go one at a time. Its clock is real and its chance is not
-seeded: a seed is only the number of a repetition there.
+`prepare` names everything that the platform lacks, then uploads the scenario and its sub-scenarios
+where they differ from what is there. A platform has one set of hosts: runs go one at a time. Its
+clock is real and its chance is not seeded: a seed is only the number of a repetition there.
 
-The number of the instance that was started for a run is in runs/<run_id>.instance. So neither a lost connection nor a
-killed command loses a run: the next command goes on with that instance unless the run's record has its results.
+The number of the instance that was started for a run is in runs/<run_id>.instance. So neither a
+lost connection nor a killed command loses a run: the next command goes on with that instance unless
+the run's record has its results.
 """
 
 from __future__ import annotations
@@ -56,12 +58,20 @@ OnEvent = Callable[[Mapping[str, Any]], None]
 
 
 class ControllerEngine:
-    """Runs run specifications on a controller. `prepare` first; then `run`, one at a time; `stop` from any thread."""
+    """Runs run specifications on a controller.
+
+    `prepare` first; then `run`, one at a time; `stop` from any thread.
+    """
 
     packages: tuple[str, ...] = ()
 
     def __init__(
-        self, controller: Controller, project: str, scenarios: Sequence[Scenario], *, poll_s: float | None = None
+        self,
+        controller: Controller,
+        project: str,
+        scenarios: Sequence[Scenario],
+        *,
+        poll_s: float | None = None,
     ) -> None:
         """`scenarios`: the one to start first, then its sub-scenarios."""
         self._controller = controller
@@ -83,14 +93,19 @@ class ControllerEngine:
         return ""
 
     def prepare(self, progress: Progress) -> None:
-        """Logs in, checks the platform, uploads the scenarios. Raises SetupError with all that is missing."""
+        """Logs in, checks the platform, uploads the scenarios.
+
+        Raises SetupError with all that is missing.
+        """
         where = self._controller.access.url
         progress(f"{where}: logging in", 0)
         self._controller.log_in()
         progress(f"{where}: checking entities, agents and jobs", 0.3)
         self._check_platform()
         for number, scenario in enumerate(reversed(self._scenarios)):
-            progress(f"{where}: scenario {scenario.name}", 0.6 + 0.4 * number / len(self._scenarios))
+            progress(
+                f"{where}: scenario {scenario.name}", 0.6 + 0.4 * number / len(self._scenarios)
+            )
             self._upload(scenario.as_stored())
         progress(f"{where}: OpenBACH {self._version} is ready", 1)
 
@@ -101,7 +116,9 @@ class ControllerEngine:
             "controller": self._controller.access.url,
             "project": self._project,
             "openbach": self._version,
-            "jobs": ", ".join(f"{name} {version}" for name, version in sorted(self._job_versions.items())),
+            "jobs": ", ".join(
+                f"{name} {version}" for name, version in sorted(self._job_versions.items())
+            ),
         }
 
     # Before the runs
@@ -116,23 +133,36 @@ class ControllerEngine:
         described = {job["general"]["name"]: job for job in self._controller.get("job/")}
         known = {name: str(job["general"]["job_version"]) for name, job in described.items()}
         form = form_of(described.values())
-        self._version = _version(str(self._controller.get("version/").get("openbach_version")), form)
-        self._job_versions = {job: known[job] for jobs in needed.values() for job in jobs if job in known}
+        self._version = _version(
+            str(self._controller.get("version/").get("openbach_version")), form
+        )
+        self._job_versions = {
+            job: known[job] for jobs in needed.values() for job in jobs if job in known
+        }
         self._measuring = {name for name, job in described.items() if job.get("statistics")}
         self._addresses = sorted({address for entity in needed if (address := agents.get(entity))})
         if missing := list(self._missing(needed, agents, known, form)):
-            head = f"{self._controller.access.url}, project {self._project}, cannot run {self._scenarios[0].name}:"
+            head = (
+                f"{self._controller.access.url}, project {self._project}, cannot run"
+                f" {self._scenarios[0].name}:"
+            )
             raise SetupError("\n  ".join([head, *missing]))
 
     def _agents(self) -> dict[str, str | None]:
-        """The address of each entity's agent. The project itself would come with all of its scenarios, which takes a small
-        controller a minute."""
+        """The address of each entity's agent.
+
+        The project itself would come with all of its scenarios, which takes a small controller a
+        minute.
+        """
         try:
             entities = self._controller.get("project/", self._project, "entity/")
         except Refused as refusal:
             if refusal.status != 404:
                 raise
-            text = f"{self._controller.access.url} has no project {self._project}: --project names another one; "
+            text = (
+                f"{self._controller.access.url} has no project {self._project}: --project names"
+                " another one; "
+            )
             raise SetupError(text + "`openbach-run package` makes one to import") from None
         return {entity["name"]: (entity["agent"] or {}).get("address") for entity in entities}
 
@@ -156,11 +186,17 @@ class ControllerEngine:
                 # its database alone may be wrong: with `update` the controller asks the agent
                 answer = self._controller.get("job/", address=address, update="")
                 if reason := _unreachable(answer.get("errors", ())):
-                    yield f"the agent of {entity}, {address}, does not answer the controller: {reason}; start it there again"
+                    yield (
+                        f"the agent of {entity}, {address}, does not answer the controller:"
+                        f" {reason}; start it there again"
+                    )
                     continue
                 installed = {job["name"] for job in answer["installed_jobs"]}
                 for job in sorted(jobs - installed - set(absent)):
-                    yield f"the job {job} is not installed on {address}, the agent of {entity}: install it"
+                    yield (
+                        f"the job {job} is not installed on {address}, the agent of {entity}:"
+                        " install it"
+                    )
 
     def _upload(self, stored: dict[str, Any]) -> None:
         place = ("project/", self._project, "scenario/", stored["name"])
@@ -188,9 +224,13 @@ class ControllerEngine:
     # A run
 
     def run(self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: OnEvent) -> Outcome:
-        """Starts the scenario with the run's values, or takes up the instance that an earlier command has started for
-        it, and follows it to its end. The record gets the controller's last answer (instance.json), what it was seen to
-        do (events.jsonl) and the statistics as a collector got them. Raises SetupError for what still runs there."""
+        """Starts the scenario with the run's values, or takes up the instance that an earlier
+        command has started for it, and follows it to its end.
+
+        The record gets the controller's last answer (instance.json), what it was seen to do
+        (events.jsonl) and the statistics as a collector got them. Raises SetupError for what still
+        runs there.
+        """
         (run_dir / "run.json").write_text(json.dumps(spec))
         order = _order_of(spec, self._scenarios)
         started_s = time.monotonic()
@@ -208,37 +248,50 @@ class ControllerEngine:
             return ended("Controller Lost", str(lost))
         try:
             with (run_dir / "events.jsonl").open("w", buffering=1) as events:
-                instance = self._follow(number, spec["virtual_limit_s"], _Events(events.write, on_event, order.called))
+                instance = self._follow(
+                    number, spec["virtual_limit_s"], _Events(events.write, on_event, order.called)
+                )
             self._running = None
             self._keep_statistics(instance, run_dir / "statistics.jsonl")
         except (Refused, Lost) as error:
             text = f"{error}. Scenario instance {number} may still be running there; "
             return ended("Controller Lost", f"{text}the same command fetches its results")
         (run_dir / FETCHED).write_text(json.dumps(instance, indent=1) + "\n")
-        reason = None if instance["status"] == "Finished Ok" else reasons.explain(self._controller, instance)
+        reason = (
+            None
+            if instance["status"] == "Finished Ok"
+            else reasons.explain(self._controller, instance)
+        )
         return ended(instance["status"], reason, _duration_s(instance))
 
     def stop(self) -> None:
-        """Stops the scenario instance that runs, makes sure that it and its jobs have ended, and lets no other one start.
+        """Stops the scenario instance that runs, makes sure that it and its jobs have ended, and
+        lets no other one start.
 
         Raises SetupError, with the commands that help, for what may still run.
         """
         self._stopping.set()
         if not self._starting.acquire(timeout=STOP_LIMIT_S):
-            raise Lost(f"{self._controller.access.url}: a scenario is being started there and may run on")
+            raise Lost(
+                f"{self._controller.access.url}: a scenario is being started there and may run on"
+            )
         try:
             number, self._running = self._running, None
         finally:
             self._starting.release()
         if number is not None:
-            print(f"openbach-run: {self._controller.access.url}: stopping scenario instance {number}", file=sys.stderr)
+            print(
+                f"openbach-run: {self._controller.access.url}: stopping scenario instance {number}",
+                file=sys.stderr,
+            )
             self._end(number)
 
     # Its start
 
     def _earlier(self, run_dir: Path, order: _Order) -> int | None:
-        """The instance that an earlier command has started for this run, if it goes on or has ended by itself, and its
-        results are not in the run's record."""
+        """The instance that an earlier command has started for this run, if it goes on or has ended
+        by itself, and its results are not in the run's record.
+        """
         with suppress(FileNotFoundError, ValueError):
             number = int(_started(run_dir).read_text())
             if number == _fetched(run_dir):
@@ -266,7 +319,10 @@ class ControllerEngine:
         return number
 
     def _ordered(self, order: _Order) -> int:
-        """Gives the order to start. Where its answer is lost it is given again only if no instance has come of it."""
+        """Gives the order to start.
+
+        Where its answer is lost it is given again only if no instance has come of it.
+        """
         place = ("project/", self._project, "scenario/", order.name, "scenario_instance/")
         before = max(self._newest(place), default=0)
         end_s = time.monotonic() + rest.LOST_LIMIT_S
@@ -277,7 +333,9 @@ class ControllerEngine:
                 answer = self._controller.post(*place, body={"arguments": dict(order.arguments)})
                 if "scenario_instance_id" in answer:
                     return int(answer["scenario_instance_id"])
-                raise Lost(f"{self._controller.access.url} answered without the number of the instance")
+                raise Lost(
+                    f"{self._controller.access.url} answered without the number of the instance"
+                )
             except Lost:
                 if (number := self._arrived(place, before, order)) is not None:
                     return number
@@ -285,11 +343,16 @@ class ControllerEngine:
                     raise
 
     def _arrived(self, place: tuple[str, ...], before: int, order: _Order) -> int | None:
-        """The instance that has come of an order without an answer. Its arguments are not there from the beginning."""
+        """The instance that has come of an order without an answer.
+
+        Its arguments are not there from the beginning.
+        """
         end_s = time.monotonic() + ARRIVAL_LIMIT_S
         while True:
             for number in self._newest(place):
-                if number > before and order.is_of(self._controller.get("scenario_instance/", number)):
+                if number > before and order.is_of(
+                    self._controller.get("scenario_instance/", number)
+                ):
                     return number
             if time.monotonic() > end_s:
                 return None
@@ -319,7 +382,8 @@ class ControllerEngine:
                 if heard_s > due_s:
                     if late:
                         raise Lost(
-                            f"scenario instance {number} was asked to stop after {limit_s:g} s, and does not end"
+                            f"scenario instance {number} was asked to stop after {limit_s:g} s, and"
+                            " does not end"
                         )
                     due_s, late = heard_s + STOP_LIMIT_S, True
                     self._controller.post("scenario_instance/", number, body={}, repeat=True)
@@ -327,7 +391,9 @@ class ControllerEngine:
                 raise InterruptedError(f"scenario instance {number} was asked to stop")
 
     def _end(self, number: int) -> None:
-        """Gives the order to stop until the instance has a stop date, then looks for jobs that it has missed."""
+        """Gives the order to stop until the instance has a stop date, then looks for jobs that it
+        has missed.
+        """
         try:
             self._controller.post("scenario_instance/", number, body={}, repeat=True)
             end_s = time.monotonic() + STOP_LIMIT_S
@@ -338,12 +404,18 @@ class ControllerEngine:
             self._end_jobs(number)
         except (Refused, Lost) as error:
             command = leftovers.stop_scenario_command(number)
-            text = f"scenario instance {number} may still be running at {self._controller.access.url}; end it with:"
+            text = (
+                f"scenario instance {number} may still be running at {self._controller.access.url};"
+                " end it with:"
+            )
             raise Lost(f"{text} {command}\n  {error}") from None
 
     def _end_jobs(self, number: int) -> None:
-        """Stops the jobs that a stop has met while they were being started: OpenBACH loses it then, and it goes on starting
-        functions for seconds after the instance has its stop date. Returns when no job runs and none comes for SETTLED_S."""
+        """Stops the jobs that a stop has met while they were being started: OpenBACH loses it then,
+        and it goes on starting functions for seconds after the instance has its stop date.
+
+        Returns when no job runs and none comes for SETTLED_S.
+        """
         known: set[int] = set()
         quiet_s = end_s = time.monotonic()
         while True:
@@ -357,7 +429,9 @@ class ControllerEngine:
             if left:
                 quiet_s = now_s
                 if now_s > end_s:
-                    raise SetupError("\n  ".join(["a stop does not end these:", *leftovers.told(left, {})]))
+                    raise SetupError(
+                        "\n  ".join(["a stop does not end these:", *leftovers.told(left, {})])
+                    )
                 stop = {"action": "stop", "job_instance_ids": [job.instance_id for job in left]}
                 self._controller.post("job_instance/", body=stop, repeat=True)
             elif now_s - quiet_s >= SETTLED_S:
@@ -365,7 +439,9 @@ class ControllerEngine:
             time.sleep(self._poll_s)
 
     def _expect_idle_hosts(self, called: Mapping[str, str]) -> None:
-        """Raises SetupError if the scenario or its jobs still run on the hosts: they would share links and ports."""
+        """Raises SetupError if the scenario or its jobs still run on the hosts: they would share
+        links and ports.
+        """
         names = {*called, *(scenario.name for scenario in self._scenarios)}
         end_s = time.monotonic() + LEFTOVERS_LIMIT_S
         while True:
@@ -392,7 +468,9 @@ class ControllerEngine:
         end_s = time.monotonic() + STATISTICS_LIMIT_S
         while (lines != before or (expected and not lines)) and time.monotonic() < end_s:
             if self._stopping.wait(self._poll_s):
-                raise InterruptedError(f"the results of scenario instance {number} are not fetched yet")
+                raise InterruptedError(
+                    f"the results of scenario instance {number} are not fetched yet"
+                )
             before, lines = lines, self._statistics(number)
         place.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
@@ -400,13 +478,18 @@ class ControllerEngine:
         try:
             return list(as_collected(self._controller.text("scenario_instance/", number, "csv/")))
         except Refused as refusal:
-            if refusal.status in (404, 500):  # what the backend answers when its collector has nothing
+            if refusal.status in (
+                404,
+                500,
+            ):  # what the backend answers when its collector has nothing
                 return []
             raise
 
 
 def _started(run_dir: Path) -> Path:
-    """The file with the number of the instance that was started for a run, beside the run's directory."""
+    """The file with the number of the instance that was started for a run, beside the run's
+    directory.
+    """
     return run_dir.with_suffix(".instance")
 
 
@@ -418,8 +501,10 @@ def _fetched(run_dir: Path) -> int | None:
 
 
 def _unreachable(errors: Sequence[Mapping[str, Any]]) -> str:
-    """Why the controller could not ask an agent for its jobs; nothing if it could. Another error there is about a job that
-    the agent has and the controller does not know."""
+    """Why the controller could not ask an agent for its jobs; nothing if it could.
+
+    Another error there is about a job that the agent has and the controller does not know.
+    """
     said = [error["response"] for error in errors if isinstance(error.get("response"), dict)]
     return "; ".join(str(one.get("error", "no reason given")) for one in said)
 
@@ -436,7 +521,8 @@ class _Order:
     """The scenario and arguments that are started for a run.
 
     Where constants have other values than in the scenario's file, the scenarios with these have
-    names of their own on the platform: others may use the scenario under its own name meanwhile."""
+    names of their own on the platform: others may use the scenario under its own name meanwhile.
+    """
 
     scenarios: list[dict[str, Any]]
     """In stored form: sub-scenarios first, the one to start last."""
@@ -449,17 +535,28 @@ class _Order:
         return str(self.scenarios[-1]["name"])
 
     def is_of(self, instance: Mapping[str, Any]) -> bool:
-        """Return whether an instance was started by this order. A controller shows constants among
-        the arguments."""
+        """Return whether an instance was started by this order.
+
+        A controller shows constants among the arguments.
+        """
         shown = {argument["name"]: argument["value"] for argument in instance["arguments"]}
-        return bool(instance["scenario_name"] == self.name and self.arguments.items() <= shown.items())
+        return bool(
+            instance["scenario_name"] == self.name and self.arguments.items() <= shown.items()
+        )
 
 
 def _order_of(spec: Mapping[str, Any], own: Sequence[Scenario]) -> _Order:
-    """`own` are the scenarios of the files. `values` of the run's specification has all as it was given."""
+    """`own` are the scenarios of the files.
+
+    `values` of the run's specification has all as it was given.
+    """
     arguments = {name: str(spec["values"][name]) for name in own[0].arguments}
     usual = _usual_values(own, spec["values"])
-    constants = {name: value for name, value in spec["values"].items() if value != usual.get(name, arguments.get(name))}
+    constants = {
+        name: value
+        for name, value in spec["values"].items()
+        if value != usual.get(name, arguments.get(name))
+    }
     given = {scenario.name: scenario.with_constants(constants) for scenario in own}
     changed = {
         name: value
@@ -474,7 +571,9 @@ def _order_of(spec: Mapping[str, Any], own: Sequence[Scenario]) -> _Order:
         {
             **scenario.as_stored(),
             "name": called[name],
-            "description": f"{scenario.description or name}; {said}" if said else scenario.description,
+            "description": (
+                f"{scenario.description or name}; {said}" if said else scenario.description
+            ),
             "openbach_functions": [_renamed(function, called) for function in scenario.functions],
         }
         for name, scenario in reversed(given.items())
@@ -486,9 +585,9 @@ def _usual_values(own: Sequence[Scenario], values: Mapping[str, str]) -> dict[st
     """Return what the constants of the files come to on the satellite of these values."""
     constants = defaults_of(own)
     orbit = values.get(ORBIT, constants.get(ORBIT, ""))
-    return in_force({**constants, ORBIT: orbit}, read_presets([orbit], Additions().all("satellites"))) | {
-        ORBIT: constants.get(ORBIT, orbit)
-    }
+    return in_force(
+        {**constants, ORBIT: orbit}, read_presets([orbit], Additions().all("satellites"))
+    ) | {ORBIT: constants.get(ORBIT, orbit)}
 
 
 def _renamed(function: dict[str, Any], called: Mapping[str, str]) -> dict[str, Any]:
@@ -496,11 +595,15 @@ def _renamed(function: dict[str, Any], called: Mapping[str, str]) -> dict[str, A
     if (start := function.get("start_scenario_instance")) is None:
         return function
     name = start["scenario_name"]
-    return {**function, "start_scenario_instance": {**start, "scenario_name": called.get(name, name)}}
+    return {
+        **function,
+        "start_scenario_instance": {**start, "scenario_name": called.get(name, name)},
+    }
 
 
 def as_collected(text: str) -> Iterator[dict[str, Any]]:
-    """The rows of a controller's CSV file in the form in which a collector got them: {name: value, "_metadata": …}.
+    """The rows of a controller's CSV file in the form in which a collector got them: {name: value,
+    "_metadata": …}.
 
     `time` is in ms since 1970; a cell of the wrong form stays a text.
     """
@@ -518,7 +621,11 @@ def as_collected(text: str) -> Iterator[dict[str, Any]]:
             "agent_name": row.get("@agent_name"),
             **{
                 name: _number(row.get(f"@{name}") or "")
-                for name in ("job_instance_id", "scenario_instance_id", "owner_scenario_instance_id")
+                for name in (
+                    "job_instance_id",
+                    "scenario_instance_id",
+                    "owner_scenario_instance_id",
+                )
             },
             **({"suffix": row["@suffix"]} if row.get("@suffix") else {}),
         }
@@ -553,9 +660,13 @@ def _duration_s(instance: Mapping[str, Any]) -> float:
 
 
 class _Events:
-    """Tells what has changed between two looks at an instance, in the words of the director's events."""
+    """Tells what has changed between two looks at an instance, in the words of the director's
+    events.
+    """
 
-    def __init__(self, write: Callable[[str], Any], on_event: OnEvent, called: Mapping[str, str]) -> None:
+    def __init__(
+        self, write: Callable[[str], Any], on_event: OnEvent, called: Mapping[str, str]
+    ) -> None:
         """`called`: names of scenarios on the platform → their names."""
         self._write, self._on_event, self._called = write, on_event, called
         self._told: set[str] = set()
@@ -575,18 +686,31 @@ def _events(instance: Mapping[str, Any], **parent: int) -> Iterator[dict[str, An
     number = {"scenario_instance_id": instance["scenario_instance_id"]}
     arguments = {argument["name"]: argument["value"] for argument in instance["arguments"]}
     name = instance["scenario_name"]
-    yield {"event": "scenario_started", "scenario": name, **number, "arguments": arguments, **parent}
+    yield {
+        "event": "scenario_started",
+        "scenario": name,
+        **number,
+        "arguments": arguments,
+        **parent,
+    }
     for function in instance["openbach_functions"]:
         status, which = function["status"], {"function": function["id"], "label": function["label"]}
         if status != "Scheduled":
             yield {"event": "function_started", **number, **which}
         if job := function.get("job"):
-            started = {"job": job["name"], "entity": job["entity"], "instance_id": job["id"], **number}
+            started = {
+                "job": job["name"],
+                "entity": job["entity"],
+                "instance_id": job["id"],
+                **number,
+            }
             yield {"event": "job_started", **started, "function": function["id"]}
             if job["status"] not in ("Scheduled", "Running"):
                 yield {"event": "job_ended", **started, "status": job["status"]}
         if scenario := function.get("scenario"):
-            yield from _events(scenario, parent_id=instance["scenario_instance_id"], function=function["id"])
+            yield from _events(
+                scenario, parent_id=instance["scenario_instance_id"], function=function["id"]
+            )
         if status not in ("Scheduled", "Running"):
             yield {"event": f"function_{status.lower()}", **number, **which}
     if instance["stop_date"]:

@@ -3,7 +3,8 @@
 commands that end them.
 
 OpenBACH loses a stop that reaches a job while it is being started: the job stays, its port stays
-taken, and each later run on these hosts fails."""
+taken, and each later run on these hosts fails.
+"""
 
 from __future__ import annotations
 
@@ -47,10 +48,20 @@ def running_jobs(controller: Controller, addresses: Sequence[str]) -> list[Runni
     ]
 
 
-def running_scenarios(controller: Controller, project: str, names: Collection[str]) -> dict[int, str]:
-    """Names by id of the project's instances of these scenarios that run. Raises Lost or Refused."""
+def running_scenarios(
+    controller: Controller, project: str, names: Collection[str]
+) -> dict[int, str]:
+    """Names by id of the project's instances of these scenarios that run.
+
+    Raises Lost or Refused.
+    """
     newest = controller.get(
-        "project/", project, "scenario_instance/", quiet="", offset="0", limit=str(INSTANCES_LOOKED_AT)
+        "project/",
+        project,
+        "scenario_instance/",
+        quiet="",
+        offset="0",
+        limit=str(INSTANCES_LOOKED_AT),
     )
     return {
         one["scenario_instance_id"]: one["scenario_name"]
@@ -61,16 +72,23 @@ def running_scenarios(controller: Controller, project: str, names: Collection[st
 
 def told(jobs: Sequence[RunningJob], scenarios: Mapping[int, str]) -> list[str]:
     """Return a line for each that runs: what it is, and the command of OpenBACH's auditorium
-    scripts that ends it."""
+    scripts that ends it.
+    """
     lines = [
-        f"scenario instance {number} ({name}) is running; end it with: {stop_scenario_command(number)}"
+        f"scenario instance {number} ({name}) is running; end it with:"
+        f" {stop_scenario_command(number)}"
         for number, name in scenarios.items()
     ]
-    lines += [f"{job} is running; end it with: python3 stop_job_instance.py {job.instance_id}" for job in jobs]
+    lines += [
+        f"{job} is running; end it with: python3 stop_job_instance.py {job.instance_id}"
+        for job in jobs
+    ]
     if len(jobs) > 1:
         names = " ".join(f"-j {name}" for name in sorted({job.name for job in jobs}))
         addresses = " ".join(sorted({job.address for job in jobs}))
-        lines.append(f"all of these jobs at once: python3 stop_all_job_instances.py {addresses} {names}")
+        lines.append(
+            f"all of these jobs at once: python3 stop_all_job_instances.py {addresses} {names}"
+        )
     return lines
 
 

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Why a scenario instance failed on a platform: its functions and jobs that failed, each with what was logged about it.
+"""Why a scenario instance failed on a platform: its functions and jobs that failed, each with what
+was logged about it.
 
-A job's log lines go from its agent to the collector, whose Elasticsearch answers without a password unless the platform
-uses LDAP. Lines of the controller itself (an agent that refused an order) come from its own route `logs/`.
+A job's log lines go from its agent to the collector, whose Elasticsearch answers without a password
+unless the platform uses LDAP. Lines of the controller itself (an agent that refused an order) come
+from its own route `logs/`.
 """
 
 from __future__ import annotations
@@ -39,25 +41,37 @@ class LogLine:
     message: str
 
 
-def explain(controller: Controller, instance: Mapping[str, Any], limit_s: float | None = None) -> str:
-    """The failed functions and jobs of an instance, for a person. Waits for their log lines, LOGS_LIMIT_S at most."""
+def explain(
+    controller: Controller, instance: Mapping[str, Any], limit_s: float | None = None
+) -> str:
+    """The failed functions and jobs of an instance, for a person.
+
+    Waits for their log lines, LOGS_LIMIT_S at most.
+    """
     failed = [job for job in jobs_in(instance) if job["status"] in FAILED]
     functions = [function for function in _functions(instance) if function["status"] == "Error"]
     if not failed and not functions:
         return str(instance["status"])
     collectors = _collectors(controller)
     wanted = {job["id"] for job in failed}
-    logs = _job_lines(collectors, instance, wanted, LOGS_LIMIT_S if limit_s is None else limit_s) if failed else {}
+    logs = (
+        _job_lines(collectors, instance, wanted, LOGS_LIMIT_S if limit_s is None else limit_s)
+        if failed
+        else {}
+    )
     lines: list[str] = []
     for function in functions:
         lines.append(f"function {function['id']} ({function['label']}): Error")
     if functions:
         lines += [f"  {line}" for line in _controller_lines(controller, instance)] or [
-            "  its reason is in the controller's /var/log/openbach/openbach_director_*.log and openbach_conductor_*.log"
+            "  its reason is in the controller's /var/log/openbach/openbach_director_*.log and"
+            " openbach_conductor_*.log"
         ]
     for job in failed:
         lines.append(f"job {job['name']} on {job['entity']}: {job['status']}")
-        lines += [f"  {line}" for line in logs.get(job["id"], [])] or [f"  {_where(job, collectors, instance)}"]
+        lines += [f"  {line}" for line in logs.get(job["id"], [])] or [
+            f"  {_where(job, collectors, instance)}"
+        ]
     return "\n".join(lines)
 
 
@@ -70,7 +84,10 @@ def _functions(instance: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 def _where(job: Mapping[str, Any], collectors: Sequence[str], instance: Mapping[str, Any]) -> str:
     """Return where a person finds what could not be read here."""
-    text = f"its log is in /var/log/openbach/{job['name']}_*.log on its agent {job.get('agent') or job['entity']}"
+    text = (
+        f"its log is in /var/log/openbach/{job['name']}_*.log on its agent"
+        f" {job.get('agent') or job['entity']}"
+    )
     if not collectors:
         return text
     query = f"q=scenario_instance_id:{instance['scenario_instance_id']}"
@@ -78,18 +95,29 @@ def _where(job: Mapping[str, Any], collectors: Sequence[str], instance: Mapping[
 
 
 def _collectors(controller: Controller) -> list[str]:
-    """URLs of the databases of logs. Collectors are shown to administrators only; agents name theirs to everybody."""
+    """URLs of the databases of logs.
+
+    Collectors are shown to administrators only; agents name theirs to everybody.
+    """
     with suppress(Refused, Lost, KeyError, TypeError):
-        return [f"http://{one['address']}:{one['logs_query_port']}" for one in controller.get("collector/")]
+        return [
+            f"http://{one['address']}:{one['logs_query_port']}"
+            for one in controller.get("collector/")
+        ]
     with suppress(Refused, Lost, KeyError, TypeError):
-        return [f"http://{ip}:{LOGS_PORT}" for ip in sorted({one["collector_ip"] for one in controller.get("agent/")})]
+        return [
+            f"http://{ip}:{LOGS_PORT}"
+            for ip in sorted({one["collector_ip"] for one in controller.get("agent/")})
+        ]
     return []
 
 
 def _job_lines(
     collectors: Sequence[str], instance: Mapping[str, Any], wanted: set[int], limit_s: float
 ) -> dict[int, list[str]]:
-    """The last lines of each of these jobs, as soon as each has one; what there is when the time is over."""
+    """The last lines of each of these jobs, as soon as each has one; what there is when the time is
+    over.
+    """
     end_s = time.monotonic() + limit_s
     while True:
         found: dict[int, list[str]] = {}
@@ -106,16 +134,20 @@ def _job_lines(
 
 
 def read_logs(url: str, scenario_instance_id: int) -> list[LogLine]:
-    """The log lines of a scenario instance and of its sub-scenarios, oldest first, from a collector's Elasticsearch.
+    """The log lines of a scenario instance and of its sub-scenarios, oldest first, from a
+    collector's Elasticsearch.
 
-    Raises requests.RequestException, and ValueError, KeyError or TypeError for another kind of answer.
+    Raises requests.RequestException, and ValueError, KeyError or TypeError for another kind of
+    answer.
     """
     number = scenario_instance_id
     query = {
         "size": 500,
         "sort": [{"@timestamp": "desc"}],
         "query": {
-            "query_string": {"query": f"scenario_instance_id:{number} OR owner_scenario_instance_id:{number}"},
+            "query_string": {
+                "query": f"scenario_instance_id:{number} OR owner_scenario_instance_id:{number}"
+            },
         },
     }
     with requests.Session() as session:
@@ -127,8 +159,10 @@ def read_logs(url: str, scenario_instance_id: int) -> list[LogLine]:
 
 
 def _line(source: Mapping[str, Any]) -> LogLine:
-    """Logstash writes the severity where its version of the Elastic Common Schema has it. A message that was taken apart
-    may be a list of the whole text and its last part."""
+    """Logstash writes the severity where its version of the Elastic Common Schema has it.
+
+    A message that was taken apart may be a list of the whole text and its last part.
+    """
     severity = source.get("severity")
     if severity is None:
         severity = source.get("log", {}).get("syslog", {}).get("severity", {}).get("code", WARNING)

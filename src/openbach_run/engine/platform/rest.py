@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The REST API of an OpenBACH controller as a client sees it: where it is, who logs in, and what went wrong, in words.
+"""The REST API of an OpenBACH controller as a client sees it: where it is, who logs in, and what
+went wrong, in words.
 
-Every request has a connection of its own, which is closed after it: the controller's web server closes kept ones without
-telling the client. A request that does no harm twice is repeated, with growing pauses, while no whole answer comes; any
-other one is sent once, and it is for its caller to find out whether it arrived.
+Every request has a connection of its own, which is closed after it: the controller's web server
+closes kept ones without telling the client. A request that does no harm twice is repeated, with
+growing pauses, while no whole answer comes; any other one is sent once, and it is for its caller to
+find out whether it arrived.
 """
 
 from __future__ import annotations
@@ -55,7 +57,10 @@ class Refused(SetupError):
 
 
 class Lost(SetupError):
-    """No whole answer: no connection, a dropped one, or none in time. Whether the request arrived is not known."""
+    """No whole answer: no connection, a dropped one, or none in time.
+
+    Whether the request arrived is not known.
+    """
 
 
 @dataclass(frozen=True)
@@ -85,11 +90,12 @@ class Access:
 
 
 def read_access(address: str | None, file: Path) -> Access:
-    """The access that OpenBACH's own file `controller` gives; `address` (HOST, HOST:PORT or a URL) goes before its own.
+    """The access that OpenBACH's own file `controller` gives; `address` (HOST, HOST:PORT or a URL)
+    goes before its own.
 
-    The file holds a JSON object with the keys controller, login, password and vault_password, a JSON text, or a bare
-    line with the address. Its password is sent to no other controller than the file's own; what it does not give is
-    asked for on a terminal. Raises InputError.
+    The file holds a JSON object with the keys controller, login, password and vault_password, a
+    JSON text, or a bare line with the address. Its password is sent to no other controller than the
+    file's own; what it does not give is asked for on a terminal. Raises InputError.
     """
     known = _said_in(file) if file.exists() else {}
     if address is None and not known.get("controller"):
@@ -103,8 +109,11 @@ def read_access(address: str | None, file: Path) -> Access:
 
 
 def write_access(file: Path, address: str, login: str, password: str) -> None:
-    """Writes the file `controller`, whole or not at all, for its owner's eyes only. `address` is as `read_access` takes
-    it; the auditorium scripts take a host alone. Raises InputError, and leaves a file for another controller alone."""
+    """Writes the file `controller`, whole or not at all, for its owner's eyes only.
+
+    `address` is as `read_access` takes it; the auditorium scripts take a host alone. Raises
+    InputError, and leaves a file for another controller alone.
+    """
     try:
         known = _read_file(file) if file.exists() else {}
         others = known.get("controller", "")
@@ -129,8 +138,17 @@ def base_url(address: str) -> str:
         port = parts.port or (CONTROLLER_PORT if "://" not in address else None)
     except ValueError as error:
         raise InputError(f"controller {address!r}: {error}") from error
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query or parts.fragment:
-        raise InputError(f"controller {address!r}: should be like 172.20.34.80, name:8000 or https://name/openbach/")
+    if (
+        parts.scheme not in ("http", "https")
+        or not parts.hostname
+        or parts.username
+        or parts.query
+        or parts.fragment
+    ):
+        raise InputError(
+            f"controller {address!r}: should be like 172.20.34.80, name:8000 or"
+            " https://name/openbach/"
+        )
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return f"{parts.scheme}://{host}{f':{port}' if port else ''}{parts.path.rstrip('/')}/"
 
@@ -142,7 +160,9 @@ def _read_file(file: Path) -> dict[str, str]:
     content = read_json(file)
     if isinstance(content, str):
         return {"controller": content}
-    if not isinstance(content, dict) or not all(isinstance(content.get(key, ""), str) for key in KEYS):
+    if not isinstance(content, dict) or not all(
+        isinstance(content.get(key, ""), str) for key in KEYS
+    ):
         raise InputError(f"{file}: should be like {_example()}")
     return {key: content[key] for key in KEYS if key in content}
 
@@ -151,21 +171,31 @@ def _said_in(file: Path) -> dict[str, str]:
     try:
         return _read_file(file)
     except UnicodeDecodeError as error:
-        raise InputError(f"{file}: not UTF-8 text (byte {error.start}); it should be like {_example()}") from error
+        raise InputError(
+            f"{file}: not UTF-8 text (byte {error.start}); it should be like {_example()}"
+        ) from error
 
 
 def _example() -> str:
-    return json.dumps({"controller": "172.20.34.80", "login": "…", "password": "…"}, ensure_ascii=False)
+    return json.dumps(
+        {"controller": "172.20.34.80", "login": "…", "password": "…"}, ensure_ascii=False
+    )
 
 
 def _ask(what: str, url: str, file: Path, *, hidden: bool) -> str:
     if not sys.stdin.isatty():
-        raise InputError(f"{url}: no {what.lower()} in {file}, and no terminal to ask on; write it there: {_example()}")
+        raise InputError(
+            f"{url}: no {what.lower()} in {file}, and no terminal to ask on; write it there:"
+            f" {_example()}"
+        )
     return getpass(f"{what} at {url}: ") if hidden else input(f"{what} at {url}: ")
 
 
 class Controller:
-    """A session with a controller, for any thread. Methods raise Refused or Lost, both with text for a person."""
+    """A session with a controller, for any thread.
+
+    Methods raise Refused or Lost, both with text for a person.
+    """
 
     def __init__(self, access: Access, timeout_s: float = TIMEOUT_S) -> None:
         self.access = access
@@ -178,14 +208,19 @@ class Controller:
         vault = {"vault_password": self.access.vault_password} if self.access.vault_password else {}
         try:
             # the controller keeps the vault password with the session
-            _patiently(lambda: self._once("POST", ("login/",), json={**body, **vault}), LOG_IN_LIMIT_S)
+            _patiently(
+                lambda: self._once("POST", ("login/",), json={**body, **vault}), LOG_IN_LIMIT_S
+            )
         except Refused as refusal:
             if refusal.status != 409:  # an earlier answer was lost after its cookie
                 raise
         self._logged_in = True
 
     def get(self, *path: str | int, **query: str | list[str]) -> Any:
-        """The answer to GET. `path` are the parts of the route, quoted here; a text that ends with / is taken as it is."""
+        """The answer to GET.
+
+        `path` are the parts of the route, quoted here; a text that ends with / is taken as it is.
+        """
         return _patiently(lambda: self._json(self._send("GET", path, params=query)))
 
     def text(self, *path: str | int) -> str:
@@ -203,7 +238,9 @@ class Controller:
         return _patiently(send) if repeat else send()
 
     def _send(self, method: str, path: tuple[str | int, ...], **more: Any) -> Answer:
-        """Logs in again when the controller has forgotten the session; it has not done then what it was asked for."""
+        """Logs in again when the controller has forgotten the session; it has not done then what it
+        was asked for.
+        """
         try:
             return self._once(method, path, **more)
         except Refused as refusal:
@@ -213,17 +250,23 @@ class Controller:
         return self._once(method, path, **more)
 
     def _once(self, method: str, path: tuple[str | int, ...], **more: Any) -> Answer:
-        route = "".join(str(part) if str(part).endswith("/") else quote(str(part), safe="") + "/" for part in path)
+        route = "".join(
+            str(part) if str(part).endswith("/") else quote(str(part), safe="") + "/"
+            for part in path
+        )
         what = f"{method} {route}"
         try:
             answer = self._exchange(method, self.access.url + route, **more)
         except (requests.Timeout, TimeoutError):
-            raise Lost(f"{self.access.url} gave no answer to {what} in {self._timeout_s:g} s") from None
+            raise Lost(
+                f"{self.access.url} gave no answer to {what} in {self._timeout_s:g} s"
+            ) from None
         except requests.RequestException as error:
             raise Lost(f"{self.access.url}: {what}: {_reason(error)}") from None
         if answer.status in BAD_GATEWAY:
             raise Lost(
-                f"{self.access.url}: {what}: the proxy before the controller got no answer (HTTP {answer.status})"
+                f"{self.access.url}: {what}: the proxy before the controller got no answer (HTTP"
+                f" {answer.status})"
             )
         if answer.status >= 300:
             raise Refused(answer.status, self._words(answer, method, route))
@@ -231,7 +274,9 @@ class Controller:
 
     def _exchange(self, method: str, url: str, **more: Any) -> Answer:
         with requests.Session() as session:  # its end closes the connection
-            session.trust_env = False  # no proxy, and no ~/.netrc: its password is none of this controller's
+            session.trust_env = (
+                False  # no proxy, and no ~/.netrc: its password is none of this controller's
+            )
             session.cookies = self._cookies
             session.headers["Connection"] = "close"
             end_s = time.monotonic() + self._timeout_s
@@ -253,7 +298,9 @@ class Controller:
             return answer.json()
         except ValueError:
             if "json" in answer.kind:
-                raise Lost(f"{self.access.url}: the connection was dropped in the middle of the answer") from None
+                raise Lost(
+                    f"{self.access.url}: the connection was dropped in the middle of the answer"
+                ) from None
             text = f"{self.access.url} answers what is not JSON: is an OpenBACH controller there? "
             raise Refused(answer.status, f"{text}Port {CONTROLLER_PORT} is its usual one") from None
 
@@ -262,12 +309,25 @@ class Controller:
         reason = _said(answer)
         match answer.status:
             case 401:
-                return f"{self.access.url} does not know the login {self.access.login} with this password ({reason})"
+                return (
+                    f"{self.access.url} does not know the login {self.access.login} with this"
+                    f" password ({reason})"
+                )
             case 403:
-                return f"{self.access.url} does not let {self.access.login} do {method} {route}: {reason}"
+                return (
+                    f"{self.access.url} does not let {self.access.login} do {method} {route}:"
+                    f" {reason}"
+                )
             case code if code == VAULT_PASSWORD_NEEDED:
-                held = "the vault password is wrong" if self.access.vault_password else "it needs the vault password"
-                text = f"{self.access.url}: {held}: the controller reaches its agents with keys under that password; "
+                held = (
+                    "the vault password is wrong"
+                    if self.access.vault_password
+                    else "it needs the vault password"
+                )
+                text = (
+                    f"{self.access.url}: {held}: the controller reaches its agents with keys under"
+                    " that password; "
+                )
                 return text + 'write it in the file controller, key "vault_password"'
             case 422:
                 return f"{self.access.url} cannot do {method} {route} on its agents: {reason}"
@@ -278,8 +338,10 @@ class Controller:
 
 
 def _patiently(send: Callable[[], T], limit_s: float | None = None) -> T:
-    """Return what `send` returns. While it raises Lost it is repeated, for LOST_LIMIT_S if no other
-    limit is given."""
+    """Return what `send` returns.
+
+    While it raises Lost it is repeated, for LOST_LIMIT_S if no other limit is given.
+    """
     end_s, pause_s = time.monotonic() + (LOST_LIMIT_S if limit_s is None else limit_s), RETRY_S
     while True:
         try:
@@ -311,14 +373,18 @@ def _said(answer: Answer) -> str:
         said = answer.json()
     except ValueError:
         return answer.reason or "no reason given"
-    if isinstance(said, dict) and isinstance(said.get("response"), dict):  # of the director, through the conductor
+    if isinstance(said, dict) and isinstance(
+        said.get("response"), dict
+    ):  # of the director, through the conductor
         said = said["response"]
     if not isinstance(said, dict):
         return json.dumps(said)[:500]
     parts = [str(said[key]) for key in ("error", "msg", "message") if said.get(key)]
     detail = said.get("error_message")
     if isinstance(detail, dict):
-        parts.append(": ".join(str(detail[key]) for key in ("offending_entry", "error") if key in detail))
+        parts.append(
+            ": ".join(str(detail[key]) for key in ("offending_entry", "error") if key in detail)
+        )
     elif detail:
         parts.append(str(detail))
     parts += _entities(said.get("entities"))
@@ -327,7 +393,11 @@ def _said(answer: Answer) -> str:
 
 def _entities(entities: Any) -> list[str]:
     """Return the entities of an answer 422, in words: those without an agent, or with the jobs that
-    their agents lack."""
+    their agents lack.
+    """
     if isinstance(entities, dict):
-        return [f"{name} lacks {', '.join(map(str, entry.get('jobs', [])))}" for name, entry in entities.items()]
+        return [
+            f"{name} lacks {', '.join(map(str, entry.get('jobs', [])))}"
+            for name, entry in entities.items()
+        ]
     return [", ".join(map(str, entities))] if isinstance(entities, list) else []

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Builds of what jobs, VPNs and congestion controls bring as source. That is other people's code, and so are their Makefiles:
-they run in the jail (kernel/jail/jail.c), where they read the system's compilers and their own sources, write to one directory
-and have no network, but for what a recipe names in a registry. Of what they leave only the regular files asked for are taken.
+"""Builds of what jobs, VPNs and congestion controls bring as source.
+
+That is other people's code, and so are their Makefiles: they run in the jail (kernel/jail/jail.c),
+where they read the system's compilers and their own sources, write to one directory and have no
+network, but for what a recipe names in a registry. Of what they leave only the regular files asked
+for are taken.
 """
 
 from __future__ import annotations
@@ -34,24 +37,37 @@ LAST_LINES = 200
 
 @dataclass(frozen=True)
 class Build:
-    """A build in the jail: it writes to `out` only, which exists; `readable` is beside the system's what it reads. One from a
-    `registry` has a network, and prints lines `<part done> <what>`."""
+    """A build in the jail: it writes to `out` only, which exists; `readable` is beside the system's
+    what it reads.
+
+    One from a `registry` has a network, and prints lines `<part done> <what>`.
+    """
 
     jail: Jail
     out: Path
     readable: Sequence[Path]
     registry: bool = False
 
-    def run(self, command: Sequence[str], title: str, progress: Progress, **environment: str) -> None:
-        """Runs a command in `out`, and passes on what it tells of its progress. SetupError carries all else that it prints."""
+    def run(
+        self, command: Sequence[str], title: str, progress: Progress, **environment: str
+    ) -> None:
+        """Runs a command in `out`, and passes on what it tells of its progress.
+
+        SetupError carries all else that it prints.
+        """
         passed = {name: value for name, value in os.environ.items() if PASSED.fullmatch(name)}
         own = {"LC_ALL": "C", "HOME": str(self.out), "TMPDIR": str(self.out)}
         said: list[str] = []
         with subprocess.Popen(
-            self.jail.build(self.out, self.readable, command, network=self.registry), env={**passed, **own, **environment},
-            cwd=self.out, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True, errors="replace",
-        ) as building:  # fmt: skip
+            self.jail.build(self.out, self.readable, command, network=self.registry),
+            env={**passed, **own, **environment},
+            cwd=self.out,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        ) as building:
             assert building.stdout is not None
             try:
                 for line in building.stdout:
@@ -66,9 +82,15 @@ class Build:
             raise SetupError(f"{title} failed: {''.join(said).strip()}\n({shlex.join(command)})")
 
     def take(self, name: str, place: Path) -> None:
-        """Copies a file that the build has made, as an executable one. SetupError if it has made none, or something else."""
+        """Copies a file that the build has made, as an executable one.
+
+        SetupError if it has made none, or something else.
+        """
         try:
-            with run_files.opened(self.out, name) as made, (place / Path(name).name).open("xb") as copy:
+            with (
+                run_files.opened(self.out, name) as made,
+                (place / Path(name).name).open("xb") as copy,
+            ):
                 shutil.copyfileobj(made, copy)
                 os.fchmod(copy.fileno(), 0o755)
         except FileNotFoundError:
@@ -79,22 +101,37 @@ class Build:
 
 
 def sources_of(folder: Path) -> list[Path]:
-    """The folder, and what its links lead to. InputError for one that leads out of the directory that was added (three above
-    the folder of a program, two above that of a module) and of this checkout: a build would read a file of the user's."""
-    roots = [REPOSITORY.resolve(), *(parent.resolve() for parent in folder.absolute().parents[:4] if _is_added(parent))]
+    """The folder, and what its links lead to.
+
+    InputError for one that leads out of the directory that was added (three above the folder of a
+    program, two above that of a module) and of this checkout: a build would read a file of the
+    user's.
+    """
+    roots = [
+        REPOSITORY.resolve(),
+        *(parent.resolve() for parent in folder.absolute().parents[:4] if _is_added(parent)),
+    ]
     found = [folder.absolute()]
     for place in _links(folder):
         target = place.resolve()
         if not any(target.is_relative_to(root) for root in roots):
-            raise InputError(f"{place}: a link to {target}, which is not of the directory that was added")
+            raise InputError(
+                f"{place}: a link to {target}, which is not of the directory that was added"
+            )
         found.append(target)
     return found
 
 
 def _is_added(directory: Path) -> bool:
-    return any((directory / kind).is_dir() for kind in ("jobs", "congestion-controls", "vpn-configs"))
+    return any(
+        (directory / kind).is_dir() for kind in ("jobs", "congestion-controls", "vpn-configs")
+    )
 
 
 def _links(folder: Path) -> Iterable[Path]:
     for directory, subdirectories, names in os.walk(folder):
-        yield from (place for name in (*subdirectories, *names) if (place := Path(directory) / name).is_symlink())
+        yield from (
+            place
+            for name in (*subdirectories, *names)
+            if (place := Path(directory) / name).is_symlink()
+        )

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The user's cache: directories named by the hash of what they were made from, made whole or not at all.
+"""The user's cache: directories named by the hash of what they were made from, made whole or not at
+all.
 
-Each has two files beside it. The date of NAME.lock says when it was used last. Entries unused for a month are deleted
-when a new one is made. NAME.manifest has the hash of every file in it, and what stat(2) said of them all when they were
-hashed. As long as that is the same, nothing has been written since (a file's ctime cannot be set back); otherwise the
-contents are compared, and a directory that is not as it was made is made again.
+Each has two files beside it. The date of NAME.lock says when it was used last. Entries unused for a
+month are deleted when a new one is made. NAME.manifest has the hash of every file in it, and what
+stat(2) said of them all when they were hashed. As long as that is the same, nothing has been
+written since (a file's ctime cannot be set back); otherwise the contents are compared, and a
+directory that is not as it was made is made again.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ KEEPS_ALL = "keeps-all"
 
 
 def content_hash(files: Iterable[Path], root: Path, *more: str) -> str:
-    """Hash of the files' names (relative to `root`), contents and of further strings; 16 hexadecimal digits."""
+    """Hash of the files' names (relative to `root`), contents and of further strings; 16
+    hexadecimal digits.
+    """
     digest = hashlib.sha256()
     for file in sorted(files):
         content = hashlib.sha256(file.read_bytes()).hexdigest()
@@ -49,7 +53,9 @@ _LOOKS_ONLY = ContextVar("looks only", default=False)
 
 @contextmanager
 def looking_only() -> Iterator[None]:
-    """Within it `made_once` and `refuse_to_make` raise NotMade where anything would have to be made."""
+    """Within it `made_once` and `refuse_to_make` raise NotMade where anything would have to be
+    made.
+    """
     before = _LOOKS_ONLY.set(True)
     try:
         yield
@@ -69,12 +75,17 @@ def refuse_to_make(name: str) -> None:
 
 
 def made_once(place: Path, make: Callable[[Path], None]) -> Path:
-    """`place`, made by `make(directory)` if it is not there yet, or not as it was made; another process that makes the
-    same is waited for. Raises SetupError for a cache that this user cannot read or write."""
+    """`place`, made by `make(directory)` if it is not there yet, or not as it was made; another
+    process that makes the same is waited for.
+
+    Raises SetupError for a cache that this user cannot read or write.
+    """
     return _made(place, make, lambda: refuse_to_make(place.name.rpartition("-")[0]))
 
 
-def _made(place: Path, make: Callable[[Path], None], missing: Callable[[], None] = lambda: None) -> Path:
+def _made(
+    place: Path, make: Callable[[Path], None], missing: Callable[[], None] = lambda: None
+) -> Path:
     """Make an entry once, like `made_once`; call `missing` before anything is made."""
     lock, unfinished = (place.with_name(place.name + suffix) for suffix in (".lock", ".unfinished"))
     with _explained(place.parent):
@@ -86,8 +97,14 @@ def _made(place: Path, make: Callable[[Path], None], missing: Callable[[], None]
         place.parent.mkdir(parents=True, exist_ok=True)
         lock.touch()
     with exclusively(lock):
-        if place.exists() and (damaged := damage(place)):  # another process may have made it again meanwhile
-            print(f"openbach-run: {place} is damaged ({damaged}): making it again", file=sys.stderr, flush=True)
+        if place.exists() and (
+            damaged := damage(place)
+        ):  # another process may have made it again meanwhile
+            print(
+                f"openbach-run: {place} is damaged ({damaged}): making it again",
+                file=sys.stderr,
+                flush=True,
+            )
             with _explained(place.parent):
                 _remove(place)
         if not place.exists():
@@ -107,7 +124,9 @@ def kept(cache: Path, name: str, made_of: Iterable[str], make: Callable[[], str]
     def write(place: Path) -> None:
         (place / "text").write_text(make(), encoding="utf-8")
 
-    return (_made(cache / f"{name}-{content_hash([], cache, *made_of)}", write) / "text").read_text(encoding="utf-8")
+    return (_made(cache / f"{name}-{content_hash([], cache, *made_of)}", write) / "text").read_text(
+        encoding="utf-8"
+    )
 
 
 def _is_whole(place: Path) -> bool:
@@ -120,7 +139,8 @@ def _is_whole(place: Path) -> bool:
 def damage(place: Path) -> str:
     """Return what is not as it was made, in words; "" if all is.
 
-    An entry that an earlier version made without a manifest gets one if it can be read."""
+    An entry that an earlier version made without a manifest gets one if it can be read.
+    """
     looked = _looked(place)
     try:
         with _manifest(place).open(encoding="utf-8") as manifest:
@@ -140,7 +160,11 @@ def damage(place: Path) -> str:
     wrong = [
         *(f"{name} is missing" for name in made.keys() - there.keys()),
         *(f"{name} is not of it" for name in there.keys() - made.keys()),
-        *(f"{name} has changed" for name in made.keys() & there.keys() if made[name] != there[name]),
+        *(
+            f"{name} has changed"
+            for name in made.keys() & there.keys()
+            if made[name] != there[name]
+        ),
     ]
     if not wrong:  # copied, say
         with suppress(OSError):
@@ -156,7 +180,9 @@ def _manifest(place: Path) -> Path:
 def _write_manifest(place: Path, directory: Path) -> None:
     """Write the manifest of `place`, from the content of `directory`, which is to become it."""
     hashes, new = _hashes(directory), place.with_name(place.name + ".manifest.new")
-    new.write_text(f"{_looked(directory)}\n{json.dumps(hashes, indent=0, sort_keys=True)}\n", encoding="utf-8")
+    new.write_text(
+        f"{_looked(directory)}\n{json.dumps(hashes, indent=0, sort_keys=True)}\n", encoding="utf-8"
+    )
     new.replace(_manifest(place))
 
 
@@ -174,7 +200,9 @@ def _entries(directory: Path) -> list[os.DirEntry[str]]:
 
 
 def _looked(place: Path) -> str:
-    """Hash of what stat(2) says of every file: changes whenever one is written, replaced, added or removed."""
+    """Hash of what stat(2) says of every file: changes whenever one is written, replaced, added or
+    removed.
+    """
     root, seen = len(str(place)), []
     for entry in _entries(place):
         stat = entry.stat(follow_symlinks=False)
@@ -186,7 +214,11 @@ def _hashes(place: Path) -> dict[str, str]:
     """Hash of type, permissions and content, by name."""
     found = {}
     for entry in _entries(place):
-        content = os.readlink(entry.path).encode() if entry.is_symlink() else Path(entry.path).read_bytes()
+        content = (
+            os.readlink(entry.path).encode()
+            if entry.is_symlink()
+            else Path(entry.path).read_bytes()
+        )
         mode = f"{entry.stat(follow_symlinks=False).st_mode:o} ".encode()
         found[os.path.relpath(entry.path, place)] = hashlib.sha256(mode + content).hexdigest()
     return found
@@ -203,7 +235,8 @@ def _explained(cache: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise SetupError(
-            f"the cache {cache} cannot be used: {error.filename}: {error.strerror}; XDG_CACHE_HOME names another place"
+            f"the cache {cache} cannot be used: {error.filename}: {error.strerror}; XDG_CACHE_HOME"
+            " names another place"
         ) from error
 
 

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The configuration that Debian gives to packages when it installs them, as far as jobs need it, without their scripts.
+"""The configuration that Debian gives to packages when it installs them, as far as jobs need it,
+without their scripts.
 
-Maintainer scripts want root, and do what depends on the machine. What of them matters in a guest is said in a few forms, which
-are read here: alternatives (`update-alternatives --install`), users and groups (`adduser --system`, sysusers.d, the lists of
-base-passwd). The result follows from the packages alone. User ids follow from the names alone: of two trees with different
-packages, both give a user the same id.
+Maintainer scripts want root, and do what depends on the machine. What of them matters in a guest is
+said in a few forms, which are read here: alternatives (`update-alternatives --install`), users and
+groups (`adduser --system`, sysusers.d, the lists of base-passwd). The result follows from the
+packages alone. User ids follow from the names alone: of two trees with different packages, both
+give a user the same id.
 """
 
 from __future__ import annotations
@@ -33,8 +35,11 @@ OWNERS = {"var/log/squid": "proxy", "var/spool/squid": "proxy"}
 """Directories that the scripts of packages give to a user in a form that is not read here."""
 COMMANDS = {
     "usr/sbin/ldconfig": "ldconfig",
-    "usr/sbin/a2enmod": "a2enmod -m -q mpm_event authz_host authz_core auth_basic access_compat authn_file authz_user"
-    " alias dir autoindex env mime negotiation setenvif filter deflate status reqtimeout",
+    "usr/sbin/a2enmod": (
+        "a2enmod -m -q mpm_event authz_host authz_core auth_basic access_compat authn_file"
+        " authz_user alias dir autoindex env mime negotiation setenvif filter deflate status"
+        " reqtimeout"
+    ),
     "usr/sbin/a2ensite": "a2ensite -q 000-default",
 }
 """What else a host needs if a package has that program."""
@@ -60,12 +65,16 @@ class Accounts:
 
     def text(self) -> dict[str, str]:
         """The files by their place in the tree."""
-        return {"etc/passwd": "".join(self.users.values()), "etc/group": "".join(self.groups.values())}
+        return {
+            "etc/passwd": "".join(self.users.values()),
+            "etc/group": "".join(self.groups.values()),
+        }
 
 
 def configure(root: Path, scripts: Mapping[str, str], files: Mapping[str, str]) -> None:
-    """Do it in the tree `root`, whose packages have these scripts (name → postinst); `files` are our own, whose users come
-    first."""
+    """Do it in the tree `root`, whose packages have these scripts (name → postinst); `files` are
+    our own, whose users come first.
+    """
     link(root, alternatives(scripts.values()))
     for name, text in accounts(root, scripts.values(), files).text().items():
         (root / name).write_text(text)
@@ -116,11 +125,16 @@ def _calls(text: str, *programs: str) -> Iterator[list[str]]:
 
 def link(root: Path, found: Iterable[Alternative]) -> None:
     """Make the links of alternatives as Debian does: a link leads to one in /etc/alternatives, and
-    that to the program. A package's own file at the place stays."""
+    that to the program.
+
+    A package's own file at the place stays.
+    """
     (root / ALTERNATIVES).mkdir(parents=True, exist_ok=True)
     for one in found:
         place, target = root / one.link.lstrip("/"), root / one.target.lstrip("/")
-        if not os.path.lexists(target) or os.path.lexists(place):  # never where a link leads on this machine
+        if not os.path.lexists(target) or os.path.lexists(
+            place
+        ):  # never where a link leads on this machine
             continue
         place.parent.mkdir(parents=True, exist_ok=True)
         middle = root / ALTERNATIVES / one.name
@@ -148,27 +162,36 @@ def accounts(root: Path, scripts: Iterable[str], files: Mapping[str, str]) -> Ac
         found.groups.setdefault(name, f"{name}:x:{number}:\n")
         if with_user:
             group = found.groups[name].split(":")[2]
-            found.users.setdefault(name, f"{name}:x:{number}:{group.strip()}:{name}:{home}:{NOLOGIN}\n")
+            found.users.setdefault(
+                name, f"{name}:x:{number}:{group.strip()}:{name}:{home}:{NOLOGIN}\n"
+            )
     return found
 
 
 def _number(name: str, taken: set[int]) -> int:
     """Return a free number that follows from the name; of two names with the same number, the
-    second in order gets the next."""
+    second in order gets the next.
+    """
     first = zlib.crc32(name.encode()) % len(SYSTEM_IDS)
     numbers = [SYSTEM_IDS[(first + step) % len(SYSTEM_IDS)] for step in range(len(SYSTEM_IDS))]
     return next(number for number in numbers if number not in taken)
 
 
 def _system_accounts(scripts: Iterable[str]) -> Iterator[tuple[str, tuple[str, bool]]]:
-    """Name → its home, and whether it is a user. Each has a group of its name; who is a user in one script stays one."""
+    """Name → its home, and whether it is a user.
+
+    Each has a group of its name; who is a user in one script stays one.
+    """
     found: dict[str, tuple[str, bool]] = {}
     for text in sorted(scripts):
         for words in _calls(text, "adduser", "addgroup", "useradd", "groupadd"):
             names = [word for word in words[1:] if NAME.fullmatch(word)]
             if not names or not {"--system", "-r"} & {*words}:
                 continue
-            name, is_user = names[-1], words[0] in ("adduser", "useradd") and words[1:2] != ["--group"]
+            name, is_user = (
+                names[-1],
+                words[0] in ("adduser", "useradd") and words[1:2] != ["--group"],
+            )
             home = words[words.index("--home") + 1] if "--home" in words[:-1] else "/nonexistent"
             if is_user or name not in found:
                 found[name] = home, is_user
@@ -185,8 +208,9 @@ def _sysusers(text: str) -> Iterator[tuple[str, tuple[str, bool]]]:
 
 
 def state(root: Path) -> Iterator[str]:
-    """The lines of a script for a host: directories that packages have where hosts begin empty, to whom they belong, and what
-    else is configured."""
+    """The lines of a script for a host: directories that packages have where hosts begin empty, to
+    whom they belong, and what else is configured.
+    """
     yield "set -e"
     for place in EMPTY_PLACES:
         folders = [Path(above, name) for above, names, _ in os.walk(root / place) for name in names]

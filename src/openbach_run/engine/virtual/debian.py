@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Debian packages without touching the machine's own package lists: a private apt under the cache directory.
+"""Debian packages without touching the machine's own package lists: a private apt under the cache
+directory.
 
-Nothing is installed: packages are resolved as if on an empty machine, downloaded and unpacked. apt checks the
-signature of Debian's lists, and the hash of every file. No root is needed.
+Nothing is installed: packages are resolved as if on an empty machine, downloaded and unpacked. apt
+checks the signature of Debian's lists, and the hash of every file. No root is needed.
 """
 
 from __future__ import annotations
@@ -60,15 +61,18 @@ def run(command: Sequence[str], what: str, **environment: str) -> str:
 
 
 BUILD_TOOLS = {
-    "gcc": "gcc", "make": "make", "flex": "flex", "bison": "bison", "bc": "bc", "xz": "xz-utils", "patch": "patch",
-    "tar": "tar", "dpkg-deb": "dpkg", "apt-get": "apt",
+    "gcc": "gcc", "make": "make", "flex": "flex", "bison": "bison", "bc": "bc", "xz": "xz-utils",
+    "patch": "patch", "tar": "tar", "dpkg-deb": "dpkg", "apt-get": "apt",
     "/usr/include/stdlib.h": "libc6-dev",
 }  # fmt: skip
 """Commands and files that building the kernel, the jail, the guest tree and programs need, and the Debian packages they
 are in."""
 
 OTHER_SYSTEMS = {
-    "dnf": ("dnf install", {"xz-utils": "xz", "libc6-dev": "glibc-devel", "debian-archive-keyring": "debian-keyring"}),
+    "dnf": (
+        "dnf install",
+        {"xz-utils": "xz", "libc6-dev": "glibc-devel", "debian-archive-keyring": "debian-keyring"},
+    ),
     "pacman": ("pacman -S --needed", {"xz-utils": "xz", "libc6-dev": "glibc"}),
     "zypper": ("zypper install", {"xz-utils": "xz", "libc6-dev": "glibc-devel"}),
 }
@@ -79,8 +83,11 @@ _INSTALLING = threading.Lock()
 
 
 def ensure_tools(tools: Mapping[str, str] = BUILD_TOOLS, *, install: bool = True) -> None:
-    """Installs the packages whose commands (or files) are missing when root; otherwise, or if not to `install`, SetupError
-    says which they are. InputError for a name that is none of a package."""
+    """Installs the packages whose commands (or files) are missing when root; otherwise, or if not
+    to `install`, SetupError says which they are.
+
+    InputError for a name that is none of a package.
+    """
     for name in tools.values():
         check_package("tools", name)
     with _INSTALLING:
@@ -88,16 +95,28 @@ def ensure_tools(tools: Mapping[str, str] = BUILD_TOOLS, *, install: bool = True
 
 
 def _ensure_tools(tools: Mapping[str, str], install: bool) -> None:
-    missing = sorted({package for tool, package in tools.items() if not (shutil.which(tool) or Path(tool).exists())})
+    missing = sorted(
+        {
+            package
+            for tool, package in tools.items()
+            if not (shutil.which(tool) or Path(tool).exists())
+        }
+    )
     if not missing:
         return
     if shutil.which("apt-get") is None:
         raise SetupError(_without_apt(missing))
     if os.geteuid() != 0 or not install:
-        raise SetupError(f"missing packages; install them with: sudo apt-get install {' '.join(missing)}")
+        raise SetupError(
+            f"missing packages; install them with: sudo apt-get install {' '.join(missing)}"
+        )
     print(f"installing {' '.join(missing)}", flush=True)
     run(["apt-get", "update", "-qq"], "apt-get update")
-    run(["apt-get", "install", "-y", "-qq", *missing], "installing packages", DEBIAN_FRONTEND="noninteractive")
+    run(
+        ["apt-get", "install", "-y", "-qq", *missing],
+        "installing packages",
+        DEBIAN_FRONTEND="noninteractive",
+    )
 
 
 def _without_apt(missing: Sequence[str]) -> str:
@@ -105,26 +124,34 @@ def _without_apt(missing: Sequence[str]) -> str:
     found = [words for manager, words in OTHER_SYSTEMS.items() if shutil.which(manager)]
     bundle = "A bundle, made on Debian or Ubuntu, runs here as it is: docs/bundle.md"
     if not found:
-        return f"this system has no apt-get, from whose packages the kernel and the guest tree are made. {bundle}"
-    ((install, names), *_) = found
+        return (
+            "this system has no apt-get, from whose packages the kernel and the guest tree are"
+            f" made. {bundle}"
+        )
+    (install, names), *_ = found
     packages = " ".join(names.get(package, package) for package in (*missing, KEYRING.stem))
     return (
-        f"the kernel and the guest tree are made from Debian's packages, by Debian's tools. {bundle}. Or install the tools:"
-        f" sudo {install} {packages}, and name a mirror: {EXAMPLE} (not tried by us)"
+        "the kernel and the guest tree are made from Debian's packages, by Debian's tools."
+        f" {bundle}. Or install the tools: sudo {install} {packages}, and name a mirror: {EXAMPLE}"
+        " (not tried by us)"
     )
 
 
 def mirror() -> str:
-    """The Debian mirror that this machine's apt uses, or the one in OPENBACH_RUN_DEBIAN_MIRROR. Raises SetupError."""
+    """The Debian mirror that this machine's apt uses, or the one in OPENBACH_RUN_DEBIAN_MIRROR.
+
+    Raises SetupError.
+    """
     if given := os.environ.get(MIRROR_VARIABLE):
         return given
-    # Unlike `indextargets` this needs no package lists, which a fresh container has not; it fetches nothing.
+    # Unlike `indextargets` this needs no package lists, which a fresh container has not; it fetches
+    # nothing.
     command = ["apt-get", "update", "--print-uris", "-o", "Debug::NoLocking=true"]
     if found := DEBIAN_MAIN.search(run(command, "reading apt's sources")):
         return found[1]
     raise SetupError(
-        "the sources of apt on this machine (/etc/apt/sources.list, /etc/apt/sources.list.d) name no Debian mirror; "
-        f"give one, e.g. {EXAMPLE}"
+        "the sources of apt on this machine (/etc/apt/sources.list, /etc/apt/sources.list.d) name"
+        f" no Debian mirror; give one, e.g. {EXAMPLE}"
     )
 
 
@@ -148,7 +175,8 @@ def download(files: Sequence[Download], progress: Progress, what: str) -> dict[P
     redirects, resume what broke off, and check the hash.
 
     Returns, for each target that did not come, why. A part of one that broke off stays there, and
-    is resumed by the next call."""
+    is resumed by the next call.
+    """
     helper = next((one for one in HELPERS if one.exists()), None)
     if helper is None:
         raise SetupError(f"apt-helper is missing ({' or '.join(map(str, HELPERS))}): install apt")
@@ -164,13 +192,17 @@ def download(files: Sequence[Download], progress: Progress, what: str) -> dict[P
             try:
                 while not _has_ended(running):
                     there = sum(_size_bytes(one.target) for one in files)
-                    progress(f"{what}: {there / 1e6:.0f} of {total_bytes / 1e6:.0f} MB", there / total_bytes)
+                    progress(
+                        f"{what}: {there / 1e6:.0f} of {total_bytes / 1e6:.0f} MB",
+                        there / total_bytes,
+                    )
             except BaseException:
                 running.terminate()
                 raise
         said.seek(0)
         reasons = _by_name(FAILED.findall(said.read()))
-    # A file that apt has found wrong is renamed, so what is there under its name is right or a part.
+    # A file that apt has found wrong is renamed, so what is there under its name is right or a
+    # part.
     return {
         one.target: reasons.get(_name_of(one.uri), "it did not come").strip()
         for one in files
@@ -239,7 +271,9 @@ class Package:
         """Name and version of the source package that it was built from."""
         form = "${source:Package} ${source:Version}"
         file = archives / self.file_name
-        return run(["dpkg-deb", "--show", f"--showformat={form}", str(file)], f"reading {file.name}")
+        return run(
+            ["dpkg-deb", "--show", f"--showformat={form}", str(file)], f"reading {file.name}"
+        )
 
 
 PRINTED = re.compile(r"^'(\S+)' ([^_\s]+)_([^_\s]+)_(\S+)\.deb (\d+) SHA256:(\S+)$", re.MULTILINE)
@@ -250,14 +284,19 @@ def unpack(packages: Iterable[Package], archives: Path, root: Path) -> Iterator[
     """Unpack the .deb files of packages into the tree `root`; yields each before it is unpacked.
 
     The first is base-files: its links (/bin → usr/bin) must be there before other packages'
-    directories of that name."""
+    directories of that name.
+    """
     untar = (
-        'dpkg-deb --fsys-tarfile "$1" | tar -x -C "$2" --keep-directory-symlink --no-same-owner --no-same-permissions'
+        'dpkg-deb --fsys-tarfile "$1" | tar -x -C "$2" --keep-directory-symlink --no-same-owner'
+        " --no-same-permissions"
     )
     for package in sorted(packages, key=lambda one: one.name != "base-files"):
         yield package
         archive = str(archives / package.file_name)
-        run(["bash", "-o", "pipefail", "-c", untar, "unpack", archive, str(root)], f"unpacking {package.file_name}")
+        run(
+            ["bash", "-o", "pipefail", "-c", untar, "unpack", archive, str(root)],
+            f"unpacking {package.file_name}",
+        )
 
 
 def postinst(archive: Path) -> str:
@@ -269,12 +308,16 @@ def postinst(archive: Path) -> str:
 
 
 def needs_among(archives: Iterable[Path]) -> dict[str, list[str]]:
-    """Name of each package → those of the others that its Depends and Pre-Depends name, all alternatives of them."""
+    """Name of each package → those of the others that its Depends and Pre-Depends name, all
+    alternatives of them.
+    """
     depends: dict[str, list[str]] = {}
     provided: dict[str, set[str]] = {}
     for archive in archives:
         form = "${Package}\n${Provides}\n${Pre-Depends}, ${Depends}\n"
-        shown = run(["dpkg-deb", "--show", f"--showformat={form}", str(archive)], f"reading {archive.name}")
+        shown = run(
+            ["dpkg-deb", "--show", f"--showformat={form}", str(archive)], f"reading {archive.name}"
+        )
         name, provides, needed = shown.split("\n")[:3]
         depends.setdefault(name, []).extend(_names(needed))
         for one in (name, *_names(provides)):
@@ -287,7 +330,11 @@ def needs_among(archives: Iterable[Path]) -> dict[str, list[str]]:
 
 def _names(relations: str) -> list[str]:
     """`a (>= 1), b:any | c` → a, b, c"""
-    return [word.split("(")[0].strip().split(":")[0] for word in re.split("[,|]", relations) if word.strip()]
+    return [
+        word.split("(")[0].strip().split(":")[0]
+        for word in re.split("[,|]", relations)
+        if word.strip()
+    ]
 
 
 BINARY, SOURCE = ("deb", "Packages"), ("deb-src", "Sources")
@@ -297,7 +344,9 @@ HASHED = re.compile(r"^ ([0-9a-f]{64}) \d+ (\S+)$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Apt:
-    """An apt of our own in `directory`, over the suites given; `pins` take packages from a suite that is not the first."""
+    """An apt of our own in `directory`, over the suites given; `pins` take packages from a suite
+    that is not the first.
+    """
 
     directory: Path
     suites: tuple[str, ...]
@@ -306,7 +355,10 @@ class Apt:
 
     def prepare(self, installed: str = "") -> None:
         """Write the configuration and fetch the package lists; `installed` has the stanzas of
-        packages that are there already (dpkg's status file). Raises SetupError."""
+        packages that are there already (dpkg's status file).
+
+        Raises SetupError.
+        """
         if not KEYRING.exists():
             raise SetupError(f"{KEYRING} is missing: install the package debian-archive-keyring")
         for name in ("lists/partial", "archives/partial"):
@@ -314,7 +366,9 @@ class Apt:
         uri, (kind, lists) = mirror(), self.kind
         self._write(
             "sources",
-            "".join(f"{kind} [{TRUST} target={lists}] {uri} {suite} main\n" for suite in self.suites),
+            "".join(
+                f"{kind} [{TRUST} target={lists}] {uri} {suite} main\n" for suite in self.suites
+            ),
         )
         self._write("preferences", self._preferences())
         self._write("status", installed)
@@ -349,18 +403,32 @@ class Apt:
 
     def candidate(self, name: str) -> str | None:
         """The version apt would install, or None when no suite has the package."""
-        found = re.search(r"Candidate: (\S+)", self._apt(f"looking for {name}", "policy", name, program="apt-cache"))
+        found = re.search(
+            r"Candidate: (\S+)",
+            self._apt(f"looking for {name}", "policy", name, program="apt-cache"),
+        )
         return None if found is None or found[1] == "(none)" else found[1]
 
     def has(self, name: str) -> bool:
         """Return whether apt would install a package of that name, or one that provides it."""
         shown = self._apt(f"looking for {name}", "showpkg", name, program="apt-cache")
-        return self.candidate(name) is not None or bool(shown.partition("Reverse Provides:")[2].strip())
+        return self.candidate(name) is not None or bool(
+            shown.partition("Reverse Provides:")[2].strip()
+        )
 
     def source_files(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
         """Return the files of source packages with one of these names: by `name version` their
-        paths on the mirror, with their SHA-256. For an apt of the kind SOURCE."""
-        shown = self._apt("reading Debian's source packages", "showsrc", "--only-source", *names, program="apt-cache")
+        paths on the mirror, with their SHA-256.
+
+        For an apt of the kind SOURCE.
+        """
+        shown = self._apt(
+            "reading Debian's source packages",
+            "showsrc",
+            "--only-source",
+            *names,
+            program="apt-cache",
+        )
         found = {}
         for stanza in shown.split("\n\n"):
             fields = dict(re.findall(r"^([\w-]+):[ \n](.*(?:\n .*)*)", stanza, re.MULTILINE))
@@ -378,7 +446,10 @@ class Apt:
 
     def _preferences(self) -> str:
         first = f"Package: *\nPin: release n={self.suites[0]}\nPin-Priority: 500\n\n"
-        others = "".join(f"Package: *\nPin: release n={suite}\nPin-Priority: 100\n\n" for suite in self.suites[1:])
+        others = "".join(
+            f"Package: *\nPin: release n={suite}\nPin-Priority: 100\n\n"
+            for suite in self.suites[1:]
+        )
         pinned = "".join(
             f"Package: {' '.join(names)}\nPin: release n={suite}\nPin-Priority: 900\n\n"
             for suite, names in self.pins.items()
@@ -388,9 +459,10 @@ class Apt:
     def _configuration(self) -> str:
         at = self.directory
         return (
-            f'Dir::Etc::sourcelist "{at}/sources";\nDir::Etc::sourceparts "/dev/null";\n'
-            f'Dir::Etc::preferences "{at}/preferences";\nDir::Etc::preferencesparts "/dev/null";\n'
-            f'Dir::State::status "{at}/status";\nDir::State::lists "{at}/lists";\n'
-            f'Dir::Cache "{at}";\nDir::Cache::archives "{at}/archives";\n'
-            'Acquire::Languages "none";\nAPT::Install-Recommends "false";\nAPT::Sandbox::User "";\nDebug::NoLocking "true";\n'
+            f'Dir::Etc::sourcelist "{at}/sources";\nDir::Etc::sourceparts'
+            f' "/dev/null";\nDir::Etc::preferences "{at}/preferences";\nDir::Etc::preferencesparts'
+            f' "/dev/null";\nDir::State::status "{at}/status";\nDir::State::lists'
+            f' "{at}/lists";\nDir::Cache "{at}";\nDir::Cache::archives'
+            f' "{at}/archives";\nAcquire::Languages "none";\nAPT::Install-Recommends'
+            ' "false";\nAPT::Sandbox::User "";\nDebug::NoLocking "true";\n'
         )

@@ -13,12 +13,18 @@ WANTED = 4096
 
 
 def ensure_descriptors() -> None:
-    """Raises this process's limit of open files as far as it may; SetupError if that is too low for a run."""
+    """Raises this process's limit of open files as far as it may; SetupError if that is too low for
+    a run.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= WANTED:
         return
-    resource.setrlimit(resource.RLIMIT_NOFILE, (WANTED if hard == resource.RLIM_INFINITY else min(hard, WANTED), hard))
+    resource.setrlimit(
+        resource.RLIMIT_NOFILE,
+        (WANTED if hard == resource.RLIM_INFINITY else min(hard, WANTED), hard),
+    )
     if resource.RLIM_INFINITY != hard < NEEDED:
         raise SetupError(
-            f"a run needs {NEEDED} open files, the limit is {hard}: raise it with ulimit -n {NEEDED}, or more"
+            f"a run needs {NEEDED} open files, the limit is {hard}: raise it with ulimit -n"
+            f" {NEEDED}, or more"
         )

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The virtual engine: one run is one User Mode Linux process in time-travel mode, pinned to one CPU.
+"""The virtual engine: one run is one User Mode Linux process in time-travel mode, pinned to one
+CPU.
 
-The guest's clock stands still while anything in it computes and jumps when all of it is idle; a real clock is this machine's,
-or a slower one, and checks the other. The run's directory is the guest's /run/openbach; its packets arrive on a pipe and are
-hashed, or kept with `pcap`. With `keys` those of WireGuard's tunnels come on it, too, and are kept in a file apart.
+The guest's clock stands still while anything in it computes and jumps when all of it is idle; a
+real clock is this machine's, or a slower one, and checks the other. The run's directory is the
+guest's /run/openbach; its packets arrive on a pipe and are hashed, or kept with `pcap`. With `keys`
+those of WireGuard's tunnels come on it, too, and are kept in a file apart.
 """
 
 from __future__ import annotations
@@ -81,7 +83,10 @@ GUEST_MODULES = (
 
 
 class VirtualEngine:
-    """Runs run specifications in guests. `prepare` first; `run` may be called from several threads, `stop` from any."""
+    """Runs run specifications in guests.
+
+    `prepare` first; `run` may be called from several threads, `stop` from any.
+    """
 
     def __init__(
         self,
@@ -95,9 +100,10 @@ class VirtualEngine:
         cache: Path | None = None,
         silence_limit_s: float = SILENCE_LIMIT_S,
     ) -> None:
-        """`code` is what the guest gets to see in /opt/openbach-run (see `guest_code`); `pcap` keeps the captures, `keys`
-        those of WireGuard's tunnels; `clock` is as clock.py names it; `locked` refuses packages other than those of
-        debian.lock."""
+        """`code` is what the guest gets to see in /opt/openbach-run (see `guest_code`); `pcap`
+        keeps the captures, `keys` those of WireGuard's tunnels; `clock` is as clock.py names it;
+        `locked` refuses packages other than those of debian.lock.
+        """
         self._repository = repository
         self._code_folders = code
         self._pcap = pcap
@@ -118,8 +124,11 @@ class VirtualEngine:
         self._stopping = False
 
     def prepare(self, progress: Progress) -> None:
-        """Makes what is missing of the jail, the kernel, the guest tree, the programs of jobs and VPNs, the modules of
-        congestion controls and the snapshot of the code. Raises InputError, SetupError."""
+        """Makes what is missing of the jail, the kernel, the guest tree, the programs of jobs and
+        VPNs, the modules of congestion controls and the snapshot of the code.
+
+        Raises InputError, SetupError.
+        """
         ensure_descriptors()
         try:
             self._make_what_is_missing(progress)
@@ -129,8 +138,10 @@ class VirtualEngine:
             raise SetupError(f"setting up the engine: {error}") from error
 
     def look(self) -> str:
-        """Return the name of the first thing that would have to be made, "" if all is there. Like
-        `prepare`, but makes nothing and cannot run. Raises InputError, SetupError."""
+        """Return the name of the first thing that would have to be made, "" if all is there.
+
+        Like `prepare`, but makes nothing and cannot run. Raises InputError, SetupError.
+        """
         try:
             with looking_only():
                 self._make_what_is_missing(lambda text, part: None)
@@ -141,7 +152,9 @@ class VirtualEngine:
     def _make_what_is_missing(self, progress: Progress) -> None:
         self._prepare_kernel(progress)
         self._host_programs = host_programs(self._code_folders, self.image.root)
-        programs = ensure_programs(self._cache, self._code_folders, lambda: self._ensure_jail(progress), progress)
+        programs = ensure_programs(
+            self._cache, self._code_folders, lambda: self._ensure_jail(progress), progress
+        )
         self._built = {**programs, **self._modules(progress)}
 
     def _prepare_kernel(self, progress: Progress) -> None:
@@ -161,7 +174,10 @@ class VirtualEngine:
     @contextmanager
     def _downloaded(self, entries: Sequence[Entry], progress: Progress) -> Iterator[None]:
         """Download the packages for what is not made yet, and say, before anything is built, which
-        are not the locked ones. No other command downloads or builds until the end."""
+        are not the locked ones.
+
+        No other command downloads or builds until the end.
+        """
         if all(one.place for one in entries):
             yield
             return
@@ -173,8 +189,8 @@ class VirtualEngine:
                 reasons = [text for one in sets for text in one.reasons]
                 why = f" Not to be had: {in_words(reasons)}." if reasons else ""
                 print(
-                    f"openbach-run: {NOT_LOCKED}: {in_words(texts)}. Packets may differ from those of the"
-                    f" same seed elsewhere.{why} --locked tries again, or refuses",
+                    f"openbach-run: {NOT_LOCKED}: {in_words(texts)}. Packets may differ from those"
+                    f" of the same seed elsewhere.{why} --locked tries again, or refuses",
                     file=sys.stderr,
                     flush=True,
                 )
@@ -191,7 +207,8 @@ class VirtualEngine:
 
     def tree(self) -> Tree:
         """Return the maker of the guest tree, with the packages of this checkout and of the
-        engine's code."""
+        engine's code.
+        """
         wanted = self._packages()
         return Tree(
             self._cache,
@@ -205,14 +222,22 @@ class VirtualEngine:
     def _modules(self, progress: Progress) -> dict[str, Path]:
         assert self._kernel and self._jail
         kernel_dir = self._repository / "kernel"
-        return ensure_modules(self._cache, self._kernel, kernel_dir, self._code_folders, self._jail, progress)
+        return ensure_modules(
+            self._cache, self._kernel, kernel_dir, self._code_folders, self._jail, progress
+        )
 
     def _packages(self) -> dict[str, str]:
         """Return the Debian packages of our own folders and of those that a user adds, each with
-        what wants it, in words. Ours are all there, so that one guest tree serves every run."""
+        what wants it, in words.
+
+        Ours are all there, so that one guest tree serves every run.
+        """
         ours = Additions((self._repository,))
         folders = [folder for kind in DESCRIBED for folder in ours.all(kind).values()]
-        folders += [*self._code_folders.values(), *(folder / "files" for folder in ours.all("jobs").values())]
+        folders += [
+            *self._code_folders.values(),
+            *(folder / "files" for folder in ours.all("jobs").values()),
+        ]
         return {name: why for folder in folders for name, why in wanted_by(folder).items()}
 
     def identity_of(self, uses: Uses) -> dict[str, str]:
@@ -233,7 +258,8 @@ class VirtualEngine:
 
     def _not_locked(self, packages: Iterable[str]) -> dict[str, str]:
         """Return the packages of a run that are not the locked ones, in words under the key of a
-        record; {} if all are."""
+        record; {} if all are.
+        """
         used = self.image.used_with(packages)
         texts = [text for name, text in self.image.differing.items() if name in used]
         if self._kernel and self._kernel.differing:
@@ -244,7 +270,12 @@ class VirtualEngine:
         """Engine, clock and what the packets depend on beside the guest's files."""
         assert self._kernel
         memory = f"{GUEST_MEMORY_MB}M, at least {HOST_MEMORY_MB}M a host"
-        return {"engine": "virtual", "clock": self._clock, "kernel": self._kernel.identity, "memory": memory}
+        return {
+            "engine": "virtual",
+            "clock": self._clock,
+            "kernel": self._kernel.identity,
+            "memory": memory,
+        }
 
     @property
     def image(self) -> Image:
@@ -256,7 +287,12 @@ class VirtualEngine:
     def entries(self) -> list[Path]:
         """The directories of the cache that are made for runs: all but the snapshot of the code."""
         assert self._jail and self._kernel
-        files = (self._jail.launcher, self._kernel.executable, self.image.root, *self._built.values())
+        files = (
+            self._jail.launcher,
+            self._kernel.executable,
+            self.image.root,
+            *self._built.values(),
+        )
         return sorted({file.parent for file in files})
 
     @property
@@ -265,7 +301,9 @@ class VirtualEngine:
         return self.image.packages
 
     def run(self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: OnEvent) -> Outcome:
-        """Executes `spec` (the guest's run.json) in `run_dir`, pinned to `cpu`; returns when the guest has powered off."""
+        """Executes `spec` (the guest's run.json) in `run_dir`, pinned to `cpu`; returns when the
+        guest has powered off.
+        """
         (run_dir / "run.json").write_text(json.dumps(spec))
         assert self._code
         started = time.monotonic()
@@ -281,7 +319,9 @@ class VirtualEngine:
             ended_why = self._watch(guest, run_dir, on_event, capture)
         capture.join(END_LIMIT_S)
         if capture.is_alive():
-            raise SetupError(f"{run_dir}: a process of the guest was there {END_LIMIT_S:g} s after its end")
+            raise SetupError(
+                f"{run_dir}: a process of the guest was there {END_LIMIT_S:g} s after its end"
+            )
         ended_why = capture.wrong() or ended_why
         if guest.returncode == EXIT_LIMIT:
             ended_why = "passed a limit of the jail"
@@ -296,7 +336,11 @@ class VirtualEngine:
         """`Record.host`. Real clocks begin with this machine's date, not with GUEST_START_NS."""
         last_ns = capture.last_packet_ns if self._clock == VIRTUAL else None
         last_s = None if last_ns is None else (last_ns - GUEST_START_NS - BEGIN_NS) / 1e9
-        return {"exit": how_ended(exit_code), "capture_bytes": capture.size_bytes, "last_packet_s": last_s}
+        return {
+            "exit": how_ended(exit_code),
+            "capture_bytes": capture.size_bytes,
+            "last_packet_s": last_s,
+        }
 
     def stop(self) -> None:
         """Ends every guest that runs, and lets no other one start."""
@@ -309,7 +353,13 @@ class VirtualEngine:
         guest.terminate()  # the keeper, which ends all that have come of the guest
 
     def _boot(
-        self, spec: Mapping[str, Any], code: Path, run_dir: Path, cpu: int, capture_fd: int, console: BinaryIO
+        self,
+        spec: Mapping[str, Any],
+        code: Path,
+        run_dir: Path,
+        cpu: int,
+        capture_fd: int,
+        console: BinaryIO,
     ) -> subprocess.Popen[bytes]:
         assert self._kernel and self._jail and self._image
         hosts = len(spec.get("inventory", {}).get("hosts", ()))
@@ -322,27 +372,44 @@ class VirtualEngine:
             "panic=-1",
             *("root=/dev/root", "rootfstype=hostfs", "ro"),
             *(*clock, "seccomp=on", f"seed={spec['seed']}"),
-            *("con=null", "con0=fd:3,fd:1", "capture=0", *(("capture_keys",) if self._keys else ())),
+            *(
+                "con=null",
+                "con0=fd:3,fd:1",
+                "capture=0",
+                *(("capture_keys",) if self._keys else ()),
+            ),
             *("init=/usr/bin/python3", "PYTHONHASHSEED=0", "--", "-SB", "/init.py"),
         )
-        command = self._jail.command(cpu, self._image.root, code, run_dir, self._kernel.executable, *kernel_arguments)
+        command = self._jail.command(
+            cpu, self._image.root, code, run_dir, self._kernel.executable, *kernel_arguments
+        )
         return self._started(command, stdin=capture_fd, stdout=console)
 
-    def _started(self, command: Sequence[str], stdin: int, stdout: BinaryIO) -> subprocess.Popen[bytes]:
+    def _started(
+        self, command: Sequence[str], stdin: int, stdout: BinaryIO
+    ) -> subprocess.Popen[bytes]:
         """A run's process, which `stop` ends."""
         with self._lock:
             if self._stopping:
                 raise InterruptedError("the engine is stopping")
-            guest = subprocess.Popen(command, env={}, stdin=stdin, stdout=stdout, stderr=subprocess.STDOUT)
+            guest = subprocess.Popen(
+                command, env={}, stdin=stdin, stdout=stdout, stderr=subprocess.STDOUT
+            )
             self._guests.add(guest)
         return guest
 
     def _watch(
-        self, guest: subprocess.Popen[bytes], run_dir: Path, on_event: OnEvent, capture: _Capture | None = None
+        self,
+        guest: subprocess.Popen[bytes],
+        run_dir: Path,
+        on_event: OnEvent,
+        capture: _Capture | None = None,
     ) -> str | None:
         """Passes events on until the guest is gone. Why it was killed, if it was."""
         reader = _EventReader(run_dir, on_event)
-        waiting = threading.Thread(target=guest.wait, daemon=True)  # hosts before Linux 5.3 have no pidfd
+        waiting = threading.Thread(
+            target=guest.wait, daemon=True
+        )  # hosts before Linux 5.3 have no pidfd
         waiting.start()
         heard, captured_bytes = time.monotonic(), 0
         try:
@@ -390,8 +457,10 @@ def tidy(run_dir: Path, spec: Mapping[str, Any]) -> str | None:
 
 
 def _packages_of(entries: Sequence[Entry], progress: Progress) -> list[PackageSet]:
-    """The packages of all entries, downloaded at the same time. Raises InputError with the words
-    of all that refuse."""
+    """The packages of all entries, downloaded at the same time.
+
+    Raises InputError with the words of all that refuse.
+    """
 
     def packages(one: Entry, told: Progress) -> PackageSet | InputError:
         try:
@@ -410,8 +479,11 @@ class _Ended(Exception):
 
 
 class _Capture(threading.Thread):
-    """Reads the guest's packets: hashes the stream and writes it to `keep`. The keys in it go to neither. It closes both files
-    when no process of the guest has the other end of the pipe."""
+    """Reads the guest's packets: hashes the stream and writes it to `keep`.
+
+    The keys in it go to neither. It closes both files when no process of the guest has the other
+    end of the pipe.
+    """
 
     def __init__(self, packets: FileIO, keep: FileIO, *, with_keys: bool) -> None:
         super().__init__(daemon=True)
@@ -439,7 +511,10 @@ class _Capture(threading.Thread):
 
     def _put(self, part: bytes | memoryview) -> None:
         if self._is_kept and self.size_bytes > CAPTURE_LIMIT_BYTES:
-            raise _Ended(f"sent more than {CAPTURE_LIMIT_BYTES >> 20} MiB of packets, the most that --pcap keeps,")
+            raise _Ended(
+                f"sent more than {CAPTURE_LIMIT_BYTES >> 20} MiB of packets, the most that --pcap"
+                " keeps,"
+            )
         rest = memoryview(part)
         try:
             while rest:  # a disk that becomes full takes a part
@@ -453,7 +528,11 @@ class _Capture(threading.Thread):
             raise self._failure
         if self._failure:
             told = isinstance(self._failure, _Ended)
-            return str(self._failure) if told else f"sent packets that cannot be read ({self._failure})"
+            return (
+                str(self._failure)
+                if told
+                else f"sent packets that cannot be read ({self._failure})"
+            )
         return None
 
     def _all(self) -> Iterator[memoryview]:
@@ -461,7 +540,8 @@ class _Capture(threading.Thread):
         the pipe.
 
         So the part before the last one is still there at the end. It is copied only where the last
-        one is too small for a packet."""
+        one is too small for a packet.
+        """
         buffers = [memoryview(bytearray(PIPE_BYTES // 2)) for _ in range(2)]
         before, last = buffers[0][:0], buffers[0][:0]
         while size := self._packets.readinto(buffers[0]):
@@ -485,7 +565,9 @@ class _Capture(threading.Thread):
 
     @property
     def last_packet_ns(self) -> int | None:
-        """The guest's date in the last packet that it has sent; None if the stream does not end with one."""
+        """The guest's date in the last packet that it has sent; None if the stream does not end
+        with one.
+        """
         return last_time_ns(self._end)
 
 
@@ -522,8 +604,12 @@ class _EventReader:
 
 
 def guest_code(repository: Path, parts: Mapping[str, Path]) -> dict[str, Path]:
-    """The code of a run by its place in the guest: what directs it, and `parts` (see `Additions.parts`)."""
-    return {f"src/openbach_run/{name}": repository / "src/openbach_run" / name for name in GUEST_MODULES} | dict(parts)
+    """The code of a run by its place in the guest: what directs it, and `parts` (see
+    `Additions.parts`).
+    """
+    return {
+        f"src/openbach_run/{name}": repository / "src/openbach_run" / name for name in GUEST_MODULES
+    } | dict(parts)
 
 
 def _widen(pipe: int) -> None:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The guest's files: a Debian tree of its own, and a snapshot of the repository's code that runs in it.
+"""The guest's files: a Debian tree of its own, and a snapshot of the repository's code that runs in
+it.
 
 The tree is unpacked from the Debian packages of debian.lock and no maintainer script runs: it needs
-no root, is made in seconds, and its content follows from the packages alone. What the scripts would have configured, and jobs
-need, is read of them (configured.py).
+no root, is made in seconds, and its content follows from the packages alone. What the scripts would
+have configured, and jobs need, is read of them (configured.py).
 """
 
 from __future__ import annotations
@@ -20,7 +21,15 @@ from openbach_run import prose
 from openbach_run.additions import KINDS
 from openbach_run.engine.virtual import configured
 from openbach_run.engine.virtual.cache import content_hash, kept, made_once
-from openbach_run.engine.virtual.debian import Apt, Package, ensure_tools, needs_among, postinst, run, unpack
+from openbach_run.engine.virtual.debian import (
+    Apt,
+    Package,
+    ensure_tools,
+    needs_among,
+    postinst,
+    run,
+    unpack,
+)
 from openbach_run.engine.virtual.lock import (
     ARCHIVES,
     KERNEL,
@@ -43,7 +52,16 @@ from openbach_run.prose import FOR_PEOPLE, acting
 
 DIRECTORIES = (
     *("opt/openbach/agent", "opt/openbach/virtualenv/bin", "opt/openbach-run"),
-    *("var/openbach_stats", "var/www", "home", "mnt", "srv", "usr/local/lib", "usr/local/sbin", "usr/local/share"),
+    *(
+        "var/openbach_stats",
+        "var/www",
+        "home",
+        "mnt",
+        "srv",
+        "usr/local/lib",
+        "usr/local/sbin",
+        "usr/local/share",
+    ),
 )
 PROGRAMS = "/opt/openbach-run/src/openbach_run/guest/programs"
 LINKS = {
@@ -55,16 +73,24 @@ LINKS = {
     "var/run": "/run/host",
 }
 FILES = {
-    "etc/passwd": "root:x:0:0:root:/root:/bin/sh\n"
-    "www-data:x:33:33:www-data:/var/www:/usr/sbin/nologin\n"
-    "satpep:x:998:998:satpep:/nonexistent:/usr/sbin/nologin\n"
-    "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
+    "etc/passwd": (
+        "root:x:0:0:root:/root:/bin/sh\n"
+        "www-data:x:33:33:www-data:/var/www:/usr/sbin/nologin\n"
+        "satpep:x:998:998:satpep:/nonexistent:/usr/sbin/nologin\n"
+        "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
+    ),
     "etc/group": "root:x:0:\nadm:x:4:\nwww-data:x:33:\nsatpep:x:998:\nnogroup:x:65534:\n",
     "etc/hostname": "guest\n",
     "etc/hosts": "127.0.0.1 localhost\n",
 }
 CONFIGURED = hashlib.sha256(Path(configured.__file__).read_bytes()).hexdigest()
-UNUSED = ("usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/info", "usr/lib/python3.13/idlelib")
+UNUSED = (
+    "usr/share/doc",
+    "usr/share/man",
+    "usr/share/locale",
+    "usr/share/info",
+    "usr/lib/python3.13/idlelib",
+)
 GUEST_PYTHON = "python3.13"
 BESIDE_THE_ROOT = (IMAGE_FILE := "image.json", COPYRIGHT := "copyright")
 """What a tree's directory has besides `root`, which is what the guest sees: the packages, and their licences."""
@@ -90,7 +116,9 @@ class Image:
     """What differs from debian.lock, in words, by the names of packages."""
 
     def used_with(self, names: Iterable[str]) -> set[str]:
-        """The packages of a run that uses those named: these, those of every run, and what they need."""
+        """The packages of a run that uses those named: these, those of every run, and what they
+        need.
+        """
         waiting, found = {*self.needs[""], *names}, set[str]()
         while waiting:
             found.add(name := waiting.pop())
@@ -122,7 +150,9 @@ class Tree:
         only_locked: bool,
         reasons: Mapping[str, str] | None = None,
     ) -> None:
-        """`packages` are wanted beside guest/packages.json; `reasons` have what wants one, in words."""
+        """`packages` are wanted beside guest/packages.json; `reasons` have what wants one, in
+        words.
+        """
         self._cache = cache
         self._reasons = reasons or {}
         self._only_locked = only_locked
@@ -134,7 +164,9 @@ class Tree:
         self._names = sorted({*self._wanted["packages"], *packages})
         self.additions = [name for name in self._names if name not in locked]
         added = (DIRECTORIES, LINKS, FILES, UNUSED, CONFIGURED)
-        self._own = json.dumps([*(self._wanted[key] for key in ("suites", "pins", "beside")), *added])
+        self._own = json.dumps(
+            [*(self._wanted[key] for key in ("suites", "pins", "beside")), *added]
+        )
         made_of = (
             *(self._own, *self.additions, *BESIDE_THE_ROOT, WRITES_NOTHING),
             *(one.line for one in self._lines),
@@ -148,7 +180,9 @@ class Tree:
 
     def ensure(self, progress: Progress) -> Image:
         """The tree, made in the cache if it is not there."""
-        place = self.entry.ensure(lambda place, packages: self._make(place, packages, progress), progress)
+        place = self.entry.ensure(
+            lambda place, packages: self._make(place, packages, progress), progress
+        )
         made = json.loads((place / IMAGE_FILE).read_text())
         digest = kept(
             self._cache,
@@ -178,7 +212,9 @@ class Tree:
         return self.current(progress, missing) if missing else self._with_additions(progress)
 
     def current(self, progress: Progress, reasons: Sequence[str] = ()) -> PackageSet:
-        """The packages as the mirror has them now, downloaded; `reasons` say why not the locked ones."""
+        """The packages as the mirror has them now, downloaded; `reasons` say why not the locked
+        ones.
+        """
         progress("guest: fetching Debian's package lists", 0)
         apt = self._apt()
         apt.prepare()
@@ -192,7 +228,9 @@ class Tree:
         apt = self._apt()
         apt.prepare("".join(one.as_installed(archives) for one in locked[ROOT]))
         if lacking := [name for name in self.additions if not apt.has(name)]:
-            said = [f"{self._reasons.get(name, name)}: Debian has no package {name}" for name in lacking]
+            said = [
+                f"{self._reasons.get(name, name)}: Debian has no package {name}" for name in lacking
+            ]
             raise InputError("\n".join(f"{text}. {REMEDY}" for text in said))
         added = apt.resolve(self.additions)
         replaced = {one.name for one in added}
@@ -231,7 +269,10 @@ class Tree:
         described = {
             "packages": [one.identity for one in every],
             "needs": needs_among([packages.archives / one.file_name for one in every]),
-            "origins": {one.identity: {"source": one.source(packages.archives), "sha256": one.sha256} for one in every},
+            "origins": {
+                one.identity: {"source": one.source(packages.archives), "sha256": one.sha256}
+                for one in every
+            },
             "differing": packages.differing,
         }
         (place / IMAGE_FILE).write_text(json.dumps(described, indent=1) + "\n")
@@ -251,7 +292,9 @@ def _add_own(root: Path, init: Path) -> None:
     for name in DIRECTORIES:
         (root / name).mkdir(parents=True, exist_ok=True)
     for name, target in LINKS.items():
-        shutil.rmtree(root / name, ignore_errors=True)  # directories of packages in /var/run: it is empty at a start
+        shutil.rmtree(
+            root / name, ignore_errors=True
+        )  # directories of packages in /var/run: it is empty at a start
         (root / name).unlink(missing_ok=True)  # a program of a package, in whose place ours is
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).symlink_to(target)
@@ -263,8 +306,8 @@ def _add_own(root: Path, init: Path) -> None:
 def compile_python(root: Path, directory: Path, seen_as: str) -> None:
     """Compiles `directory` with the guest's own Python (its files are hostfs, read-only to a run).
 
-    Without this every run would compile anew, or the first one would differ from the next: a program that finds
-    its compiled form makes other system calls than one that does not.
+    Without this every run would compile anew, or the first one would differ from the next: a
+    program that finds its compiled form makes other system calls than one that does not.
     """
     compileall = ["-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"]
     paths = ["-s", str(directory), "-p", seen_as, str(directory)]
@@ -272,23 +315,39 @@ def compile_python(root: Path, directory: Path, seen_as: str) -> None:
 
 
 def run_python(root: Path, arguments: Sequence[str], what: str, **environment: str) -> str:
-    """Runs the guest's own Python on this machine, with the loader and the libraries of the guest tree. Raises SetupError."""
+    """Runs the guest's own Python on this machine, with the loader and the libraries of the guest
+    tree.
+
+    Raises SetupError.
+    """
     python = [
         *(str(root / "usr/lib64/ld-linux-x86-64.so.2"), "--inhibit-cache"),
         *("--library-path", str(root / "usr/lib/x86_64-linux-gnu")),
-        *(str(root / "usr/bin" / GUEST_PYTHON), WRITES_NOTHING, "-P"),  # no modules of the directory it is typed in
+        *(
+            str(root / "usr/bin" / GUEST_PYTHON),
+            WRITES_NOTHING,
+            "-P",
+        ),  # no modules of the directory it is typed in
     ]
-    return run([*python, *arguments], what, PYTHONHOME=str(root / "usr"), PYTHONHASHSEED="0", **environment)
+    return run(
+        [*python, *arguments], what, PYTHONHOME=str(root / "usr"), PYTHONHASHSEED="0", **environment
+    )
 
 
 def code_identity(cache: Path, folders: Mapping[str, Path]) -> str:
-    """Hash of what acts of the code that a run uses (see prose.py); what OpenBACH reads of a job counts elsewhere. It is kept
-    in the cache under the hash of the files as they are: to read Python for what acts takes a command 0.3 s."""
+    """Hash of what acts of the code that a run uses (see prose.py); what OpenBACH reads of a job
+    counts elsewhere.
+
+    It is kept in the cache under the hash of the files as they are: to read Python for what acts
+    takes a command 0.3 s.
+    """
     files = [
         (f"{name}/{file.relative_to(folder)} {os.access(file, os.X_OK)}", file)
-        for name, folder in sorted(folders.items()) for file in _files(folder)
-        if file.suffix not in FOR_PEOPLE and not (name == f"jobs/{file.stem}" and file.suffix == ".yml")
-    ]  # fmt: skip
+        for name, folder in sorted(folders.items())
+        for file in _files(folder)
+        if file.suffix not in FOR_PEOPLE
+        and not (name == f"jobs/{file.stem}" and file.suffix == ".yml")
+    ]
 
     def hash_of(content: Callable[[Path], bytes]) -> str:
         digest = hashlib.sha256()
@@ -300,18 +359,26 @@ def code_identity(cache: Path, folders: Mapping[str, Path]) -> str:
 
 
 def ensure_code(cache: Path, image: Image, folders: Mapping[str, Path]) -> Path:
-    """A snapshot of the code that runs in the guest: `folders` maps names in it to directories or files of the host.
+    """A snapshot of the code that runs in the guest: `folders` maps names in it to directories or
+    files of the host.
 
-    A run sees this copy, so that an edit in the middle of a campaign changes no run that has started. A link of a job to a
-    folder of a kind (`vpn-configs`) leads to that folder of the snapshot.
+    A run sees this copy, so that an edit in the middle of a campaign changes no run that has
+    started. A link of a job to a folder of a kind (`vpn-configs`) leads to that folder of the
+    snapshot.
     """
     files = [(name, folder, file) for name, folder in folders.items() for file in _files(folder)]
-    links = {f"{name}/{kind}": f"{'../' * (name.count('/') + 1)}{kind}" for name, folder in folders.items()
-             for kind in KINDS if (folder / kind).is_symlink()}  # fmt: skip
+    links = {
+        f"{name}/{kind}": f"{'../' * (name.count('/') + 1)}{kind}"
+        for name, folder in folders.items()
+        for kind in KINDS
+        if (folder / kind).is_symlink()
+    }
     digest = hashlib.sha256(json.dumps([image.root.parent.name, links]).encode())
     for name, folder, file in files:
         content = hashlib.sha256(file.read_bytes()).hexdigest()
-        digest.update(f"{name}/{file.relative_to(folder)} {os.access(file, os.X_OK)} {content}\n".encode())
+        digest.update(
+            f"{name}/{file.relative_to(folder)} {os.access(file, os.X_OK)} {content}\n".encode()
+        )
 
     def make(place: Path) -> None:
         for kind in KINDS:
@@ -328,28 +395,39 @@ def ensure_code(cache: Path, image: Image, folders: Mapping[str, Path]) -> Path:
 
 
 def _files(folder: Path) -> list[Path]:
-    """The folder's files (or the file), of links to directories those behind them, but for links to the folder of a kind;
-    in an order of our own. Raises InputError for a link that leads out of where the folder is from."""
+    """The folder's files (or the file), of links to directories those behind them, but for links to
+    the folder of a kind; in an order of our own.
+
+    Raises InputError for a link that leads out of where the folder is from.
+    """
     if folder.is_file():
-        if folder.is_symlink() and {one.name for one in folder.parents} & {*KINDS}:  # no program of this machine
+        if folder.is_symlink() and {one.name for one in folder.parents} & {
+            *KINDS
+        }:  # no program of this machine
             _check_within(folder, folder)
         return [folder]
     found: list[Path] = []
     for directory, subdirectories, names in os.walk(folder, followlinks=True):
-        for place in (directory, *(f"{directory}/{name}" for name in names if os.path.islink(f"{directory}/{name}"))):
+        for place in (
+            directory,
+            *(f"{directory}/{name}" for name in names if os.path.islink(f"{directory}/{name}")),
+        ):
             _check_within(Path(place), folder)
         kinds = KINDS if Path(directory) == folder else ()
         subdirectories[:] = sorted(
-            name for name in subdirectories
+            name
+            for name in subdirectories
             if name != "__pycache__" and not (name in kinds and (folder / name).is_symlink())
-        )  # fmt: skip
+        )
         found += [Path(directory) / name for name in sorted(names)]
     return found
 
 
 def _check_within(place: Path, folder: Path) -> None:
-    """Raises InputError for what is elsewhere than in this checkout or where the folder is from: another's job could
-    have a link to anything that its user may read, which a run would then see."""
+    """Raises InputError for what is elsewhere than in this checkout or where the folder is from:
+    another's job could have a link to anything that its user may read, which a run would then
+    see.
+    """
     kinds = (one.parent for one in folder.parents if one.name in KINDS)
     own = next(kinds, folder.parent)
     real = os.path.realpath(place)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The boundary around a guest: kernel/jail/jail.c starts its kernel where nothing of the host can be reached but the
-guest tree and the code (read-only) and the directory of the run.
+"""The boundary around a guest: kernel/jail/jail.c starts its kernel where nothing of the host can
+be reached but the guest tree and the code (read-only) and the directory of the run.
 
 docs/method/boundary.md describes it, and the attacks that were tried.
 """
@@ -30,10 +30,14 @@ EXIT_LIMIT = 124
 
 NO_NAMESPACES = "this host lets nobody make namespaces"
 PARTIAL = (
-    "guests are kept from the host's files by Landlock alone. They read and change none of them, but code that takes over a "
-    "guest's kernel can find out whether a path exists, its size and its dates"
+    "guests are kept from the host's files by Landlock alone. They read and change none of them,"
+    " but code that takes over a guest's kernel can find out whether a path exists, its size and"
+    " its dates"
 )
-UNJAILED = f"{VARIABLE}={NONE}: guests are not kept from this user's files; run nobody else's scenarios and jobs"
+UNJAILED = (
+    f"{VARIABLE}={NONE}: guests are not kept from this user's files; run nobody else's scenarios"
+    " and jobs"
+)
 HOW_TO_ALLOW = f"""\
 Either of two means is enough. Allow one of them:
   namespaces   sudo sysctl kernel.unprivileged_userns_clone=1            (Debian, where it is 0)
@@ -50,20 +54,38 @@ class Jail:
     launcher: Path
     mode: str
 
-    def command(self, cpu: int, root: Path, code: Path, run_dir: Path, kernel: Path, *arguments: str) -> list[str]:
-        """Starts `kernel` with `arguments` and those that name the three places, pinned to `cpu`; it dies with the thread
-        that starts it. Descriptor 3 is /dev/null; 0 to 2 are passed on."""
-        return [str(self.launcher), self.mode, str(cpu), *map(str, (root, code, run_dir, kernel)), *arguments]
+    def command(
+        self, cpu: int, root: Path, code: Path, run_dir: Path, kernel: Path, *arguments: str
+    ) -> list[str]:
+        """Starts `kernel` with `arguments` and those that name the three places, pinned to `cpu`;
+        it dies with the thread that starts it.
 
-    def build(self, out: Path, readable: Sequence[Path], command: Sequence[str], *, network: bool) -> list[str]:
-        """Runs a command that reads the system's programs and what is `readable`, and writes to `out`."""
+        Descriptor 3 is /dev/null; 0 to 2 are passed on.
+        """
+        return [
+            str(self.launcher),
+            self.mode,
+            str(cpu),
+            *map(str, (root, code, run_dir, kernel)),
+            *arguments,
+        ]
+
+    def build(
+        self, out: Path, readable: Sequence[Path], command: Sequence[str], *, network: bool
+    ) -> list[str]:
+        """Runs a command that reads the system's programs and what is `readable`, and writes to
+        `out`.
+        """
         options = ["--build", str(out), *(["--network"] if network else []), *map(str, readable)]
         return [str(self.launcher), self.mode, *options, "--", *command]
 
 
 def ensure_jail(cache: Path, kernel_dir: Path, progress: Progress) -> Jail:
-    """The jail, built into `cache` if it is not there, in the best mode that this host has. Raises SetupError where it has
-    none, and the user has not said that there is to be none; says once what is missing where it is not the best."""
+    """The jail, built into `cache` if it is not there, in the best mode that this host has.
+
+    Raises SetupError where it has none, and the user has not said that there is to be none; says
+    once what is missing where it is not the best.
+    """
     sources = sorted((kernel_dir / "jail").glob("*.[ch]"))
 
     def make(place: Path) -> None:
@@ -93,18 +115,26 @@ def _mode(launcher: Path, asked: str) -> str:
         if (reason := _why_not(launcher, mode)) is None:
             return mode
         reasons.append(f"  {mode}: {reason}")
-    raise SetupError("\n".join(["this host has no means to keep a guest from your files:", *reasons, HOW_TO_ALLOW]))
+    raise SetupError(
+        "\n".join(
+            ["this host has no means to keep a guest from your files:", *reasons, HOW_TO_ALLOW]
+        )
+    )
 
 
 def _why_not(launcher: Path, mode: str) -> str | None:
     """Tries a mode with the launcher itself in place of the kernel. None if it works."""
     cpu, place = min(os.sched_getaffinity(0)), launcher.parent
     tried = _run(Jail(launcher, mode).command(cpu, place, place, place, launcher, "--inside"))
-    return None if tried.returncode == 0 else tried.stderr.strip() or f"ended with {tried.returncode}"
+    return (
+        None if tried.returncode == 0 else tried.stderr.strip() or f"ended with {tried.returncode}"
+    )
 
 
 def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30)
+    return subprocess.run(
+        command, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30
+    )
 
 
 @cache

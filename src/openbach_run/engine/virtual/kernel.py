@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The virtual-time kernel: User Mode Linux from a Debian kernel source, with kernel/'s configuration, patches and sources."""
+"""The virtual-time kernel: User Mode Linux from a Debian kernel source, with kernel/'s
+configuration, patches and sources.
+"""
 
 from __future__ import annotations
 
@@ -46,10 +48,25 @@ DRIVERS = "arch/um/drivers"
 """Where in the kernel source the files of kernel/src are built (kernel/patches have the Makefile)."""
 HEADERS = (
     *("Makefile", "scripts", "arch/um", "arch/x86/Makefile.um", "arch/x86/include", "arch/x86/um"),
-    *("include/asm-generic", "include/crypto", "include/linux", "include/net", "include/trace", "include/uapi"),
+    *(
+        "include/asm-generic",
+        "include/crypto",
+        "include/linux",
+        "include/net",
+        "include/trace",
+        "include/uapi",
+    ),
     "include/vdso",
 )
-MADE_HEADERS = (".config", "Module.symvers", "scripts", "arch/um", "arch/x86", "include/config", "include/generated")
+MADE_HEADERS = (
+    ".config",
+    "Module.symvers",
+    "scripts",
+    "arch/um",
+    "arch/x86",
+    "include/config",
+    "include/generated",
+)
 """What modules are built with, of the source and of what was made from it."""
 HEADERS_FILE = "headers.tar.gz"
 OBJECTS = ("*.o", "*.a", "*.so*", "*.cmd")
@@ -59,9 +76,23 @@ UNUSED = (
         f"*/{folder}/*{ending}"
         for folder in (
             *("Documentation", "arch/[a-tv-wyz]*", "arch/xtensa", "rust", "samples", "sound"),
-            *("drivers/[!bcnt]*", "drivers/b[!a]*", "drivers/c[!h]*", "drivers/n[!e]*", "drivers/t[!t]*"),
+            *(
+                "drivers/[!bcnt]*",
+                "drivers/b[!a]*",
+                "drivers/c[!h]*",
+                "drivers/n[!e]*",
+                "drivers/t[!t]*",
+            ),
             *("drivers/net/[a-np-v]*", "drivers/net/w[!i]*", "drivers/net/wireless"),
-            *("fs/[a-cfgijlqt-z]*", "fs/e[!x]*", "fs/exfat", "fs/ext*", "fs/hfs*", "fs/nfs*", "fs/ntfs*"),
+            *(
+                "fs/[a-cfgijlqt-z]*",
+                "fs/e[!x]*",
+                "fs/exfat",
+                "fs/ext*",
+                "fs/hfs*",
+                "fs/nfs*",
+                "fs/ntfs*",
+            ),
             *("fs/ocfs2", "fs/smb", "tools/[!il]*"),
         )
         for ending in (".[chSs]", ".dts*", ".json", ".py", ".rs", ".rst", ".sh", ".txt", ".yaml")
@@ -82,8 +113,11 @@ FIXED_BUILD = {
 
 @dataclass(frozen=True)
 class Kernel:
-    """A built kernel. `identity` names source version, and what acts of configuration and patches: it is a part of every
-    run's name."""
+    """A built kernel.
+
+    `identity` names source version, and what acts of configuration and patches: it is a part of
+    every run's name.
+    """
 
     executable: Path
     headers: Path
@@ -101,7 +135,13 @@ class KernelBuild:
         self._only_locked = only_locked
         self._kernel_dir = kernel_dir
         self._lines = [one for one in read_lock(lock) if one.place == KERNEL]
-        made_of = (*SOURCES, *HEADERS, *MADE_HEADERS, HEADERS_FILE, *(one.line for one in self._lines))
+        made_of = (
+            *SOURCES,
+            *HEADERS,
+            *MADE_HEADERS,
+            HEADERS_FILE,
+            *(one.line for one in self._lines),
+        )
         made_from = [*_inputs(kernel_dir), *kernel_dir.glob("build/*")]
 
         def place(*more: str) -> Path:
@@ -117,8 +157,15 @@ class KernelBuild:
         )
         made = json.loads((place / KERNEL_FILE).read_text())
         source = made["identity"].rpartition(" ")[0]
-        acts = kept(self._cache, "acting", (prose.way(), place.name), lambda: _acting_hash(kernel_dir))
-        return Kernel(place / "linux", place / HEADERS_FILE, f"{source} {acts}", in_words(made["differing"].values()))
+        acts = kept(
+            self._cache, "acting", (prose.way(), place.name), lambda: _acting_hash(kernel_dir)
+        )
+        return Kernel(
+            place / "linux",
+            place / HEADERS_FILE,
+            f"{source} {acts}",
+            in_words(made["differing"].values()),
+        )
 
     def _fetch(self, progress: Progress) -> PackageSet:
         """Download the locked source; the mirror's, where it cannot be had."""
@@ -136,7 +183,9 @@ class KernelBuild:
         archives = self._cache / ARCHIVES
         package = current_source(self._cache / "apt-kernel")
         fetch_current([package], archives, progress, DOWNLOADING)
-        return PackageSet({KERNEL: [package]}, archives, source_differs(self._lines, package), reasons)
+        return PackageSet(
+            {KERNEL: [package]}, archives, source_differs(self._lines, package), reasons
+        )
 
 
 def ensure_kernel(cache: Path, kernel_dir: Path, progress: Progress) -> Kernel:
@@ -146,7 +195,8 @@ def ensure_kernel(cache: Path, kernel_dir: Path, progress: Progress) -> Kernel:
 
 def source_differs(lines: Sequence[Locked], package: Package) -> dict[str, str]:
     """Return how the kernel's source differs from the lock, which may have it under another name;
-    {} if it does not."""
+    {} if it does not.
+    """
     if package.sha256 in [line.package.sha256 for line in lines]:
         return {}
     locked = " ".join(f"{one.package.name} {one.package.version}" for one in lines) or "none"
@@ -181,16 +231,25 @@ def _build(place: Path, packages: PackageSet, kernel_dir: Path, progress: Progre
 
 def _inputs(kernel_dir: Path) -> list[Path]:
     series_file = kernel_dir / series.FILE
-    return [kernel_dir / "config", series_file, *series.patches(kernel_dir), *series.sources(kernel_dir)]
+    return [
+        kernel_dir / "config",
+        series_file,
+        *series.patches(kernel_dir),
+        *series.sources(kernel_dir),
+    ]
 
 
 def _acting_hash(kernel_dir: Path) -> str:
-    """Hash of what is built, without the words for people; of kernel/series, the order of the patches."""
+    """Hash of what is built, without the words for people; of kernel/series, the order of the
+    patches.
+    """
     digest = hashlib.sha256()
     for file in _inputs(kernel_dir):
         if file.name == series.FILE:
             continue
-        digest.update(f"{file.relative_to(kernel_dir)} {hashlib.sha256(acting(file)).hexdigest()}\n".encode())
+        digest.update(
+            f"{file.relative_to(kernel_dir)} {hashlib.sha256(acting(file)).hexdigest()}\n".encode()
+        )
     return digest.hexdigest()[:16]
 
 
@@ -209,7 +268,15 @@ def _unpack(package: Path, name: str, work: Path, progress: Progress) -> Path:
     progress(f"unpacking {package.name}", 0.05)
     run(["dpkg-deb", "-x", str(package), str(work)], f"unpacking {package.name}")
     archive = str(work / "usr/src" / f"{name}.tar.xz")
-    untar = ["tar", "-C", str(work), "--use-compress-program=xz -T0", *_without(UNUSED), "-xf", archive]
+    untar = [
+        "tar",
+        "-C",
+        str(work),
+        "--use-compress-program=xz -T0",
+        *_without(UNUSED),
+        "-xf",
+        archive,
+    ]
     run(untar, f"unpacking {name}.tar.xz")
     return work / name
 
@@ -227,7 +294,11 @@ def _patch(source: Path, kernel_dir: Path) -> None:
 
 def _configure(source: Path, out: Path, fragment: Path) -> None:
     out.mkdir()
-    command = [*_make_command(source, out), f"KCONFIG_ALLCONFIG={fragment.resolve()}", "allnoconfig"]
+    command = [
+        *_make_command(source, out),
+        f"KCONFIG_ALLCONFIG={fragment.resolve()}",
+        "allnoconfig",
+    ]
     run(command, "configuring the kernel", **FIXED_BUILD)
     wanted = re.findall(r"^CONFIG_\w+=[^n].*$", fragment.read_text(), re.MULTILINE)
     if lost := not_taken(wanted, (out / ".config").read_text()):
@@ -257,17 +328,30 @@ def _keep_headers(source: Path, out: Path, archive: Path) -> None:
         "--numeric-owner",
     ]  # the archive, whenever it is made
     found = [*("-C", str(source), *HEADERS), *("-C", str(out), *MADE_HEADERS)]
-    pack = ["tar", *same, "--use-compress-program=gzip -n", *_without(OBJECTS), "-cf", str(archive), *found]
+    pack = [
+        "tar",
+        *same,
+        "--use-compress-program=gzip -n",
+        *_without(OBJECTS),
+        "-cf",
+        str(archive),
+        *found,
+    ]
     run(pack, "packing the kernel's headers")
 
 
 def _make(source: Path, out: Path, tools: Path) -> Iterator[int]:
-    """Builds the kernel; yields the number of steps done. `tools` has a compiler that reads the headers once (build/cc)."""
+    """Builds the kernel; yields the number of steps done.
+
+    `tools` has a compiler that reads the headers once (build/cc).
+    """
     shutil.copy2(tools / "precompiled.h", out)
     compiler = f"CC={(tools / 'cc').resolve()}"
     yield from _steps([*_make_command(source, out), compiler, "init/main.o"])
     # There are no modules; that target makes Module.symvers and scripts/module.lds.
-    yield from _steps([*_make_command(source, out), compiler, f"-j{os.cpu_count() or 1}", "linux", "modules"])
+    yield from _steps(
+        [*_make_command(source, out), compiler, f"-j{os.cpu_count() or 1}", "linux", "modules"]
+    )
 
 
 def _steps(command: list[str]) -> Iterator[int]:
@@ -275,7 +359,12 @@ def _steps(command: list[str]) -> Iterator[int]:
     printed: list[str] = []
     environment = {**os.environ, **FIXED_BUILD, "LC_ALL": "C"}
     with subprocess.Popen(
-        command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     ) as make:
         assert make.stdout is not None
         try:
@@ -287,7 +376,9 @@ def _steps(command: list[str]) -> Iterator[int]:
             make.terminate()
             raise
     if make.returncode:
-        raise SetupError(f"building the kernel failed ({' '.join(command)}):\n{''.join(printed[-30:])}")
+        raise SetupError(
+            f"building the kernel failed ({' '.join(command)}):\n{''.join(printed[-30:])}"
+        )
 
 
 def _make_command(source: Path, out: Path) -> list[str]:

@@ -5,10 +5,10 @@ The file has a line for each package, with these columns:
 
     place name version architecture size sha256 sha1 path
 
-`place` is where the package is unpacked in the guest: `/`, or a directory of its own; `kernel` marks
-the kernel's source. `path` is that of the file on a mirror. The mirror of this machine has a version
-until the next one; Debian's snapshot archive has it for ever, by its SHA-1. What comes from either is
-right if it has the SHA-256. `make bump-debian` writes the file.
+`place` is where the package is unpacked in the guest: `/`, or a directory of its own; `kernel`
+marks the kernel's source. `path` is that of the file on a mirror. The mirror of this machine has a
+version until the next one; Debian's snapshot archive has it for ever, by its SHA-1. What comes from
+either is right if it has the SHA-256. `make bump-debian` writes the file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ FILE = "debian.lock"
 ROOT, KERNEL = "/", "kernel"
 """Places of a lock: the guest's root, and the source that the kernel is built from."""
 COLUMNS = ("place", "name", "version", "architecture", "size", "sha256", "sha1", "path")
-HEADER = f"# Debian packages of the guest and source of its kernel; make bump-debian\n# {' '.join(COLUMNS)}\n"
+HEADER = (
+    "# Debian packages of the guest and source of its kernel; make bump-debian\n#"
+    f" {' '.join(COLUMNS)}\n"
+)
 ARCHIVES = "debian-archives"
 """Folder of the cache for packages until they are unpacked: a set-up that was interrupted goes on."""
 NOT_LOCKED = "not the locked packages"
@@ -126,7 +129,8 @@ def obtain(lines: Sequence[Locked], archives: Path, progress: Progress, what: st
     """Download the files of locked packages that are not in `archives` yet: from this machine's
     mirror, and what it does not have from the archive.
 
-    Returns a line for each package that neither has, with what both said."""
+    Returns a line for each package that neither has, with what both said.
+    """
     archives.mkdir(parents=True, exist_ok=True)
     wanted = [one for one in lines if not is_there(one.package, archives)]
     said: dict[str, list[str]] = {one.package.identity: [] for one in wanted}
@@ -135,7 +139,8 @@ def obtain(lines: Sequence[Locked], archives: Path, progress: Progress, what: st
         if not files:
             break
         downloads = [
-            Download(base(one), file, one.package.sha256, one.package.size_bytes) for file, one in files.items()
+            Download(base(one), file, one.package.sha256, one.package.size_bytes)
+            for file, one in files.items()
         ]
         failed = debian.download(downloads, progress, what)
         for file, reason in failed.items():
@@ -147,18 +152,25 @@ def obtain(lines: Sequence[Locked], archives: Path, progress: Progress, what: st
 
 def refuse(missing: Collection[str], additions: Collection[str] = ()) -> None:
     """Raise InputError if --locked cannot be kept: for locked packages that are missing, and for
-    names of packages that the lock does not have."""
+    names of packages that the lock does not have.
+    """
     if missing:
         raise InputError(
-            f"--locked: locked packages cannot be had: {in_words(missing)}; make bump-debian locks today's"
+            f"--locked: locked packages cannot be had: {in_words(missing)}; make bump-debian locks"
+            " today's"
         )
     if additions:
-        raise InputError(f"--locked: {FILE} does not have {in_words(additions)}; without --locked the run says so")
+        raise InputError(
+            f"--locked: {FILE} does not have {in_words(additions)}; without --locked the run"
+            " says so"
+        )
 
 
 def _sources(said: Mapping[str, list[str]]) -> Iterator[tuple[str, Callable[[Locked], str]]]:
-    """The places to download from, in order: in words, and where a package is there. A machine
-    without a mirror, like Ubuntu's, has the archive alone; `said` gets the reason."""
+    """The places to download from, in order: in words, and where a package is there.
+
+    A machine without a mirror, like Ubuntu's, has the archive alone; `said` gets the reason.
+    """
     try:
         mirror = debian.mirror().rstrip("/")
     except SetupError as error:
@@ -176,13 +188,16 @@ def is_there(package: Package, archives: Path) -> bool:
     return file.exists() and debian.sha256_of(file) == package.sha256
 
 
-def fetch_current(packages: Sequence[Package], archives: Path, progress: Progress, what: str) -> None:
+def fetch_current(
+    packages: Sequence[Package], archives: Path, progress: Progress, what: str
+) -> None:
     """Download what the mirror has now. Raises SetupError."""
     archives.mkdir(parents=True, exist_ok=True)
     base = debian.mirror().rstrip("/")
     wanted = [one for one in packages if not is_there(one, archives)]
     downloads = [
-        Download(f"{base}/{quote(one.path)}", archives / one.file_name, one.sha256, one.size_bytes) for one in wanted
+        Download(f"{base}/{quote(one.path)}", archives / one.file_name, one.sha256, one.size_bytes)
+        for one in wanted
     ]
     if failed := debian.download(downloads, progress, what) if downloads else {}:
         reasons = "\n".join(f"  {file.name}: {reason}" for file, reason in failed.items())
@@ -191,7 +206,8 @@ def fetch_current(packages: Sequence[Package], archives: Path, progress: Progres
 
 def differing(lines: Iterable[Locked], packages: Mapping[str, Sequence[Package]]) -> dict[str, str]:
     """Return the differences from the lock, in words, by the package's name: versions, files,
-    additions."""
+    additions.
+    """
     locked = {(one.place, one.package.name): one.package for one in lines}
     found = {}
     for place, several in packages.items():
@@ -214,10 +230,16 @@ def in_words(texts: Collection[str]) -> str:
 
 class Entry:
     """An entry of the cache that is made from packages: that of the locked ones, or another one
-    where these cannot be had, which is used until --locked asks for them again."""
+    where these cannot be had, which is used until --locked asks for them again.
+    """
 
     def __init__(
-        self, locked: Path, other: Path, fetch: Callable[[Progress], PackageSet], *, only_locked: bool
+        self,
+        locked: Path,
+        other: Path,
+        fetch: Callable[[Progress], PackageSet],
+        *,
+        only_locked: bool,
     ) -> None:
         self._locked = locked
         self._other = other
@@ -233,14 +255,18 @@ class Entry:
         return self._other if self._other.exists() and not self._only_locked else None
 
     def packages(self, progress: Progress) -> PackageSet:
-        """The packages to make it from, downloaded by the first call. Raises InputError, if only
-        the locked ones will do and they cannot be had."""
+        """The packages to make it from, downloaded by the first call.
+
+        Raises InputError, if only the locked ones will do and they cannot be had.
+        """
         if self._packages is None:
             self._packages = self._fetch(progress)
         return self._packages
 
     def ensure(self, make: Callable[[Path, PackageSet], None], progress: Progress) -> Path:
-        """The entry's directory, made by `make(directory, packages)` if it is not there, or damaged."""
+        """The entry's directory, made by `make(directory, packages)` if it is not there, or
+        damaged.
+        """
         place = self.place
         if place is None:
             place = self._other if self.packages(progress).differing else self._locked

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Modules that Linux does not have, each a folder with a Kbuild and C files, built for the virtual kernel: those of congestion
-controls (docs/congestion-controls.md), and the CPU model (docs/method/cpu.md)."""
+"""Modules that Linux does not have, each a folder with a Kbuild and C files, built for the virtual
+kernel: those of congestion controls (docs/congestion-controls.md), and the CPU model
+(docs/method/cpu.md).
+"""
 
 from __future__ import annotations
 
@@ -25,17 +27,32 @@ CPU_MODEL = "cpu_model"
 
 
 def ensure_modules(
-    cache: Path, kernel: Kernel, kernel_dir: Path, code: Mapping[str, Path], jail: Jail, progress: Progress
+    cache: Path,
+    kernel: Kernel,
+    kernel_dir: Path,
+    code: Mapping[str, Path],
+    jail: Jail,
+    progress: Progress,
 ) -> dict[str, Path]:
-    """The modules of the congestion controls in the guest's `code` (place → folder), and of `kernel_dir` (kernel/ of the
-    repository) if there is a profile of a CPU; by their place in the code. Raises SetupError for a source."""
+    """The modules of the congestion controls in the guest's `code` (place → folder), and of
+    `kernel_dir` (kernel/ of the repository) if there is a profile of a CPU; by their place in
+    the code.
+
+    Raises SetupError for a source.
+    """
     folders = [folder for folder in code.values() if (folder / "profile.json").is_file()]
     named = {folder: description(folder).get("algorithm", folder.name) for folder in folders}
-    made = {folder: f"tcp_{algorithm}" for folder, algorithm in named.items() if (folder / "Kbuild").is_file()}
+    made = {
+        folder: f"tcp_{algorithm}"
+        for folder, algorithm in named.items()
+        if (folder / "Kbuild").is_file()
+    }
     if any(place.startswith("cpus/") for place in code):
         made[cpu_model(kernel_dir)] = CPU_MODEL
     return {
-        f"{DIRECTORY}/{folder.name}.ko": _ensure_module(cache, kernel, folder, module, jail, progress)
+        f"{DIRECTORY}/{folder.name}.ko": _ensure_module(
+            cache, kernel, folder, module, jail, progress
+        )
         for folder, module in made.items()
     }
 
@@ -45,9 +62,16 @@ def cpu_model(kernel_dir: Path) -> Path:
     return kernel_dir / "modules" / CPU_MODEL
 
 
-def _ensure_module(cache: Path, kernel: Kernel, folder: Path, module: str, jail: Jail, progress: Progress) -> Path:
-    """The file <module>.ko, built in `cache` if it is not there. SetupError has the compiler's words."""
-    sources = sorted(file for file in folder.iterdir() if file.is_file() and file.suffix not in (".md", ".json"))
+def _ensure_module(
+    cache: Path, kernel: Kernel, folder: Path, module: str, jail: Jail, progress: Progress
+) -> Path:
+    """The file <module>.ko, built in `cache` if it is not there.
+
+    SetupError has the compiler's words.
+    """
+    sources = sorted(
+        file for file in folder.iterdir() if file.is_file() and file.suffix not in (".md", ".json")
+    )
 
     def make(place: Path) -> None:
         import tempfile
@@ -55,21 +79,34 @@ def _ensure_module(cache: Path, kernel: Kernel, folder: Path, module: str, jail:
         ensure_tools()
         progress(f"building the kernel module {module}", 0)
         sources_of(folder)
-        with tempfile.TemporaryDirectory(prefix="openbach-run-", ignore_cleanup_errors=True) as name:
+        with tempfile.TemporaryDirectory(
+            prefix="openbach-run-", ignore_cleanup_errors=True
+        ) as name:
             headers, work = Path(name) / "kernel", Path(name) / folder.name
             headers.mkdir()
             work.mkdir()
-            run(["tar", "-C", str(headers), "-xf", str(kernel.headers)], f"unpacking {kernel.headers}")
+            run(
+                ["tar", "-C", str(headers), "-xf", str(kernel.headers)],
+                f"unpacking {kernel.headers}",
+            )
             for source in sources:
                 shutil.copy(source, work)
-            no_path = f"KCFLAGS=-fmacro-prefix-map={headers}/="  # in the module: the same source makes the same module
+            no_path = (  # in the module: the same source makes the same module
+                f"KCFLAGS=-fmacro-prefix-map={headers}/="
+            )
             command = ["make", "-C", str(headers), "ARCH=um", f"M={work}", no_path, "modules"]
             build = Build(jail, Path(name), [])
             build.run(command, f"building the module {folder}", progress, **FIXED_BUILD)
             if not (work / f"{module}.ko").exists():
                 there = ", ".join(sorted(file.name for file in work.glob("*.ko"))) or "nothing"
-                raise SetupError(f"{folder / 'Kbuild'} should make {module}.ko: obj-m += {module}.o; it makes {there}")
+                raise SetupError(
+                    f"{folder / 'Kbuild'} should make {module}.ko: obj-m += {module}.o; it makes"
+                    f" {there}"
+                )
             build.take(f"{folder.name}/{module}.ko", place)
             run_files.remove(Path(name))
 
-    return made_once(cache / f"{module}-{content_hash(sources, folder, kernel.identity)}", make) / f"{module}.ko"
+    return (
+        made_once(cache / f"{module}-{content_hash(sources, folder, kernel.identity)}", make)
+        / f"{module}.ko"
+    )

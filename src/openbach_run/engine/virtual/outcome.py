@@ -16,7 +16,8 @@ from openbach_run.results.record import DAMAGED, LONGEST_S
 from openbach_run.results.run_files import DamagedRecord
 
 COMPLAINT = re.compile(
-    r"\[ *\d+\.\d+\] (((WARNING|BUG|UBSAN|Oops|Call Trace|refcount_t):|INFO: (rcu|task)|Kernel panic|kernel BUG at"
+    r"\[ *\d+\.\d+\] (((WARNING|BUG|UBSAN|Oops|Call Trace|refcount_t):|INFO: (rcu|task)|Kernel"
+    r" panic|kernel BUG at"
     r"|general protection fault|unregister_netdevice: waiting for|Out of memory).*)"
 )
 """A line of the kernel's log after which its results are not to be trusted."""
@@ -24,22 +25,45 @@ OUT_OF_MEMORY = "Out of memory"
 """How the line begins that says what was killed; traces of the kernel stand before it."""
 STATUSES = ("Finished Ok", "Finished Ko", "Stopped")
 FAILED = {"function": (int, NoneType), "error": str}
-FAILED_JOB = {"job": str, "entity": str, "status": str, "exit_code": (int, NoneType), "last_lines": list}
+FAILED_JOB = {
+    "job": str,
+    "entity": str,
+    "status": str,
+    "exit_code": (int, NoneType),
+    "last_lines": list,
+}
 """Fields of result.json's `failed`."""
 CONSOLE_LINES = 15
 
 
-def outcome_of(run_dir: Path, wall_s: float, capture_hash: str, ended_why: str | None, exit_code: int) -> Outcome:
+def outcome_of(
+    run_dir: Path, wall_s: float, capture_hash: str, ended_why: str | None, exit_code: int
+) -> Outcome:
     try:
         result = _result(run_dir)
         complaint = _kernel_complaint(run_dir)
     except DamagedRecord as damage:
-        return Outcome(DAMAGED, 0.0, wall_s, capture_hash, f"the guest left {run_files.within(damage, run_dir)}")
+        return Outcome(
+            DAMAGED,
+            0.0,
+            wall_s,
+            capture_hash,
+            f"the guest left {run_files.within(damage, run_dir)}",
+        )
     if result is None or ended_why:
         why = ended_why or f"ended before the scenario did ({how_ended(exit_code)})"
         tail = "\n".join(run_files.tail(run_dir, "console.log", CONSOLE_LINES))
-        return Outcome("Guest Lost", 0.0, wall_s, capture_hash, f"the guest {why}; its console's last lines:\n{tail}")
-    status, error = result["status"], None if result["status"] == "Finished Ok" else _explain(result)
+        return Outcome(
+            "Guest Lost",
+            0.0,
+            wall_s,
+            capture_hash,
+            f"the guest {why}; its console's last lines:\n{tail}",
+        )
+    status, error = (
+        result["status"],
+        None if result["status"] == "Finished Ok" else _explain(result),
+    )
     if complaint:
         status, error = (
             COMPLAINED,
@@ -50,11 +74,16 @@ def outcome_of(run_dir: Path, wall_s: float, capture_hash: str, ended_why: str |
 
 def how_ended(exit_code: int) -> str:
     """An exit code as Popen has it, in words."""
-    return f"signal {signal.Signals(-exit_code).name}" if exit_code < 0 else f"exit code {exit_code}"
+    return (
+        f"signal {signal.Signals(-exit_code).name}" if exit_code < 0 else f"exit code {exit_code}"
+    )
 
 
 def _result(run_dir: Path) -> dict[str, Any] | None:
-    """The content of result.json; None if the guest came to no end of its own. Raises DamagedRecord."""
+    """The content of result.json; None if the guest came to no end of its own.
+
+    Raises DamagedRecord.
+    """
     try:
         if not run_files.content(run_dir, "result.json").rstrip().endswith(b"}"):
             return None  # it was killed as it wrote it
@@ -63,7 +92,10 @@ def _result(run_dir: Path) -> dict[str, Any] | None:
         return None
     wrong = run_files.fields(result, {"status": str, "virtual_s": float, "failed": list})
     if wrong is None and result["status"] not in STATUSES:
-        wrong = f'"status" is {run_files.short(result["status"])}; one of {", ".join(STATUSES)} was expected'
+        wrong = (
+            f'"status" is {run_files.short(result["status"])}; one of {", ".join(STATUSES)} was'
+            " expected"
+        )
     if wrong is None and not 0 <= result["virtual_s"] <= LONGEST_S:
         wrong = f'"virtual_s" is {result["virtual_s"]}; 0 to {LONGEST_S} was expected'
     for failed in [] if wrong else result["failed"]:
@@ -76,14 +108,19 @@ def _result(run_dir: Path) -> dict[str, Any] | None:
 
 
 def _kernel_complaint(run_dir: Path) -> str | None:
-    """The first line of the guest's kernel log that tells of trouble, without its time; if it ran out of memory, the one that
-    says so. Raises DamagedRecord."""
+    """The first line of the guest's kernel log that tells of trouble, without its time; if it ran
+    out of memory, the one that says so.
+
+    Raises DamagedRecord.
+    """
     try:
         lines = run_files.content(run_dir, "console.log").decode(errors="replace").splitlines()
     except FileNotFoundError:
         raise DamagedRecord(f"{run_dir / 'console.log'}: no such file") from None
     told = [found[1] for line in lines if (found := COMPLAINT.match(line))]
-    return next((line for line in told if line.startswith(OUT_OF_MEMORY)), told[0] if told else None)
+    return next(
+        (line for line in told if line.startswith(OUT_OF_MEMORY)), told[0] if told else None
+    )
 
 
 def _explain(result: Mapping[str, Any]) -> str:
@@ -92,7 +129,8 @@ def _explain(result: Mapping[str, Any]) -> str:
     for failed in result["failed"]:
         if "job" in failed:
             lines.append(
-                f"job {failed['job']} on {failed['entity']}: {failed['status']}, exit code {failed['exit_code']}"
+                f"job {failed['job']} on {failed['entity']}: {failed['status']}, exit code"
+                f" {failed['exit_code']}"
             )
             lines += [f"    {line}" for line in failed["last_lines"]]
         else:

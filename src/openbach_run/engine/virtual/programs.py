@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Programs that no Debian package has: linked statically, as the guest's C library is not this machine's.
+"""Programs that no Debian package has: linked statically, as the guest's C library is not this
+machine's.
 
-Those that jobs bring as source: `files/<program>/Makefile` in a job's folder builds <program>, as on a real agent. Those of
-VPNs: `programs` of a vpn.json names them, and the vpn job's own BUILDERS build them from their crates and Go modules; that
-takes minutes, so it is done for the runs that need them. What no registry has either is this machine's own program, and
-part of the folder in the guest: `<folder>/bin/<program>`.
+Those that jobs bring as source: `files/<program>/Makefile` in a job's folder builds <program>, as
+on a real agent. Those of VPNs: `programs` of a vpn.json names them, and the vpn job's own BUILDERS
+build them from their crates and Go modules; that takes minutes, so it is done for the runs that
+need them. What no registry has either is this machine's own program, and part of the folder in the
+guest: `<folder>/bin/<program>`.
 """
 
 from __future__ import annotations
@@ -50,34 +52,50 @@ HOST_VARIABLE = "OPENBACH_RUN_PROGRAMS"
 def ensure_programs(
     cache: Path, code: Mapping[str, Path], jail: Callable[[], Jail], progress: Progress
 ) -> dict[str, Path]:
-    """The programs of all folders of the guest's `code`, by their place in it; those that are not there yet are built in
-    the `jail`. Raises InputError, SetupError."""
+    """The programs of all folders of the guest's `code`, by their place in it; those that are not
+    there yet are built in the `jail`.
+
+    Raises InputError, SetupError.
+    """
     found: dict[str, Path] = {}
     for folder in code.values():
         for makefile in sorted(folder.glob("*/Makefile")):
-            found[f"{DIRECTORY}/{makefile.parent.name}"] = _built(cache, makefile.parent, jail, progress)
+            found[f"{DIRECTORY}/{makefile.parent.name}"] = _built(
+                cache, makefile.parent, jail, progress
+            )
         for program, recipe in _recipes(folder).items():
             for builder in (BUILDERS[kind] for kind in BUILDERS if kind in recipe):
                 place = _from_registry(cache, folder, program, recipe, builder, jail, progress)
-                found |= {f"{DIRECTORY}/{one}": place / one for one in (program, *recipe.get("also", ()))}
+                found |= {
+                    f"{DIRECTORY}/{one}": place / one for one in (program, *recipe.get("also", ()))
+                }
     return found
 
 
 def _recipes(folder: Path) -> dict[str, Mapping[str, Any]]:
-    """Return the recipes of programs in a folder's description. Raises InputError for a name that
-    is a path: files are called so."""
+    """Return the recipes of programs in a folder's description.
+
+    Raises InputError for a name that is a path: files are called so.
+    """
     recipes: dict[str, Mapping[str, Any]] = description(folder).get("programs", {})
     for program, recipe in recipes.items():
         for name in (program, *recipe.get("also", ())):
             if not isinstance(name, str) or not NAME.fullmatch(name):
-                raise InputError(f"{folder}: programs: {name!r} is no name of a program, like boringtun-cli")
+                raise InputError(
+                    f"{folder}: programs: {name!r} is no name of a program, like boringtun-cli"
+                )
     return recipes
 
 
 def host_programs(code: Mapping[str, Path], root: Path) -> dict[str, Path]:
-    """This machine's programs that folders of the guest's `code` name, by their place in it. They run there with the
-    libraries of the guest tree `root`. Raises SetupError for those that are missing, or need what is not in the tree."""
-    directories = os.pathsep.join(filter(None, (os.environ.get(HOST_VARIABLE), os.environ.get("PATH"))))
+    """This machine's programs that folders of the guest's `code` name, by their place in it.
+
+    They run there with the libraries of the guest tree `root`. Raises SetupError for those that are
+    missing, or need what is not in the tree.
+    """
+    directories = os.pathsep.join(
+        filter(None, (os.environ.get(HOST_VARIABLE), os.environ.get("PATH")))
+    )
     named: dict[str, tuple[Path, str]] = {}
     missing = []
     for place, folder in code.items():
@@ -90,8 +108,9 @@ def host_programs(code: Mapping[str, Path], root: Path) -> dict[str, Path]:
                 missing.append(f"{folder.name} needs {program} (get it from {recipe['host']})")
     if missing:
         raise SetupError(
-            f"{'; '.join(missing)}: no Debian package or registry has it, and on this machine it is neither in a directory "
-            f"that {HOST_VARIABLE} names nor on the PATH. With {HOST_VARIABLE}=DIRECTORY it is found"
+            f"{'; '.join(missing)}: no Debian package or registry has it, and on this machine it is"
+            f" neither in a directory that {HOST_VARIABLE} names nor on the PATH. With"
+            f" {HOST_VARIABLE}=DIRECTORY it is found"
         )
     return {place: _of_this_machine(*one, root) for place, one in named.items()}
 
@@ -100,15 +119,17 @@ def _of_this_machine(folder: Path, named: str, root: Path) -> Path:
     file = Path(named).resolve()
     if lacking := _lacking(file, root):
         raise SetupError(
-            f"{file} does not run in the guest: {'; '.join(lacking)}. Link it statically, or add the Debian packages (trixie) "
-            f"of what is missing to `packages` in {folder / 'vpn.json'}"
+            f"{file} does not run in the guest: {'; '.join(lacking)}. Link it statically, or add"
+            " the Debian packages (trixie) of what is missing to `packages` in"
+            f" {folder / 'vpn.json'}"
         )
     return file
 
 
 def _lacking(file: Path, root: Path) -> list[str]:
     """Return what a program wants that the guest tree has not, as the tree's own loader says, which
-    only loads: nothing of it runs."""
+    only loads: nothing of it runs.
+    """
     with file.open("rb") as opened:
         if opened.read(4) != b"\x7fELF":
             return []  # a script
@@ -132,7 +153,11 @@ def _built(cache: Path, folder: Path, jail: Callable[[], Jail], progress: Progre
         progress(f"building {name}", 0)
         with _out(place) as out:
             build = Build(jail(), out, sources_of(folder))
-            build.run(["make", "-C", str(folder), f"OUT={out}", *FLAGS, name], f"building {name}", progress)
+            build.run(
+                ["make", "-C", str(folder), f"OUT={out}", *FLAGS, name],
+                f"building {name}",
+                progress,
+            )
             build.take(name, place)
 
     return made_once(cache / f"{name}-{content_hash(sources, folder, *FLAGS)}", make) / name
@@ -160,17 +185,30 @@ def _from_registry(
 ) -> Path:
     """The directory of the program, and of those that are built with it."""
     how = hashlib.sha256(acting(builder)).hexdigest()
-    place = cache / f"{program}-{content_hash(folder.glob('*.patch'), folder, json.dumps(recipe), how)}"
+    place = (
+        cache / f"{program}-{content_hash(folder.glob('*.patch'), folder, json.dumps(recipe), how)}"
+    )
 
     def make(place: Path) -> None:
-        ensure_tools(recipe.get("tools", {}), install=folder.resolve().is_relative_to(REPOSITORY.resolve()))
+        ensure_tools(
+            recipe.get("tools", {}), install=folder.resolve().is_relative_to(REPOSITORY.resolve())
+        )
         with _out(place) as out:
-            builders = [builder.parent, *(link.resolve() for link in builder.parent.iterdir() if link.is_symlink())]
-            build = Build(jail(), out, [*builders, *sources_of(folder), *_toolchains()], registry=True)
+            builders = [
+                builder.parent,
+                *(link.resolve() for link in builder.parent.iterdir() if link.is_symlink()),
+            ]
+            build = Build(
+                jail(), out, [*builders, *sources_of(folder), *_toolchains()], registry=True
+            )
             python = [str(Path(sys.executable).resolve()), "-SEB"]
             command = [*python, str(builder), str(folder), program, str(out)]
             _link_rust(out / "rustup")
-            homes = {"RUSTUP_HOME": f"{out}/rustup", "CARGO_HOME": f"{out}/cargo", "GOPATH": f"{out}/go"}
+            homes = {
+                "RUSTUP_HOME": f"{out}/rustup",
+                "CARGO_HOME": f"{out}/cargo",
+                "GOPATH": f"{out}/go",
+            }
             build.run(command, f"building {program} {recipe['version']}", progress, **homes)
             for name in (program, *recipe.get("also", ())):
                 build.take(name, place)
@@ -180,7 +218,8 @@ def _from_registry(
 
 def _toolchains() -> list[Path]:
     """Return the folders of Python, Cargo and Go, where a user has them of his own: not his caches,
-    settings and credentials."""
+    settings and credentials.
+    """
     found = [Path(sys.base_prefix), _rustup() / "toolchains"]
     if cargo := shutil.which("cargo"):
         found.append(Path(cargo).parent)

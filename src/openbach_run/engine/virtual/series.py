@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The patches of the virtual-time kernel, in the order of kernel/series, and the sources that come with them.
+"""The patches of the virtual-time kernel, in the order of kernel/series, and the sources that come
+with them.
 
-A group of patches is a folder of kernel/patches; a folder of kernel/src with the same name has its sources.
+A group of patches is a folder of kernel/patches; a folder of kernel/src with the same name has its
+sources.
 """
 
 from __future__ import annotations
@@ -19,10 +21,15 @@ CAN_BE_LEFT_OUT = ("speed",)
 
 
 def left_out() -> str:
-    """The group that is left out, or "" if none is. Raises SetupError for one that has to be there."""
+    """The group that is left out, or "" if none is.
+
+    Raises SetupError for one that has to be there.
+    """
     group = os.environ.get(WITHOUT_VARIABLE, "")
     if group and group not in CAN_BE_LEFT_OUT:
-        raise SetupError(f"{WITHOUT_VARIABLE}={group}: only {' or '.join(CAN_BE_LEFT_OUT)} can be left out")
+        raise SetupError(
+            f"{WITHOUT_VARIABLE}={group}: only {' or '.join(CAN_BE_LEFT_OUT)} can be left out"
+        )
     return group
 
 
@@ -36,7 +43,10 @@ def names(kernel_dir: Path) -> list[str]:
 
 
 def patches(kernel_dir: Path) -> list[Path]:
-    """Return the patches that are applied, in their order. Raises SetupError if a file and the series differ."""
+    """Return the patches that are applied, in their order.
+
+    Raises SetupError if a file and the series differ.
+    """
     folder = kernel_dir / "patches"
     listed = names(kernel_dir)
     there = {str(file.relative_to(folder)) for file in folder.glob("**/*.patch")}
@@ -47,15 +57,29 @@ def patches(kernel_dir: Path) -> list[Path]:
 
 
 def sources(kernel_dir: Path) -> list[Path]:
-    """Return the C and assembler files that are built with the patches, in the order of their names."""
+    """Return the C and assembler files that are built with the patches, in the order of their
+    names.
+    """
     found = sorted(kernel_dir.glob("src/**/*.[chS]"))
     return [file for file in found if file.parent.name != left_out()]
 
 
 def apply(patch: Path, source: Path) -> None:
-    """Apply one patch to a kernel source. Raises SetupError, with its name, unless every hunk fits to the letter.
+    """Apply one patch to a kernel source.
 
-    A hunk may have moved (an offset). One whose surroundings have changed may be wrong where it still fits."""
+    Raises SetupError, with its name, unless every hunk fits to the letter.
+
+    A hunk may have moved (an offset). One whose surroundings have changed may be wrong where it
+    still fits.
+    """
     name = f"{patch.parent.name}/{patch.name}"
-    command = ["patch", "-d", str(source), "-p1", "--forward", "--fuzz=0", "--no-backup-if-mismatch"]
+    command = [
+        "patch",
+        "-d",
+        str(source),
+        "-p1",
+        "--forward",
+        "--fuzz=0",
+        "--no-backup-if-mismatch",
+    ]
     run([*command, "-i", str(patch.resolve())], f"applying kernel/patches/{name} without fuzz")

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""OpenBACH's collect_agent for jobs that run in the guest: the same functions, without a collector behind them.
+"""OpenBACH's collect_agent for jobs that run in the guest: the same functions, without a collector
+behind them.
 
-Statistics become lines of the file OPENBACH_STATISTICS in the form in which a collector gets them; logs go to stderr,
-which the engine keeps. A real agent has its own collect_agent and never sees this one.
+Statistics become lines of the file OPENBACH_STATISTICS in the form in which a collector gets them;
+logs go to stderr, which the engine keeps. A real agent has its own collect_agent and never sees
+this one.
 """
 
 from __future__ import annotations
@@ -30,7 +32,10 @@ def connect(config_file: str) -> bool:
 
 
 def register_collect(
-    config_file: str, log_option: int = syslog.LOG_PID, log_facility: int = syslog.LOG_USER, new: bool = False
+    config_file: str,
+    log_option: int = syslog.LOG_PID,
+    log_facility: int = syslog.LOG_USER,
+    new: bool = False,
 ) -> bool:
     return True
 
@@ -41,9 +46,15 @@ def send_log(priority: int, message: str) -> None:
 
 
 def send_stat(
-    timestamp: int, suffix: str | None = None, metadatas: dict[str, Any] | None = None, **statistics: Any
+    timestamp: int,
+    suffix: str | None = None,
+    metadatas: dict[str, Any] | None = None,
+    **statistics: Any,
 ) -> str:
-    """Keeps statistics taken at `timestamp` (ms). ValueError for a value that JSON cannot hold; "OK" or "KO <why>"."""
+    """Keeps statistics taken at `timestamp` (ms).
+
+    ValueError for a value that JSON cannot hold; "OK" or "KO <why>".
+    """
     if unknown := [name for name, value in statistics.items() if not isinstance(value, PLAIN)]:
         raise ValueError(f"statistics of a type that cannot be sent: {', '.join(unknown)}")
     return _keep(timestamp, suffix, metadatas, statistics, is_file=False)
@@ -56,7 +67,10 @@ def store_files(
     metadatas: dict[str, Any] | None = None,
     **filepaths: str,
 ) -> str:
-    """Keeps files: copies them to the record, and their paths as statistics. RuntimeError if a copy fails."""
+    """Keeps files: copies them to the record, and their paths as statistics.
+
+    RuntimeError if a copy fails.
+    """
     kept = {}
     for name, path in filepaths.items():
         kept[name] = path
@@ -71,7 +85,12 @@ def store_files(
 
 
 def _keep(
-    timestamp: int, suffix: str | None, metadatas: dict[str, Any] | None, values: dict[str, Any], *, is_file: bool
+    timestamp: int,
+    suffix: str | None,
+    metadatas: dict[str, Any] | None,
+    values: dict[str, Any],
+    *,
+    is_file: bool,
 ) -> str:
     if timestamp < MS_OF_1970:
         return f"KO: the timestamp {timestamp} is not in milliseconds"
@@ -108,7 +127,9 @@ def now() -> int:
 
 
 def wait_for_signal(handler: Callable[..., Any] | None = None) -> None:
-    """Blocks until SIGTERM or SIGINT comes, then calls `handler(signal number, None)` if one is given."""
+    """Blocks until SIGTERM or SIGINT comes, then calls `handler(signal number, None)` if one is
+    given.
+    """
     awaited = {signal.SIGTERM, signal.SIGINT}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, awaited)  # one that comes now is not missed
     number = signal.sigwait(awaited)
@@ -119,7 +140,9 @@ def wait_for_signal(handler: Callable[..., Any] | None = None) -> None:
 
 @contextmanager
 def use_configuration(filepath: str) -> Iterator[None]:
-    """Around a job's work: what goes wrong in it is logged, and ends the job with a non-zero exit code."""
+    """Around a job's work: what goes wrong in it is logged, and ends the job with a non-zero exit
+    code.
+    """
     try:
         yield
     except SystemExit as end:

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The part of OpenBACH's data_access that its jobs time_series, histogram and comparison use, over
-the statistics that the jobs of this run have sent so far. A real agent has its own data_access and
-never sees this one.
+the statistics that the jobs of this run have sent so far.
+
+A real agent has its own data_access and never sees this one.
 
 Other post-processing jobs need days of an agent's statistics in a database; they are refused in
-words."""
+words.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,9 @@ from statistics import fmean, pstdev
 from typing import Any
 
 REFUSED = (
-    "the guest has no collector: of post-processing it has the drawings of time_series, histogram and comparison, of the jobs"
-    " of the same run. The statistics are in the run's statistics.jsonl, and openbach-run report draws them"
+    "the guest has no collector: of post-processing it has the drawings of time_series, histogram"
+    " and comparison, of the jobs of the same run. The statistics are in the run's"
+    " statistics.jsonl, and openbach-run report draws them"
 )
 
 Curve = tuple[str, list[float], list[float]]
@@ -26,7 +29,10 @@ Curve = tuple[str, list[float], list[float]]
 
 
 class Statistics:
-    """The statistics of this run. Times are seconds since its first one, or since 1970 if `origin` is 0."""
+    """The statistics of this run.
+
+    Times are seconds since its first one, or since 1970 if `origin` is 0.
+    """
 
     def __init__(self) -> None:
         self.origin: int | None = None
@@ -45,20 +51,26 @@ class Statistics:
         columns: Iterable[str] | None = None,
         **others: Any,
     ) -> Curves:
-        """Return all curves in one; `columns` has their legends, in order. Ends the job if these
-        jobs have not sent the fields."""
+        """Return all curves in one; `columns` has their legends, in order.
+
+        Ends the job if these jobs have not sent the fields.
+        """
         if others or not job_instances:
             sys.exit(REFUSED)
         found = list(_curves(job_instances, suffix, fields))
         if not found:
             sys.exit(
-                f"the jobs {', '.join(map(str, job_instances))} have sent none of {', '.join(fields or ['anything'])}"
+                f"the jobs {', '.join(map(str, job_instances))} have sent none of"
+                f" {', '.join(fields or ['anything'])}"
             )
         legends = iter(columns or ())
         begin_ms = 0 if self.origin == 0 else min(times[0] for _, times, _ in found)
-        return Curves([
-            (next(legends, legend), [(one - begin_ms) / 1000 for one in times], values) for legend, times, values in found
-        ])  # fmt: skip
+        return Curves(
+            [
+                (next(legends, legend), [(one - begin_ms) / 1000 for one in times], values)
+                for legend, times, values in found
+            ]
+        )
 
     def fetch(self, *given: Any, **named: Any) -> Iterator[Curves]:
         """Yield the curves, each by itself."""
@@ -69,9 +81,13 @@ class Statistics:
         sys.exit(f"{name}: {REFUSED}")
 
 
-def _curves(job_instances: Sequence[int], suffix: str | None, fields: Sequence[str] | None) -> Iterator[Curve]:
-    """Return a curve for each job instance, suffix and field that was sent as a number. `suffix` ""
-    takes what has none."""
+def _curves(
+    job_instances: Sequence[int], suffix: str | None, fields: Sequence[str] | None
+) -> Iterator[Curve]:
+    """Return a curve for each job instance, suffix and field that was sent as a number.
+
+    `suffix` "" takes what has none.
+    """
     found: dict[tuple[int, str, str], tuple[list[float], list[float]]] = {}
     with open(os.environ["OPENBACH_STATISTICS"]) as file:
         lines = [json.loads(line) for line in file]
@@ -98,11 +114,17 @@ class Curves:
             sys.exit(REFUSED)
         self.curves = curves
 
-    def plot_time_series(self, axis: Any, label: str | None = None, legend: bool = True, **others: Any) -> Any:
+    def plot_time_series(
+        self, axis: Any, label: str | None = None, legend: bool = True, **others: Any
+    ) -> Any:
         """Values over seconds."""
-        return self._drawn(axis, lambda one: axis.plot(one[1], one[2], label=one[0]), "Time (s)", label, legend)
+        return self._drawn(
+            axis, lambda one: axis.plot(one[1], one[2], label=one[0]), "Time (s)", label, legend
+        )
 
-    def plot_histogram(self, axis: Any, label: str | None = None, bins: int = 10, legend: bool = True) -> Any:
+    def plot_histogram(
+        self, axis: Any, label: str | None = None, bins: int = 10, legend: bool = True
+    ) -> Any:
         """Plot which part of the values is in each of `bins` intervals."""
 
         def draw(one: Curve) -> None:
@@ -117,7 +139,9 @@ class Curves:
         """Plot which part of the values is at most that."""
 
         def draw(one: Curve) -> None:
-            axis.hist(one[2], bins=bins, density=True, cumulative=True, histtype="step", label=one[0])
+            axis.hist(
+                one[2], bins=bins, density=True, cumulative=True, histtype="step", label=one[0]
+            )
 
         return self._drawn(axis, draw, label, "Part of the values", legend)
 
@@ -130,7 +154,12 @@ class Curves:
         return axis
 
     def _drawn(
-        self, axis: Any, draw: Callable[[Curve], Any], x_label: str | None, y_label: str | None, legend: bool
+        self,
+        axis: Any,
+        draw: Callable[[Curve], Any],
+        x_label: str | None,
+        y_label: str | None,
+        legend: bool,
     ) -> Any:
         for one in self.curves:
             draw(one)

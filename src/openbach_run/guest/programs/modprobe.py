@@ -1,9 +1,11 @@
 #!/usr/bin/python3 -SB
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`modprobe` and `rmmod` of the guest, whose kernel has all that it has built in and takes no module.
+"""`modprobe` and `rmmod` of the guest, whose kernel has all that it has built in and takes no
+module.
 
-    modprobe NAME [PARAMETER=VALUE…]    succeeds for what the kernel has; ifb and dummy make their interfaces, as the
-    modprobe -r NAME                    modules do when they are loaded, on the host that asks; -r removes them
+    modprobe NAME [PARAMETER=VALUE…] succeeds for what the kernel has; ifb and dummy make their
+    interfaces, as the modprobe -r NAME modules do when they are loaded, on the host that asks; -r
+    removes them
 
 The interfaces are of the host's network namespace: a real host has a kernel of its own.
 """
@@ -18,23 +20,25 @@ DEVICES = {"ifb": ("numifbs", 2), "dummy": ("numdummies", 1)}
 """Modules that make interfaces: the parameter that says how many, and how many without it."""
 BUILT_IN = {
     "act_mirred": "NET_ACT_MIRRED", "act_police": "NET_ACT_POLICE", "af_packet": "PACKET",
-    "bridge": "BRIDGE", "cls_flower": "NET_CLS_FLOWER", "cls_fw": "NET_CLS_FW", "cls_matchall": "NET_CLS_MATCHALL",
-    "cls_u32": "NET_CLS_U32", "dummy": "DUMMY", "esp4": "INET_ESP", "fou": "NET_FOU", "ifb": "IFB",
-    "inet_diag": "INET_DIAG", "ip6_tunnel": "IPV6_TUNNEL", "ip_tables": "IP_NF_IPTABLES_LEGACY", "ipip": "NET_IPIP",
+    "bridge": "BRIDGE", "cls_flower": "NET_CLS_FLOWER", "cls_fw": "NET_CLS_FW",
+    "cls_matchall": "NET_CLS_MATCHALL", "cls_u32": "NET_CLS_U32", "dummy": "DUMMY",
+    "esp4": "INET_ESP", "fou": "NET_FOU", "ifb": "IFB", "inet_diag": "INET_DIAG",
+    "ip6_tunnel": "IPV6_TUNNEL", "ip_tables": "IP_NF_IPTABLES_LEGACY", "ipip": "NET_IPIP",
     "iptable_filter": "IP_NF_FILTER", "iptable_mangle": "IP_NF_MANGLE", "iptable_nat": "IP_NF_NAT",
     "ipv6": "IPV6", "nf_conntrack": "NF_CONNTRACK", "nf_nat": "NF_NAT", "nf_tables": "NF_TABLES",
-    "nf_tproxy_ipv4": "NF_TPROXY_IPV4", "nft_compat": "NFT_COMPAT", "overlay": "OVERLAY_FS", "ovpn": "OVPN",
-    "sch_cake": "NET_SCH_CAKE", "sch_codel": "NET_SCH_CODEL", "sch_fq": "NET_SCH_FQ",
-    "sch_fq_codel": "NET_SCH_FQ_CODEL", "sch_htb": "NET_SCH_HTB", "sch_ingress": "NET_SCH_INGRESS",
-    "sch_netem": "NET_SCH_NETEM", "sch_pie": "NET_SCH_PIE", "sch_prio": "NET_SCH_PRIO", "sch_red": "NET_SCH_RED",
-    "sch_sfq": "NET_SCH_SFQ", "sch_tbf": "NET_SCH_TBF", "tcp_diag": "INET_TCP_DIAG", "tun": "TUN",
-    "udp_diag": "INET_UDP_DIAG", "veth": "VETH", "wireguard": "WIREGUARD", "x_tables": "NETFILTER_XTABLES",
-    "xfrm_interface": "XFRM_INTERFACE", "xfrm_user": "XFRM_USER", "xt_DSCP": "NETFILTER_XT_TARGET_DSCP",
-    "xt_MASQUERADE": "NETFILTER_XT_TARGET_MASQUERADE", "xt_REDIRECT": "NETFILTER_XT_TARGET_REDIRECT",
-    "xt_TCPMSS": "NETFILTER_XT_TARGET_TCPMSS", "xt_TPROXY": "NETFILTER_XT_TARGET_TPROXY",
-    "xt_conntrack": "NETFILTER_XT_MATCH_CONNTRACK", "xt_mark": "NETFILTER_XT_MARK",
-    "xt_multiport": "NETFILTER_XT_MATCH_MULTIPORT", "xt_socket": "NETFILTER_XT_MATCH_SOCKET",
-    "xt_statistic": "NETFILTER_XT_MATCH_STATISTIC",
+    "nf_tproxy_ipv4": "NF_TPROXY_IPV4", "nft_compat": "NFT_COMPAT", "overlay": "OVERLAY_FS",
+    "ovpn": "OVPN", "sch_cake": "NET_SCH_CAKE", "sch_codel": "NET_SCH_CODEL",
+    "sch_fq": "NET_SCH_FQ", "sch_fq_codel": "NET_SCH_FQ_CODEL", "sch_htb": "NET_SCH_HTB",
+    "sch_ingress": "NET_SCH_INGRESS", "sch_netem": "NET_SCH_NETEM", "sch_pie": "NET_SCH_PIE",
+    "sch_prio": "NET_SCH_PRIO", "sch_red": "NET_SCH_RED", "sch_sfq": "NET_SCH_SFQ",
+    "sch_tbf": "NET_SCH_TBF", "tcp_diag": "INET_TCP_DIAG", "tun": "TUN",
+    "udp_diag": "INET_UDP_DIAG", "veth": "VETH", "wireguard": "WIREGUARD",
+    "x_tables": "NETFILTER_XTABLES", "xfrm_interface": "XFRM_INTERFACE", "xfrm_user": "XFRM_USER",
+    "xt_DSCP": "NETFILTER_XT_TARGET_DSCP", "xt_MASQUERADE": "NETFILTER_XT_TARGET_MASQUERADE",
+    "xt_REDIRECT": "NETFILTER_XT_TARGET_REDIRECT", "xt_TCPMSS": "NETFILTER_XT_TARGET_TCPMSS",
+    "xt_TPROXY": "NETFILTER_XT_TARGET_TPROXY", "xt_conntrack": "NETFILTER_XT_MATCH_CONNTRACK",
+    "xt_mark": "NETFILTER_XT_MARK", "xt_multiport": "NETFILTER_XT_MATCH_MULTIPORT",
+    "xt_socket": "NETFILTER_XT_MATCH_SOCKET", "xt_statistic": "NETFILTER_XT_MATCH_STATISTIC",
 }  # fmt: skip
 """Modules of Debian's kernel that jobs ask for → their symbol in kernel/config, where they are built in."""
 CONTROLS = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
@@ -45,7 +49,9 @@ def main(words: list[str]) -> int:
     """The exit code."""
     options = [word for word in words[1:] if word.startswith("-")]
     names = [word for word in words[1:] if not word.startswith("-")]
-    removes = words[0].rpartition("/")[2].startswith("rmmod") or bool({"-r", "--remove"} & {*options})
+    removes = words[0].rpartition("/")[2].startswith("rmmod") or bool(
+        {"-r", "--remove"} & {*options}
+    )
     if not names:
         return _refuse("name a module")
     several = removes or "-a" in options
@@ -55,7 +61,10 @@ def main(words: list[str]) -> int:
 
 def _load(name: str, parameters: list[str]) -> int:
     if not _is_there(name):
-        return _refuse(f"{name} is not in the guest's kernel, which takes no modules: what it has is in kernel/config")
+        return _refuse(
+            f"{name} is not in the guest's kernel, which takes no modules: what it has is in"
+            " kernel/config"
+        )
     if (kind := name.replace("-", "_")) not in DEVICES:
         return 0
     parameter, number = DEVICES[kind]
@@ -66,7 +75,9 @@ def _load(name: str, parameters: list[str]) -> int:
         number = int(value)
     if _links(kind):
         return 0  # as a module that is loaded already
-    return max([_ip("link", "add", f"{kind}{one}", "type", kind) for one in range(number)], default=0)
+    return max(
+        [_ip("link", "add", f"{kind}{one}", "type", kind) for one in range(number)], default=0
+    )
 
 
 def _remove(name: str) -> int:

@@ -1,12 +1,15 @@
 #!/usr/bin/python3 -SB
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`systemctl` of the guest, where no systemd runs: starts and stops services by the unit files of their packages.
+"""`systemctl` of the guest, where no systemd runs: starts and stops services by the unit files of
+their packages.
 
-    systemctl start|stop|restart|reload|try-restart NAME…     systemctl is-active|status NAME     systemctl show [-p X] NAME
+    systemctl start|stop|restart|reload|try-restart NAME… systemctl is-active|status NAME systemctl
+    show [-p X] NAME
 
-A service is of the host that asks. Its processes have a keeper, as systemd is on a real host: the service is active as
-long as the keeper lives, and that is until the last of them has ended. `procps` and `systemd-sysctl` set what is in
-/etc/sysctl.d. What only says when services start (enable, daemon-reload, …) does nothing; anything else is refused.
+A service is of the host that asks. Its processes have a keeper, as systemd is on a real host: the
+service is active as long as the keeper lives, and that is until the last of them has ended.
+`procps` and `systemd-sysctl` set what is in /etc/sysctl.d. What only says when services start
+(enable, daemon-reload, …) does nothing; anything else is refused.
 """
 
 from __future__ import annotations
@@ -26,7 +29,16 @@ from pathlib import Path
 UNITS = (Path("/etc/systemd/system"), Path("/usr/lib/systemd/system"))
 KEEPERS = Path("/run/systemctl")
 SYSCTL = ("procps", "systemd-sysctl")
-WITHOUT_EFFECT = ("enable", "disable", "daemon-reload", "mask", "unmask", "reset-failed", "preset", "daemon-reexec")
+WITHOUT_EFFECT = (
+    "enable",
+    "disable",
+    "daemon-reload",
+    "mask",
+    "unmask",
+    "reset-failed",
+    "preset",
+    "daemon-reexec",
+)
 ACTIONS = ("start", "stop", "restart", "try-restart", "reload", "reload-or-restart", "force-reload")
 DIRECTORIES = {
     "RuntimeDirectory": "/run",
@@ -62,7 +74,10 @@ def main(words: list[str]) -> int:
         if action in ("is-active", "status", "show") and names:
             return max(_tell(action, name, options) for name in names)
         if action not in ACTIONS or not names:
-            raise Refused(f"{' '.join(words)}: the guest has {', '.join((*ACTIONS, 'is-active', 'status', 'show'))}")
+            raise Refused(
+                f"{' '.join(words)}: the guest has"
+                f" {', '.join((*ACTIONS, 'is-active', 'status', 'show'))}"
+            )
         for name in names:
             _act(action, name)
     except Refused as refused:
@@ -92,7 +107,11 @@ def _act(action: str, name: str) -> None:
         return
     unit = _unit(name)
     keeper = _keeper(name)
-    if action in ("reload", "reload-or-restart", "force-reload") and keeper and "ExecReload" in unit:
+    if (
+        action in ("reload", "reload-or-restart", "force-reload")
+        and keeper
+        and "ExecReload" in unit
+    ):
         _execute(unit, "ExecReload", name, {"MAINPID": _main_process(name)})
         return
     if keeper and action != "start":
@@ -111,7 +130,8 @@ def _unit(name: str) -> Unit:
             if file.exists():
                 return _service_of(file.read_text().replace("%i", instance).replace("%I", instance))
     raise Refused(
-        f"{name}.service: no Debian package in the guest has such a service; packages.txt beside the job's files adds one",
+        f"{name}.service: no Debian package in the guest has such a service; packages.txt beside"
+        " the job's files adds one",
         NO_UNIT,
     )
 
@@ -146,7 +166,9 @@ def _start(name: str, unit: Unit) -> None:
 
 
 def _keep(name: str, unit: Unit, tell: int) -> int:
-    """The keeper: starts the service, says on `tell` what went wrong with that, and waits for all processes of it."""
+    """The keeper: starts the service, says on `tell` what went wrong with that, and waits for all
+    processes of it.
+    """
     os.setsid()
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     state = KEEPERS / name
@@ -214,7 +236,10 @@ def _stop(name: str, unit: Unit, keeper: int) -> None:
 
 
 def _execute(unit: Unit, key: str, name: str, variables: dict[str, str]) -> None:
-    """Runs the commands of a key to their end. Raises Refused for one that fails, but for those that may."""
+    """Runs the commands of a key to their end.
+
+    Raises Refused for one that fails, but for those that may.
+    """
     for line in unit.get(key, ()):
         done = _spawn(line, unit, name, variables)
         if done.wait() and not line.startswith("-"):
@@ -232,7 +257,9 @@ def _spawn(line: str, unit: Unit, name: str, variables: dict[str, str]) -> subpr
     user = unit.get("User", [""])[-1]
     try:
         number = pwd.getpwnam(user).pw_uid if user else None
-        return subprocess.Popen(words, env={**os.environ, **known}, stdin=subprocess.DEVNULL, user=number)
+        return subprocess.Popen(
+            words, env={**os.environ, **known}, stdin=subprocess.DEVNULL, user=number
+        )
     except KeyError:
         raise Refused(f"{name} runs as the user {user}, which the guest has not") from None
     except FileNotFoundError:
@@ -244,7 +271,9 @@ def _environment(unit: Unit) -> dict[str, str]:
     for name in unit.get("EnvironmentFile", ()):
         with suppress(FileNotFoundError):
             lines = [line.strip() for line in Path(name.lstrip("-")).read_text().splitlines()]
-            words += [word for line in lines if line and line[0] != "#" for word in shlex.split(line)]
+            words += [
+                word for line in lines if line and line[0] != "#" for word in shlex.split(line)
+            ]
     return {key: value for key, _, value in (word.partition("=") for word in words)}
 
 
@@ -272,7 +301,9 @@ def _tell(action: str, name: str, properties: list[str]) -> int:
         for key in properties or known:
             print(f"{key}={known.get(key, '')}")
         return 0
-    print(known["ActiveState"] if action == "is-active" else f"{name}.service: {known['ActiveState']}")
+    print(
+        known["ActiveState"] if action == "is-active" else f"{name}.service: {known['ActiveState']}"
+    )
     return 0 if is_active else NOT_ACTIVE
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Test job: many short downloads, some at a time, of random sizes; each must bring all of its bytes, the right ones, and
-never pause for longer than PAUSE_S."""
+"""Test job: many short downloads, some at a time, of random sizes; each must bring all of its
+bytes, the right ones, and never pause for longer than PAUSE_S.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +63,10 @@ def download_all(server_ip: str, count: int, at_once: int) -> None:
             if error := done.exception():
                 sys.exit(f"download {number} ({sizes[number]} bytes): {error}")
     collect_agent.send_stat(
-        collect_agent.now(), downloads=count, bytes=sum(sizes), duration_s=time.monotonic() - begin_s
+        collect_agent.now(),
+        downloads=count,
+        bytes=sum(sizes),
+        duration_s=time.monotonic() - begin_s,
     )
 
 

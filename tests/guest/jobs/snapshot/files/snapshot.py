@@ -7,6 +7,8 @@ import sys
 import collect_agent
 
 if __name__ == "__main__":
-    with collect_agent.use_configuration("/opt/openbach/agent/jobs/snapshot/snapshot_rstats_filter.conf"):
+    with collect_agent.use_configuration(
+        "/opt/openbach/agent/jobs/snapshot/snapshot_rstats_filter.conf"
+    ):
         done = subprocess.run(["sh", "-c", sys.argv[1]], check=True, capture_output=True, text=True)
         collect_agent.send_stat(collect_agent.now(), printed=done.stdout)
