@@ -13,7 +13,13 @@ from vpns_tested import VPNS, describe, error_of, on
 
 HUB, POP, BOX = (bytes(map(int, address.split("."))) for address in ("10.10.4.3", "10.10.4.2", "10.10.1.1"))
 COORDINATED = [vpn for vpn in VPNS if describe(vpn)["coordinator"]]
-CELLS = ("../topologies/scenarios/coordinated", f"vpn={','.join(['nebula', *COORDINATED])}", "orbit=geo", "loss=0", "size=300k")
+CELLS = (
+    "../topologies/scenarios/coordinated",
+    f"vpn={','.join(['nebula', *COORDINATED])}",
+    "orbit=geo",
+    "loss=0",
+    "size=300k",
+)
 SOURCE, DESTINATION = slice(12, 16), slice(16, 20)
 PROTOCOL, TCP = 9, 6
 EXCHANGE_LIMIT_S = 180
