@@ -38,8 +38,14 @@ Figures = Iterator[tuple[str, Any]]
 
 def tracked() -> list[Path]:
     """Return every file that git has, links too."""
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=REPOSITORY, capture_output=True, text=True, check=True)
-    return [REPOSITORY / name for name in listed.stdout.split("\0") if name and (REPOSITORY / name).exists()]
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    )
+    return [
+        REPOSITORY / name
+        for name in listed.stdout.split("\0")
+        if name and (REPOSITORY / name).exists()
+    ]
 
 
 def of_repository(files: list[Path]) -> Figures:
@@ -57,13 +63,25 @@ def of_repository(files: list[Path]) -> Figures:
 
 def of_rooms(files: list[Path]) -> Figures:
     """Count the rooms, the imports from room to room, and what reaches code in other ways."""
-    arrows = {(room(name), room(one)) for name in MODULES if "." in name for one in imported(name) if "." in one}
+    arrows = {
+        (room(name), room(one))
+        for name in MODULES
+        if "." in name
+        for one in imported(name)
+        if "." in one
+    }
     yield "rooms", len(ROOMS)
     yield "arrows from room to room", sum(one != other for one, other in arrows)
     python = [file for file in files if file.suffix == ".py" and not file.is_symlink()]
-    hidden = [file for file in python if re.search(r"^\s*sys\.path\b.*(\[|append|insert)", file.read_text(), re.M)]
+    hidden = [
+        file
+        for file in python
+        if re.search(r"^\s*sys\.path\b.*(\[|append|insert)", file.read_text(), re.M)
+    ]
     yield "files that change sys.path", len(hidden)
-    linked = [file for file in files if file.is_symlink() and (file.suffix == ".py" or file.is_dir())]
+    linked = [
+        file for file in files if file.is_symlink() and (file.suffix == ".py" or file.is_dir())
+    ]
     yield "links to code or folders", len(linked)
 
 
@@ -91,13 +109,17 @@ def of_words(files: list[Path]) -> Figures:
         long += sum(len(line) > 100 for line in text.splitlines())
         skips += text.count("# fmt: skip")
         tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-        comments += sum(token.type == tokenize.COMMENT and "SPDX" not in token.string for token in tokens)
+        comments += sum(
+            token.type == tokenize.COMMENT and "SPDX" not in token.string for token in tokens
+        )
         tree = ast.parse(text)
         for others, named in comprehensions_in(tree):
             nested += others > 0
             walruses += named > 0
         for node in ast.walk(tree):
-            if isinstance(node, (ast.Module, ast.ClassDef, *FUNCTIONS)) and (said := ast.get_docstring(node)):
+            if isinstance(node, (ast.Module, ast.ClassDef, *FUNCTIONS)) and (
+                said := ast.get_docstring(node)
+            ):
                 words[said.split()[0]] += 1
                 words["riddles"] += bool(RIDDLES.match(said))
             if isinstance(node, FUNCTIONS):
@@ -109,9 +131,15 @@ def of_words(files: list[Path]) -> Figures:
     yield "nested comprehensions, and with a walrus", f"{nested}, {walruses}"
     yield "docstrings that begin with a riddle", words.pop("riddles")
     yield "first words", ", ".join(f"{word} {count}" for word, count in words.most_common(15))
-    yield "functions: median of lines, longest", f"{statistics.median(n for n, _ in lengths):.0f}, {max(lengths)}"
+    yield (
+        "functions: median of lines, longest",
+        f"{statistics.median(n for n, _ in lengths):.0f}, {max(lengths)}",
+    )
     longest = max(ours, key=lambda file: file.read_text().count("\n"))
-    yield "longest file", f"{longest.relative_to(REPOSITORY)} {len(longest.read_text().splitlines())}"
+    yield (
+        "longest file",
+        f"{longest.relative_to(REPOSITORY)} {len(longest.read_text().splitlines())}",
+    )
 
 
 def way_of(call: Callable[[], object]) -> list[str]:
@@ -148,10 +176,15 @@ def scenario_way() -> list[str]:
     from openbach_run.openbach.job_folders import load_packages
     from openbach_run.topology.inventory import load_inventory
 
-    packages, inventory = load_packages([REPOSITORY / "jobs"]), load_inventory(REPOSITORY / "inventory.yml")
+    packages, inventory = (
+        load_packages([REPOSITORY / "jobs"]),
+        load_inventory(REPOSITORY / "inventory.yml"),
+    )
 
     def planned() -> None:
-        campaign = plan(REPOSITORY / "scenarios/geo.json", ["vpn=wireguard", "cc=cubic"], (1,), packages)
+        campaign = plan(
+            REPOSITORY / "scenarios/geo.json", ["vpn=wireguard", "cc=cubic"], (1,), packages
+        )
         campaign.runs(packages, inventory, Additions(), lambda _uses: {})
 
     return way_of(planned)
@@ -166,7 +199,9 @@ def measure_way() -> list[str]:
     from openbach_run.results.measures import measures
 
     with tempfile.TemporaryDirectory() as folder:
-        write_statistics(Path(folder), [{"_metadata": {"job_name": "file_transfer"}, "transfer_time_s": 30.0}])
+        write_statistics(
+            Path(folder), [{"_metadata": {"job_name": "file_transfer"}, "transfer_time_s": 30.0}]
+        )
 
         def shown() -> None:
             measures(Path(folder), OURS)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import html
 import shutil
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,9 +50,8 @@ class Hand:
         page.set_default_timeout(LIMIT_MS)
 
     def picture(self, what: str) -> None:
-        time.sleep(0.5)  # the UI fades things in
         file = Path(self.record.picture(f"{self.name}-{what}"))
-        self.page.screenshot(path=file)
+        self.page.screenshot(path=file, animations="disabled")  # the UI fades things in
         shrink(file)
 
     def log_in(self, login: str, password: str) -> None:
@@ -215,17 +213,14 @@ def launch_by_clicks(
     number = run.newest()
     hand.show_newest()
     if pictures:
-        until(
-            lambda: (
-                len([one for one in run.instance(number)["openbach_functions"] if one.get("job")])
-                > 8
-            ),
-            60,
-        )
-        time.sleep(5)  # from one look of the UI at the instance to the next
+        expect(
+            hand.page.get_by_role("dialog").get_by_text("job instance id").nth(8)
+        ).to_be_attached(timeout=LIMIT_MS)
         hand.picture("3-running")
     instance = run.ended(number)
-    time.sleep(6)
+    expect(hand.page.get_by_role("dialog").get_by_text("Duration of").first).to_be_visible(
+        timeout=LIMIT_MS
+    )
     hand.picture("4-finished" if pictures else f"finished-{scenario}")
     hand.close()
     run.record.count(f"instances {instance['status']}")

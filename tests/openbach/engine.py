@@ -267,9 +267,9 @@ def stops(run: Run) -> None:
     run.record.check(
         "kill -9, then another command: it starts nothing, and says how to end what runs",
         code != 0 and run.newest() == number and f"stop_scenario_instance.py {number}" in text,
-        f"exit code {code}, newest instance {run.newest()}",
+        f"exit code {code}, instance {number}, newest {run.newest()}",
     )
-    run.record.show(text[-1500:])
+    run.record.show(text)
     code, _ = run.auditorium("stop_scenario_instance.py", str(number))
     run.record.check(
         "the command that it names ends it",

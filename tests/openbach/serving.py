@@ -19,6 +19,7 @@ from steps import PROJECT, REPOSITORY, Run, until
 
 SERVE_PASSWORD = "of a test of serve"
 SERVE_URL = "http://127.0.0.1:8000/"
+ENDED = ("Finished Ok", "Finished Ko", "Stopped")
 LIMIT_S = 300.0
 ROUTES: tuple[tuple[str, str, dict[str, Any] | None], ...] = (
     ("GET", "version/", None),
@@ -247,8 +248,6 @@ def by_clicks(run: Run) -> None:
         hand.fill({name: values[name] for name in fields})
         hand.picture("2-start")
         ours = session(SERVE_URL, SERVE_PASSWORD)
-        hand.launch()
-        run.record.count("launched by clicks in serve")
 
         def newest() -> dict[str, Any]:
             listed = ours.get(
@@ -257,9 +256,15 @@ def by_clicks(run: Run) -> None:
             ).json()
             return listed[0] if listed else {}
 
-        ended = until(
-            lambda: newest().get("status") in ("Finished Ok", "Finished Ko", "Stopped"), LIMIT_S
-        )
+        before = newest().get("scenario_instance_id")
+        hand.launch()
+        run.record.count("launched by clicks in serve")
+
+        def is_ended() -> bool:
+            instance = newest()
+            return instance.get("scenario_instance_id") != before and instance["status"] in ENDED
+
+        ended = until(is_ended, LIMIT_S)
         run.record.check(
             "serve: the click runs geo to Finished Ok",
             ended and newest().get("status") == "Finished Ok",
