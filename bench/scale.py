@@ -34,7 +34,7 @@ from typing import Any
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY / "src"))
 
-from openbach_run.additions import Uses  # noqa: E402
+from openbach_run.catalog import Uses  # noqa: E402
 from openbach_run.commands import main, run  # noqa: E402
 from openbach_run.engine.contract import OnEvent, Outcome  # noqa: E402
 from openbach_run.progress import Progress  # noqa: E402

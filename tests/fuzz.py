@@ -40,11 +40,11 @@ from urllib.parse import quote
 from fuzz_trees import JSON, LINES, YAML, Tree, trees
 
 from openbach_run import yaml_files
-from openbach_run.additions import Additions, description, packages_of, wanted_by
 from openbach_run.bundle.archive import _wrong_files
 from openbach_run.campaign.file import plan_file
 from openbach_run.campaign.plan import plan
 from openbach_run.campaign.settings import parse_seeds, parse_settings
+from openbach_run.catalog import Catalog, description, packages_of, wanted_by
 from openbach_run.commands import capture, link
 from openbach_run.engine.platform.engine import as_collected
 from openbach_run.engine.platform.rest import read_access
@@ -63,7 +63,7 @@ from openbach_run.report.assumptions import read_assumptions
 from openbach_run.report.cells import Campaigns, Cell, Run, read_campaigns
 from openbach_run.report.claims import judge, read_claims
 from openbach_run.report.explained import assumptions_of
-from openbach_run.results import asked as asked_files
+from openbach_run.results import campaign_file as asked_files
 from openbach_run.results import run_files, run_json
 from openbach_run.results.captures import last_time_ns, packets
 from openbach_run.results.files import as_csv
@@ -71,7 +71,7 @@ from openbach_run.results.line_protocol import line_protocol
 from openbach_run.results.measures import measures
 from openbach_run.results.record import Record, Store, check, events, not_locked
 from openbach_run.satellite import mahimahi, opensand, rtt
-from openbach_run.satellite.given import read_link_file, read_presets
+from openbach_run.satellite.checks import read_link_file, read_presets
 from openbach_run.satellite.job import link_file
 from openbach_run.topology.inventory import agent_addresses, load_inventory
 from openbach_run.web.index import Index
@@ -232,7 +232,7 @@ def told_events(file: Path) -> None:
 
 
 def campaign(file: Path) -> None:
-    plan_file(file, [], None, jobs(), Additions())
+    plan_file(file, [], None, jobs(), Catalog())
 
 
 def satellite(file: Path) -> None:
@@ -298,13 +298,13 @@ def addition(file: Path, place: str, scenario: str, *settings: str) -> None:
     for script in ("keygen", "up", "down"):
         (root / place).with_name(script).touch(0o755)
     (root / place).write_bytes(file.read_bytes())
-    additions = Additions.beside_ours([root])
-    packages = load_packages([REPOSITORY / "jobs"], additions)
+    catalog = Catalog.beside_ours([root])
+    packages = load_packages([REPOSITORY / "jobs"], catalog)
     planned = plan(REPOSITORY / f"scenarios/{scenario}.json", list(settings), (1,), packages)
-    for uses in planned.uses(packages, additions):
+    for uses in planned.uses(packages, catalog):
         for kind, names in uses.items():
             for name in names if kind in ("vpn-configs", "congestion-controls") else ():
-                packages_of(additions.all(kind)[name])
+                packages_of(catalog.all(kind)[name])
 
 
 def vpn(file: Path) -> None:

@@ -171,8 +171,8 @@ def of_way(what: str, visited: list[str]) -> Figures:
 
 def scenario_way() -> list[str]:
     """Return the rooms from a scenario's file to its runs."""
-    from openbach_run.additions import Additions
     from openbach_run.campaign.plan import plan
+    from openbach_run.catalog import Catalog
     from openbach_run.openbach.job_folders import load_packages
     from openbach_run.topology.inventory import load_inventory
 
@@ -185,7 +185,7 @@ def scenario_way() -> list[str]:
         campaign = plan(
             REPOSITORY / "scenarios/geo.json", ["vpn=wireguard", "cc=cubic"], (1,), packages
         )
-        campaign.runs(packages, inventory, Additions(), lambda _uses: {})
+        campaign.runs(packages, inventory, Catalog(), lambda _uses: {})
 
     return way_of(planned)
 

@@ -72,7 +72,7 @@ def run(
     arguments.engine, arguments.clock = engine, clock
     arguments.pcap, arguments.keys, arguments.rerun, arguments.quiet = pcap, keys, rerun, quiet
     arguments.locked = locked
-    arguments.additions = [Path(one) for one in additions]
+    arguments.with_dirs = [Path(one) for one in additions]
     arguments.inventory = None if inventory is None else Path(inventory)
     directories: list[Path] = []
     run_command(arguments, lambda directory, campaigns, known: directories.append(directory))

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from conftest import REPOSITORY, Run, command, records
 
-from openbach_run.additions import Additions
+from openbach_run.catalog import Catalog
 from openbach_run.engine.native.boundary import VARIABLE, Boundary
 from openbach_run.engine.native.cpu import descendants
 from openbach_run.engine.native.engine import PYTHON, NativeEngine
@@ -137,7 +137,7 @@ def test_daemons_tell_their_cpu_time(tmp_path: Path) -> None:
 def readable(pings: tuple[Path, Run]) -> Iterator[tuple[Path, Path, Path]]:
     """Guest tree, code and enter.py where an ordinary user can read them."""
     uses = json.loads((pings[1].record / "run.json").read_text())["uses"]
-    parts = parts_of(uses, load_packages([REPOSITORY / "jobs"]), Additions())
+    parts = parts_of(uses, load_packages([REPOSITORY / "jobs"]), Catalog())
     engine = NativeEngine(REPOSITORY, guest_code(REPOSITORY, parts))
     engine.prepare(lambda text, part: None)
     place = Path("/tmp") / f"openbach-run-native-{os.getpid()}"

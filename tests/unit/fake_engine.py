@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from openbach_run.additions import Uses
+from openbach_run.catalog import Uses
 from openbach_run.engine.contract import Outcome
 from openbach_run.engine.virtual.engine import GUEST_START_NS
 from openbach_run.guest.director import SECOND_US, Director, JobInstance, JobStatus, ScenarioStatus

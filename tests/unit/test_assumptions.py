@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from test_results import record as finished
 
-from openbach_run.additions import Additions
 from openbach_run.campaign.plan import campaign_of, read_with_subs
 from openbach_run.campaign.settings import parse_seeds
+from openbach_run.catalog import Catalog
 from openbach_run.commands import explain, main
 from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import load_packages
@@ -435,10 +435,10 @@ def test_our_assumptions_can_be_run() -> None:
     """Each alternative alone: its values are those that the scenarios take."""
     assumptions = read_assumptions(ASSUMPTIONS)
     content = read_yaml(REPOSITORY / "campaigns/claims.yml")["scenarios"]
-    additions = Additions.beside_ours([explain.ALTERNATIVES])
-    packages = load_packages(additions.jobs, additions)
+    catalog = Catalog.beside_ours([explain.ALTERNATIVES])
+    packages = load_packages(catalog.jobs, catalog)
     read = {
-        name: read_with_subs(additions.all("scenarios")[name], packages)
+        name: read_with_subs(catalog.all("scenarios")[name], packages)
         for name in {one["scenario"] for one in content}
     }
     for name, one in assumptions.items():

@@ -127,7 +127,7 @@ def fake() -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patched:
         patched.setattr(running, "VirtualEngine", FakeEngine)
         patched.setattr(
-            running, "load_packages", lambda paths, additions: PACKAGES
+            running, "load_packages", lambda paths, catalog: PACKAGES
         )  # read once: YAML takes most of the time
         patched.setattr(running, "load_inventory", lambda path: THERE)
         patched.chdir(directory)

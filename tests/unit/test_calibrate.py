@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from openbach_run.additions import Additions
+from openbach_run.catalog import Catalog
 from openbach_run.commands.calibrate import as_text, check_vpns, lengths, main, seen_in_all
 from openbach_run.errors import InputError
 from openbach_run.results.cpu_times import Seen, line_of, seen_in, vpns_of
@@ -177,4 +177,4 @@ def test_a_profile_that_is_there_is_kept(tmp_path: Path) -> None:
 
 def test_the_defaults_are_accepted() -> None:
     assert lengths("200,1300", 700) == [200, 1300]
-    check_vpns(["openvpn_udp", "vpncloud_aes128"], [200, 1300, 700], Additions())
+    check_vpns(["openvpn_udp", "vpncloud_aes128"], [200, 1300, 700], Catalog())

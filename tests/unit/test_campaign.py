@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openbach_run.additions import Additions
 from openbach_run.campaign.execute import cpus_for
 from openbach_run.campaign.file import plan_file
 from openbach_run.campaign.plan import Campaign, plan
 from openbach_run.campaign.settings import parse_seeds
 from openbach_run.campaign.spec import RunSpec
+from openbach_run.catalog import Catalog
 from openbach_run.errors import InputError
 from openbach_run.guest.main import LINK_FILES
 from openbach_run.openbach.expand import expand
@@ -35,7 +35,7 @@ def planned(*settings: str, seeds: str = "1", path: Path = GEO_LOSS) -> Campaign
 
 def runs(campaign: Campaign, **identity: str) -> list[RunSpec]:
     return campaign.runs(
-        PACKAGES, load_inventory(REPOSITORY / "inventory.yml"), Additions(), lambda uses: identity
+        PACKAGES, load_inventory(REPOSITORY / "inventory.yml"), Catalog(), lambda uses: identity
     )
 
 
@@ -51,8 +51,8 @@ def test_a_cell_of_arguments_only_uses_what_the_constants_name() -> None:
     }
     only = Campaign(campaign.path, campaign.scenario, campaign.sub_scenarios, values, (1,))
     assert "orbit" not in only.cells[0]
-    assert only.uses(PACKAGES, Additions())[0]["satellites"] == ["geo"]
-    assert only.uses(PACKAGES, Additions()) == campaign.uses(PACKAGES, Additions())
+    assert only.uses(PACKAGES, Catalog())[0]["satellites"] == ["geo"]
+    assert only.uses(PACKAGES, Catalog()) == campaign.uses(PACKAGES, Catalog())
 
 
 def test_the_whole_table_is_the_default() -> None:
@@ -115,7 +115,7 @@ def of_satellite(tmp_path: Path, name: str, text: str, *settings: str) -> list[l
     """The values of LINK in the cells of geo over a satellite of one's own."""
     (tmp_path / "satellites").mkdir()
     (tmp_path / "satellites" / name).write_text(text)
-    packages = load_packages([REPOSITORY / "jobs"], Additions((tmp_path, REPOSITORY)))
+    packages = load_packages([REPOSITORY / "jobs"], Catalog((tmp_path, REPOSITORY)))
     orbit = f"orbit={Path(name).stem}"
     campaign = plan(
         REPOSITORY / "scenarios/geo.json", [orbit, "vpn=none", "cc=bbr", *settings], (1,), packages
@@ -366,7 +366,7 @@ scenarios:
 def planned_file(
     file: Path, *settings: str, seeds: tuple[int, ...] | None = None
 ) -> list[Campaign]:
-    return plan_file(file, settings, seeds, PACKAGES, Additions())
+    return plan_file(file, settings, seeds, PACKAGES, Catalog())
 
 
 def test_a_campaign_file_names_several_scenarios(tmp_path: Path) -> None:

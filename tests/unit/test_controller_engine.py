@@ -605,6 +605,22 @@ def test_a_scenario_that_runs_already_is_named(fake: FakeController, tmp_path: P
         run(engine, tmp_path)
 
 
+def test_a_scenario_of_another_name_is_found_by_its_jobs(
+    fake: FakeController, tmp_path: Path
+) -> None:
+    """Values that change a scenario's content give it a name of its own on the platform."""
+    engine = engine_of(fake)
+    engine.prepare(quiet)
+    fake.start(VALUES)
+    fake.names[-1] = "geo-0123456789"
+    fake.left = [LEFT]
+    fake.functions = [{"id": 0, "label": "server", "status": "Running", "job": LEFT}]
+    with pytest.raises(
+        SetupError, match=r"scenario instance 7 \(geo-0123456789\) .* stop_scenario_instance.py 7"
+    ):
+        run(engine, tmp_path)
+
+
 @pytest.mark.parametrize("stubborn", [False, True])
 def test_a_job_that_a_stop_has_missed(fake: FakeController, tmp_path: Path, stubborn: bool) -> None:
     engine = engine_of(fake)

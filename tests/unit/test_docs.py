@@ -11,7 +11,7 @@ from pathlib import Path
 import own_files
 import pytest
 
-from openbach_run.additions import Additions
+from openbach_run.catalog import Catalog
 from openbach_run.commands.main import COMMANDS, parser
 from openbach_run.commands.run import campaigns_of, path_of
 from openbach_run.openbach.expand import expand
@@ -39,12 +39,10 @@ def test_commands_are_understood(
         import_module(COMMANDS[words[0]]).parser().parse_args(words[1:])
     elif "--help" not in words:
         arguments = parser().parse_intermixed_args(words)
-        additions = Additions.beside_ours(arguments.additions)
-        packages = load_packages(additions.jobs, additions) if arguments.additions else PACKAGES
+        catalog = Catalog.beside_ours(arguments.with_dirs)
+        packages = load_packages(catalog.jobs, catalog) if arguments.with_dirs else PACKAGES
         if not arguments.check:
-            assert campaigns_of(
-                path_of(arguments.scenario, additions), arguments, packages, additions
-            )
+            assert campaigns_of(path_of(arguments.scenario, catalog), arguments, packages, catalog)
 
 
 def test_links_lead_somewhere() -> None:

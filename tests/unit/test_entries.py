@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from test_cli import FakeEngine
 
-from openbach_run.additions import Additions
 from openbach_run.campaign.entries import CHECKS, COSTS, check_entries
+from openbach_run.catalog import Catalog
 from openbach_run.commands import main
 from openbach_run.commands import run as running
 from openbach_run.errors import InputError
@@ -226,7 +226,7 @@ def test_what_is_wrong_with_an_entry_is_told_before_a_guest_starts(
 ) -> None:
     text = content if isinstance(content, str) else json.dumps(content)
     said = refused(tmp_path, kind, text, capsys, monkeypatch)
-    assert words.format(root=Additions().roots[0] / "vpn-configs") in said
+    assert words.format(root=Catalog().roots[0] / "vpn-configs") in said
     assert str(tmp_path / kind) in said
 
 
@@ -274,12 +274,12 @@ def test_a_satellite_of_any_argument_is_read_before(
     (tmp_path / "satellites/mine.yml").write_text("delay: 250\n")
     (tmp_path / "topologies").mkdir()
     with pytest.raises(Exception, match="line 1: unknown: delay; did you mean delay_ms"):
-        check_entries({"satellites": ["mine"]}, Additions.beside_ours([tmp_path]))
+        check_entries({"satellites": ["mine"]}, Catalog.beside_ours([tmp_path]))
 
 
 @pytest.mark.parametrize("kind", CHECKS)
 def test_our_own_entries_have_their_shape(kind: str) -> None:
-    ours = Additions()
+    ours = Catalog()
     check_entries({kind: sorted(ours.all(kind))}, ours)
 
 

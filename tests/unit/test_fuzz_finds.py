@@ -13,9 +13,9 @@ import yaml
 from altered import changed
 from test_job_code import ROOT, load
 
-from openbach_run.additions import packages_of
 from openbach_run.bundle.archive import _wrong_files
 from openbach_run.campaign.plan import plan
+from openbach_run.catalog import packages_of
 from openbach_run.engine.platform.engine import as_collected
 from openbach_run.engine.platform.rest import Lost, read_access
 from openbach_run.engine.virtual import series
@@ -30,7 +30,7 @@ from openbach_run.report.assumptions import read_assumptions
 from openbach_run.report.cells import Campaigns, Cell
 from openbach_run.report.claims import read_claims
 from openbach_run.report.explained import FILE, assumptions_of
-from openbach_run.results import asked
+from openbach_run.results import campaign_file
 from openbach_run.satellite import rtt
 from openbach_run.satellite.job import link_file
 from openbach_run.web.index import Index
@@ -259,14 +259,14 @@ def test_statistics_of_a_controller_are_a_whole_csv_or_lost() -> None:
                 "runs": [{"run_id": "0", "scenario": "geo", "arguments": {}, "seed": 10**40}],
             }
         ),
-        *asked.text("x", [asked.AskedRun("0", ["geo"], {}, 1)]),  # type: ignore[arg-type]
+        *campaign_file.text("x", [campaign_file.AskedRun("0", ["geo"], {}, 1)]),  # type: ignore[arg-type]
     ],
 )
 def test_a_damaged_campaign_keeps_no_results_off_the_page(tmp_path: Path, content: str) -> None:
     """The index stopped at the first."""
     for name in ("a", "b"):
         (tmp_path / name / "runs").mkdir(parents=True)
-        (tmp_path / name / asked.FILE).write_text(
+        (tmp_path / name / campaign_file.FILE).write_text(
             content if name == "a" else '{"command": "good", "runs": []}'
         )
     database = Database(tmp_path / "serve.sqlite")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from openbach_run.additions import KINDS
+from openbach_run.catalog import KINDS
 from openbach_run.engine.virtual.engine import GUEST_MODULES
 from openbach_run.paths import CONTENT, REPOSITORY
 
@@ -32,9 +32,9 @@ ROOMS = (
         "yaml_files",
         "units",
         "drawing",
-        "prose",
+        "semantic_hash",
         "playbook",
-        "additions",
+        "catalog",
         "topology",
         "openbach",
         "results",

@@ -15,16 +15,16 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from openbach_run.additions import Additions, joined
 from openbach_run.campaign.plan import plan
+from openbach_run.catalog import Catalog, joined
 from openbach_run.engine.virtual import image, kernel
 from openbach_run.engine.virtual.engine import GUEST_MODULES, VirtualEngine, guest_code
 from openbach_run.engine.virtual.image import Image
 from openbach_run.engine.virtual.kernel import Kernel
 from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import load_packages, parts_of
-from openbach_run.prose import acting
 from openbach_run.results.record import NOT_LOCKED
+from openbach_run.semantic_hash import acting
 from openbach_run.topology.inventory import load_inventory
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -71,16 +71,16 @@ def checkout(original: Path, tmp_path: Path) -> Path:
 
 
 def run_id(checkout: Path, *settings: str, packages: Iterable[str] = PACKAGES) -> str:
-    additions = Additions((checkout,))
-    jobs = load_packages(additions.jobs, additions)
+    catalog = Catalog((checkout,))
+    jobs = load_packages(catalog.jobs, catalog)
     campaign = plan(checkout / "scenarios/geo_loss.json", settings, (1,), jobs)
-    uses = joined(campaign.uses(jobs, additions))
-    parts = parts_of(uses, jobs, additions)
+    uses = joined(campaign.uses(jobs, catalog))
+    parts = parts_of(uses, jobs, catalog)
     engine = VirtualEngine(checkout, guest_code(checkout, parts), cache=checkout / "cache")
     engine._kernel = Kernel(Path(), Path(), "a kernel")
     engine._image = Image(Path(), tuple(packages), "what is added", NEEDS)
     (run,) = campaign.runs(
-        jobs, load_inventory(checkout / "inventory.yml"), additions, engine.identity_of
+        jobs, load_inventory(checkout / "inventory.yml"), catalog, engine.identity_of
     )
     return run.run_id
 
@@ -128,9 +128,9 @@ def test_a_control_that_only_a_text_of_the_proxy_names_is_used(checkout: Path) -
         if "run" in start.get("satpep", {}):
             start["satpep"]["run"]["client_leg"] = "mss=1300,cc=bbr3"
     file.write_text(json.dumps(scenario))
-    additions = Additions((checkout,))
-    jobs = load_packages(additions.jobs, additions)
-    (uses,) = plan(file, WIREGUARD, (1,), jobs).uses(jobs, additions)
+    catalog = Catalog((checkout,))
+    jobs = load_packages(catalog.jobs, catalog)
+    (uses,) = plan(file, WIREGUARD, (1,), jobs).uses(jobs, catalog)
     assert uses["congestion-controls"] == ["bbr3", "cubic"]
 
 

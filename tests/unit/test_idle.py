@@ -191,12 +191,12 @@ def test_a_link_file_is_random_if_it_loses_at_random(link: Path, text: str, coun
 
 @pytest.mark.parametrize(("text", "count"), [(STEADY, 1), (LOSSY, 5)])
 def test_so_is_a_satellite_that_is_a_link_file(tmp_path: Path, text: str, count: int) -> None:
-    from openbach_run.additions import Additions
+    from openbach_run.catalog import Catalog
 
     (tmp_path / "satellites").mkdir()
     (tmp_path / "satellites/trace.csv").write_text(text)
-    additions = Additions.beside_ours([tmp_path])
-    packages = load_packages(additions.jobs, additions)
+    catalog = Catalog.beside_ours([tmp_path])
+    packages = load_packages(catalog.jobs, catalog)
     for scenario, setting in (("geo", "orbit=trace"), ("multipath", "first=trace")):
         planned = plan(
             ROOT / f"scenarios/{scenario}.yml", [setting, "vpn=none", "cc=cubic"], None, packages

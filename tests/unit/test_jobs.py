@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_cli import FakeEngine
 
-from openbach_run.additions import Additions
+from openbach_run.catalog import Catalog
 from openbach_run.commands import main
 from openbach_run.commands import run as running
 from openbach_run.errors import InputError
@@ -262,4 +262,4 @@ def test_one_malformed_job_of_a_file_with_many_is_one(tmp_path: Path) -> None:
 def test_a_malformed_folder_that_is_not_used_stops_nothing(tmp_path: Path) -> None:
     (tmp_path / "vpn-configs/mine").mkdir(parents=True)
     (tmp_path / "vpn-configs/mine/vpn.json").write_text("{")
-    assert "mycelium" in Additions.beside_ours([tmp_path]).untested()
+    assert "mycelium" in Catalog.beside_ours([tmp_path]).untested()

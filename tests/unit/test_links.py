@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from openbach_run.commands import link
 from openbach_run.errors import InputError
 from openbach_run.satellite import acm, mahimahi, opensand, rtt
-from openbach_run.satellite.given import read_link_file
+from openbach_run.satellite.checks import read_link_file
 from openbach_run.satellite.job import link_file
 
 TRACE = "1\n1\n3\n10\n"

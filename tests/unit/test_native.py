@@ -18,11 +18,11 @@ from typing import Any
 
 import pytest
 
-from openbach_run.additions import Additions
 from openbach_run.campaign.execute import PlannedRun, interleaved
 from openbach_run.campaign.needs import check_host
 from openbach_run.campaign.plan import Campaign, plan
 from openbach_run.campaign.spec import CellSpec, Origin, RunSpec
+from openbach_run.catalog import Catalog
 from openbach_run.commands.main import parser
 from openbach_run.commands.run import _check_real_time
 from openbach_run.engine.native import cpu
@@ -42,7 +42,7 @@ def campaign(scenario: str, *settings: str) -> Campaign:
 
 def refused(host: Host, scenario: str, *settings: str) -> str:
     with pytest.raises(InputError) as error:
-        check_host(campaign(scenario, *settings), PACKAGES, Additions(), host)
+        check_host(campaign(scenario, *settings), PACKAGES, Catalog(), host)
     return str(error.value)
 
 
@@ -52,7 +52,7 @@ def without(*features: str) -> Host:
 
 def test_a_host_with_everything_rules_nothing_out() -> None:
     cells = ("vpn=none,wireguard,openvpn_udp,strongswan", "cc=reno", "impairment=none,low")
-    check_host(campaign("lan_tcp", *cells), PACKAGES, Additions(), ALL)
+    check_host(campaign("lan_tcp", *cells), PACKAGES, Catalog(), ALL)
 
 
 def test_the_values_that_need_what_is_lacking_are_named() -> None:
@@ -87,7 +87,7 @@ def test_what_is_the_same_as_something_else_needs_nothing_of_its_own() -> None:
     check_host(
         campaign("geo", "vpn=none", "cc=cubic", "loss=0"),
         PACKAGES,
-        Additions(),
+        Catalog(),
         without("cpu_model"),
     )
 
@@ -103,7 +103,7 @@ def test_places_named_from_here_are_found_from_elsewhere(monkeypatch: pytest.Mon
 def test_a_lan_without_a_rate_needs_no_netem() -> None:
     cells = ("vpn=none,openvpn_udp", "cc=reno", "rate=unlimited", "delay_ms=0")
     check_host(
-        campaign("lan_tcp", *cells), PACKAGES, Additions(), without("netem", "tbf", "matchall")
+        campaign("lan_tcp", *cells), PACKAGES, Catalog(), without("netem", "tbf", "matchall")
     )
 
 

@@ -16,7 +16,7 @@ import yaml
 from test_jobs import NEW
 from test_jobs import package as job_folder
 
-from openbach_run.additions import Additions, packages_of
+from openbach_run.catalog import Catalog, packages_of
 from openbach_run.commands import main
 from openbach_run.errors import InputError
 from openbach_run.openbach.expand import expand
@@ -212,7 +212,7 @@ def test_a_real_agent_gets_the_packages_that_the_virtual_one_gets(name: str) -> 
     added = {
         "satpep": {*BUILDING, "passwd"},
         "vpn": {
-            one for folder in Additions().all("vpn-configs").values() for one in packages_of(folder)
+            one for folder in Catalog().all("vpn-configs").values() for one in packages_of(folder)
         },
         "transport_profile": {"dkms", "linux-headers-{{ ansible_kernel }}"},
     }

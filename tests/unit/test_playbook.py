@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from openbach_run.additions import packages_of
+from openbach_run.catalog import packages_of
 from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import check_installed, left_out, load_packages
 from openbach_run.playbook import Installation, installation_of

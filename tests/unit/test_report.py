@@ -59,9 +59,9 @@ from openbach_run.report.settings import Setting, conditions, settings
 from openbach_run.report.verdicts import sentences, undecided, verdict_in_words, verdict_of
 from openbach_run.report.words import decimals, figure, in_good_units, said, value_of
 from openbach_run.report.write import CLAIMS, TEMPLATES
-from openbach_run.results.chance import WARNING
 from openbach_run.results.intervals import Estimate
 from openbach_run.results.record import NOT_LOCKED, Record, Store
+from openbach_run.results.seeds import WARNING
 from openbach_run.results.tables import Table, as_markdown, plain
 
 MEASURE = "transfer_time_s"

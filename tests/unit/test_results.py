@@ -22,7 +22,7 @@ from openbach_run.openbach.job_folders import load_packages
 from openbach_run.openbach.measures import to_records
 from openbach_run.paths import REPOSITORY
 from openbach_run.results.files import as_csv, columns, write_parquet
-from openbach_run.results.least_time import least_transfer_time_s
+from openbach_run.results.least_transfer_time import least_transfer_time_s
 from openbach_run.results.line_protocol import line_protocol
 from openbach_run.results.measures import measures
 from openbach_run.results.record import Record

@@ -23,13 +23,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_record import RECORD
 
-from openbach_run.additions import Additions
 from openbach_run.campaign import execute as executing
 from openbach_run.campaign import forecast as forecasts
 from openbach_run.campaign import plan as planning
 from openbach_run.campaign import spec as specs
 from openbach_run.campaign.execute import Executor, PlannedRun
 from openbach_run.campaign.plan import plan
+from openbach_run.catalog import Catalog
 from openbach_run.commands.main import COMMANDS
 from openbach_run.engine.contract import Outcome
 from openbach_run.openbach.job_folders import load_packages
@@ -101,7 +101,7 @@ def leave(run_dir: Path, spec: Mapping[str, Any]) -> None:
 def planned(engine: Engine, *settings: str, seeds: tuple[int, ...] = (1,)) -> list[PlannedRun]:
     campaign = plan(ROOT / "scenarios/geo_loss.json", ["cc=bbr", *settings], seeds, PACKAGES)
     runs = campaign.runs(
-        PACKAGES, load_inventory(ROOT / "inventory.yml"), Additions(), engine.identity_of
+        PACKAGES, load_inventory(ROOT / "inventory.yml"), Catalog(), engine.identity_of
     )
     return [PlannedRun(spec, engine, "geo_loss", campaign.measures) for spec in runs]
 

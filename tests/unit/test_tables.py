@@ -21,7 +21,7 @@ from openbach_run.openbach.measures import EVERY_STATISTIC
 from openbach_run.openbach.scenario import parse_scenario
 from openbach_run.results.record import NOT_LOCKED, Record
 from openbach_run.results.tables import Table, as_html, as_latex, as_markdown, as_text, plain
-from openbach_run.satellite.given import is_random
+from openbach_run.satellite.checks import is_random
 
 
 def campaign(seeds: tuple[int, ...] = (1,), **values: tuple[str, ...]) -> Campaign:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from openbach_run.additions import is_used
+from openbach_run.catalog import is_used
 from openbach_run.engine.virtual import programs
 from openbach_run.engine.virtual.image import code_identity
 from openbach_run.engine.virtual.jail import Jail, ensure_jail

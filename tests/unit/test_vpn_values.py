@@ -12,18 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from openbach_run.additions import Additions, description
 from openbach_run.campaign.entries import check_vpn_values, values_read
 from openbach_run.campaign.file import plan_file
 from openbach_run.campaign.plan import Campaign, notes_of, plan
 from openbach_run.campaign.settings import parse_settings
 from openbach_run.campaign.vpn_values import folded, read_values, setting_of
+from openbach_run.catalog import Catalog, description
 from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import load_packages
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = load_packages([ROOT / "jobs"])
-VPNS = Additions().all("vpn-configs")
+VPNS = Catalog().all("vpn-configs")
 sys.path.insert(0, str(ROOT / "jobs/vpn/files"))
 folders = importlib.import_module("vpn_folders")
 tunnel_mtu = importlib.import_module("tunnel_mtu")
@@ -94,13 +94,13 @@ scenarios:
 def test_a_campaign_file_has_them_too(tmp_path: Path) -> None:
     file = tmp_path / "mine.yml"
     file.write_text(CAMPAIGN)
-    geo, lan = plan_file(file, (), None, PACKAGES, Additions())
+    geo, lan = plan_file(file, (), None, PACKAGES, Catalog())
     assert geo.values["vpn_values"] == (
         "cipher=AES-256-CBC;keepalive=10",
         "cipher=AES-256-GCM;keepalive=10",
     )
     assert lan.values["vpn_values"] == ("keepalive=25",)
-    geo, lan = plan_file(file, ("vpn.keepalive=7",), None, PACKAGES, Additions())
+    geo, lan = plan_file(file, ("vpn.keepalive=7",), None, PACKAGES, Catalog())
     assert geo.values["vpn_values"] == (
         "cipher=AES-256-CBC;keepalive=7",
         "cipher=AES-256-GCM;keepalive=7",
@@ -117,7 +117,7 @@ def test_yamls_on_and_off_are_told(tmp_path: Path) -> None:
         InputError,
         match=r"scenarios\.0\.values\.sack: YAML takes on, off, yes and no for true and false",
     ):
-        plan_file(file, (), None, PACKAGES, Additions())
+        plan_file(file, (), None, PACKAGES, Catalog())
 
 
 # What is refused
@@ -208,7 +208,7 @@ def test_costs_of_a_cpu_are_said_to_be_those_of_the_vpns_own_values() -> None:
 
 def read_by(vpn: str) -> set[str]:
     scripts = VPNS[str(description(VPNS[vpn]).get("base", vpn))]
-    read = values_read(scripts, Additions().shared("vpn-configs").values())
+    read = values_read(scripts, Catalog().shared("vpn-configs").values())
     return {*read} - {*folders.describe(vpn)["fixed"]}
 
 

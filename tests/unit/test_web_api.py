@@ -40,7 +40,7 @@ from web import (
 )
 
 from openbach_run.web import instances, reports
-from openbach_run.web.once import Once
+from openbach_run.web.shared_work import Once
 
 CONFORMANCE = json.loads((ROOT / "tests/data/conformance.json").read_text())
 

@@ -14,7 +14,7 @@ from web import application, visiting, wait_for
 
 from openbach_run.results import run_files
 from openbach_run.results.record import Store
-from openbach_run.web import ask, compare, heat, runs, sets
+from openbach_run.web import compare, heat, launch_form, result_sets, runs
 from openbach_run.web.answers import Services
 
 LOOSE = {"vpn": ("none", "wireguard"), "pep": ("none",), "cc": ("cubic",), "loss": ("0", "1")}
@@ -30,13 +30,13 @@ def services(tmp_path: Path) -> Iterator[Services]:
         yield found
 
 
-def looked(services: Services) -> list[sets.Results]:
+def looked(services: Services) -> list[result_sets.Results]:
     services.index.look()
-    return sets.all_sets(services)
+    return result_sets.all_sets(services)
 
 
-def only(services: Services) -> sets.Results:
-    (found,) = sets.all_sets(services)
+def only(services: Services) -> result_sets.Results:
+    (found,) = result_sets.all_sets(services)
     return found
 
 
@@ -66,8 +66,8 @@ def test_the_index_follows_what_is_written_repeated_and_removed(services: Servic
     store.remove(record.run_id)
     services.index.look()
     assert (only(services).total, only(services).done, only(services).state) == (24, 23, "waiting")
-    waiting = [run for run in sets.runs_of(services, "folder/matrix") if not run.ended]
-    assert [(run.run_id, run.status) for run in waiting] == [(record.run_id, sets.WAITING)]
+    waiting = [run for run in result_sets.runs_of(services, "folder/matrix") if not run.ended]
+    assert [(run.run_id, run.status) for run in waiting] == [(record.run_id, result_sets.WAITING)]
 
 
 def test_an_index_is_kept_and_read_again_only_where_something_changed(
@@ -104,12 +104,12 @@ def test_an_index_is_kept_and_read_again_only_where_something_changed(
     ],
 )
 def test_finding(services: Services, asked: dict[str, str], found: bool) -> None:
-    sets.mark(services, "folder/matrix", tags="paper, draft")
-    assert bool(sets.matching(services, sets.all_sets(services), asked)) is found
+    result_sets.mark(services, "folder/matrix", tags="paper, draft")
+    assert bool(result_sets.matching(services, result_sets.all_sets(services), asked)) is found
 
 
 def test_the_heat_map_has_the_medians_of_the_records(services: Services) -> None:
-    runs = sets.runs_of(services, "folder/matrix")
+    runs = result_sets.runs_of(services, "folder/matrix")
     made = heat.heat(
         services,
         "folder/matrix",
@@ -136,7 +136,7 @@ def test_the_heat_map_has_the_medians_of_the_records(services: Services) -> None
 
 
 def test_ratios_are_paired_and_differences_named(services: Services) -> None:
-    runs = sets.runs_of(services, "folder/matrix")
+    runs = result_sets.runs_of(services, "folder/matrix")
     made = heat.heat(services, "folder/matrix", runs, {"across": "vpn", "only.loss": "1"})
     assert made is not None
     words = [("cell", f"folder/matrix/{cell.key}") for cell in made.rows[0][1] if cell is not None]
@@ -211,7 +211,7 @@ def test_a_deleted_folder_comes_back_as_it_was(services: Services, tmp_path: Pat
 
 def test_the_forecast_knows_the_cells_that_are_there(services: Services) -> None:
     given = {"vpn": ["none"], "pep": ["none"], "cc": ["cubic"], "loss": ["0"], "size": ["30M"]}
-    found = ask.check(services, "satvpn", "geo_loss", given, "2")
+    found = launch_form.check(services, "satvpn", "geo_loss", given, "2")
     assert found.errors == {}
     assert (
         found.text.startswith("1 cell, 2 runs; about ") and "known cells of geo_loss" in found.text
@@ -235,7 +235,7 @@ def test_the_forecast_knows_the_cells_that_are_there(services: Services) -> None
 def test_what_is_wrong_is_told_of_its_field(services: Services, name: str, value: str) -> None:
     common = {"vpn": ["none"], "pep": ["none"], "cc": ["cubic"], "loss": ["0"], "size": ["1M"]}
     given = {**common, name: [value] if value else []}
-    found = ask.check(services, "satvpn", "geo", given, "1")
+    found = launch_form.check(services, "satvpn", "geo", given, "1")
     assert list(found.errors) == [name]
 
 

@@ -93,7 +93,7 @@ def parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="DIR",
-        dest="additions",
+        dest="with_dirs",
         help="for runs that were made with it: it is taken from no record",
     )
     made.add_argument(
@@ -120,7 +120,7 @@ def main(argv: list[str]) -> int:
 
 def _options(arguments: argparse.Namespace) -> list[str]:
     """Return the options that each repetition gets beside those of its record."""
-    named = [("--with", one) for one in arguments.additions] + [
+    named = [("--with", one) for one in arguments.with_dirs] + [
         ("--jobs", one) for one in arguments.jobs
     ]
     named += [("--inventory", arguments.inventory)] if arguments.inventory else []

@@ -20,11 +20,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from openbach_run.additions import DESCRIBED, Additions, description
 from openbach_run.bundle.file import Content, Member, build_start
 from openbach_run.bundle.python_packages import INSTALLED, LISTED, ensure_python_packages
 from openbach_run.bundle.sbom import sbom
 from openbach_run.bundle.sources import source_files
+from openbach_run.catalog import DESCRIBED, Catalog, description
 from openbach_run.engine.virtual.cache import KEEPS_ALL
 from openbach_run.engine.virtual.engine import VirtualEngine, guest_code
 from openbach_run.engine.virtual.image import COPYRIGHT, GUEST_PYTHON, compile_python
@@ -96,16 +96,16 @@ def content(progress: Progress, *, built: bool) -> Iterator[Bundle]:
 
 def _prepared(progress: Progress, *, built: bool) -> VirtualEngine:
     """Return an engine, prepared for all that is in this checkout."""
-    additions = Additions()
-    packages = well_formed(load_packages(additions.jobs, additions))
+    catalog = Catalog()
+    packages = well_formed(load_packages(catalog.jobs, catalog))
     uses: dict[str, list[str]] = {}
     for kind in DESCRIBED:
-        folders = additions.all(kind)
+        folders = catalog.all(kind)
         uses[kind] = sorted(
             name for name, folder in folders.items() if _is_built(folder, built=built)
         )
-    uses |= {"cpus": sorted(additions.all("cpus")), "jobs": sorted(packages)}
-    parts = parts_of(uses, packages, additions)
+    uses |= {"cpus": sorted(catalog.all("cpus")), "jobs": sorted(packages)}
+    parts = parts_of(uses, packages, catalog)
     engine = VirtualEngine(REPOSITORY, guest_code(REPOSITORY, parts))
     engine.prepare(progress)
     return engine

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from openbach_run.additions import DESCRIBED, Additions, description
+from openbach_run.catalog import DESCRIBED, Catalog, description
 from openbach_run.engine.virtual.debian import run
 from openbach_run.engine.virtual.image import COPYRIGHT, IMAGE_FILE
 from openbach_run.engine.virtual.kernel import KERNEL_FILE
@@ -165,7 +165,7 @@ def _kernel(entry: Path) -> Part:
 
 def _of_registries(programs: set[str]) -> Iterable[Part]:
     """Yield the packages of registries from which programs of VPNs were built."""
-    folders = chain(*(Additions().all(kind).values() for kind in DESCRIBED))
+    folders = chain(*(Catalog().all(kind).values() for kind in DESCRIBED))
     for folder in folders:
         for program, recipe in description(folder).get("programs", {}).items():
             for kind, (registry, prefix, pins) in REGISTRIES.items():

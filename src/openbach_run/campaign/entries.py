@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Checks of the folders and files that the values of a campaign name.
 
-They are the VPNs, satellites and the like (additions.py). They are checked before a guest starts.
+They are the VPNs, satellites and the like (catalog.py). They are checked before a guest starts.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from openbach_run.additions import DESCRIBED, Additions, Uses, description
+from openbach_run.catalog import DESCRIBED, Catalog, Uses, description
 from openbach_run.engine.native.boundary import FEATURES
 from openbach_run.errors import InputError
 from openbach_run.json_files import read_json
 from openbach_run.openbach.refusals import near
 from openbach_run.openbach.shapes import Shape, check
-from openbach_run.satellite.given import read_preset
+from openbach_run.satellite.checks import read_preset
 
 TEXT: Shape = {"type": "string"}
 TEXTS: Shape = {"type": "array", "items": TEXT}
@@ -198,21 +198,21 @@ COMMENT = re.compile(r"^\s*#.*$", re.MULTILINE)
 VARIABLE = re.compile(r"\bVPN_([A-Z0-9_]+)")
 
 
-def check_entries(uses: Uses, additions: Additions) -> None:
+def check_entries(uses: Uses, catalog: Catalog) -> None:
     """Check the folders and files that are used. Raises InputError for the first mistake."""
     for kind, names in uses.items():
-        there = additions.all(kind) if kind in CHECKS else {}
+        there = catalog.all(kind) if kind in CHECKS else {}
         # A base that is not there is told of by the check of the VPN that names it.
         for name in names:
             if name in there:
-                CHECKS[kind](additions, there[name])
+                CHECKS[kind](catalog, there[name])
 
 
-def _check_json(shape: Shape, additions: Additions, file: Path) -> None:
+def _check_json(shape: Shape, catalog: Catalog, file: Path) -> None:
     check(f"{file}", read_json(file), shape)
 
 
-def _check_impairment(additions: Additions, file: Path) -> None:
+def _check_impairment(catalog: Catalog, file: Path) -> None:
     profile = read_json(file)
     check(f"{file}", profile, IMPAIRMENT)
     if profile.get("reorder_pct") and not profile.get("delay_ms"):
@@ -222,7 +222,7 @@ def _check_impairment(additions: Additions, file: Path) -> None:
         )
 
 
-def _check_control(additions: Additions, folder: Path) -> None:
+def _check_control(catalog: Catalog, folder: Path) -> None:
     file = folder / DESCRIBED["congestion-controls"]
     profile = read_json(file)
     check(f"{file}", profile, CONTROL)
@@ -234,13 +234,13 @@ def _check_control(additions: Additions, folder: Path) -> None:
         )
 
 
-def _check_vpn(additions: Additions, folder: Path) -> None:
+def _check_vpn(catalog: Catalog, folder: Path) -> None:
     file = folder / DESCRIBED["vpn-configs"]
     own = description(folder)
     check(f"{file}", own, VPN if "base" in own else OWN_VPN)
     scripts = folder
     if "base" in own:
-        scripts = _base(file, own, additions)
+        scripts = _base(file, own, catalog)
         base = description(scripts)
         check(f"{scripts / file.name}", base, OWN_VPN)
         # A variant runs its base's scripts: any script of its own would be ignored silently.
@@ -261,7 +261,7 @@ def _check_vpn(additions: Additions, folder: Path) -> None:
                 f"{scripts / script} is missing, or no program: a VPN has {', '.join(SCRIPTS)}"
                 " (chmod +x)"
             )
-    known = values_read(scripts, additions.shared("vpn-configs").values())
+    known = values_read(scripts, catalog.shared("vpn-configs").values())
     for name, value in own.get("values", {}).items():
         if name in GIVEN_BY_JOB:
             right = "inner_mtu is a key beside values" if name == "mtu" else "the job says that"
@@ -362,9 +362,9 @@ def _shared(vpns: Mapping[str, Path]) -> list[Path]:
     return [file for file in files if file.suffix != ".md"]
 
 
-def _base(file: Path, own: Mapping[str, Any], additions: Additions) -> Path:
+def _base(file: Path, own: Mapping[str, Any], catalog: Catalog) -> Path:
     """Return the folder of the base, which has the scripts. Raises InputError."""
-    named, vpns = own["base"], additions.all("vpn-configs")
+    named, vpns = own["base"], catalog.all("vpn-configs")
     if named == file.parent.name:
         raise InputError(f"{file}: base: {named} is the folder itself; a base is another VPN")
     if named not in vpns:
@@ -445,10 +445,10 @@ def _text(file: Path) -> str:
     return file.read_text(encoding="utf-8", errors="replace")
 
 
-CHECKS: Mapping[str, Callable[[Additions, Path], object]] = {
+CHECKS: Mapping[str, Callable[[Catalog, Path], object]] = {
     "vpn-configs": _check_vpn,
     "congestion-controls": _check_control,
     "impairments": _check_impairment,
     "cpus": partial(_check_json, CPU),
-    "satellites": lambda additions, file: read_preset(file),
+    "satellites": lambda catalog, file: read_preset(file),
 }

@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from openbach_run.additions import Additions
 from openbach_run.campaign.plan import Campaign, plan_scenario, read_with_subs, settings_of
 from openbach_run.campaign.settings import distinct, is_list, parse_seeds, parse_settings
 from openbach_run.campaign.vpn_values import setting_of
+from openbach_run.catalog import Catalog
 from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import Package
 from openbach_run.openbach.refusals import Malformed, near
@@ -29,7 +29,7 @@ def plan_file(
     settings: Sequence[str],
     seeds: tuple[int, ...] | None,
     packages: Mapping[str, Package],
-    additions: Additions,
+    catalog: Catalog,
 ) -> list[Campaign]:
     """Return the campaigns of a campaign file.
 
@@ -42,7 +42,7 @@ def plan_file(
     campaigns: list[Campaign] = []
     for number, entry in enumerate(content["scenarios"]):
         where = f"{path}: scenarios.{number}"
-        file, values = _entry(where, entry, path.parent, additions)
+        file, values = _entry(where, entry, path.parent, catalog)
         # A setting may be meant for another scenario of the file: only an argument that none has is
         # an error, below.
         try:
@@ -98,7 +98,7 @@ def _seeds(path: Path, given: Any) -> tuple[int, ...]:
 
 
 def _entry(
-    where: str, entry: Any, here: Path, additions: Additions
+    where: str, entry: Any, here: Path, catalog: Catalog
 ) -> tuple[Path, dict[str, tuple[str, ...]]]:
     if not isinstance(entry, dict) or not isinstance(entry.get("scenario"), str):
         raise InputError(f"{where}: should have the keys scenario (a name or a file) and values")
@@ -116,10 +116,10 @@ def _entry(
     file = (
         here / name
         if "/" in name or name.endswith((".json", *SUFFIXES))
-        else additions.find("scenarios", name)
+        else catalog.find("scenarios", name)
     )
     if file is None:
-        known = additions.all("scenarios")
+        known = catalog.all("scenarios")
         right = near(name, known).rstrip() or f"there are {', '.join(known)}"
         raise InputError(f"{where}.scenario: there is no scenario {name}; {right}")
     return file, {

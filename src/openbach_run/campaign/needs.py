@@ -13,8 +13,8 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from openbach_run.additions import Additions, description
 from openbach_run.campaign.plan import Campaign, own_values
+from openbach_run.catalog import Catalog, description
 from openbach_run.engine.native.boundary import IN_WORDS, Host
 from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import Package
@@ -26,7 +26,7 @@ ALLOWED = "net.ipv4.tcp_allowed_congestion_control"
 
 
 def check_host(
-    campaign: Campaign, packages: Mapping[str, Package], additions: Additions, host: Host
+    campaign: Campaign, packages: Mapping[str, Package], catalog: Catalog, host: Host
 ) -> None:
     """Check the campaign's values against this host.
 
@@ -40,8 +40,8 @@ def check_host(
         for feature, use in needed(own, cell).items():
             if feature not in host.features:
                 reasons[_given(use, cell)] = f"needs {IN_WORDS.get(feature, feature)}"
-        for use, kind, name in _folders(own, cell, additions):
-            if why := _why_not(additions, kind, name, host):
+        for use, kind, name in _folders(own, cell, catalog):
+            if why := _why_not(catalog, kind, name, host):
                 reasons[_given(use, cell)] = why
     if reasons:
         lacking = ", ".join(IN_WORDS.get(name, name) for name in host.lacking)
@@ -69,7 +69,7 @@ def _given(use: Use, cell: Mapping[str, str]) -> str:
 
 
 def _folders(
-    places: list[Use], cell: Mapping[str, str], additions: Additions
+    places: list[Use], cell: Mapping[str, str], catalog: Catalog
 ) -> Iterator[tuple[Use, str, str]]:
     """Yield the VPNs and congestion controls that a cell names: where it names them, the kind, the
     name.
@@ -77,16 +77,16 @@ def _folders(
     for use in places:
         for key in names_folders(use.argument):
             kind, value = use.argument.limits[key], Template(use.template).safe_substitute(cell)
-            if kind in (VPNS, CONTROLS) and additions.find(kind, value):
+            if kind in (VPNS, CONTROLS) and catalog.find(kind, value):
                 yield use, kind, value
 
 
-def _why_not(additions: Additions, kind: str, name: str, host: Host) -> str:
+def _why_not(catalog: Catalog, kind: str, name: str, host: Host) -> str:
     """Return the reason why this host cannot have a VPN or a congestion control; "" if it can."""
     # A variant's own keys replace those of its base, so the base comes first.
     described: dict[str, Any] = {}
-    for one in reversed(additions.with_base(kind, name)):
-        described |= description(additions.all(kind)[one])
+    for one in reversed(catalog.with_base(kind, name)):
+        described |= description(catalog.all(kind)[one])
     if kind == VPNS:
         needs = described.get("needs", ["tun"] if described.get("runs_in") == "user space" else [])
         tools = [tool for tool in ("nft",) if tool in described.get("commands", ())]

@@ -14,11 +14,11 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from openbach_run.additions import Additions, Uses, description, joined
 from openbach_run.campaign.entries import check_entries
 from openbach_run.campaign.settings import is_list, is_value, parse_settings
 from openbach_run.campaign.spec import CellSpec, Origin, RunSpec
 from openbach_run.campaign.vpn_values import check_values_of_vpns, folded, setting_of
+from openbach_run.catalog import Catalog, Uses, description, joined
 from openbach_run.errors import InputError
 from openbach_run.openbach import limits, rules
 from openbach_run.openbach.addresses import with_addresses
@@ -46,8 +46,8 @@ from openbach_run.openbach.shapes import Shape, check
 from openbach_run.openbach.source import FIGURES
 from openbach_run.openbach.start import check_values, names_in, names_used
 from openbach_run.openbach.values import jobs_started, sole_placeholder
-from openbach_run.results.chance import FIRST_SEEDS, MORE_SEEDS
-from openbach_run.satellite.given import (
+from openbach_run.results.seeds import FIRST_SEEDS, MORE_SEEDS
+from openbach_run.satellite.checks import (
     Presets,
     in_force,
     is_random,
@@ -232,9 +232,7 @@ class Campaign:
         }
         return replace(self, scenario=with_addresses(self.scenario, inventory), sub_scenarios=subs)
 
-    def uses(
-        self, packages: Mapping[str, Package], additions: Additions
-    ) -> list[dict[str, list[str]]]:
+    def uses(self, packages: Mapping[str, Package], catalog: Catalog) -> list[dict[str, list[str]]]:
         """Return the jobs and folders that the runs use, by kind: one dictionary for each cell.
 
         They are looked up once for cells that have the same values there. Raises InputError.
@@ -253,15 +251,15 @@ class Campaign:
         ]  # a launch over REST gives arguments only
         for cell in cells:
             if (key := tuple(map(cell.get, names))) not in found:
-                found[key] = joined([started, folders_used(places, cell, additions)])
-        check_entries(joined(found.values()), additions)
+                found[key] = joined([started, folders_used(places, cell, catalog)])
+        check_entries(joined(found.values()), catalog)
         return [found[tuple(map(cell.get, names))] for cell in cells]
 
     def runs(
         self,
         packages: Mapping[str, Package],
         inventory: Inventory,
-        additions: Additions,
+        catalog: Catalog,
         identity_of: Callable[[Uses], dict[str, str]],
     ) -> list[RunSpec]:
         """Return the runs: the cells in the order of the sweep, seeds innermost, with the addresses
@@ -276,7 +274,7 @@ class Campaign:
             check_mtus(origin.inventory["networks"], cell)
         cells = (
             CellSpec(origin, cell, identity_of(used), used, self._files_of(cell))
-            for cell, used in zip(self.cells, self.uses(packages, additions), strict=True)
+            for cell, used in zip(self.cells, self.uses(packages, catalog), strict=True)
         )
         return [RunSpec(cell, seed) for cell in cells for seed in self.every_seed]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from openbach_run.guest.main import LINK_FILES
 from openbach_run.openbach.scenario import Scenario, defaults_of
-from openbach_run.prose import acting_job, acting_scenario
+from openbach_run.semantic_hash import acting_job, acting_scenario
 from openbach_run.topology.networks import with_mtus
 
 VIRTUAL_LIMIT_S = 4 * 3600.0
@@ -58,7 +58,7 @@ class CellSpec:
     identity: dict[str, str] = field(default_factory=dict)
     """The identity of the engine: kernel, guest tree, and the code that this run uses."""
     uses: Mapping[str, list[str]] = field(default_factory=dict)
-    """Names of jobs and folders (additions.py) by kind."""
+    """Names of jobs and folders (catalog.py) by kind."""
     link_files: dict[str, str] = field(default_factory=dict)
     """Content of the files that arguments and constants name, by the name of the argument or
     constant."""

@@ -11,10 +11,10 @@ from openbach_run.campaign.plan import MEASURE, USUAL, Campaign
 from openbach_run.clock import VIRTUAL
 from openbach_run.guest.main import HOST_KERNEL
 from openbach_run.openbach.measures import measure_of
-from openbach_run.results.chance import WARNING
 from openbach_run.results.intervals import estimate
-from openbach_run.results.least_time import least_transfer_time_s, rate_of
+from openbach_run.results.least_transfer_time import least_transfer_time_s, rate_of
 from openbach_run.results.record import Record, not_locked, statistics
+from openbach_run.results.seeds import WARNING
 from openbach_run.results.tables import Table, figure
 
 MOST_COLUMNS = 6

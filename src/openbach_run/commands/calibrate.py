@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from openbach_run.additions import Additions, description
+from openbach_run.catalog import Catalog, description
 from openbach_run.commands.main import parser as parser_of_runs
 from openbach_run.commands.run import run
 from openbach_run.errors import InputError
@@ -73,7 +73,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--with",
         metavar="DIR",
-        dest="additions",
+        dest="with_dirs",
         type=Path,
         action="append",
         default=[],
@@ -103,7 +103,7 @@ def main(argv: list[str]) -> int:
     payloads_bytes = lengths(arguments.payload_bytes, arguments.check_bytes)
     vpns = arguments.vpn.split(",")
     check_vpns(
-        vpns, [*payloads_bytes, arguments.check_bytes], Additions.beside_ours(arguments.additions)
+        vpns, [*payloads_bytes, arguments.check_bytes], Catalog.beside_ours(arguments.with_dirs)
     )
     if arguments.repetitions < 1:
         raise InputError(f"--repetitions {arguments.repetitions}: at least 1")
@@ -165,21 +165,21 @@ def lengths(text: str, check_bytes: int) -> list[int]:
     return found
 
 
-def check_vpns(vpns: Sequence[str], payloads_bytes: Sequence[int], additions: Additions) -> None:
+def check_vpns(vpns: Sequence[str], payloads_bytes: Sequence[int], catalog: Catalog) -> None:
     """Check that the VPNs can be measured.
 
     Raises InputError for one that the kernel carries, or whose packets are too small for the
     longest payload.
     """
     for vpn in vpns:
-        folder = additions.find(KIND, vpn)
+        folder = catalog.find(KIND, vpn)
         if folder is None:
             raise InputError(
                 f"--vpn {vpn}: there is no such VPN; there are"
-                f" {', '.join(sorted(additions.all(KIND)))}"
+                f" {', '.join(sorted(catalog.all(KIND)))}"
             )
         own = description(folder)
-        base = additions.find(KIND, str(own["base"])) if "base" in own else None
+        base = catalog.find(KIND, str(own["base"])) if "base" in own else None
         described = {**(description(base) if base else {}), **own}
         if described["runs_in"] != "user space":
             raise InputError(
@@ -208,7 +208,7 @@ def runs_of(
     settings += ["delay_ms=0", f"udp_rate={UDP_RATE}", f"duration_s={arguments.duration_s}"]
     made = parser_of_runs().parse_intermixed_args(settings)
     made.engine, made.seeds, made.quiet = "native", str(arguments.repetitions), arguments.quiet
-    made.results, made.additions = arguments.results, arguments.additions
+    made.results, made.with_dirs = arguments.results, arguments.with_dirs
     return made
 
 

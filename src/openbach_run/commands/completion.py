@@ -12,8 +12,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from openbach_run.additions import Additions, description
 from openbach_run.campaign.entries import values_read
+from openbach_run.catalog import Catalog, description
 from openbach_run.commands import main as command
 from openbach_run.errors import InputError
 from openbach_run.json_files import read_json
@@ -60,9 +60,9 @@ def script() -> str:
         f'    {name}) words="{" ".join(options(module.parser()))}" ;;'
         for name, module in modules.items()
     )
-    additions = Additions()
-    names = [*additions.all("scenarios"), *additions.all("campaigns")]
-    words = [*command.COMMANDS, *names, *options(command.parser()), *_arguments(additions)]
+    catalog = Catalog()
+    names = [*catalog.all("scenarios"), *catalog.all("campaigns")]
+    words = [*command.COMMANDS, *names, *options(command.parser()), *_arguments(catalog)]
     return SCRIPT.format(cases=cases, words=" ".join(words))
 
 
@@ -82,23 +82,21 @@ def _content(file: Path) -> Any:
         return None
 
 
-def _arguments(additions: Additions) -> list[str]:
+def _arguments(catalog: Catalog) -> list[str]:
     """Return `NAME=` for all arguments and constants of all scenarios, and all values of VPNs."""
-    files = [file for file in additions.all("scenarios").values() if file.suffix == ".json"]
+    files = [file for file in catalog.all("scenarios").values() if file.suffix == ".json"]
     names: set[str] = set()
     for file in files:
         scenario = _content(file)
         if isinstance(scenario, dict):
             names |= {*scenario.get("arguments", ()), *scenario.get("constants", ())}
-    return sorted(f"{name}=" for name in names | _vpn_values(additions))
+    return sorted(f"{name}=" for name in names | _vpn_values(catalog))
 
 
-def _vpn_values(additions: Additions) -> set[str]:
+def _vpn_values(catalog: Catalog) -> set[str]:
     """Return the values of all VPNs (`vpn.cipher` and so on), without those that a folder fixes."""
-    folders = [
-        folder for folder in additions.all("vpn-configs").values() if (folder / "up").exists()
-    ]
-    shared = additions.shared("vpn-configs").values()
+    folders = [folder for folder in catalog.all("vpn-configs").values() if (folder / "up").exists()]
+    shared = catalog.shared("vpn-configs").values()
     found: set[str] = set()
     for folder in folders:
         fixed = description(folder).get("fixed", [])

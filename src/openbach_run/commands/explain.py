@@ -23,11 +23,11 @@ from typing import Any
 
 import yaml
 
-from openbach_run.additions import Additions, joined
 from openbach_run.campaign.execute import cpus_for
 from openbach_run.campaign.forecast import duration, mean_wall_s
 from openbach_run.campaign.plan import Campaign, draft_of, read_with_subs
 from openbach_run.campaign.settings import parse_seeds
+from openbach_run.catalog import Catalog, joined
 from openbach_run.commands.main import parser as parser_of_runs
 from openbach_run.commands.run import commit
 from openbach_run.engine.virtual.cache import NotMade, looking_only, looks_only
@@ -62,11 +62,11 @@ from openbach_run.report.search import (
     in_turn,
     search,
 )
-from openbach_run.results import asked
-from openbach_run.results.chance import MIN_SEEDS
+from openbach_run.results import campaign_file
 from openbach_run.results.record import Record, Store
 from openbach_run.results.run_archive import FILE as ARCHIVE
 from openbach_run.results.run_archive import write_runs
+from openbach_run.results.seeds import MIN_SEEDS
 from openbach_run.topology.inventory import load_inventory
 from openbach_run.yaml_files import read_yaml
 
@@ -277,7 +277,7 @@ def _claims(names: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 
 def _campaign(name: str) -> Path:
-    path = Path(name) if Path(name).exists() else Additions.beside_ours([]).find("campaigns", name)
+    path = Path(name) if Path(name).exists() else Catalog.beside_ours([]).find("campaigns", name)
     if path is None:
         raise InputError(
             f"--campaign {name}: no such campaign; give a file, or the name of one in campaigns/"
@@ -521,8 +521,8 @@ def _engine(uses: str, quiet: bool) -> VirtualEngine:
 
 
 @cache
-def _additions() -> Additions:
-    return Additions.beside_ours([ALTERNATIVES])
+def _additions() -> Catalog:
+    return Catalog.beside_ours([ALTERNATIVES])
 
 
 @cache
@@ -606,8 +606,8 @@ def write_campaign(folder: Path, named: Mapping[str, Mapping[str, str]]) -> None
     runs = []
     for run_id, run in named.items():
         arguments = {name: value for name, value in run.items() if name not in ("scenario", "seed")}
-        runs.append(asked.AskedRun(run_id, run["scenario"], arguments, int(run["seed"])))
-    Store(folder).write(asked.FILE, asked.text("", runs))
+        runs.append(campaign_file.AskedRun(run_id, run["scenario"], arguments, int(run["seed"])))
+    Store(folder).write(campaign_file.FILE, campaign_file.text("", runs))
 
 
 def _folder_with_runs(folder: Path) -> None:

@@ -200,7 +200,7 @@ def parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="DIR",
-        dest="additions",
+        dest="with_dirs",
         help=(
             "VPNs, congestion controls, jobs, satellites, topologies, scenarios of yours: a"
             " directory of this checkout's shape (vpn-configs/NAME, congestion-controls/NAME, …;"

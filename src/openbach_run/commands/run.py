@@ -15,13 +15,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from openbach_run.additions import Additions, joined
 from openbach_run.campaign.execute import Executor, PlannedRun, cpus_for
 from openbach_run.campaign.file import plan_file
 from openbach_run.campaign.plan import Campaign, notes_of, plan
 from openbach_run.campaign.settings import parse_seeds
 from openbach_run.campaign.sub_runs import unfold_all, unfold_campaign
 from openbach_run.campaign.table import campaign_table, not_sent
+from openbach_run.catalog import Catalog, joined
 from openbach_run.clock import VIRTUAL, clock_named
 from openbach_run.engine.contract import Engine
 from openbach_run.engine.virtual.engine import VirtualEngine, guest_code
@@ -41,11 +41,11 @@ from openbach_run.openbach.refusals import Malformed, near
 from openbach_run.openbach.source import SUFFIXES, is_source
 from openbach_run.paths import REPOSITORY
 from openbach_run.progress import Reporter
-from openbach_run.results import asked
+from openbach_run.results import campaign_file
 from openbach_run.results.captures import CAPTURE, KEYS
-from openbach_run.results.chance import FIRST_SEEDS
 from openbach_run.results.files import as_csv, as_json, write_parquet
 from openbach_run.results.record import Record, Store
+from openbach_run.results.seeds import FIRST_SEEDS
 from openbach_run.results.tables import as_html, as_latex, as_markdown, as_text
 from openbach_run.topology.hosts import Inventory
 from openbach_run.topology.inventory import check_size, load_inventory
@@ -85,14 +85,14 @@ def run(arguments: argparse.Namespace, show: Show | None = None) -> int:
         raise InputError("--workers: a cluster runs as many at a time as its workers have threads")
     controller = _controller(arguments)
     _check_real_time(arguments)
-    additions = Additions.beside_ours(arguments.additions)
-    path = path_of(arguments.scenario, additions)
-    packages = load_packages([*arguments.jobs, *additions.jobs], additions)
+    catalog = Catalog.beside_ours(arguments.with_dirs)
+    path = path_of(arguments.scenario, catalog)
+    packages = load_packages([*arguments.jobs, *catalog.jobs], catalog)
     if arguments.check:
         from openbach_run.commands.check import check
 
         return check(path, packages, arguments.format == "json", arguments.inventory)
-    campaigns = campaigns_of(path, arguments, packages, additions)
+    campaigns = campaigns_of(path, arguments, packages, catalog)
     for fault in faults(packages):
         print(f"openbach-run: warning: {fault}", file=sys.stderr)
     in_real_time = bool(_chosen(arguments))
@@ -111,7 +111,7 @@ def run(arguments: argparse.Namespace, show: Show | None = None) -> int:
     if arguments.dry_run:
         from openbach_run.campaign.forecast import forecast, unknown
 
-        planned, missing = _looked(campaigns, arguments, packages, additions, controller)
+        planned, missing = _looked(campaigns, arguments, packages, catalog, controller)
         runs = sum(len(one.cells) * len(one.every_seed) for one in campaigns)
         print(
             forecast(planned, store, len(cpus))
@@ -120,11 +120,11 @@ def run(arguments: argparse.Namespace, show: Show | None = None) -> int:
         )
         return 0
     if arguments.prepare:
-        _planned(campaigns, arguments, packages, additions, controller)
+        _planned(campaigns, arguments, packages, catalog, controller)
         return 0
     with store.opened():
-        planned = _planned(campaigns, arguments, packages, additions, controller)
-        store.write(asked.FILE, _asked(path, arguments, campaigns, planned))
+        planned = _planned(campaigns, arguments, packages, catalog, controller)
+        store.write(campaign_file.FILE, _asked(path, arguments, campaigns, planned))
         # A finished run without the capture that is now wanted must be run again.
         kept = [CAPTURE] * arguments.pcap + [KEYS] * arguments.keys
         rerun = arguments.rerun or _lack(kept, store, planned)
@@ -152,7 +152,7 @@ def run(arguments: argparse.Namespace, show: Show | None = None) -> int:
     return int(bool(executor.failed or lacking))
 
 
-def path_of(text: str, additions: Additions) -> Path:
+def path_of(text: str, catalog: Catalog) -> Path:
     """Return the path of a scenario or campaign.
 
     `text` is a file here, one of ours (as records name it), or a name in scenarios/ or campaigns/.
@@ -163,7 +163,7 @@ def path_of(text: str, additions: Additions) -> Path:
         return path
     if path.name != text or path.suffix:
         return REPOSITORY / path if (REPOSITORY / path).is_file() else path
-    names = {**additions.all("campaigns"), **additions.all("scenarios")}
+    names = {**catalog.all("campaigns"), **catalog.all("scenarios")}
     if text not in names:
         raise InputError(
             f"{text}: no such scenario or campaign; {near(text, names)}there are"
@@ -173,7 +173,7 @@ def path_of(text: str, additions: Additions) -> Path:
 
 
 def campaigns_of(
-    path: Path, arguments: argparse.Namespace, packages: Mapping[str, Package], additions: Additions
+    path: Path, arguments: argparse.Namespace, packages: Mapping[str, Package], catalog: Catalog
 ) -> list[Campaign]:
     """Return the campaigns of a campaign file, or the one campaign of a scenario.
 
@@ -181,7 +181,7 @@ def campaigns_of(
     """
     seeds = None if arguments.seeds is None else parse_seeds(arguments.seeds)
     if _is_campaign_file(path):
-        return plan_file(path, arguments.settings, seeds, packages, additions)
+        return plan_file(path, arguments.settings, seeds, packages, catalog)
     try:
         # A run in real time takes long: one seed, unless more are asked for.
         in_real_time = bool(_chosen(arguments))
@@ -260,7 +260,7 @@ def _planned(
     campaigns: Sequence[Campaign],
     arguments: argparse.Namespace,
     packages: Mapping[str, Package],
-    additions: Additions,
+    catalog: Catalog,
     controller: Controller | None,
 ) -> list[PlannedRun]:
     """Return the runs of all campaigns, each once, with the engine of their scenario.
@@ -270,12 +270,10 @@ def _planned(
     planned: dict[str, PlannedRun] = {}
     with Reporter(arguments.quiet) as reporter:
         for campaign in campaigns:
-            inventory = _inventory(campaign, arguments, additions, controller)
-            engine = _engine(campaign.on(inventory), arguments, packages, additions, controller)
+            inventory = _inventory(campaign, arguments, catalog, controller)
+            engine = _engine(campaign.on(inventory), arguments, packages, catalog, controller)
             engine.prepare(reporter.show)
-            planned |= _runs(
-                campaign, arguments, packages, additions, controller, inventory, engine
-            )
+            planned |= _runs(campaign, arguments, packages, catalog, controller, inventory, engine)
     return list(planned.values())
 
 
@@ -283,7 +281,7 @@ def _looked(
     campaigns: Sequence[Campaign],
     arguments: argparse.Namespace,
     packages: Mapping[str, Package],
-    additions: Additions,
+    catalog: Catalog,
     controller: Controller | None,
 ) -> tuple[list[PlannedRun], str]:
     """Return the runs of all campaigns without making anything for them, and "".
@@ -293,11 +291,11 @@ def _looked(
     """
     planned: dict[str, PlannedRun] = {}
     for campaign in campaigns:
-        inventory = _inventory(campaign, arguments, additions, controller)
-        engine = _engine(campaign.on(inventory), arguments, packages, additions, controller)
+        inventory = _inventory(campaign, arguments, catalog, controller)
+        engine = _engine(campaign.on(inventory), arguments, packages, catalog, controller)
         if missing := engine.look():
             return [], missing
-        planned |= _runs(campaign, arguments, packages, additions, controller, inventory, engine)
+        planned |= _runs(campaign, arguments, packages, catalog, controller, inventory, engine)
     return list(planned.values()), ""
 
 
@@ -305,7 +303,7 @@ def _runs(
     campaign: Campaign,
     arguments: argparse.Namespace,
     packages: Mapping[str, Package],
-    additions: Additions,
+    catalog: Catalog,
     controller: Controller | None,
     inventory: Inventory,
     engine: Engine,
@@ -313,14 +311,14 @@ def _runs(
     """Return the runs of a campaign by their names."""
     measures = campaign.measures
     if arguments.engine == "native":
-        measures = {**measures, **_measures_natively(campaign, packages, additions, engine)}
+        measures = {**measures, **_measures_natively(campaign, packages, catalog, engine)}
     scenario, options = _shown(campaign.path), tuple(_options(controller, arguments))
-    specs = campaign.runs(packages, inventory, additions, engine.identity_of)
+    specs = campaign.runs(packages, inventory, catalog, engine.identity_of)
     return {spec.run_id: PlannedRun(spec, engine, scenario, measures, options) for spec in specs}
 
 
 def _measures_natively(
-    campaign: Campaign, packages: Mapping[str, Package], additions: Additions, engine: Engine
+    campaign: Campaign, packages: Mapping[str, Package], catalog: Catalog, engine: Engine
 ) -> Declared:
     """Return the measures that the native engine adds.
 
@@ -331,7 +329,7 @@ def _measures_natively(
     from openbach_run.engine.native.engine import NativeEngine
 
     assert isinstance(engine, NativeEngine)
-    check_host(campaign, packages, additions, engine.host)
+    check_host(campaign, packages, catalog, engine.host)
     return cpu.MEASURES
 
 
@@ -339,7 +337,7 @@ def _engine(
     campaign: Campaign,
     arguments: argparse.Namespace,
     packages: Mapping[str, Package],
-    additions: Additions,
+    catalog: Catalog,
     controller: Controller | None,
 ) -> Engine:
     """Return the engine that the options choose, for the jobs and folders that a campaign uses."""
@@ -350,8 +348,8 @@ def _engine(
         return ControllerEngine(
             controller, arguments.project, [campaign.scenario, *campaign.sub_scenarios.values()]
         )
-    uses = joined(campaign.uses(packages, additions))
-    parts = parts_of(uses, packages, additions)
+    uses = joined(campaign.uses(packages, catalog))
+    parts = parts_of(uses, packages, catalog)
     if arguments.engine == "native":
         from openbach_run.engine.native.engine import NativeEngine
 
@@ -375,7 +373,7 @@ def _engine(
 def _inventory(
     campaign: Campaign,
     arguments: argparse.Namespace,
-    additions: Additions,
+    catalog: Catalog,
     controller: Controller | None,
 ) -> Inventory:
     """Return the inventory that the campaign runs on.
@@ -385,7 +383,7 @@ def _inventory(
     """
     given = arguments.inventory
     if given is not None and not given.exists():
-        given = additions.find("topologies", str(given)) or given
+        given = catalog.find("topologies", str(given)) or given
     file = inventory_file(campaign.scenario, campaign.path, given)
     inventory = load_inventory(file)
     if arguments.engine == "virtual":
@@ -434,7 +432,7 @@ def _shown(path: Path) -> str:
 
 def _path_options(arguments: argparse.Namespace) -> list[str]:
     """Return the options that name additions, jobs and the inventory."""
-    paths = [("--with", one) for one in arguments.additions] + [
+    paths = [("--with", one) for one in arguments.with_dirs] + [
         ("--jobs", one) for one in arguments.jobs
     ]
     if arguments.inventory is not None:
@@ -461,10 +459,11 @@ def _asked(
     command = shlex.join(["./openbach-run", _shown(path), *arguments.settings, *options])
     specs = (one.spec for one in planned)
     runs = (
-        asked.AskedRun(spec.run_id, spec.scenario_name, spec.values, spec.seed) for spec in specs
+        campaign_file.AskedRun(spec.run_id, spec.scenario_name, spec.values, spec.seed)
+        for spec in specs
     )
     plots = {campaign.scenario.name: campaign.plot for campaign in campaigns}
-    return asked.text(command, runs, commit=commit(), apart=_chosen(arguments), plots=plots)
+    return campaign_file.text(command, runs, commit=commit(), apart=_chosen(arguments), plots=plots)
 
 
 def commit() -> str | None:

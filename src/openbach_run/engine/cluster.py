@@ -36,7 +36,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from openbach_run.additions import Uses
+from openbach_run.catalog import Uses
 from openbach_run.engine.contract import Outcome, Withdrawn
 from openbach_run.engine.virtual.engine import VirtualEngine, guest_code
 from openbach_run.errors import SetupError

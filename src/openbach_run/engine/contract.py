@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from openbach_run.additions import Uses
+from openbach_run.catalog import Uses
 from openbach_run.progress import Progress
 
 COMPLAINED = "Kernel Complained"

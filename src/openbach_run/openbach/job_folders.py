@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from openbach_run.additions import PACKAGES, Additions, Uses, packages_of
+from openbach_run.catalog import PACKAGES, Catalog, Uses, packages_of
 from openbach_run.errors import InputError
 from openbach_run.json_files import read_json
 from openbach_run.openbach.job import CONVERTERS, INSTANCE_TYPES, Command, Job
@@ -64,7 +64,7 @@ class Package:
     """Tasks of its playbook that are not done in a guest."""
 
 
-def load_packages(paths: Sequence[Path], additions: Additions | None = None) -> dict[str, Package]:
+def load_packages(paths: Sequence[Path], catalog: Catalog | None = None) -> dict[str, Package]:
     """Jobs by name from the paths given, the first one of a name wins, with the folders of
     `additions` (by default ours) as choices of the arguments that name some.
 
@@ -75,10 +75,10 @@ def load_packages(paths: Sequence[Path], additions: Additions | None = None) -> 
     {name: {arguments, …}}.
     """
     packages: dict[str, Package] = {}
-    additions = additions or Additions()
+    catalog = catalog or Catalog()
     for path in paths:
         for package in _load(path):
-            packages.setdefault(package.job.name, _with_folders(package, additions))
+            packages.setdefault(package.job.name, _with_folders(package, catalog))
     return packages
 
 
@@ -98,7 +98,7 @@ def _malformed(name: str, error: InputError) -> Package:
     return Package(job, None)
 
 
-def _with_folders(package: Package, additions: Additions) -> Package:
+def _with_folders(package: Package, catalog: Catalog) -> Package:
     """The package with the names of the folders there are among the choices of the arguments that
     take them.
     """
@@ -112,7 +112,7 @@ def _with_folders(package: Package, additions: Additions) -> Package:
         if not isinstance(value, dict):
             return value
         if kind := isinstance(value.get("limits"), dict) and value["limits"].get("folder"):
-            entries[kind] = additions.all(kind)
+            entries[kind] = catalog.all(kind)
             return {
                 **value,
                 "choices": list(dict.fromkeys([*value.get("choices", ()), *entries[kind]])),
@@ -124,9 +124,9 @@ def _with_folders(package: Package, additions: Additions) -> Package:
     )
 
 
-def parts_of(uses: Uses, packages: Mapping[str, Package], additions: Additions) -> dict[str, Path]:
+def parts_of(uses: Uses, packages: Mapping[str, Package], catalog: Catalog) -> dict[str, Path]:
     """Return the files and folders that a run uses, by their places in the guest."""
-    return additions.parts(
+    return catalog.parts(
         uses, {name: files for name in uses["jobs"] if (files := packages[name].files)}
     )
 

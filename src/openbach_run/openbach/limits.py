@@ -23,7 +23,7 @@ A job declares in its YAML what an argument takes beyond OpenBACH's type, under 
     needs               what its host's kernel has to have for it: {FEATURE: CONDITION}, features as
                         engine/native/boundary.py
                         calls them
-    folder              values are the names of folders of this kind (additions.py), beside the
+    folder              values are the names of folders of this kind (catalog.py), beside the
                         choices
     mentions            words of the text may be names of folders of this kind, which the run gets
                         then (`cc=bbr2,mss=1300`)
@@ -43,7 +43,7 @@ from dataclasses import dataclass, field, replace
 from string import Template
 from typing import Any
 
-from openbach_run.additions import KINDS, Additions, Uses
+from openbach_run.catalog import KINDS, Catalog, Uses
 from openbach_run.errors import InputError
 from openbach_run.openbach import rules
 from openbach_run.openbach.job import INSTANCE_TYPES, Argument, Job, convert
@@ -458,7 +458,7 @@ def names_folders(argument: Argument) -> set[str]:
     return {*NAMING} & argument.limits.keys()
 
 
-def folders_used(uses: Sequence[Use], values: Mapping[str, str], additions: Additions) -> Uses:
+def folders_used(uses: Sequence[Use], values: Mapping[str, str], catalog: Catalog) -> Uses:
     """The folders and files that the values name, of uses that were found once for many starts."""
     found: dict[str, set[str]] = {}
     for use in uses:
@@ -469,8 +469,8 @@ def folders_used(uses: Sequence[Use], values: Mapping[str, str], additions: Addi
                 continue
             kind = use.argument.limits[key]
             for name in [value] if key == "folder" else re.findall(r"[\w.-]+", value):
-                if additions.find(kind, name):
-                    found.setdefault(kind, set()).update(additions.with_base(kind, name))
+                if catalog.find(kind, name):
+                    found.setdefault(kind, set()).update(catalog.with_base(kind, name))
     return {kind: sorted(names) for kind, names in sorted(found.items())}
 
 

@@ -27,7 +27,7 @@ from typing import Any
 
 import yaml
 
-from openbach_run.additions import Additions
+from openbach_run.catalog import Catalog
 from openbach_run.errors import InputError
 from openbach_run.openbach.addresses import inventory_file, with_addresses
 from openbach_run.openbach.job_folders import Package, faults, load_packages
@@ -108,7 +108,7 @@ def parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="DIR",
-        dest="additions",
+        dest="with_dirs",
         help="a directory of yours whose jobs are packed as well (docs/jobs.md)",
     )
     return made
@@ -117,8 +117,8 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: list[str]) -> int:
     arguments = parser().parse_args(argv)
     check_project_name(arguments.project)
-    additions = Additions.beside_ours(arguments.additions)
-    packages = load_packages(additions.jobs, additions)
+    catalog = Catalog.beside_ours(arguments.with_dirs)
+    packages = load_packages(catalog.jobs, catalog)
     for fault in faults(packages):
         raise InputError(fault)
     inventory = load_inventory(arguments.inventory)

@@ -19,9 +19,9 @@ from openbach_run.openbach.scenario import SAME
 from openbach_run.openbach.source import MATRIX
 from openbach_run.paths import REPOSITORY
 from openbach_run.report.words import said
-from openbach_run.results import asked, run_files, run_json
+from openbach_run.results import campaign_file, run_files, run_json
 from openbach_run.results.intervals import Estimate, estimate
-from openbach_run.results.least_time import least_transfer_time_s
+from openbach_run.results.least_transfer_time import least_transfer_time_s
 from openbach_run.results.measures import measures_of_all
 from openbach_run.results.record import Record, Store
 
@@ -151,7 +151,7 @@ def read_campaigns(directories: Sequence[Path]) -> Campaigns:
     seeds: dict[int, set[int]] = {}
     plots: dict[str, Plot] = {}
     for directory in directories:
-        campaign = asked.read(directory)
+        campaign = campaign_file.read(directory)
         checkout = f"git checkout {campaign['commit'][:12]} && " if campaign.get("commit") else ""
         commands.append(checkout + campaign["command"])
         plots |= {printable(name): Plot(**plot) for name, plot in campaign.get("plots", {}).items()}

@@ -36,9 +36,9 @@ from openbach_run.report.cells import (
 )
 from openbach_run.report.groups import groups
 from openbach_run.report.words import said
-from openbach_run.results.chance import MIN_SEEDS
 from openbach_run.results.intervals import Estimate, differences, estimate, ratios
 from openbach_run.results.run_files import fields
+from openbach_run.results.seeds import MIN_SEEDS
 from openbach_run.yaml_files import read_yaml
 
 MARGIN = 0.01

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain, product
 from pathlib import Path
 
-from openbach_run.additions import DESCRIBED, Additions, packages_of
+from openbach_run.catalog import DESCRIBED, Catalog, packages_of
 from openbach_run.openbach.measures import Measure, flat, measure_of
 from openbach_run.openbach.scenario import SAME
 from openbach_run.paths import REPOSITORY
@@ -42,10 +42,10 @@ from openbach_run.report.words import (
     title_of,
     value_of,
 )
-from openbach_run.results.chance import MIN_SEEDS, WARNING
 from openbach_run.results.intervals import Estimate
+from openbach_run.results.seeds import MIN_SEEDS, WARNING
 from openbach_run.results.tables import Markdown, Table, plain
-from openbach_run.satellite.given import is_random
+from openbach_run.satellite.checks import is_random
 
 COMPARED = 4
 """Fewer comparisons with the baseline get no figure: their table is enough."""
@@ -452,11 +452,11 @@ def _versions(packages: Iterable[str], name: str) -> list[str]:
     return list(dict.fromkeys(one.split("_")[1] for one in packages if one.split("_")[0] == name))
 
 
-def named_packages(additions: Additions) -> list[str]:
+def named_packages(catalog: Catalog) -> list[str]:
     """Return the Debian packages that the guest, VPNs and jobs ask for by name, sorted."""
     own = json.loads((REPOSITORY / "src/openbach_run/guest/packages.json").read_text())["packages"]
-    folders = list(chain.from_iterable(additions.all(kind).values() for kind in DESCRIBED))
-    folders += [folder / "files" for folder in additions.all("jobs").values()]
+    folders = list(chain.from_iterable(catalog.all(kind).values() for kind in DESCRIBED))
+    folders += [folder / "files" for folder in catalog.all("jobs").values()]
     return sorted({*own, *chain.from_iterable(map(packages_of, folders))})
 
 

@@ -20,8 +20,8 @@ from openbach_run.report.assumptions import Assumption, Choice
 from openbach_run.report.claims import HOLDS, MARGIN, Finding
 from openbach_run.report.search import Effect, Key, Search, by_medians, effects, regions
 from openbach_run.results import run_files
-from openbach_run.results.chance import MIN_SEEDS
 from openbach_run.results.run_files import fields, parsed
+from openbach_run.results.seeds import MIN_SEEDS
 from openbach_run.results.tables import Table, as_markdown
 
 FILE = "map.json"

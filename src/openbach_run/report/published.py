@@ -15,11 +15,11 @@ from openbach_run.errors import InputError
 from openbach_run.openbach.measures import from_name
 from openbach_run.report.cells import Campaigns, Cell, file_name, is_selection, matches, name_of
 from openbach_run.report.words import figure, said
-from openbach_run.results.chance import WARNING
 from openbach_run.results.intervals import ratio
 from openbach_run.results.run_files import fields, is_number
+from openbach_run.results.seeds import WARNING
 from openbach_run.results.tables import Table
-from openbach_run.satellite.given import is_random
+from openbach_run.satellite.checks import is_random
 from openbach_run.yaml_files import read_yaml
 
 TABLE: dict[str, Any] = {

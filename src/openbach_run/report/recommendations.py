@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from openbach_run.openbach.scenario import SAME
 from openbach_run.report.cells import Cell, Partners
-from openbach_run.results.chance import MIN_SEEDS
 from openbach_run.results.intervals import Estimate, ratio
+from openbach_run.results.seeds import MIN_SEEDS
 
 EQUAL = 1.01
 """Practically equal: at most this times the time, with the whole interval."""

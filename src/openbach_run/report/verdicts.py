@@ -23,7 +23,7 @@ from openbach_run.report.claims import (
     why,
 )
 from openbach_run.report.words import figure
-from openbach_run.results.chance import MIN_SEEDS
+from openbach_run.results.seeds import MIN_SEEDS
 from openbach_run.results.tables import Table
 
 VERDICTS_NOTE = (

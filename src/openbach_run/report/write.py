@@ -9,7 +9,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from openbach_run.additions import Additions
+from openbach_run.catalog import Catalog
 from openbach_run.paths import REPOSITORY
 from openbach_run.progress import Reporter
 from openbach_run.report import content, document, published, verdicts
@@ -56,7 +56,7 @@ def write(
     sections_of = settings(campaigns)
     named_tables = {
         "claims": verdicts.claims_table(claims),
-        "platform": content.platform_table(campaigns, content.named_packages(Additions())),
+        "platform": content.platform_table(campaigns, content.named_packages(Catalog())),
         **of_others,
     }
     if (advised := content.advice_table(campaigns)) is not None:

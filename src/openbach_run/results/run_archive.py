@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from openbach_run.results import asked, run_files
+from openbach_run.results import campaign_file, run_files
 from openbach_run.results.record import Store
 
 FILE = "runs.tar.xz"
@@ -44,7 +44,7 @@ def _files(store: Store, run_ids: Sequence[str]) -> Iterator[tuple[str, bytes]]:
     left out.
     """
     with suppress(FileNotFoundError):
-        yield asked.FILE, run_files.content(store.directory, asked.FILE)
+        yield campaign_file.FILE, run_files.content(store.directory, campaign_file.FILE)
     for place in sorted(store.shared.glob("*.json")):
         yield f"shared/{place.name}", run_files.content(store.shared, place.name)
     for name in OF_A_RUN:

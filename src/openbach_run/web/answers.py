@@ -16,9 +16,9 @@ from openbach_run.json_files import check_nesting
 from openbach_run.openbach.refusals import Malformed
 from openbach_run.web.index import Index
 from openbach_run.web.launcher import Launcher
-from openbach_run.web.once import Once
 from openbach_run.web.platform import Platform
 from openbach_run.web.sessions import LOGIN, Sessions, Tries
+from openbach_run.web.shared_work import Once
 from openbach_run.web.store import Database
 
 

@@ -33,10 +33,10 @@ from openbach_run.web.answers import Json, Refusal, Services, refuse
 from openbach_run.web.guard import Guard, TooLarge, too_large
 from openbach_run.web.index import Index
 from openbach_run.web.launcher import Launcher, MakeEngine
-from openbach_run.web.once import Once
 from openbach_run.web.platform import Platform
 from openbach_run.web.render import STATIC, told, wants_page
 from openbach_run.web.sessions import Sessions, TooMany, Tries
+from openbach_run.web.shared_work import Once
 from openbach_run.web.store import Database
 
 DATABASE = "serve.sqlite"
@@ -66,7 +66,7 @@ def make_app(
     """
     results.mkdir(parents=True, exist_ok=True)
     database = Database(results / DATABASE)
-    launcher = Launcher(database, results, make_engine, platform.packages, platform.additions, cpus)
+    launcher = Launcher(database, results, make_engine, platform.packages, platform.catalog, cpus)
     begin_project(database, platform, scenarios)
     index = Index(database, results)
 

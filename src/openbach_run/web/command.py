@@ -88,7 +88,7 @@ def parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="DIR",
-        dest="additions",
+        dest="with_dirs",
         help=(
             "VPNs, congestion controls, jobs, satellites of yours: a directory of this checkout's"
             " shape"

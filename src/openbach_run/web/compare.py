@@ -16,7 +16,7 @@ from typing import Any
 
 from openbach_run.campaign.plan import USUAL
 from openbach_run.results.intervals import Estimate, ratio
-from openbach_run.web import sets
+from openbach_run.web import result_sets
 from openbach_run.web.answers import Services
 from openbach_run.web.curves import Curve, curves_of, overlaid
 from openbach_run.web.runs import find_run
@@ -37,7 +37,7 @@ class Item:
     label: str
     scenario: str
     values: Mapping[str, str]
-    runs: tuple[sets.Run, ...]
+    runs: tuple[result_sets.Run, ...]
     is_cell: bool
 
     @property
@@ -82,7 +82,7 @@ def _run(services: Services, text: str) -> Item | None:
     )
     if not rows:
         return None
-    runs = tuple(map(sets.Run._make, rows))
+    runs = tuple(map(result_sets.Run._make, rows))
     return _item(services, f"run={text}", f"/page/run/{text}", runs[0].cell, runs, is_cell=False)
 
 
@@ -92,7 +92,7 @@ def _cell(services: Services, text: str) -> Item | None:
     row = services.database.row("SELECT id FROM cell WHERE key = ?", key)
     if row is None:
         return None
-    of_cell = [run for run in sets.runs_of(services, item) if run.cell == row["id"]]
+    of_cell = [run for run in result_sets.runs_of(services, item) if run.cell == row["id"]]
     runs = tuple(sorted(of_cell, key=lambda run: run.seed))
     return (
         _item(
@@ -108,7 +108,7 @@ def _item(
     word: str,
     href: str,
     cell: int,
-    runs: tuple[sets.Run, ...],
+    runs: tuple[result_sets.Run, ...],
     *,
     is_cell: bool,
 ) -> Item:
@@ -243,7 +243,7 @@ def seed_of(items: Sequence[Item], seed: int | None) -> int | None:
     return seed if seed in set.union(*cells) else min(common or cells[0])
 
 
-def _drawn_runs(items: Sequence[Item], one: Item, seed: int | None) -> list[sets.Run]:
+def _drawn_runs(items: Sequence[Item], one: Item, seed: int | None) -> list[result_sets.Run]:
     """Return the runs of an item whose curves are drawn."""
     ended = [run for run in one.runs if run.row is not None]
     if not one.is_cell:

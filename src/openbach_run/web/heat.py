@@ -18,15 +18,15 @@ from statistics import median
 from openbach_run.campaign.plan import MEASURE, USUAL
 from openbach_run.openbach.measures import from_name
 from openbach_run.paths import PROJECT
-from openbach_run.results.chance import WARNING
 from openbach_run.results.files import FIRST
 from openbach_run.results.intervals import Estimate, estimate
-from openbach_run.results.least_time import least_transfer_time_s
-from openbach_run.satellite.given import is_random
+from openbach_run.results.least_transfer_time import least_transfer_time_s
+from openbach_run.results.seeds import WARNING
+from openbach_run.satellite.checks import is_random
 from openbach_run.units import number
 from openbach_run.web.answers import Services
 from openbach_run.web.index import differing
-from openbach_run.web.sets import Run, number_of
+from openbach_run.web.result_sets import Run, number_of
 
 LEVELS = 10
 """The number of shades of the map."""

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from openbach_run.campaign.sub_runs import unfold
 from openbach_run.openbach.measures import flat, measure_of
-from openbach_run.results import asked
+from openbach_run.results import campaign_file
 from openbach_run.results.intervals import estimate
 from openbach_run.results.measures import measures_of
 from openbach_run.results.record import Record, Store
@@ -327,7 +327,7 @@ class Index:
             OverflowError,
         )
         with suppress(OSError, *broken):
-            for kind, told in asked.parts(place):
+            for kind, told in campaign_file.parts(place):
                 if kind == "command":
                     command = str(told)
                 else:
@@ -388,7 +388,7 @@ def is_number(value: Any) -> bool:
 def _seen(place: Path) -> str:
     """Return when a folder's runs and its campaign.json last changed, as two times in s since 1970."""
     times = []
-    for name in ("runs", asked.FILE):
+    for name in ("runs", campaign_file.FILE):
         try:
             times.append((place / name).stat().st_mtime_ns / 1e9)
         except OSError:

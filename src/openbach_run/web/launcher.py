@@ -20,10 +20,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from openbach_run.additions import Additions, Uses, joined
 from openbach_run.campaign.execute import PlannedRun, execute_run, known_record
 from openbach_run.campaign.plan import Campaign, check_cells, check_references, measures_of_jobs
 from openbach_run.campaign.spec import RunSpec
+from openbach_run.catalog import Catalog, Uses, joined
 from openbach_run.engine.contract import Engine
 from openbach_run.errors import InputError, SetupError
 from openbach_run.openbach.job_folders import Package
@@ -70,12 +70,12 @@ class Launcher:
         results: Path,
         make_engine: MakeEngine,
         packages: Mapping[str, Package],
-        additions: Additions,
+        catalog: Catalog,
         cpus: Sequence[int],
     ) -> None:
         self.results = results
         self._database, self._make_engine = database, make_engine
-        self._packages, self._additions = packages, additions
+        self._packages, self._additions = packages, catalog
         self._orders: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
         self._engines: dict[int, Engine] = {}
         self._virtual_s: dict[int, float] = {}

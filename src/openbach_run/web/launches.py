@@ -17,7 +17,7 @@ from openbach_run.web.answers import Services, not_found
 from openbach_run.web.instances import find_scenario, project_inventory
 from openbach_run.web.launcher import Order
 from openbach_run.web.replay import as_date
-from openbach_run.web.sets import Run
+from openbach_run.web.result_sets import Run
 from openbach_run.web.store import LARGEST_ID, Row
 
 RUNS_LIMIT = 2000

@@ -12,7 +12,7 @@ from pathlib import Path
 from openbach_run.campaign.plan import NO_FILE, Campaign
 from openbach_run.errors import InputError
 from openbach_run.openbach.refusals import near
-from openbach_run.satellite.given import read_link_file
+from openbach_run.satellite.checks import read_link_file
 
 FOLDER = "serve.links"
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}\.csv")

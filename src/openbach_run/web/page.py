@@ -23,7 +23,7 @@ from openbach_run.errors import InputError
 from openbach_run.openbach.refusals import Malformed
 from openbach_run.paths import PROJECT
 from openbach_run.satellite.plot import draw
-from openbach_run.web import answers, ask, launches, links, sets
+from openbach_run.web import answers, launch_form, launches, links, result_sets
 from openbach_run.web.answers import Json, Services, With, not_found, read_json
 from openbach_run.web.instances import find_scenario, read_scenario
 from openbach_run.web.page_results import LOOK_S, address
@@ -53,7 +53,7 @@ def _home(request: Request, services: Services, status: int = 200, error: str = 
         "home.html",
         status,
         projects=projects,
-        recent=sets.all_sets(services)[:10],
+        recent=result_sets.all_sets(services)[:10],
         error=error,
     )
 
@@ -61,7 +61,7 @@ def _home(request: Request, services: Services, status: int = 200, error: str = 
 @router.get("/page/scenario/{project}/{name}")
 def scenario(project: str, name: str, request: Request, services: With) -> Response:
     """Show the form, with the values in the address if any: `?values.vpn=none,wireguard&seeds=5`."""
-    given = ask.given_values(request.query_params)
+    given = launch_form.given_values(request.query_params)
     return _scenario(
         request, services, project, name, given, request.query_params.get("seeds", "")[:1000]
     )
@@ -79,10 +79,12 @@ def _scenario(
 ) -> Response:
     """Show the form; errors of fields that it does not have are shown apart."""
     found, subs, _ = find_scenario(services, project, name)
-    fields = ask.fields_of(found, subs, services, given)
+    fields = launch_form.fields_of(found, subs, services, given)
     names = [one["name"] for one in fields]
     elsewhere = {
-        name: words for name, words in (errors or {}).items() if name not in (*names, ask.SEEDS)
+        name: words
+        for name, words in (errors or {}).items()
+        if name not in (*names, launch_form.SEEDS)
     }
     return shown(
         request,
@@ -107,11 +109,11 @@ def _scenario(
 @router.post("/page/scenario/{project}/{name}")
 def start(project: str, name: str, request: Request, form: Form, services: With) -> Response:
     check_token(request, services, form)
-    given, seeds = ask.given_values(form), str(form.get("seeds", ""))[:1000]
-    errors = ask.check(services, project, name, given, seeds).errors
+    given, seeds = launch_form.given_values(form), str(form.get("seeds", ""))[:1000]
+    errors = launch_form.check(services, project, name, given, seeds).errors
     if not errors:
         try:
-            number = launches.launch(services, project, name, given, ask.asked_seeds(seeds))
+            number = launches.launch(services, project, name, given, launch_form.asked_seeds(seeds))
             return RedirectResponse(address(f"launch/{number}"), 303)
         except InputError as error:
             errors = {"": str(error)}
@@ -124,8 +126,8 @@ def check(project: str, name: str, request: Request, form: Form, services: With)
     """Return what is to be said of the form's values as they are now; nothing is launched."""
     check_token(request, services, form)
     services.index.look(LOOK_S)
-    found = ask.check(
-        services, project, name, ask.given_values(form), str(form.get("seeds", ""))[:1000]
+    found = launch_form.check(
+        services, project, name, launch_form.given_values(form), str(form.get("seeds", ""))[:1000]
     )
     return Json({"errors": found.errors, "text": found.text, "notes": found.notes})
 
@@ -142,7 +144,7 @@ def upload_link(project: str, name: str, request: Request, form: Form, services:
     except InputError as error:
         return _scenario(request, services, project, name, {}, "", 422, {"link file": str(error)})
     found, subs, _ = find_scenario(services, project, name)
-    fields = ask.fields_of(found, subs, services, {})
+    fields = launch_form.fields_of(found, subs, services, {})
     argument = next((one["name"] for one in fields if one["is_link"]), "")
     chosen = f"?{urlencode({f'values.{argument}': kept})}" if argument else ""
     return RedirectResponse(

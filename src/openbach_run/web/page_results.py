@@ -14,10 +14,10 @@ from fastapi.responses import FileResponse, RedirectResponse
 from openbach_run.paths import PROJECT
 from openbach_run.results.files import as_csv
 from openbach_run.results.intervals import estimate
-from openbach_run.web import heat, launches, reports, sets
+from openbach_run.web import heat, launches, reports, result_sets
 from openbach_run.web.answers import Json, Services, With, not_found
 from openbach_run.web.render import Form, check_token, shown
-from openbach_run.web.sets import Results, Run
+from openbach_run.web.result_sets import Results, Run
 
 LOOK_S = 0.1
 """The time in s that a page takes to look for new results; the rest is found in the background."""
@@ -35,24 +35,24 @@ def results(request: Request, services: With) -> Response:
     asked = {
         name: request.query_params[name].strip() for name in ASKED if request.query_params.get(name)
     }
-    every = sets.all_sets(services)
-    found = sets.matching(services, every, asked)
-    page = max(1, sets.number_of(request.query_params.get("page", "1")))
-    first = (page - 1) * sets.PER_PAGE
+    every = result_sets.all_sets(services)
+    found = result_sets.matching(services, every, asked)
+    page = max(1, result_sets.number_of(request.query_params.get("page", "1")))
+    first = (page - 1) * result_sets.PER_PAGE
     return shown(
         request,
         services,
         "results.html",
-        found=found[first : first + sets.PER_PAGE],
+        found=found[first : first + result_sets.PER_PAGE],
         asked=asked,
         count=len(found),
         page=page,
-        pages=-(-len(found) // sets.PER_PAGE),
+        pages=-(-len(found) // result_sets.PER_PAGE),
         query=urlencode(asked),
-        states=sets.STATES,
+        states=result_sets.STATES,
         scenarios=sorted(set().union(*(one.scenarios for one in every))),
         tags=sorted(set().union(*(one.tags for one in every))),
-        folders=sets.deleted_folders(services) if asked.get("deleted") else [],
+        folders=result_sets.deleted_folders(services) if asked.get("deleted") else [],
         just=request.query_params.get("just", ""),
         behind=services.index.behind,
         swept=swept_in_words,
@@ -75,8 +75,8 @@ def swept_in_words(one: Results) -> str:
 def mark(kind: str, name: str, request: Request, form: Form, services: With) -> Response:
     """Change the name, note and tags of a set."""
     check_token(request, services, form)
-    item = sets.find_set(services, f"{kind}/{name}").item
-    sets.mark(
+    item = result_sets.find_set(services, f"{kind}/{name}").item
+    result_sets.mark(
         services,
         item,
         **{column: str(form.get(column, "")).strip() for column in ("name", "note", "tags")},
@@ -87,22 +87,22 @@ def mark(kind: str, name: str, request: Request, form: Form, services: With) -> 
 @router.post("/page/delete/{kind}/{name}")
 def delete(kind: str, name: str, request: Request, form: Form, services: With) -> Response:
     check_token(request, services, form)
-    found = sets.find_set(services, f"{kind}/{name}")
-    sets.delete(services, found)
+    found = result_sets.find_set(services, f"{kind}/{name}")
+    result_sets.delete(services, found)
     return RedirectResponse(f"/page/results?just={quote(found.item, safe='')}", 303)
 
 
 @router.post("/page/restore/{kind}/{name}")
 def restore(kind: str, name: str, request: Request, form: Form, services: With) -> Response:
     check_token(request, services, form)
-    sets.restore(services, f"{kind}/{name}")
+    result_sets.restore(services, f"{kind}/{name}")
     return RedirectResponse(address(f"{kind}/{name}"), 303)
 
 
 @router.post("/page/remove/{kind}/{name}")
 def remove(kind: str, name: str, request: Request, form: Form, services: With) -> Response:
     check_token(request, services, form)
-    sets.remove_for_good(services, f"{kind}/{name}")
+    result_sets.remove_for_good(services, f"{kind}/{name}")
     return RedirectResponse("/page/results?deleted=yes", 303)
 
 
@@ -122,10 +122,10 @@ def launch(number: int) -> Response:
 def one_set(kind: str, name: str, request: Request, services: With) -> Response:
     """Show the heat map of a set; with `part` in the address only what changes while runs go on."""
     services.index.look(LOOK_S)
-    found = sets.find_set(services, f"{kind}/{name}")
+    found = result_sets.find_set(services, f"{kind}/{name}")
     # Before the runs are read: the page then asks again if anything changes meanwhile.
     version = state_of(services, found)["version"]
-    runs = sets.runs_of(services, found.item)
+    runs = result_sets.runs_of(services, found.item)
     asked = dict(request.query_params)
     made = heat.heat(services, found.item, runs, asked)
     row = launches.find_launch(services, int(name)) if kind == "launch" else None
@@ -192,7 +192,7 @@ def seeds_in_words(seeds: Sequence[int]) -> str:
 @router.get("/page/set/{kind}/{name}/state")
 def state(kind: str, name: str, services: With) -> Response:
     services.index.look(LOOK_S)
-    return Json(state_of(services, sets.find_set(services, f"{kind}/{name}")))
+    return Json(state_of(services, result_sets.find_set(services, f"{kind}/{name}")))
 
 
 def state_of(services: Services, found: Results) -> dict[str, Any]:
@@ -206,9 +206,9 @@ def state_of(services: Services, found: Results) -> dict[str, Any]:
 
 @router.get("/page/set/{kind}/{name}/results.csv")
 def set_csv(kind: str, name: str, services: With) -> Response:
-    found = sets.find_set(services, f"{kind}/{name}")
-    text = as_csv(launches.unfolded(services, sets.runs_of(services, found.item)))
-    named = f"launch{sets.number_of(name)}" if kind == "launch" else "results"
+    found = result_sets.find_set(services, f"{kind}/{name}")
+    text = as_csv(launches.unfolded(services, result_sets.runs_of(services, found.item)))
+    named = f"launch{result_sets.number_of(name)}" if kind == "launch" else "results"
     headers = {"Content-Disposition": f'attachment; filename="{named}.csv"'}
     return Response(text.encode(errors="replace"), media_type="text/csv", headers=headers)
 
@@ -253,11 +253,11 @@ def report(kind: str, name: str, file: str, services: With) -> Response:
 def cell(kind: str, name: str, key: str, request: Request, services: With) -> Response:
     """Show the seeds of a cell, with all that they measured."""
     services.index.look(LOOK_S)
-    found = sets.find_set(services, f"{kind}/{name}")
+    found = result_sets.find_set(services, f"{kind}/{name}")
     row = services.database.row("SELECT * FROM cell WHERE key = ?", key)
     runs = [
         run
-        for run in sets.runs_of(services, found.item)
+        for run in result_sets.runs_of(services, found.item)
         if row is not None and run.cell == row["id"]
     ]
     if row is None or not runs:

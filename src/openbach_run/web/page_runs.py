@@ -11,10 +11,10 @@ from fastapi.responses import FileResponse, RedirectResponse
 
 from openbach_run.paths import PROJECT
 from openbach_run.results.record import events
-from openbach_run.web import runs, sets
+from openbach_run.web import result_sets, runs
 from openbach_run.web.answers import Services, With, not_found
-from openbach_run.web.ask import SERIES
 from openbach_run.web.instances import find_instance
+from openbach_run.web.launch_form import SERIES
 from openbach_run.web.page_results import form_query
 from openbach_run.web.render import Form, check_token, shown
 from openbach_run.web.runs import Run, find_run
@@ -161,4 +161,4 @@ def instance(number: int, services: With) -> Response:
         )
     if row["launch"] is None:
         raise not_found("Run", scenario_instance_id=number)
-    return RedirectResponse(f"/page/set/launch/{sets.number_of(str(row['launch']))}", 303)
+    return RedirectResponse(f"/page/set/launch/{result_sets.number_of(str(row['launch']))}", 303)

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
-from openbach_run.additions import Additions
+from openbach_run.catalog import Catalog
 from openbach_run.openbach import project
 from openbach_run.openbach.job import Job
 from openbach_run.openbach.job_folders import Package
@@ -35,7 +35,7 @@ class Platform:
     inventory: Inventory
     addresses: Mapping[str, str]
     packages: Mapping[str, Package]
-    additions: Additions = field(default_factory=Additions)
+    catalog: Catalog = field(default_factory=Catalog)
 
     @property
     def jobs(self) -> dict[str, Job]:

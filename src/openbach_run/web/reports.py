@@ -21,12 +21,12 @@ from openbach_run.errors import InputError
 from openbach_run.paths import PROJECT
 from openbach_run.report.command import BASELINE
 from openbach_run.report.document import script
-from openbach_run.results import asked
+from openbach_run.results import campaign_file
 from openbach_run.results.record import Store
 from openbach_run.web import heat
 from openbach_run.web.answers import Services
 from openbach_run.web.launches import find_launch, records_of, seeds_of
-from openbach_run.web.sets import Results, find_set, number_of, runs_of
+from openbach_run.web.result_sets import Results, find_set, number_of, runs_of
 
 LIMIT_S = 600.0
 FILES = ("report.html", "report.pdf", "report.md", "results.csv")
@@ -69,9 +69,13 @@ def make_report(services: Services, item: str) -> None:
     if not link.is_symlink():
         link.symlink_to(Path("../runs"))
     measures = heat.measures_of_set(services, [run.row for run in runs if run.row is not None])
-    planned = (asked.AskedRun(one.run_id, one.scenario, one.arguments, one.seed) for one in records)
+    planned = (
+        campaign_file.AskedRun(one.run_id, one.scenario, one.arguments, one.seed) for one in records
+    )
     plots = {name: _plot(services, name, measures) for name in found.scenarios}
-    Store(directory).write(asked.FILE, asked.text(_command(services, found), planned, plots=plots))
+    Store(directory).write(
+        campaign_file.FILE, campaign_file.text(_command(services, found), planned, plots=plots)
+    )
     words = [str(directory), "-o", str(directory / "report"), "--quiet"]
     # The command's usual baseline compares nothing here: take the first run's configuration.
     if not any(BASELINE.items() <= one.arguments.items() for one in records):

@@ -355,9 +355,9 @@ def make_capture(services: Services, run: Run) -> None:
     if capture_file(services, run) is not None:
         return
     target = services.launcher.results / CAPTURES / run.folder
-    additions: list[str] = []
-    for root in services.platform.additions.roots[:-1]:
-        additions += ["--with", str(root)]
+    catalog: list[str] = []
+    for root in services.platform.catalog.roots[:-1]:
+        catalog += ["--with", str(root)]
     options = ["--pcap", "--quiet", "--workers", "1", "--results", str(target)]
     command = [
         sys.executable,
@@ -365,7 +365,7 @@ def make_capture(services: Services, run: Run) -> None:
         "-m",
         "openbach_run",
         *run.record.repetition,
-        *additions,
+        *catalog,
         *options,
     ]
     try:

@@ -19,8 +19,8 @@ from pathlib import Path
 import uvicorn
 from fastapi import FastAPI
 
-from openbach_run.additions import Additions, Uses
 from openbach_run.campaign.execute import cpus_for
+from openbach_run.catalog import Catalog, Uses
 from openbach_run.engine.contract import Engine
 from openbach_run.engine.platform.rest import CONTROLLER_FILE, write_access
 from openbach_run.engine.virtual.engine import VirtualEngine, guest_code
@@ -46,8 +46,8 @@ def _warn(fault: str) -> None:
 
 def serve(arguments: argparse.Namespace) -> None:
     """Serve until Ctrl-C. Raises InputError."""
-    additions = Additions.beside_ours(arguments.additions)
-    packages = load_packages([*arguments.jobs, *additions.jobs], additions)
+    catalog = Catalog.beside_ours(arguments.with_dirs)
+    packages = load_packages([*arguments.jobs, *catalog.jobs], catalog)
     for fault in faults(packages):
         _warn(fault)
     packages = well_formed(packages)
@@ -64,7 +64,7 @@ def serve(arguments: argparse.Namespace) -> None:
     with closing(listen(arguments.listen, arguments.port)) as listening:
         place = address_of(listening)
         with alone(arguments.results, f"http://{place}/"):
-            app = application(arguments, packages, additions, cpus, sessions)
+            app = application(arguments, packages, catalog, cpus, sessions)
             if connections < CONNECTIONS:
                 print(
                     f"at most {connections} connections at a time: `ulimit -n` is low",
@@ -79,7 +79,7 @@ def serve(arguments: argparse.Namespace) -> None:
 def application(
     arguments: argparse.Namespace,
     packages: Mapping[str, Package],
-    additions: Additions,
+    catalog: Catalog,
     cpus: Sequence[int],
     sessions: Sessions,
 ) -> FastAPI:
@@ -93,16 +93,16 @@ def application(
     with Reporter(quiet=False) as reporter:
         engine_for(
             packages,
-            additions,
+            catalog,
             {"jobs": [name for name, one in packages.items() if one.files]},
             reporter,
         )
 
     def make_engine(uses: Uses) -> Engine:
-        return engine_for(packages, additions, uses, None)
+        return engine_for(packages, catalog, uses, None)
 
     return make_app(
-        Platform(inventory, addresses, packages, additions),
+        Platform(inventory, addresses, packages, catalog),
         scenarios,
         arguments.results,
         make_engine,
@@ -173,10 +173,10 @@ def access_file(place: str, sessions: Sessions, *, tell: bool) -> Iterator[None]
 
 
 def engine_for(
-    packages: Mapping[str, Package], additions: Additions, uses: Uses, reporter: Reporter | None
+    packages: Mapping[str, Package], catalog: Catalog, uses: Uses, reporter: Reporter | None
 ) -> VirtualEngine:
     """Return a prepared virtual engine for runs that use these additions."""
-    parts = parts_of(uses, packages, additions)
+    parts = parts_of(uses, packages, catalog)
     engine = VirtualEngine(REPOSITORY, guest_code(REPOSITORY, parts))
     engine.prepare(reporter.show if reporter else lambda text, part: None)
     return engine

@@ -27,7 +27,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from openbach_run.additions import Additions, Uses
+from openbach_run.catalog import Catalog, Uses
 from openbach_run.engine.contract import Outcome
 from openbach_run.engine.platform import leftovers, reasons, rest
 from openbach_run.engine.platform.rest import Controller, Lost, Refused
@@ -38,7 +38,7 @@ from openbach_run.openbach.values import jobs_started
 from openbach_run.progress import Progress
 from openbach_run.results import run_files
 from openbach_run.results.run_files import DamagedRecord
-from openbach_run.satellite.given import ORBIT, in_force, read_presets
+from openbach_run.satellite.checks import ORBIT, in_force, read_presets
 
 POLL_S = 1.0
 ARRIVAL_LIMIT_S = 10.0
@@ -445,9 +445,9 @@ class ControllerEngine:
         names = {*called, *(scenario.name for scenario in self._scenarios)}
         end_s = time.monotonic() + LEFTOVERS_LIMIT_S
         while True:
-            scenarios = leftovers.running_scenarios(self._controller, self._project, names)
             running = leftovers.running_jobs(self._controller, self._addresses)
             jobs = [job for job in running if job.name in self._job_versions]
+            scenarios = leftovers.running_scenarios(self._controller, self._project, names, jobs)
             if not scenarios and not jobs:
                 return
             if time.monotonic() > end_s:
@@ -586,7 +586,7 @@ def _usual_values(own: Sequence[Scenario], values: Mapping[str, str]) -> dict[st
     constants = defaults_of(own)
     orbit = values.get(ORBIT, constants.get(ORBIT, ""))
     return in_force(
-        {**constants, ORBIT: orbit}, read_presets([orbit], Additions().all("satellites"))
+        {**constants, ORBIT: orbit}, read_presets([orbit], Catalog().all("satellites"))
     ) | {ORBIT: constants.get(ORBIT, orbit)}
 
 

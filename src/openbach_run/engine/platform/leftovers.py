@@ -49,25 +49,28 @@ def running_jobs(controller: Controller, addresses: Sequence[str]) -> list[Runni
 
 
 def running_scenarios(
-    controller: Controller, project: str, names: Collection[str]
+    controller: Controller, project: str, names: Collection[str], jobs: Collection[RunningJob]
 ) -> dict[int, str]:
-    """Names by id of the project's instances of these scenarios that run.
+    """Return names by id of the project's running instances of these scenarios or with these jobs.
 
-    Raises Lost or Refused.
+    A scenario whose content a value changes has a name of its own on the platform, so the name
+    alone does not tell whose jobs run on a host. Raises Lost or Refused.
     """
-    newest = controller.get(
-        "project/",
-        project,
-        "scenario_instance/",
-        quiet="",
-        offset="0",
-        limit=str(INSTANCES_LOOKED_AT),
-    )
-    return {
-        one["scenario_instance_id"]: one["scenario_name"]
-        for one in newest
-        if one["status"] == RUNNING and one["scenario_name"] in names
-    }
+    place = ("project/", project, "scenario_instance/")
+    newest = controller.get(*place, quiet="", offset="0", limit=str(INSTANCES_LOOKED_AT))
+    running = {job.instance_id for job in jobs}
+    found: dict[int, str] = {}
+    for one in newest:
+        if one["status"] != RUNNING:
+            continue
+        number, name = one["scenario_instance_id"], one["scenario_name"]
+        if name in names or running & _job_numbers(controller, number):
+            found[number] = name
+    return found
+
+
+def _job_numbers(controller: Controller, instance: int) -> set[int]:
+    return {job["id"] for job in jobs_in(controller.get("scenario_instance/", instance))}
 
 
 def told(jobs: Sequence[RunningJob], scenarios: Mapping[int, str]) -> list[str]:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
-from openbach_run.additions import check_package
+from openbach_run.catalog import check_package
 from openbach_run.errors import SetupError
 from openbach_run.progress import Progress
 

@@ -28,7 +28,7 @@ from typing import Any, BinaryIO
 
 from blake3 import blake3
 
-from openbach_run.additions import DESCRIBED, Additions, Uses, is_used, packages_of, wanted_by
+from openbach_run.catalog import DESCRIBED, Catalog, Uses, is_used, packages_of, wanted_by
 from openbach_run.clock import VIRTUAL, slowdown
 from openbach_run.engine.contract import OnEvent, Outcome
 from openbach_run.engine.virtual import lock
@@ -232,7 +232,7 @@ class VirtualEngine:
 
         Ours are all there, so that one guest tree serves every run.
         """
-        ours = Additions((self._repository,))
+        ours = Catalog((self._repository,))
         folders = [folder for kind in DESCRIBED for folder in ours.all(kind).values()]
         folders += [
             *self._code_folders.values(),

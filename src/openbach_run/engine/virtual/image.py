@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from openbach_run import prose
-from openbach_run.additions import KINDS
+from openbach_run import semantic_hash
+from openbach_run.catalog import KINDS
 from openbach_run.engine.virtual import configured
 from openbach_run.engine.virtual.cache import content_hash, kept, made_once
 from openbach_run.engine.virtual.debian import (
@@ -48,7 +48,7 @@ from openbach_run.errors import InputError
 from openbach_run.paths import REPOSITORY
 from openbach_run.playbook import REMEDY
 from openbach_run.progress import Progress
-from openbach_run.prose import FOR_PEOPLE, acting
+from openbach_run.semantic_hash import FOR_PEOPLE, acting
 
 DIRECTORIES = (
     *("opt/openbach/agent", "opt/openbach/virtualenv/bin", "opt/openbach-run"),
@@ -187,7 +187,7 @@ class Tree:
         digest = kept(
             self._cache,
             "acting",
-            (prose.way(), place.name),
+            (semantic_hash.way(), place.name),
             lambda: hashlib.sha256(self._own.encode() + acting(self._init)).hexdigest(),
         )
         return Image(
@@ -335,7 +335,7 @@ def run_python(root: Path, arguments: Sequence[str], what: str, **environment: s
 
 
 def code_identity(cache: Path, folders: Mapping[str, Path]) -> str:
-    """Hash of what acts of the code that a run uses (see prose.py); what OpenBACH reads of a job
+    """Hash of what acts of the code that a run uses (see semantic_hash.py); what OpenBACH reads of a job
     counts elsewhere.
 
     It is kept in the cache under the hash of the files as they are: to read Python for what acts
@@ -355,7 +355,9 @@ def code_identity(cache: Path, folders: Mapping[str, Path]) -> str:
             digest.update(f"{name} {hashlib.sha256(content(file)).hexdigest()}\n".encode())
         return digest.hexdigest()[:16]
 
-    return kept(cache, "acting", (prose.way(), hash_of(Path.read_bytes)), lambda: hash_of(acting))
+    return kept(
+        cache, "acting", (semantic_hash.way(), hash_of(Path.read_bytes)), lambda: hash_of(acting)
+    )
 
 
 def ensure_code(cache: Path, image: Image, folders: Mapping[str, Path]) -> Path:

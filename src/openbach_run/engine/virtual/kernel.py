@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from openbach_run import prose
+from openbach_run import semantic_hash
 from openbach_run.engine.virtual import series
 from openbach_run.engine.virtual.cache import content_hash, kept
 from openbach_run.engine.virtual.debian import Apt, Package, ensure_tools, run
@@ -36,7 +36,7 @@ from openbach_run.engine.virtual.lock import (
 from openbach_run.errors import SetupError
 from openbach_run.paths import DEBIAN_LOCK
 from openbach_run.progress import Progress
-from openbach_run.prose import acting
+from openbach_run.semantic_hash import acting
 
 SUITES = ("trixie-backports", "trixie", "sid")
 SOURCES = ("linux-source-7.2", "linux-source-7.3")
@@ -158,7 +158,10 @@ class KernelBuild:
         made = json.loads((place / KERNEL_FILE).read_text())
         source = made["identity"].rpartition(" ")[0]
         acts = kept(
-            self._cache, "acting", (prose.way(), place.name), lambda: _acting_hash(kernel_dir)
+            self._cache,
+            "acting",
+            (semantic_hash.way(), place.name),
+            lambda: _acting_hash(kernel_dir),
         )
         return Kernel(
             place / "linux",

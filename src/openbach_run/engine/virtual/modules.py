@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from openbach_run.additions import description
+from openbach_run.catalog import description
 from openbach_run.engine.virtual.builds import Build, sources_of
 from openbach_run.engine.virtual.cache import content_hash, made_once
 from openbach_run.engine.virtual.debian import ensure_tools, run

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from openbach_run.additions import description
+from openbach_run.catalog import description
 from openbach_run.engine.virtual.builds import Build, sources_of
 from openbach_run.engine.virtual.cache import content_hash, made_once
 from openbach_run.engine.virtual.debian import ensure_tools
@@ -31,8 +31,8 @@ from openbach_run.engine.virtual.jail import Jail
 from openbach_run.errors import InputError, SetupError
 from openbach_run.paths import REPOSITORY
 from openbach_run.progress import Progress
-from openbach_run.prose import acting
 from openbach_run.results import run_files
+from openbach_run.semantic_hash import acting
 
 DIRECTORY = "bin"
 """Where they stand in the guest's code; it is on the PATH of jobs."""

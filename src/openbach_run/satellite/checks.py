@@ -11,10 +11,10 @@ import link_file
 import presets
 from presets import NONE, PRESET, Preset
 
-from openbach_run.additions import Additions
+from openbach_run.catalog import Catalog
 from openbach_run.errors import InputError
 from openbach_run.json_files import read_json
-from openbach_run.results.chance import RANDOM
+from openbach_run.results.seeds import RANDOM
 from openbach_run.units import number
 
 
@@ -109,7 +109,7 @@ def is_random(
     """
     if any(number(cell.get(name, "")) for name in RANDOM):
         return True
-    profiles = Additions().all("impairments") if impairments is None else impairments
+    profiles = Catalog().all("impairments") if impairments is None else impairments
     file = cell.get(LINK_FILE, NONE)
     if file != NONE and _loses_at_random(file):
         return True

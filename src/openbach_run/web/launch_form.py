@@ -33,7 +33,7 @@ from openbach_run.errors import InputError
 from openbach_run.openbach.limits import argument_choices
 from openbach_run.openbach.scenario import Scenario, defaults_of
 from openbach_run.openbach.start import check_values
-from openbach_run.results.chance import WARNING
+from openbach_run.results.seeds import WARNING
 from openbach_run.web import launches, links
 from openbach_run.web.answers import Refusal, Services
 from openbach_run.web.index import cell_key
@@ -91,7 +91,7 @@ def fields_of(
         choices: dict[str, Sequence[str]] = dict(
             argument_choices(found, services.platform.jobs, subs)
         )
-        untested = services.platform.additions.untested()
+        untested = services.platform.catalog.untested()
     except InputError:  # of its x-same, or of a folder; a launch says so
         choices, untested = {}, set()
     settings = settings_of(found, subs)

@@ -54,7 +54,7 @@ Uses = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True)
-class Additions:
+class Catalog:
     """Directories of this shape.
 
     Where several have an entry of the same name, the first one's counts.
@@ -63,7 +63,7 @@ class Additions:
     roots: tuple[Path, ...] = (REPOSITORY,)
 
     @staticmethod
-    def beside_ours(directories: Iterable[Path]) -> Additions:
+    def beside_ours(directories: Iterable[Path]) -> Catalog:
         """Return the user's directories, before the checkout's.
 
         Raises InputError for one that has nothing to add.
@@ -75,7 +75,7 @@ class Additions:
                 if root.parent.name in KINDS:
                     shape += f"; {root.name} is in one: give --with {root.parent.parent}"
                 raise InputError(f"--with {root}: nothing to add there: {shape}")
-        return Additions((*roots, REPOSITORY))
+        return Catalog((*roots, REPOSITORY))
 
     def all(self, kind: str) -> dict[str, Path]:
         """Return name → folder (or file) of all entries of a kind."""
