@@ -613,6 +613,7 @@ def test_a_scenario_of_another_name_is_found_by_its_jobs(
     engine.prepare(quiet)
     fake.start(VALUES)
     fake.names[-1] = "geo-0123456789"
+    fake.polls_until_end = 10**9
     fake.left = [LEFT]
     fake.functions = [{"id": 0, "label": "server", "status": "Running", "job": LEFT}]
     with pytest.raises(
