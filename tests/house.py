@@ -26,7 +26,7 @@ from typing import Any
 REPOSITORY = Path(__file__).resolve().parents[1]
 SOURCE = REPOSITORY / "src/openbach_run"
 sys.path[:0] = [str(REPOSITORY / "tests/unit")]
-from test_house import MODULES, ROOMS, imported, room  # noqa: E402
+from test_house import MODULES, ROOMS, changes_sys_path, imported, room  # noqa: E402
 
 BINARY = {".pdf", ".parquet", ".png"}
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -73,11 +73,7 @@ def of_rooms(files: list[Path]) -> Figures:
     yield "rooms", len(ROOMS)
     yield "arrows from room to room", sum(one != other for one, other in arrows)
     python = [file for file in files if file.suffix == ".py" and not file.is_symlink()]
-    hidden = [
-        file
-        for file in python
-        if re.search(r"^\s*sys\.path\b.*(\[|append|insert)", file.read_text(), re.M)
-    ]
+    hidden = [file for file in python if changes_sys_path(ast.parse(file.read_text()))]
     yield "files that change sys.path", len(hidden)
     linked = [
         file for file in files if file.is_symlink() and (file.suffix == ".py" or file.is_dir())

@@ -7,14 +7,10 @@ It needs the checkouts of `make openbach-jobs`.
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
-import pytest
-from conftest import REPOSITORY
-
-sys.path.insert(0, str(REPOSITORY / "tests"))
 import openbach_jobs
+import pytest
 
 CHECKOUTS = [Path(path) for name in ("OPENBACH", "EXTRA") if (path := os.environ.get(name))]
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -161,3 +163,77 @@ def test_docstrings_begin_with_a_verb_or_a_noun() -> None:
                 if RIDDLE.match(said):
                     shown.append(f"{file.relative_to(SOURCE.parent)}: {said.splitlines()[0]}")
     assert not shown
+
+
+PATH_METHODS = {"append", "extend", "insert"}
+
+
+def changes_sys_path(tree: ast.AST) -> bool:
+    """Return whether a program assigns to `sys.path` or to a part of it, or adds to it."""
+
+    def is_path(node: ast.AST) -> bool:
+        return ast.unparse(node) == "sys.path"
+
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if node.func.attr in PATH_METHODS and is_path(node.func.value):
+                return True
+        elif isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            changed = node.value if isinstance(node, ast.Subscript) else node
+            if is_path(changed):
+                return True
+    return False
+
+
+def tracked_links() -> list[str]:
+    """Return the symbolic links that git has, by their paths in the repository."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    )
+    return [name for name in listed.stdout.split("\0") if name and (REPOSITORY / name).is_symlink()]
+
+
+@pytest.mark.parametrize(
+    ("program", "changes"),
+    [
+        ("sys.path.insert(0, 'a')", True),
+        ("sys.path.append('a')", True),
+        ("sys.path[:0] = ['a']", True),
+        ("sys.path += ['a']", True),
+        ("print(*sys.path)", False),
+        ("first = sys.path[0]", False),
+        ("text = 'sys.path.append(1)'", False),
+    ],
+)
+def test_changes_of_sys_path_are_seen(program: str, changes: bool) -> None:
+    assert changes_sys_path(ast.parse(program)) == changes
+
+
+PATH_CHANGERS = {
+    "jobs/transport_profile/lists.py",
+    "jobs/vpn/lists.py",
+    "src/openbach_run/guest/init.py",
+    "src/openbach_run/guest/warm.py",
+    "src/openbach_run/satellite/__init__.py",
+}
+"""Two start Python in the guest (init, warm); the others import from a job's folder and are to go
+when the jobs' shared code is a package."""
+
+
+def test_no_more_files_change_where_python_looks() -> None:
+    """A file that leaves leaves the list, too."""
+    changers = set()
+    for place in ("src", "jobs"):
+        for file in (REPOSITORY / place).rglob("*.py"):
+            if not file.is_symlink() and changes_sys_path(ast.parse(file.read_text())):
+                changers.add(str(file.relative_to(REPOSITORY)))
+    assert changers == PATH_CHANGERS
+
+
+LINKS = {"congestion-controls": 7, "jobs": 67, "src": 1, "vpn-configs": 1}
+"""How many symbolic links there are below each folder. They are to become fewer."""
+
+
+def test_no_more_symbolic_links() -> None:
+    """A link that leaves leaves the count, too."""
+    assert Counter(name.split("/")[0] for name in tracked_links()) == LINKS

@@ -4,12 +4,10 @@
 from __future__ import annotations
 
 import json
-import sys
+
+import openbach_jobs
 
 from openbach_run.paths import REPOSITORY
-
-sys.path.insert(0, str(REPOSITORY / "tests"))
-import openbach_jobs
 
 
 def test_the_table_says_what_was_recorded() -> None:
