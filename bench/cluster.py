@@ -36,7 +36,8 @@ import psutil
 import scale
 from distributed import Client, Worker
 
-from openbach_run.commands import main, run
+from openbach_run.campaign import engines
+from openbach_run.commands import main
 from openbach_run.engine import cluster
 from openbach_run.engine.contract import OnEvent, Outcome
 
@@ -77,7 +78,7 @@ async def work(scheduler: str, numbers: range, run_s: float) -> None:
 def campaign(scheduler: str, runs: int, run_s: float, results: Path) -> None:
     """The command in this process; prints what it took as JSON."""
     here = Engine(run_s)
-    run.VirtualEngine = lambda *_, **__: here  # type: ignore[assignment, misc]
+    engines.VirtualEngine = lambda *_, **__: here  # type: ignore[assignment, misc]
     times_s: list[float] = []
     lock, executed, cluster_run = threading.Lock(), 0, cluster.ClusterEngine.run
     submitted = cluster.ClusterEngine._executed

@@ -34,8 +34,9 @@ from typing import Any
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY / "src"))
 
+from openbach_run.campaign import run  # noqa: E402
 from openbach_run.catalog import Uses  # noqa: E402
-from openbach_run.commands import main, run  # noqa: E402
+from openbach_run.commands import main  # noqa: E402
 from openbach_run.engine.contract import OnEvent, Outcome  # noqa: E402
 from openbach_run.progress import Progress  # noqa: E402
 from openbach_run.results.record import FINISHED  # noqa: E402
@@ -155,7 +156,7 @@ def _statistics(taken_s: float) -> list[dict[str, Any]]:
 def step(name: str, runs: int, results: Path) -> None:
     """One step in this process; prints what it took as JSON."""
     engine = Engine()
-    run._engine = lambda *_: engine
+    run.engine_of = lambda *_: engine
     sizes = ",".join(f"{number}M" for number in range(1, runs // SEEDS // 100 + 1))
     words = [
         "geo_loss",

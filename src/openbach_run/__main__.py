@@ -4,11 +4,9 @@
 It also makes the launcher's Python environment again if that is damaged.
 """
 
-import atexit
 import gc
 import os
 import sys
-import threading
 from pathlib import Path
 
 from openbach_run.errors import SetupError
@@ -61,21 +59,5 @@ def main() -> int:
         os.execv(LAUNCHER, [str(LAUNCHER), *sys.argv[1:]])
 
 
-def leave(code: int) -> None:
-    """End the process.
-
-    Python itself would first take apart all that was imported, which takes 20 ms of CPU.
-    """
-    if all(one.daemon for one in threading.enumerate() if one is not threading.main_thread()):
-        atexit._run_exitfuncs()
-        try:
-            sys.stdout.flush()
-            sys.stderr.flush()
-        except OSError:  # nobody reads it any more: Python's own end says so
-            sys.exit(code)
-        os._exit(code)
-    sys.exit(code)
-
-
 if __name__ == "__main__":
-    leave(main())
+    sys.exit(main())

@@ -2,7 +2,7 @@
 """The Python interface of openbach-run: `import openbach_run`, then `run` and `load`
 (docs/python.md).
 
-The command line and this module call the same function with the same options.
+The command line and this module call the same function, `run_campaign`, with the same options.
 """
 
 from __future__ import annotations
@@ -16,16 +16,29 @@ from typing import Any, Literal, get_args
 import pandas
 import pyarrow.parquet
 
+from openbach_run.campaign.options import Options
+from openbach_run.campaign.request import Plan, plan_of
+from openbach_run.campaign.run import Callbacks, Result, run_campaign, run_with_progress
 from openbach_run.clock import VIRTUAL
-from openbach_run.commands.main import parser
-from openbach_run.commands.run import run as run_command
 from openbach_run.errors import InputError, SetupError
 from openbach_run.report.cells import read_campaigns
 from openbach_run.results.captures import packets
 from openbach_run.results.intervals import estimate
 from openbach_run.results.record import statistics
 
-__all__ = ["InputError", "Results", "SetupError", "load", "run"]
+__all__ = [  # and the names in __init__.py
+    "Callbacks",
+    "InputError",
+    "Options",
+    "Plan",
+    "Result",
+    "Results",
+    "SetupError",
+    "load",
+    "plan_of",
+    "run",
+    "run_campaign",
+]
 
 Value = str | int | float
 Engine = Literal["virtual", "native"]
@@ -61,22 +74,24 @@ def run(
     --help`). A run that failed is in the results, with its status. Raises InputError, SetupError,
     OSError.
     """
-    settings = [f"{name}={','.join(map(str, _several(value)))}" for name, value in values.items()]
-    # The defaults are those of the command; what is given here replaces them.
-    arguments = parser().parse_intermixed_args([str(scenario), *settings])
-    arguments.seeds = None if seeds is None else _seeds(seeds)
-    arguments.results = None if results is None else Path(results)
-    arguments.workers, arguments.scheduler = workers, scheduler
     if engine not in ENGINES:
         raise InputError(f"engine={engine!r}: one of {', '.join(ENGINES)}")
-    arguments.engine, arguments.clock = engine, clock
-    arguments.pcap, arguments.keys, arguments.rerun, arguments.quiet = pcap, keys, rerun, quiet
-    arguments.locked = locked
-    arguments.with_dirs = [Path(one) for one in additions]
-    arguments.inventory = None if inventory is None else Path(inventory)
-    directories: list[Path] = []
-    run_command(arguments, lambda directory, campaigns, known: directories.append(directory))
-    return Results(directories[0])
+    options = Options(
+        results=None if results is None else Path(results),
+        engine=engine,
+        clock=clock,
+        workers=workers,
+        scheduler=scheduler,
+        rerun=rerun,
+        pcap=pcap,
+        keys=keys,
+        locked=locked,
+        additions=tuple(Path(one) for one in additions),
+        inventory=None if inventory is None else Path(inventory),
+    )
+    settings = [f"{name}={','.join(map(str, _several(value)))}" for name, value in values.items()]
+    plan = plan_of(str(scenario), settings, None if seeds is None else _seeds(seeds), options)
+    return Results(run_with_progress(plan, options, quiet=quiet).directory)
 
 
 def load(directory: str | Path) -> Results:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from conftest import command, copy_of_the_checkout
 
-from openbach_run.bundle.archive import SUMS
+from openbach_run.commands.archive import SUMS
 from openbach_run.engine.virtual.debian import sha256_of
 
 CELLS = ("geo", "vpn=none,wireguard", "cc=cubic", "loss=0", "size=100k")

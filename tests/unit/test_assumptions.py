@@ -606,7 +606,7 @@ class MadeUp:
 @pytest.fixture
 def made_up(monkeypatch: pytest.MonkeyPatch) -> MadeUp:
     one = MadeUp()
-    monkeypatch.setattr(explain, "run_campaign", one)
+    monkeypatch.setattr(explain, "run_choice", one)
     monkeypatch.setattr(explain, "runs_of", one.runs_of)
     return one
 

@@ -20,8 +20,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from test_cli import FakeEngine
 
+from openbach_run.campaign import engines, request
 from openbach_run.commands import main
-from openbach_run.commands import run as running
 from openbach_run.engine.virtual import descriptors
 from openbach_run.errors import InputError, SetupError
 from openbach_run.openbach.expand import expand
@@ -125,11 +125,11 @@ def ends(*words: str) -> tuple[int, str]:
 @contextlib.contextmanager
 def fake() -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patched:
-        patched.setattr(running, "VirtualEngine", FakeEngine)
+        patched.setattr(engines, "VirtualEngine", FakeEngine)
         patched.setattr(
-            running, "load_packages", lambda paths, catalog: PACKAGES
+            request, "load_packages", lambda paths, catalog: PACKAGES
         )  # read once: YAML takes most of the time
-        patched.setattr(running, "load_inventory", lambda path: THERE)
+        patched.setattr(engines, "load_inventory", lambda path: THERE)
         patched.chdir(directory)
         yield Path(directory)
 

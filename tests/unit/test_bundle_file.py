@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from openbach_run.bundle.command import main
 from openbach_run.bundle.file import END, Content, Member, build_start, write
+from openbach_run.commands.bundle import main
 from openbach_run.errors import InputError
 
 LONG = "/".join(["a-directory-with-a-long-name"] * 8)

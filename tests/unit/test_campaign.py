@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openbach_run.campaign.execute import cpus_for
+from openbach_run.campaign.executor import cpus_for
 from openbach_run.campaign.file import plan_file
 from openbach_run.campaign.plan import Campaign, plan
 from openbach_run.campaign.settings import parse_seeds

@@ -20,8 +20,8 @@ import pandas
 import pytest
 import yaml
 
+from openbach_run.campaign import engines
 from openbach_run.commands import main
-from openbach_run.commands import run as running
 from openbach_run.engine.contract import Outcome
 from openbach_run.errors import SetupError
 from openbach_run.progress import only_shown
@@ -95,7 +95,7 @@ class FakeEngine:
 @pytest.fixture(autouse=True)
 def engine(monkeypatch: pytest.MonkeyPatch) -> type[FakeEngine]:
     FakeEngine.ran, FakeEngine.failing, FakeEngine.interrupt_after = [], set(), None
-    monkeypatch.setattr(running, "VirtualEngine", FakeEngine)
+    monkeypatch.setattr(engines, "VirtualEngine", FakeEngine)
     return FakeEngine
 
 

@@ -20,7 +20,7 @@ from typing import Any, cast
 import pytest
 from test_scale import Engine, planned
 
-from openbach_run.campaign.execute import Executor
+from openbach_run.campaign.execute import Execution
 from openbach_run.engine import cluster
 from openbach_run.engine.cluster import ClusterEngine
 from openbach_run.engine.contract import Outcome
@@ -131,10 +131,11 @@ def execute_by(client: Client, here: Engine, place: Path, monkeypatch: pytest.Mo
     engine.prepare(lambda text, part: None)
     runs = planned(cast(Any, engine), "vpn=none,wireguard", "loss=0", seeds=tuple(range(RUNS // 2)))
     store = Store(place)
-    executor = Executor(store, [0] * 4, False)
+    reporter = Reporter(quiet=False)
+    execution = Execution(runs, store, reporter.show, reporter.say)
     with store.opened():
-        executor.execute(runs, Reporter(quiet=False))
-    assert not executor.failed
+        execution.execute([0] * 4)
+    assert not execution.failed
     assert {one.name for one in store.runs.iterdir()} == {one.spec.run_id for one in runs}
     assert len((place / "results.csv").read_text().splitlines()) == 1 + RUNS
 
@@ -229,11 +230,10 @@ def test_a_record_from_a_worker_is_that_of_this_machine(
     """It is packed where it was executed, and once."""
     execute({"a": right}, tmp_path / "there", monkeypatch)
     here = Engine()
-    store = Store(tmp_path / "here")
+    store, reporter = Store(tmp_path / "here"), Reporter(quiet=True)
+    runs = planned(here, "vpn=none", "loss=0", seeds=(1,))
     with store.opened():
-        Executor(store, [0], False).execute(
-            planned(here, "vpn=none", "loss=0", seeds=(1,)), Reporter(quiet=True)
-        )
+        Execution(runs, store, reporter.show, reporter.say).execute([0])
     (record,) = store.all()
     files = {file.name: file.read_bytes() for file in (store.runs / record.run_id).iterdir()}
     there = next(

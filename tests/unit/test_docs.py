@@ -5,15 +5,20 @@ from __future__ import annotations
 
 import re
 import shlex
+from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 
 import own_files
 import pytest
 
+import openbach_run
+from openbach_run import api
+from openbach_run.campaign.options import Options
+from openbach_run.campaign.request import campaigns_of, path_of
+from openbach_run.campaign.run import Callbacks, Result
 from openbach_run.catalog import Catalog
 from openbach_run.commands.main import COMMANDS, parser
-from openbach_run.commands.run import campaigns_of, path_of
 from openbach_run.openbach.expand import expand
 from openbach_run.openbach.job_folders import load_packages
 
@@ -42,7 +47,9 @@ def test_commands_are_understood(
         catalog = Catalog.beside_ours(arguments.with_dirs)
         packages = load_packages(catalog.jobs, catalog) if arguments.with_dirs else PACKAGES
         if not arguments.check:
-            assert campaigns_of(path_of(arguments.scenario, catalog), arguments, packages, catalog)
+            path = path_of(arguments.scenario, catalog)
+            given = (arguments.settings, arguments.seeds)
+            assert campaigns_of(path, *given, packages, catalog)
 
 
 def test_links_lead_somewhere() -> None:
@@ -78,3 +85,16 @@ def test_every_argument_and_constant_of_the_scenarios_is_explained() -> None:
         scenario = expand(file)
         for name in (*scenario["arguments"], *scenario.get("x-constants", ())):
             assert f"| `{name}` |" in page
+
+
+@pytest.mark.parametrize("kind", [Options, Callbacks, Result])
+def test_the_python_page_has_every_field_of_the_public_classes(kind: type) -> None:
+    page = (ROOT / "docs/python.md").read_text()
+    names = {one.name for one in fields(kind)}
+    names |= {name for name, value in vars(kind).items() if isinstance(value, property)}
+    inner = {"in_real_time", "chosen", "path_words"}  # what records and commands say of options
+    assert not [name for name in names - inner if f"`{name}`" not in page]
+
+
+def test_the_package_gives_what_its_python_interface_has() -> None:
+    assert set(api.__all__) == openbach_run.PUBLIC

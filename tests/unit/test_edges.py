@@ -13,8 +13,8 @@ import pytest
 import yaml
 from test_cli import FakeEngine
 
+from openbach_run.campaign import engines
 from openbach_run.commands import link, main
-from openbach_run.commands import run as running
 from openbach_run.satellite import rtt
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,7 +23,7 @@ MARK = b"\xef\xbb\xbf"
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(running, "VirtualEngine", FakeEngine)
+    monkeypatch.setattr(engines, "VirtualEngine", FakeEngine)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from test_cli import FakeEngine
 
+from openbach_run.campaign import engines
 from openbach_run.campaign.entries import CHECKS, COSTS, check_entries
 from openbach_run.catalog import Catalog
 from openbach_run.commands import main
-from openbach_run.commands import run as running
 from openbach_run.errors import InputError
 from openbach_run.openbach.shapes import check
 
@@ -46,7 +46,7 @@ def refused(
     *more: str,
 ) -> str:
     """What the command says, before any guest, of an entry `mine` of that kind; "" if it takes it."""
-    patched.setattr(running, "VirtualEngine", FakeEngine)
+    patched.setattr(engines, "VirtualEngine", FakeEngine)
     patched.chdir(place)
     file = place / kind / FOLDERS.get(kind, "{}.json").format("mine")
     file.parent.mkdir(parents=True, exist_ok=True)

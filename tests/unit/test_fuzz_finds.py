@@ -13,9 +13,9 @@ import yaml
 from altered import changed
 from test_job_code import ROOT, load
 
-from openbach_run.bundle.archive import _wrong_files
 from openbach_run.campaign.plan import plan
 from openbach_run.catalog import packages_of
+from openbach_run.commands.archive import _wrong_files
 from openbach_run.engine.platform.engine import as_collected
 from openbach_run.engine.platform.rest import Lost, read_access
 from openbach_run.engine.virtual import series

@@ -148,6 +148,28 @@ def test_yaml_is_read_in_one_place() -> None:
     assert found == {"openbach_run.yaml_loaders"}
 
 
+def test_command_lines_are_read_in_commands_only() -> None:
+    """Everywhere else a function is called with options: `run_campaign`, and not our own command.
+
+    `python -m openbach_run` parses nothing. guest/warm.py only loads argparse for jobs in the guest.
+    """
+    reads = re.compile(r"argparse\.|redirect_stdout|openbach_run\.commands")
+    allowed = {"openbach_run.__main__", "openbach_run.guest.warm"}
+    found = {
+        name
+        for name, file in MODULES.items()
+        if name.count(".") and room(name) != "commands" and reads.search(file.read_text())
+    }
+    assert found == allowed
+
+
+def test_only_what_must_be_ended_after_a_time_starts_our_own_command() -> None:
+    """The report and the capture that somebody asks the page for: both say so there."""
+    starts = re.compile(r'"-m",\s*"openbach_run"')
+    found = {name for name, file in MODULES.items() if starts.search(file.read_text())}
+    assert found == {"openbach_run.web.reports", "openbach_run.web.runs"}
+
+
 RIDDLE = re.compile(r"(What|Those|Of|Likewise|Whether|How|As|By|The same|Where|From|With) ")
 """First words of a docstring that do not say what comes back or what it is."""
 

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_cli import FakeEngine
 
+from openbach_run.campaign import engines
 from openbach_run.catalog import Catalog
 from openbach_run.commands import main
-from openbach_run.commands import run as running
 from openbach_run.errors import InputError
 from openbach_run.openbach.job import Job, WrongType, argv, convert
 from openbach_run.openbach.job_folders import faults, load_packages, well_formed
@@ -223,7 +223,7 @@ MALFORMED = {"general": "x"}
 def test_a_malformed_job_that_is_not_used_is_a_warning(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "VirtualEngine", FakeEngine)
+    monkeypatch.setattr(engines, "VirtualEngine", FakeEngine)
     (package(tmp_path) / "files/toy.yml").write_text(
         "general:\n  description: Sends a file (e.g.: 3G)\n"
     )

@@ -24,7 +24,7 @@ from openbach_run.campaign.plan import Campaign, plan
 from openbach_run.campaign.spec import CellSpec, Origin, RunSpec
 from openbach_run.catalog import Catalog
 from openbach_run.commands.main import parser
-from openbach_run.commands.run import _check_real_time
+from openbach_run.commands.run import options_of
 from openbach_run.engine.native import cpu
 from openbach_run.engine.native.boundary import FEATURES, Boundary, Host
 from openbach_run.errors import InputError
@@ -180,7 +180,7 @@ WRONG_CLOCKS = ("vritual", "real/", "real/0", "real/1", "real/1001", "real/10x",
 def test_options_that_do_not_go_together(words: list[str], said: str) -> None:
     arguments: argparse.Namespace = parser().parse_intermixed_args(["lan_tcp", *words])
     with pytest.raises(InputError, match=said):
-        _check_real_time(arguments)
+        options_of(arguments)
 
 
 def test_repetitions_are_interleaved() -> None:

@@ -27,7 +27,8 @@ from openbach_run.campaign import execute as executing
 from openbach_run.campaign import forecast as forecasts
 from openbach_run.campaign import plan as planning
 from openbach_run.campaign import spec as specs
-from openbach_run.campaign.execute import Executor, PlannedRun
+from openbach_run.campaign.execute import Execution, PlannedRun
+from openbach_run.campaign.executor import Executor
 from openbach_run.campaign.plan import plan
 from openbach_run.catalog import Catalog
 from openbach_run.commands.main import COMMANDS
@@ -108,11 +109,12 @@ def planned(engine: Engine, *settings: str, seeds: tuple[int, ...] = (1,)) -> li
 
 def execute(
     store: Store, runs: list[PlannedRun], cpus: tuple[int, ...] = (0,), rerun: bool = False
-) -> Executor:
-    executor = Executor(store, cpus, rerun)
+) -> Execution:
+    reporter = Reporter(quiet=True)
+    execution = Execution(runs, store, reporter.show, reporter.say, rerun=rerun)
     with store.opened():
-        executor.execute(runs, Reporter(quiet=True))
-    return executor
+        execution.execute(cpus)
+    return execution
 
 
 # Starting
@@ -132,9 +134,11 @@ def test_what_the_end_needs_is_imported_while_the_first_run_goes_on(
     monkeypatch.setattr(executing, "arrow", importing)
     seen: list[bool] = []
     engine = Engine(before=lambda number: seen.append(imported.wait(0 if in_real_time else 20)))
-    executor = Executor(Store(tmp_path), (0,), False, in_real_time=in_real_time)
-    with executor.store.opened():
-        executor.execute(planned(engine, "vpn=none", "loss=0"), Reporter(quiet=True))
+    store, reporter = Store(tmp_path), Reporter(quiet=True)
+    runs = planned(engine, "vpn=none", "loss=0")
+    execution = Execution(runs, store, reporter.show, reporter.say, in_real_time=in_real_time)
+    with store.opened():
+        execution.execute((0,))
     assert seen == [not in_real_time]
 
 
@@ -245,21 +249,21 @@ def test_results_csv_has_the_order_of_the_campaign_at_the_end(tmp_path: Path) ->
     ]
 
 
-def test_an_interrupt_while_the_workers_start_ends_the_guests(
+def test_an_interrupt_while_runs_are_queued_ends_the_guests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start, started = threading.Thread.start, 0
+    submit, submitted = Executor.submit, 0
 
-    def interrupted(self: threading.Thread) -> None:
-        nonlocal started
-        started += 1
-        if started == 2:
+    def interrupted(self: Executor, task: Any, priority: float = 0) -> None:
+        nonlocal submitted
+        submitted += 1
+        if submitted == 2:
             raise KeyboardInterrupt
-        start(self)
+        submit(self, task, priority)
 
     engine = Engine()
     runs = planned(engine, "vpn=none", "loss=0,1", seeds=(1, 2))
-    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    monkeypatch.setattr(Executor, "submit", interrupted)
     with pytest.raises(KeyboardInterrupt):
         execute(Store(tmp_path), runs, cpus=(0, 0))
     assert engine.stopped
@@ -437,7 +441,7 @@ def test_the_start_imports_only_what_it_uses() -> None:
         "logging",
         "statistics",
     }
-    assert not imported("import openbach_run.report.command as it; it.main(['--help'])") & {
+    assert not imported("import openbach_run.commands.report as it; it.main(['--help'])") & {
         "matplotlib",
         "typst",
     }

@@ -163,7 +163,7 @@ def test_the_command_prints_the_address_and_ends(
             raise KeyboardInterrupt
 
     monkeypatch.setattr("uvicorn.Server", Server)
-    monkeypatch.setattr(serve, "engine_for", lambda *arguments: None)
+    monkeypatch.setattr(serve, "prepared_engine", lambda *arguments: None)
     assert main.main(["serve", "--port", "0"]) == 0
     address = capsys.readouterr().out.split()[0]
     assert address == f"http://{served[1]['controller']}/?token={served[1]['password']}"

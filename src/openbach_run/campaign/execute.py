@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The execution of a campaign's runs: several at a time, each on a CPU of its own.
+"""The execution of a campaign's runs, several at a time, each on a CPU of its own.
 
-Keeps their records.
+It keeps their records.
 """
 
 from __future__ import annotations
 
-import os
-import queue
 import shlex
 import threading
 import time
@@ -17,19 +15,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from openbach_run.campaign.executor import Executor
 from openbach_run.campaign.spec import RunSpec
 from openbach_run.campaign.sub_runs import parts_of, unfold, unfold_all
 from openbach_run.engine.contract import Engine, Withdrawn
-from openbach_run.errors import InputError
 from openbach_run.openbach.measures import Declared, to_records
-from openbach_run.progress import Reporter
+from openbach_run.progress import Progress
 from openbach_run.results.files import arrow, columns_of, csv_line, csv_lines
 from openbach_run.results.measures import brought_up_to_date, measures
 from openbach_run.results.record import DAMAGED, Record, Store, check
 from openbach_run.results.run_files import DamagedRecord, within
 
 LONG_S = 2.0
-"""Seconds after which a task shows its progress."""
+"""Seconds after which the reading of records shows its progress."""
+SHOW_S = 0.2
+"""Seconds from one look at the progress to the next."""
 
 
 @dataclass(frozen=True)
@@ -60,99 +60,108 @@ class PlannedRun:
         )
 
 
-@dataclass
-class Executor:
-    """A worker pool that executes runs and keeps their records.
+class Execution:
+    """The execution of a campaign's runs.
 
     `execute` blocks until all is done. Then `records` has the record of every run, by run_id, and
     `failed` has the records of the runs that failed now. Where a run is repeated and fails, the
     good record stays in `records`.
     """
 
-    store: Store
-    cpus: Sequence[int]
-    rerun: bool
-    first: Callable[[list[Record]], None] | None = None
-    """Called with the records when each cell has been run once. If it is given, the runs of the
-    first seed are executed first."""
-    in_real_time: bool = False
-    records: dict[str, Record] = field(default_factory=dict)
-    failed: list[Record] = field(default_factory=list)
+    def __init__(
+        self,
+        runs: Sequence[PlannedRun],
+        store: Store,
+        progress: Progress,
+        say: Callable[[str], None],
+        *,
+        rerun: bool = False,
+        in_real_time: bool = False,
+        first: Callable[[list[Record]], None] | None = None,
+    ) -> None:
+        """`first` is called with the records when each cell has been run once.
 
-    def known(self, runs: Sequence[PlannedRun]) -> list[Record]:
+        If it is given, the runs of the first seed are executed first.
+        """
+        self.records: dict[str, Record] = {}
+        self.failed: list[Record] = []
+        self._runs, self._store, self._say = runs, store, say
+        self._rerun, self._in_real_time, self._first = rerun, in_real_time, first
+        self._lock = threading.Lock()
+        self._table = _Table(store)
+        self._errors: list[BaseException] = []
+        """Why no further run is begun."""
+        self._progress = _Progress(progress)
+        self._awaited: set[str] = set()
+        """The runs with the lowest seed that have not ended: after the last one every cell has a
+        value, and `first` is called."""
+
+    @property
+    def known(self) -> list[Record]:
         """Return the records that exist, in the order of the runs."""
-        return [self.records[one.spec.run_id] for one in runs if one.spec.run_id in self.records]
+        names = [one.spec.run_id for one in self._runs]
+        return [self.records[name] for name in names if name in self.records]
 
-    def execute(self, runs: Sequence[PlannedRun], reporter: Reporter) -> None:
-        """Execute the runs and write results.csv.
+    def execute(self, cpus: Sequence[int]) -> None:
+        """Execute the runs, one at a time on each CPU, and write results.csv.
 
         Each run is added to results.csv as it ends; at the end the file has the runs in the order
-        of `runs`. Raises what the first failing worker raised, for example for a full disk.
-        KeyboardInterrupt ends the guests.
+        in which they were planned. Raises what the first failing worker raised, for example for a
+        full disk. KeyboardInterrupt ends the guests.
         """
-        to_run: list[PlannedRun] = []
-        begin_s = time.monotonic()
-        for number, one in enumerate(runs):
-            if time.monotonic() - begin_s > LONG_S:
-                reporter.show("reading finished runs", number / len(runs))
-            done = known_record(self.store, one)
-            if done is not None:
-                self.records[done.run_id] = done
-            if self.rerun or done is None:
-                to_run.append(one)
-        if self.in_real_time:
-            to_run = interleaved(to_run)
-        elif self.first is not None:
-            # The sort is stable: within a seed the order of the cells stays.
-            to_run.sort(key=lambda one: one.spec.seed)
-        waiting: queue.SimpleQueue[PlannedRun] = queue.SimpleQueue()
-        for one in to_run:
-            waiting.put(one)
-        to_do = len(to_run)
-        # `first` is called when the last run with the lowest seed has ended.
-        least = min((one.spec.seed for one in runs), default=0)
-        self._awaited = (
-            {one.spec.run_id for one in to_run if one.spec.seed == least} if self.first else set()
-        )
-        self._progress = _Progress(reporter, to_do, len(runs) - to_do)
-        self._errors: list[BaseException] = []
-        self._lock = threading.Lock()
-        self._runs, self._reporter = runs, reporter
-        self._write_results([] if self.rerun else self.known(runs))
-        workers = [
-            threading.Thread(target=self._work, args=(waiting, cpu), daemon=True)
-            for cpu in self.cpus[:to_do]
-        ]
+        to_run = self._read()
+        self._progress.begin(len(to_run), len(self._runs) - len(to_run))
+        if self._first is not None:
+            least = min((one.spec.seed for one in self._runs), default=0)
+            self._awaited = {one.spec.run_id for one in to_run if one.spec.seed == least}
+        self._table.write([] if self._rerun else self.known)
+        executor = Executor(cpus[: len(to_run)])
         try:
-            for worker in workers:
-                worker.start()
-            if workers and not self.in_real_time:
+            for one in to_run:
+                self._submit(one, executor)
+            if to_run and not self._in_real_time:
                 # Loads what results.parquet needs: now, while the runs go on, and not at the end.
                 arrow()
-            for worker in workers:
-                while worker.is_alive():
-                    worker.join(0.2)
-                    self._progress.show()
+            while not executor.wait(SHOW_S):
+                self._progress.show()
         except BaseException:
-            # The workers look at _errors: with one in it they start no further run.
+            # A task looks at _errors: with one in it, it starts no run and keeps no record.
             self._errors.append(InterruptedError())
             try:
                 self._stop()
             finally:
-                started = [one for one in workers if one.ident is not None]
-                for worker in started:
-                    worker.join(10)
+                executor.close()
             raise
         finally:
             with self._lock:
                 try:
-                    self._write_results(self.known(runs))
+                    self._table.write(self.known)
                 except OSError as error:  # on a full disk, say: then the first error names the file
                     raise next(
                         (one for one in self._errors if getattr(one, "filename", None)), error
                     ) from error
+        executor.close()
         if self._errors:
             raise self._errors[0]
+
+    def _read(self) -> list[PlannedRun]:
+        """Read the records of finished runs; return the runs to execute, in order."""
+        to_run: list[PlannedRun] = []
+        begin_s = time.monotonic()
+        for number, one in enumerate(self._runs):
+            if time.monotonic() - begin_s > LONG_S:
+                self._progress.reading(number / len(self._runs))
+            done = known_record(self._store, one)
+            if done is not None:
+                self.records[done.run_id] = done
+            if self._rerun or done is None:
+                to_run.append(one)
+        return interleaved(to_run) if self._in_real_time else to_run
+
+    def _submit(self, planned: PlannedRun, executor: Executor) -> None:
+        # Within a seed the order of the cells stays.
+        priority = planned.spec.seed if self._first and not self._in_real_time else 0
+        executor.submit(lambda cpu: self._try(planned, cpu, executor), priority)
 
     def _stop(self) -> None:
         """Stop every engine, even after one could not be stopped.
@@ -165,32 +174,31 @@ class Executor:
             for engine in engines.values():
                 stack.callback(engine.stop)
 
-    def _work(self, waiting: queue.SimpleQueue[PlannedRun], cpu: int) -> None:
-        while not self._errors:
+    def _try(self, planned: PlannedRun, cpu: int, executor: Executor) -> None:
+        """Execute a run; after an error stop all others."""
+        if self._errors:
+            return
+        try:
+            self._run(planned, cpu)
+        except Withdrawn as found:
+            for one in self._withdrawn(found):
+                self._submit(one, executor)
+        except BaseException as error:
+            self._errors.append(error)
             try:
-                planned = waiting.get_nowait()
-            except queue.Empty:
-                return
-            try:
-                self._run(planned, cpu)
-            except Withdrawn as found:
-                self._again(found, waiting)
-            except BaseException as error:
-                self._errors.append(error)
-                try:
-                    self._stop()
-                except Exception as failed:  # told, and not in place of the reason
-                    self._reporter.say(f"stopping the other runs: {failed}")
+                self._stop()
+            except Exception as failed:  # told, and not in place of the reason
+                self._say(f"stopping the other runs: {failed}")
 
     def _run(self, planned: PlannedRun, cpu: int) -> None:
         spec = planned.spec
         self._progress.started(spec.run_id)
         place, record = execute_run(
-            planned, self.store, cpu, lambda event: self._progress.told(spec.run_id, event)
+            planned, self._store, cpu, lambda event: self._progress.told(spec.run_id, event)
         )
         if self._errors:
             return  # interrupted: no record of what was not let finish
-        where = self.store.keep(place, record)
+        where = self._store.keep(place, record)
         with self._lock:
             replaced = where.name == spec.run_id
             if replaced:
@@ -204,45 +212,52 @@ class Executor:
                     else f"\n  the good record of an earlier run stays: {where.with_suffix('')}"
                 )
                 said = record.error or "it gave no reason"
-                self._reporter.say(
+                self._say(
                     f"failed: {_cell(spec)}: {record.status}\n{said}\n  its record: {where}{kept}"
                 )
-            self._add_result(self.records.get(spec.run_id))
-            # After the last run of the first seed every cell has a value: time for a first table.
+            if spec.run_id in self.records:
+                self._table.add(self.records[spec.run_id])
             if spec.run_id in self._awaited:
                 self._awaited.remove(spec.run_id)
-                if not self._awaited and self.first is not None:
-                    self.first(self.known(self._runs))
+                if not self._awaited and self._first is not None:
+                    self._first(self.known)
 
-    def _again(self, found: Withdrawn, waiting: queue.SimpleQueue[PlannedRun]) -> None:
-        """Queue withdrawn runs again, and remove their records."""
+    def _withdrawn(self, found: Withdrawn) -> list[PlannedRun]:
+        """Remove the records of withdrawn runs; return these runs, which must be executed again."""
         with self._lock:
             kept = [name for name in found.run_ids if self.records.pop(name, None) is not None]
             for name in kept:
-                self.store.remove(name)
+                self._store.remove(name)
             self._progress.again(found.run_ids, len(kept))
-            self._reporter.say(str(found))
-            self._write_results([one for one in self._listed if one.run_id in self.records])
-        for one in self._runs:
-            if one.spec.run_id in found.run_ids:
-                waiting.put(one)
+            self._say(str(found))
+            self._table.write([one for one in self._table.listed if one.run_id in self.records])
+        return [one for one in self._runs if one.spec.run_id in found.run_ids]
 
-    def _write_results(self, records: Sequence[Record]) -> None:
-        parts = unfold_all(records, self.store.runs)
+
+class _Table:
+    """results.csv, which grows as runs end."""
+
+    def __init__(self, store: Store) -> None:
+        self.listed: list[Record] = []
+        """The records whose lines are in the file, in their order."""
+        self._store = store
+        self._columns: Sequence[str] = ()
+
+    def write(self, records: Sequence[Record]) -> None:
+        """Write the whole file anew."""
+        parts = unfold_all(records, self._store.runs)
         self._columns = columns_of(parts)
-        self.store.write("results.csv", csv_lines(parts))
-        self._listed = list(records)
+        self._store.write("results.csv", csv_lines(parts))
+        self.listed = list(records)
 
-    def _add_result(self, record: Record | None) -> None:
-        """Add a run's lines to results.csv; write the whole file anew if the run has a new column."""
-        if record is None:
-            return
-        parts = unfold(record, self.store.runs / record.run_id)
-        self._listed.append(record)
+    def add(self, record: Record) -> None:
+        """Add a run's lines; write the whole file anew if the run has a new column."""
+        parts = unfold(record, self._store.runs / record.run_id)
+        self.listed.append(record)
         if set(columns_of(parts)) <= set(self._columns):
-            self.store.add("results.csv", "".join(csv_line(part, self._columns) for part in parts))
+            self._store.add("results.csv", "".join(csv_line(part, self._columns) for part in parts))
         else:
-            self._write_results(self._listed)
+            self.write(self.listed)
 
 
 def interleaved(runs: Sequence[PlannedRun]) -> list[PlannedRun]:
@@ -260,21 +275,6 @@ def interleaved(runs: Sequence[PlannedRun]) -> list[PlannedRun]:
     for group in by_seed.values():
         mixed += random.sample(group, len(group))
     return mixed
-
-
-def cpus_for(workers: int | None) -> list[int]:
-    """Return a CPU for each worker; without a number, one for each CPU that this process may use.
-
-    Each process begins with another CPU: of two commands with one run each, neither waits for the
-    other. Raises InputError.
-    """
-    available = sorted(os.sched_getaffinity(0))
-    if workers is not None and workers < 1:
-        raise InputError(f"--workers {workers}: at least 1")
-    return [
-        available[(os.getpid() + number) % len(available)]
-        for number in range(workers or len(available))
-    ]
 
 
 def known_record(store: Store, planned: PlannedRun) -> Record | None:
@@ -353,22 +353,33 @@ def _cell(spec: RunSpec) -> str:
 class _Progress:
     """The progress of a campaign: runs done, virtual and wall time, time to go."""
 
-    def __init__(self, reporter: Reporter, to_do: int, known: int) -> None:
-        self._reporter = reporter
-        self._to_do, self._known = to_do, known
+    def __init__(self, show: Progress) -> None:
+        self._show = show
+        self._to_do = self._known = self._ended = 0
         self._virtual_s: dict[str, float] = {}
         """Virtual seconds of the runs that are executed now, by run_id."""
         self._ended_virtual_s = 0.0
         self._start_s = time.monotonic()
-        self._ended = 0
+
+    def reading(self, part: float) -> None:
+        """Show that records of finished runs are read."""
+        self._show("reading finished runs", part)
+
+    def begin(self, to_do: int, known: int) -> None:
+        """Begin with so many runs to do, beside those that are known."""
+        self._to_do, self._known = to_do, known
+        self._start_s = time.monotonic()
 
     def started(self, run_id: str) -> None:
+        """Note that a run has begun."""
         self._virtual_s[run_id] = 0.0
 
     def told(self, run_id: str, event: Mapping[str, Any]) -> None:
+        """Note the virtual time that a run has reached."""
         self._virtual_s[run_id] = float(event.get("t_s", 0.0))
 
     def ended(self, record: Record) -> None:
+        """Note that a run has ended."""
         self._virtual_s.pop(record.run_id, None)
         self._ended_virtual_s += record.virtual_s
         self._ended += 1
@@ -381,6 +392,7 @@ class _Progress:
         self._ended -= ended
 
     def show(self) -> None:
+        """Show the runs done, the time they took, and the time to go."""
         if not self._to_do:
             return
         wall_s = time.monotonic() - self._start_s
@@ -393,4 +405,4 @@ class _Progress:
             f"{self._ended} of {self._to_do} runs{known}, {virtual_s:.0f} virtual s in {wall_s:.0f}"
             f" s{to_go}"
         )
-        self._reporter.show(text, self._ended / self._to_do)
+        self._show(text, self._ended / self._to_do)

@@ -217,7 +217,7 @@ def _fragments(campaign: Campaign, records: Sequence[Record]) -> list[str]:
 
 def _clocks(records: Sequence[Record]) -> list[str]:
     """Return notes on runs in real time, each kind of clock once."""
-    known = {(one.identity.get("engine"), one.clock): one for one in records}
+    known = dict.fromkeys((one.identity.get("engine"), one.clock) for one in records)
     return [
         (
             "on this machine's own kernel, in real time"

@@ -16,9 +16,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from openbach_run.campaign.options import Options
+from openbach_run.campaign.request import Plan, plan_of
+from openbach_run.campaign.run import run_with_progress
 from openbach_run.catalog import Catalog, description
-from openbach_run.commands.main import parser as parser_of_runs
-from openbach_run.commands.run import run
 from openbach_run.errors import InputError
 from openbach_run.results.cpu_times import Seen, seen_in, vpns_of
 from openbach_run.results.record import Record, Store
@@ -107,16 +108,18 @@ def main(argv: list[str]) -> int:
     )
     if arguments.repetitions < 1:
         raise InputError(f"--repetitions {arguments.repetitions}: at least 1")
-    records: list[Record] = []
-    code = run(
-        runs_of(arguments, vpns, payloads_bytes),
-        lambda _directory, _campaigns, known: records.extend(known),
+    options = Options(
+        engine="native", results=arguments.results, additions=tuple(arguments.with_dirs)
     )
-    if code:
-        return code
-    store = Store(arguments.results)
-    seen = seen_in_all(records, store)
-    profile = profile_of(arguments, records, seen, argv)
+    done = run_with_progress(
+        plan_of_measurements(arguments, vpns, payloads_bytes, options),
+        options,
+        quiet=arguments.quiet,
+    )
+    if not done.is_good:
+        return 1
+    seen = seen_in_all(done.records, Store(arguments.results))
+    profile = profile_of(arguments, done.records, seen, argv)
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(profile, indent=2) + "\n")
     print(as_text(profile["vpns"], arguments.check_bytes))
@@ -193,23 +196,22 @@ def check_vpns(vpns: Sequence[str], payloads_bytes: Sequence[int], catalog: Cata
             )
 
 
-def runs_of(
-    arguments: argparse.Namespace, vpns: Sequence[str], payloads_bytes: Sequence[int]
-) -> argparse.Namespace:
-    """Return the parsed command line of the runs that measure."""
+def plan_of_measurements(
+    arguments: argparse.Namespace,
+    vpns: Sequence[str],
+    payloads_bytes: Sequence[int],
+    options: Options,
+) -> Plan:
+    """Return the plan of the runs that measure."""
     payloads = ",".join(map(str, [*payloads_bytes, arguments.check_bytes]))
     settings = [
-        "lan_udp",
         f"vpn={','.join(vpns)}",
         f"payload_bytes={payloads}",
         "cc=reno",
         "rate=unlimited",
     ]
     settings += ["delay_ms=0", f"udp_rate={UDP_RATE}", f"duration_s={arguments.duration_s}"]
-    made = parser_of_runs().parse_intermixed_args(settings)
-    made.engine, made.seeds, made.quiet = "native", str(arguments.repetitions), arguments.quiet
-    made.results, made.with_dirs = arguments.results, arguments.with_dirs
-    return made
+    return plan_of("lan_udp", settings, str(arguments.repetitions), options)
 
 
 def profile_of(

@@ -14,7 +14,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import redirect_stdout, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import product
@@ -23,13 +23,15 @@ from typing import Any
 
 import yaml
 
-from openbach_run.campaign.execute import cpus_for
+from openbach_run.campaign.executor import cpus_for
 from openbach_run.campaign.forecast import duration, mean_wall_s
+from openbach_run.campaign.options import Options, shown_path
 from openbach_run.campaign.plan import Campaign, draft_of, read_with_subs
+from openbach_run.campaign.request import plan_of
+from openbach_run.campaign.run import commit, run_with_progress
 from openbach_run.campaign.settings import parse_seeds
 from openbach_run.catalog import Catalog, joined
-from openbach_run.commands.main import parser as parser_of_runs
-from openbach_run.commands.run import commit
+from openbach_run.commands.run import tables_as_text
 from openbach_run.engine.virtual.cache import NotMade, looking_only, looks_only
 from openbach_run.engine.virtual.engine import VirtualEngine, guest_code
 from openbach_run.errors import InputError
@@ -254,7 +256,7 @@ def main(argv: list[str]) -> int:
     command = shlex.join(["./openbach-run", "explain", *argv])
     seeds_in_words = _in_words(searching), _in_words(judging)
     told = map_of(
-        found, command, commit() or "", _shown(campaign), *seeds_in_words, platform.versions
+        found, command, commit() or "", shown_path(campaign), *seeds_in_words, platform.versions
     )
     _write(arguments.output, found, told, assumptions, scenarios)
     write_runs(arguments.output / ARCHIVE, [(Store(arguments.results), platform.used)])
@@ -347,12 +349,12 @@ class Platform:
         folder = self.folder(choice, seeds)
         try:
             named = self._named(choice, seeds, of)
-            # Runs of another kernel or Debian count too; run_campaign would execute them again.
+            # Runs of another kernel or Debian count too; run_choice would execute them again.
             if named.keys() <= self.there:
                 write_campaign(folder, named)
             else:
                 listed = ",".join(map(str, seeds)) + ","
-                run_campaign(folder, self._scenarios(choice, of), listed, self.workers, self.quiet)
+                run_choice(folder, self._scenarios(choice, of), listed, self.workers, self.quiet)
         except KeyboardInterrupt:
             self.interrupted = True
             raise Stop from None
@@ -566,7 +568,7 @@ def _key(run: Mapping[str, str]) -> frozenset[tuple[str, str]]:
     return frozenset(run.items())
 
 
-def run_campaign(
+def run_choice(
     folder: Path,
     scenarios: Sequence[Mapping[str, Any]],
     seeds: str,
@@ -574,8 +576,6 @@ def run_campaign(
     quiet: bool,
 ) -> None:
     """Run what does not exist yet, and write the campaign's file and its table beside the records."""
-    from openbach_run.commands.run import run
-
     _folder_with_runs(folder)
     file = folder / "campaign.yml"
     file.write_text(
@@ -583,21 +583,9 @@ def run_campaign(
             {"seeds": list(parse_seeds(seeds)), "scenarios": list(scenarios)}, sort_keys=False
         )
     )
-    options = [
-        "--seeds",
-        seeds,
-        "--results",
-        str(folder),
-        "--with",
-        str(ALTERNATIVES),
-        *(["--quiet"] if quiet else []),
-    ]
-    options += [] if workers is None else ["--workers", str(workers)]
-    # run prints the table; here it belongs to the campaign's folder.
-    table = io.StringIO()
-    with redirect_stdout(table):
-        run(parser_of_runs().parse_args([str(file), *options]))
-    (folder / "table.txt").write_text(table.getvalue())
+    options = Options(results=folder, additions=(ALTERNATIVES,), workers=workers)
+    done = run_with_progress(plan_of(str(file), [], seeds, options), options, quiet=quiet)
+    (folder / "table.txt").write_text(tables_as_text(done))
 
 
 def write_campaign(folder: Path, named: Mapping[str, Mapping[str, str]]) -> None:
@@ -714,16 +702,12 @@ def _write(
         "seeds": MIN_SEEDS,
         "scenarios": scenarios_under(scenarios, found.joint.choice, assumptions),
     }
-    with_ours = f"--with {_shown(ALTERNATIVES)}"
+    with_ours = f"--with {shown_path(ALTERNATIVES)}"
     head = (
         f"# {told.joint}; found by\n# {told.command}\n# To be run with: ./openbach-run best.yml"
         f" {with_ours}\n"
     )
     (output / "best.yml").write_text(head + yaml.safe_dump(best, sort_keys=False))
-
-
-def _shown(path: Path) -> str:
-    return str(path.relative_to(REPOSITORY) if path.is_relative_to(REPOSITORY) else path)
 
 
 def _in_words(seeds: Sequence[int]) -> str:

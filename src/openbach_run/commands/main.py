@@ -19,9 +19,9 @@ from openbach_run.progress import only_shown
 OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 TABLE_FORMATS = ("table", "markdown", "latex", "html")
 COMMANDS = {
-    "report": "openbach_run.report.command",
-    "archive": "openbach_run.bundle.archive",
-    "bundle": "openbach_run.bundle.command",
+    "report": "openbach_run.commands.report",
+    "archive": "openbach_run.commands.archive",
+    "bundle": "openbach_run.commands.bundle",
     "calibrate": "openbach_run.commands.calibrate",
     "capture": "openbach_run.commands.capture",
     "completion": "openbach_run.commands.completion",
@@ -29,8 +29,8 @@ COMMANDS = {
     "explain": "openbach_run.commands.explain",
     "export": "openbach_run.commands.export",
     "link": "openbach_run.commands.link",
-    "package": "openbach_run.openbach.project",
-    "serve": "openbach_run.web.command",
+    "package": "openbach_run.commands.package",
+    "serve": "openbach_run.commands.serve",
 }
 """First argument → module, whose `main(argv)` takes the other arguments and returns the exit
 code."""

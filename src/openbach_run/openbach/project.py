@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`openbach-run package`: what an OpenBACH administrator imports, made from this checkout's jobs,
-scenarios and inventory.
+"""The package that an OpenBACH administrator imports, made from this checkout's jobs, scenarios
+and inventory.
 
     DIR/
         README.md                   what to do with it, command by command
@@ -14,12 +14,10 @@ The same checkout gives the same files, byte for byte.
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import io
 import json
 import shutil
-import sys
 import tarfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -27,18 +25,16 @@ from typing import Any
 
 import yaml
 
-from openbach_run.catalog import Catalog
 from openbach_run.errors import InputError
-from openbach_run.openbach.addresses import inventory_file, with_addresses
-from openbach_run.openbach.job_folders import Package, faults, load_packages
+from openbach_run.openbach.addresses import inventory_file
+from openbach_run.openbach.job_folders import Package
 from openbach_run.openbach.limits import argument_choices
-from openbach_run.openbach.playbooks import ARCHIVE, playbooks
+from openbach_run.openbach.playbooks import ARCHIVE
 from openbach_run.openbach.refusals import Malformed
 from openbach_run.openbach.scenario import Scenario, read_scenario
 from openbach_run.openbach.values import jobs_started
-from openbach_run.paths import INVENTORY, PROJECT, REPOSITORY
+from openbach_run.paths import INVENTORY
 from openbach_run.topology.hosts import Host, Inventory
-from openbach_run.topology.inventory import agent_addresses, load_inventory
 from openbach_run.yaml_files import read_yaml
 
 PROJECT_DESCRIPTION = (
@@ -61,96 +57,6 @@ do not run on Debian: the packages for it name Ubuntu only."""
 
 FOR_2_6 = ("ansible_system", "ansible_distribution_release", "command")
 """What a platform has to say of itself."""
-
-DESCRIPTION = """\
-Makes a folder with what an OpenBACH administrator imports: the project with its entities
-and scenarios, and the jobs as packages for OpenBACH 2.7 and for 2.6 and before. Its
-README.md says what to do with each, with the names and addresses of inventory.yml.
-"""
-
-
-def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
-        "openbach-run package",
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    made.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        default=Path("openbach-package"),
-        metavar="DIR",
-        help=(
-            "where to write; what is there of an earlier time is replaced (default"
-            " openbach-package)"
-        ),
-    )
-    made.add_argument(
-        "--project",
-        default=PROJECT,
-        metavar="NAME",
-        help=f"name of the project (default {PROJECT})",
-    )
-    made.add_argument(
-        "--inventory",
-        type=Path,
-        default=INVENTORY,
-        metavar="FILE",
-        help=(
-            "the platform's hosts and networks; the scenarios get its addresses (default"
-            " inventory.yml)"
-        ),
-    )
-    made.add_argument(
-        "--with",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="DIR",
-        dest="with_dirs",
-        help="a directory of yours whose jobs are packed as well (docs/jobs.md)",
-    )
-    return made
-
-
-def main(argv: list[str]) -> int:
-    arguments = parser().parse_args(argv)
-    check_project_name(arguments.project)
-    catalog = Catalog.beside_ours(arguments.with_dirs)
-    packages = load_packages(catalog.jobs, catalog)
-    for fault in faults(packages):
-        raise InputError(fault)
-    inventory = load_inventory(arguments.inventory)
-    scenarios = [
-        with_addresses(one, inventory)
-        for one in load_scenarios(REPOSITORY / "scenarios", packages, arguments.inventory)
-    ]
-    output: Path = arguments.output
-    begin(output)
-    write_json(output / "project.json", project(arguments.project, inventory, scenarios))
-    for scenario in scenarios:
-        write_json(output / f"scenarios/{scenario.name}.json", scenario.as_stored())
-    for name, package in packages.items():
-        assert package.files is not None
-        made = playbooks(package)
-        (output / f"jobs-2.7/{name}.tar.gz").write_bytes(pack(package.files.parent, made))
-        try:
-            old = {f"files/{name}.yml": for_2_6(package.files / f"{name}.yml")}
-        except InputError as error:
-            print(f"not in jobs-2.6: {error}", file=sys.stderr)
-        else:
-            (output / f"jobs-2.6/{name}.tar.gz").write_bytes(pack(package.files.parent, made | old))
-    addresses = agent_addresses(arguments.inventory)
-    (output / "README.md").write_text(
-        instructions(arguments.project, inventory, scenarios, addresses, packages)
-    )
-    print(
-        f"{output}: {len(packages)} jobs, {len(scenarios)} scenarios, {len(inventory.hosts)}"
-        " entities"
-    )
-    print(f"what to do with them is in {output / 'README.md'}", file=sys.stderr)
-    return 0
 
 
 def check_project_name(name: str) -> None:

@@ -27,6 +27,8 @@ from openbach_run.results.record import Record, Store
 
 FACTORS = ("vpn", "pep", "cc", "loss")
 """The arguments that the published report's tables tell apart."""
+BASELINE = {"vpn": "none", "pep": "none"}
+"""The configuration that all others are compared with, where nothing else is asked for."""
 LONGEST_NAME = 100
 
 

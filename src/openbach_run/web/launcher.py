@@ -10,17 +10,18 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import queue
 import re
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from openbach_run.campaign.execute import PlannedRun, execute_run, known_record
+from openbach_run.campaign.executor import Executor
 from openbach_run.campaign.plan import Campaign, check_cells, check_references, measures_of_jobs
 from openbach_run.campaign.spec import RunSpec
 from openbach_run.catalog import Catalog, Uses, joined
@@ -59,7 +60,7 @@ class Order:
 
 
 class Launcher:
-    """Executes runs on worker threads.
+    """The launches of the page and of REST: their runs, executed on all CPUs.
 
     `launch` and `stop` may be called from any thread; `close` ends the runs.
     """
@@ -76,7 +77,6 @@ class Launcher:
         self.results = results
         self._database, self._make_engine = database, make_engine
         self._packages, self._additions = packages, catalog
-        self._orders: queue.SimpleQueue[Order | None] = queue.SimpleQueue()
         self._engines: dict[int, Engine] = {}
         self._virtual_s: dict[int, float] = {}
         self._stopped: set[int] = set()
@@ -84,12 +84,8 @@ class Launcher:
         self._lock = threading.Lock()
         self._stores = _Stores()
         self._busy = _Keys()
-        database.tell_truth_after_a_restart(as_date(datetime.now(UTC)))
-        self._workers = [
-            threading.Thread(target=self._work, args=(cpu,), daemon=True) for cpu in cpus
-        ]
-        for worker in self._workers:
-            worker.start()
+        database.mark_interrupted(as_date(datetime.now(UTC)))
+        self._executor = Executor(cpus)
 
     def launch(
         self,
@@ -110,19 +106,15 @@ class Launcher:
         uses = joined(campaign.uses(self._packages, self._additions))
         engine = self._make_engine(uses)
         directory = self.directory(campaign.scenario.name)
-        turns = {
-            seed: number for number, seed in enumerate((*campaign.seeds, *campaign.more_seeds))
-        }
-
-        def turn(spec: RunSpec) -> int:
-            return turns[spec.seed]  # every cell once, then again: the table is soon full
-
+        specs = campaign.runs(self._packages, inventory, self._additions, engine.identity_of)
+        # Every cell once, then again: the table is soon full. So a small launch does not wait for
+        # all seeds of a large one, either.
+        seeds = (*campaign.seeds, *campaign.more_seeds)
+        turns = {seed: number for number, seed in enumerate(seeds)}
+        specs.sort(key=lambda spec: turns[spec.seed])
         orders = []
         with self._database.transaction():
-            for spec in sorted(
-                campaign.runs(self._packages, inventory, self._additions, engine.identity_of),
-                key=turn,
-            ):
+            for spec in specs:
                 if spec.run_id in without:
                     continue
                 begin = datetime.now(UTC)
@@ -139,7 +131,7 @@ class Launcher:
                 )
                 orders.append(Order(instance, spec, uses, directory, project, begin))
         for order in orders:
-            self._orders.put(order)
+            self._executor.submit(partial(self._execute, order), turns[order.spec.seed])
         return orders
 
     def stop(self, instance: int) -> None:
@@ -175,7 +167,8 @@ class Launcher:
 
     @property
     def workers(self) -> int:
-        return len(self._workers)
+        """Return how many runs go on at the same time."""
+        return self._executor.workers
 
     def close(self) -> None:
         """End all runs; orders that wait are not begun."""
@@ -185,23 +178,19 @@ class Launcher:
             engines = list(self._engines.values())
         for engine in engines:
             engine.stop()
-        for _ in self._workers:
-            self._orders.put(None)
-        for worker in self._workers:
-            worker.join(10)
-        self._database.tell_truth_after_a_restart(as_date(datetime.now(UTC)))
+        self._executor.close()
+        self._database.mark_interrupted(as_date(datetime.now(UTC)))
 
-    # A worker
+    # On a thread of the executor
 
-    def _work(self, cpu: int) -> None:
-        """Execute orders on a CPU until there is a None."""
-        while (order := self._orders.get()) is not None:
-            try:
-                self._try(order, cpu)
-            except Exception:  # the database cannot be written: the next order may find it better
-                logging.getLogger(__name__).exception(
-                    "scenario instance %d: how it ended is not kept", order.instance
-                )
+    def _execute(self, order: Order, cpu: int) -> None:
+        """Execute an order on a CPU, and store how it ended."""
+        try:
+            self._try(order, cpu)
+        except Exception:  # the database cannot be written: the next order may find it better
+            logging.getLogger(__name__).exception(
+                "scenario instance %d: how it ended is not kept", order.instance
+            )
 
     def _try(self, order: Order, cpu: int) -> None:
         """Execute an order, and keep the reason if that fails."""

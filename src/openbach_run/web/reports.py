@@ -19,7 +19,7 @@ from pathlib import Path
 
 from openbach_run.errors import InputError
 from openbach_run.paths import PROJECT
-from openbach_run.report.command import BASELINE
+from openbach_run.report.cells import BASELINE
 from openbach_run.report.document import script
 from openbach_run.results import campaign_file
 from openbach_run.results.record import Store
@@ -115,6 +115,8 @@ def _plot(services: Services, scenario: str, measures: Iterable[str]) -> dict[st
 def _run(item: str, words: list[str]) -> None:
     """Run the report command. Raises InputError if it fails.
 
+    It is a process of its own, because that can be ended after a time, gives back what matplotlib
+    and typst took of memory, and does not hold up the threads that answer.
     What went wrong inside it goes to this server's log only, because it names files of this
     machine.
     """

@@ -359,6 +359,7 @@ def make_capture(services: Services, run: Run) -> None:
     for root in services.platform.catalog.roots[:-1]:
         catalog += ["--with", str(root)]
     options = ["--pcap", "--quiet", "--workers", "1", "--results", str(target)]
+    # A process of its own: it can be ended after a time, with its guest.
     command = [
         sys.executable,
         "-P",

@@ -6,7 +6,6 @@ It executes in virtual time.
 
 from __future__ import annotations
 
-import argparse
 import fcntl
 import ipaddress
 import os
@@ -14,18 +13,19 @@ import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import uvicorn
 from fastapi import FastAPI
 
-from openbach_run.campaign.execute import cpus_for
+from openbach_run.campaign.engines import prepared_engine
+from openbach_run.campaign.executor import cpus_for
 from openbach_run.catalog import Catalog, Uses
 from openbach_run.engine.contract import Engine
 from openbach_run.engine.platform.rest import CONTROLLER_FILE, write_access
-from openbach_run.engine.virtual.engine import VirtualEngine, guest_code
 from openbach_run.errors import InputError
-from openbach_run.openbach.job_folders import Package, faults, load_packages, parts_of, well_formed
+from openbach_run.openbach.job_folders import Package, faults, load_packages, well_formed
 from openbach_run.openbach.project import load_scenarios
 from openbach_run.paths import CONTROLLER_PORT, REPOSITORY
 from openbach_run.progress import Reporter
@@ -44,72 +44,92 @@ def _warn(fault: str) -> None:
     print(f"openbach-run: warning: {fault}: it is left out", file=sys.stderr)
 
 
-def serve(arguments: argparse.Namespace) -> None:
+@dataclass(frozen=True, kw_only=True)
+class ServeOptions:
+    """The address of the page, what it may run, and where its results go."""
+
+    listen: str
+    """The address on which it is served."""
+    port: int
+    """The port; 0 is a free one."""
+    results: Path
+    """The directory of all results directories."""
+    password_file: Path | None
+    """The file whose first line is a password, beside the token of each start."""
+    web_ui: Path | None
+    """The folder of OpenBACH's own web UI."""
+    workers: int | None
+    """Runs at the same time; None means one for each CPU."""
+    additions: tuple[Path, ...]
+    """The user's directories of VPNs, jobs and so on."""
+    jobs: tuple[Path, ...]
+    """More jobs: folders of packages, or JSON files of argument trees."""
+    inventory: Path
+    """The file of hosts and networks."""
+
+
+def serve(options: ServeOptions) -> None:
     """Serve until Ctrl-C. Raises InputError."""
-    catalog = Catalog.beside_ours(arguments.with_dirs)
-    packages = load_packages([*arguments.jobs, *catalog.jobs], catalog)
+    catalog = Catalog.beside_ours(options.additions)
+    packages = load_packages([*options.jobs, *catalog.jobs], catalog)
     for fault in faults(packages):
         _warn(fault)
     packages = well_formed(packages)
-    if arguments.web_ui is not None and not (arguments.web_ui / "index.html").is_file():
+    if options.web_ui is not None and not (options.web_ui / "index.html").is_file():
         raise InputError(
-            f"--web-ui {arguments.web_ui}: has no index.html; name the folder of the built web UI"
+            f"--web-ui {options.web_ui}: has no index.html; name the folder of the built web UI"
         )
     sessions = Sessions(
-        None if arguments.password_file is None else read_password(arguments.password_file)
+        None if options.password_file is None else read_password(options.password_file)
     )
-    cpus = cpus_for(arguments.workers)
+    cpus = cpus_for(options.workers)
     connections = connections_for(len(cpus))
     log_few_lines()
-    with closing(listen(arguments.listen, arguments.port)) as listening:
+    with closing(listen(options.listen, options.port)) as listening:
         place = address_of(listening)
-        with alone(arguments.results, f"http://{place}/"):
-            app = application(arguments, packages, catalog, cpus, sessions)
+        with alone(options.results, f"http://{place}/"):
+            app = application(options, packages, catalog, cpus, sessions)
             if connections < CONNECTIONS:
                 print(
                     f"at most {connections} connections at a time: `ulimit -n` is low",
                     file=sys.stderr,
                 )
-            with access_file(place, sessions, tell=not is_loopback(arguments.listen)):
+            with access_file(place, sessions, tell=not is_loopback(options.listen)):
                 print(f"http://{place}/?token={sessions.token}   (Ctrl-C ends it)", flush=True)
                 with suppress(KeyboardInterrupt):  # Ctrl-C is how it ends
                     uvicorn.Server(config(app, connections)).run(sockets=[listening])
 
 
 def application(
-    arguments: argparse.Namespace,
+    options: ServeOptions,
     packages: Mapping[str, Package],
     catalog: Catalog,
     cpus: Sequence[int],
     sessions: Sessions,
 ) -> FastAPI:
     """Return the web application; it prepares an engine with all jobs first."""
-    inventory = load_inventory(arguments.inventory)
-    given = agent_addresses(arguments.inventory)
+    inventory = load_inventory(options.inventory)
+    given = agent_addresses(options.inventory)
     addresses = {
         host.entity: given.get(host.entity, host.interfaces[0].address) for host in inventory.hosts
     }
-    scenarios = load_scenarios(REPOSITORY / "scenarios", packages, arguments.inventory, _warn)
+    scenarios = load_scenarios(REPOSITORY / "scenarios", packages, options.inventory, _warn)
     with Reporter(quiet=False) as reporter:
-        engine_for(
-            packages,
-            catalog,
-            {"jobs": [name for name, one in packages.items() if one.files]},
-            reporter,
-        )
+        every_job = {"jobs": [name for name, one in packages.items() if one.files]}
+        prepared_engine(every_job, packages, catalog, reporter.show)
 
     def make_engine(uses: Uses) -> Engine:
-        return engine_for(packages, catalog, uses, None)
+        return prepared_engine(uses, packages, catalog, lambda text, part: None)
 
     return make_app(
         Platform(inventory, addresses, packages, catalog),
         scenarios,
-        arguments.results,
+        options.results,
         make_engine,
         cpus,
         sessions,
-        local=is_loopback(arguments.listen) and arguments.password_file is None,
-        web_ui=arguments.web_ui,
+        local=is_loopback(options.listen) and options.password_file is None,
+        web_ui=options.web_ui,
     )
 
 
@@ -170,16 +190,6 @@ def access_file(place: str, sessions: Sessions, *, tell: bool) -> Iterator[None]
             # Another controller may have written its own file meanwhile.
             if file.read_bytes() == written:
                 file.unlink()
-
-
-def engine_for(
-    packages: Mapping[str, Package], catalog: Catalog, uses: Uses, reporter: Reporter | None
-) -> VirtualEngine:
-    """Return a prepared virtual engine for runs that use these additions."""
-    parts = parts_of(uses, packages, catalog)
-    engine = VirtualEngine(REPOSITORY, guest_code(REPOSITORY, parts))
-    engine.prepare(reporter.show if reporter else lambda text, part: None)
-    return engine
 
 
 def read_password(file: Path) -> str:

@@ -381,7 +381,7 @@ class Database:
             self.execute("DELETE FROM job WHERE owner = ?", owner)
             self.execute("DELETE FROM instance WHERE owner = ?", owner)
 
-    def tell_truth_after_a_restart(self, date: str) -> None:
+    def mark_interrupted(self, date: str) -> None:
         """Mark every instance that has not ended as stopped, because the local controller ended."""
         self.execute(
             "UPDATE instance SET status = ?, stop_date = ?, run_dir = '', error = 'the local"

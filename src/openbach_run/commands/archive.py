@@ -15,18 +15,20 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from openbach_run.bundle.content import content
 from openbach_run.bundle.file import write
+from openbach_run.campaign.options import Options
+from openbach_run.campaign.request import plan_of
+from openbach_run.campaign.run import run_with_progress
 from openbach_run.clock import VIRTUAL
+from openbach_run.commands.report import write_report
 from openbach_run.engine.virtual.debian import sha256_of
 from openbach_run.errors import InputError, SetupError
 from openbach_run.progress import Reporter
@@ -110,7 +112,7 @@ def main(argv: list[str]) -> int:
     if arguments.verify is not None:
         if arguments.results or arguments.output:
             raise InputError("--verify ARCHIVE: takes no RESULTS and no -o")
-        return _verify(arguments.verify, arguments.runs, _options(arguments))
+        return _verify(arguments.verify, arguments.runs, _options(arguments), arguments.quiet)
     if not arguments.results or arguments.output is None:
         raise InputError(
             "name results directories, and the archive to make: archive RESULTS… -o DIR"
@@ -118,14 +120,13 @@ def main(argv: list[str]) -> int:
     return _archive(arguments, _options(arguments))
 
 
-def _options(arguments: argparse.Namespace) -> list[str]:
-    """Return the options that each repetition gets beside those of its record."""
-    named = [("--with", one) for one in arguments.with_dirs] + [
-        ("--jobs", one) for one in arguments.jobs
-    ]
-    named += [("--inventory", arguments.inventory)] if arguments.inventory else []
-    words = [*map(str, chain(*named))]
-    return [*words, *(["--quiet"] if arguments.quiet else [])]
+def _options(arguments: argparse.Namespace) -> Options:
+    """Return the options that each repetition has beside the values of its record."""
+    return Options(
+        additions=tuple(arguments.with_dirs),
+        jobs=tuple(arguments.jobs),
+        inventory=arguments.inventory,
+    )
 
 
 def _count(text: str) -> int:
@@ -135,7 +136,7 @@ def _count(text: str) -> int:
     return sys.maxsize if text == "all" else int(text)
 
 
-def _archive(arguments: argparse.Namespace, options: Sequence[str]) -> int:
+def _archive(arguments: argparse.Namespace, options: Options) -> int:
     """Repeat some runs, and make the archive if their packets are the same.
 
     Raises InputError, SetupError.
@@ -148,7 +149,7 @@ def _archive(arguments: argparse.Namespace, options: Sequence[str]) -> int:
     if len({one.resolve().name for one in results}) < len(results):
         raise InputError("two of the results directories have the same name")
     for directory in results:
-        if not _same(directory, arguments.runs, options):
+        if not _same(directory, arguments.runs, options, arguments.quiet):
             raise SetupError(
                 f"{directory}: this checkout is not the one that made these results (see above)"
             )
@@ -157,13 +158,7 @@ def _archive(arguments: argparse.Namespace, options: Sequence[str]) -> int:
     shutil.rmtree(new, ignore_errors=True)
     for directory in results:
         shutil.copytree(directory, new / "results" / directory.resolve().name, symlinks=True)
-    _command(
-        "report",
-        *map(str, results),
-        "-o",
-        str(new / "report"),
-        *(["--quiet"] if arguments.quiet else []),
-    )
+    write_report(results, new / "report", quiet=arguments.quiet)
     if not arguments.without_bundle:
         _put_bundle(new / BUNDLE, arguments.quiet)
     commands = "\n".join(f"    {command}" for command in campaigns.commands)
@@ -186,7 +181,7 @@ def _put_bundle(place: Path, quiet: bool) -> None:
         write(place.absolute(), made.start, made.content, 12, reporter.show)
 
 
-def _verify(archive: Path, runs: int, options: Sequence[str]) -> int:
+def _verify(archive: Path, runs: int, options: Options, quiet: bool) -> int:
     """Check an archive's files and repeat some runs; return 0 if all is the same, else 1.
 
     Raises InputError.
@@ -202,9 +197,8 @@ def _verify(archive: Path, runs: int, options: Sequence[str]) -> int:
             file=sys.stderr,
         )
         return 1
-    same = [
-        _same(directory, runs, options) for directory in sorted((archive / "results").iterdir())
-    ]
+    directories = sorted((archive / "results").iterdir())
+    same = [_same(directory, runs, options, quiet) for directory in directories]
     return int(not all(same))
 
 
@@ -235,7 +229,7 @@ def _files(directory: Path) -> list[Path]:
     return sorted(file for file in directory.rglob("*") if file.is_file())
 
 
-def _same(results: Path, count: int, options: Sequence[str]) -> bool:
+def _same(results: Path, count: int, options: Options, quiet: bool) -> bool:
     """Repeat some finished runs of a results directory; return whether all have the same packets as
     before.
 
@@ -250,7 +244,7 @@ def _same(results: Path, count: int, options: Sequence[str]) -> bool:
         )
     # Evenly spread: every n-th run, n rounded up.
     chosen = finished[:: max(1, -(-len(finished) // count))] if count else []
-    same = [_is_same(record, options) for record in chosen]
+    same = [_is_same(record, options, quiet) for record in chosen]
     if chosen:
         print(
             f"{results}: {sum(same)} of {len(same)} runs repeated have the same packets"
@@ -259,13 +253,12 @@ def _same(results: Path, count: int, options: Sequence[str]) -> bool:
     return all(same)
 
 
-def _is_same(record: Record, options: Sequence[str]) -> bool:
+def _is_same(record: Record, options: Options, quiet: bool) -> bool:
     """Repeat a run; return whether its packets are the same. If not, a text on stderr says why."""
     with tempfile.TemporaryDirectory(prefix="openbach-run-") as name:
-        _command(*record.repetition, *options, "--results", name)
-        again = next((one for one in Store(Path(name)).all() if one.seed == record.seed), None)
+        again = _repeated(record, replace(options, results=Path(name)), quiet)
     # Paths of additions are not taken from a record: they may be another machine's.
-    lacking = [one for one in record.options if one not in options]
+    lacking = [one for one in record.options if one not in options.path_words]
     hint = (
         f" (without {', '.join(lacking)}, which is not taken from a record: give it to this"
         " command)"
@@ -288,10 +281,13 @@ def _is_same(record: Record, options: Sequence[str]) -> bool:
     return False
 
 
-def _command(*words: str) -> None:
-    """Run this command in a process of its own, without its table. Raises SetupError."""
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "openbach_run", *words], check=False, stdout=subprocess.DEVNULL
-    )
-    if done.returncode not in (0, 1):
-        raise SetupError(f"openbach-run {shlex.join(words)} ended with exit code {done.returncode}")
+def _repeated(record: Record, options: Options, quiet: bool) -> Record | None:
+    """Repeat a run; return its new record, None if it left none. Raises SetupError."""
+    scenario, *settings, _ = record.repetition
+    try:
+        plan = plan_of(scenario, settings, f"{record.seed},", options)
+        run_with_progress(plan, options, quiet=quiet)
+    except InputError as error:
+        raise SetupError(f"{record.run_id} cannot be repeated here: {error}") from error
+    assert options.results is not None
+    return next((one for one in Store(options.results).all() if one.seed == record.seed), None)

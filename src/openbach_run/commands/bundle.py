@@ -84,9 +84,11 @@ def main(argv: list[str]) -> int:
         f"{output}: {output.stat().st_size / 1e6:.0f} MB, {len(made.content)} files, bundle"
         f" {identity}"
     )
-    if directory:
-        (listed := directory / "missing").unlink(missing_ok=True)  # of an earlier try
-    if directory and missing:
+    if directory is None:
+        return 0
+    listed = directory / "missing"
+    listed.unlink(missing_ok=True)  # of an earlier try
+    if missing:
         listed.write_text("\n".join([*missing, ""]))
         raise SetupError(
             f"{len(missing)} of {len(made.sources) + 1} files are not on the Debian mirror:"

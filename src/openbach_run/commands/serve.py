@@ -114,7 +114,20 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str]) -> int:
     arguments = parser().parse_args(argv)
-    from openbach_run.web.serve import serve  # a second: --help is there at once
+    # Late, as it takes a second: --help is there at once.
+    from openbach_run.web.serve import ServeOptions, serve
 
-    serve(arguments)
+    serve(
+        ServeOptions(
+            listen=arguments.listen,
+            port=arguments.port,
+            results=arguments.results,
+            password_file=arguments.password_file,
+            web_ui=arguments.web_ui,
+            workers=arguments.workers,
+            additions=tuple(arguments.with_dirs),
+            jobs=tuple(arguments.jobs),
+            inventory=arguments.inventory,
+        )
+    )
     return 0

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from openbach_run.errors import InputError
 from openbach_run.progress import Reporter
-from openbach_run.report.cells import Campaigns, printable, read_campaigns
+from openbach_run.report.cells import BASELINE, Campaigns, printable, read_campaigns
+from openbach_run.report.claims import Claim
 from openbach_run.results.record import Store
 from openbach_run.results.run_archive import FILE as ARCHIVE
 from openbach_run.results.run_archive import write_runs
 
-BASELINE = {"vpn": "none", "pep": "none"}
 DESCRIPTION = """\
 Writes the technical report of one or more campaigns: report.html (one file, works
 offline), report.pdf, report.md; figures/ (SVG and PDF) and tables/ (text, Markdown,
@@ -76,34 +76,58 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
+    """Run the command line; return the exit code."""
     arguments = parser().parse_args(argv)
-    campaigns = read_campaigns(arguments.results)
-    if not campaigns.records:
-        raise InputError(f"{arguments.results[0]}: nothing has been run yet")
-    baseline = _baseline(arguments.baseline, campaigns)
     output = arguments.output or Path("reports") / arguments.results[0].resolve().name
+    claims = write_report(
+        arguments.results,
+        output,
+        baseline=arguments.baseline,
+        appendix=arguments.appendix,
+        runs=arguments.runs,
+        quiet=arguments.quiet,
+    )
+    for claim in claims:
+        for orbit, verdict in claim.verdicts.items():
+            print(f"{claim.name:4} {orbit.upper():4} {verdict}")
+    written = "report.html, report.pdf, report.md" + (f", {ARCHIVE}" if arguments.runs else "")
+    print(f"{output}/{written}")
+    return 0
+
+
+def write_report(
+    results: Sequence[Path],
+    output: Path,
+    *,
+    baseline: Sequence[str] | None = None,
+    appendix: bool = False,
+    runs: bool = False,
+    quiet: bool = False,
+) -> list[Claim]:
+    """Write the report of results directories, whole or not at all; return the claims.
+
+    `baseline` is NAME=VALUE settings. `appendix` adds method and limitations, `runs` the runs
+    themselves. Raises InputError.
+    """
+    campaigns = read_campaigns(results)
+    if not campaigns.records:
+        raise InputError(f"{results[0]}: nothing has been run yet")
+    compared_with = _baseline(baseline, campaigns)
     _refuse_foreign(output)
     # The report takes its place only when it is whole.
     new = output.with_name(f"{output.name}.unfinished")
     shutil.rmtree(new, ignore_errors=True)
-    from openbach_run.report.write import (
-        write,
-    )  # with matplotlib and typst: --help and bad input do without
+    # Late, as it imports matplotlib and typst: --help and bad input do without.
+    from openbach_run.report.write import write
 
-    with Reporter(arguments.quiet) as reporter:
-        claims = write(campaigns, baseline, new, reporter, appendix=arguments.appendix)
-        if arguments.runs:
-            write_runs(
-                new / ARCHIVE,
-                [(store, _of(campaigns, store)) for store in map(Store, arguments.results)],
-            )
+    with Reporter(quiet) as reporter:
+        claims = write(campaigns, compared_with, new, reporter, appendix=appendix)
+        if runs:
+            stores = [Store(one) for one in results]
+            write_runs(new / ARCHIVE, [(store, _of(campaigns, store)) for store in stores])
     shutil.rmtree(output, ignore_errors=True)
     new.rename(output)
-    for claim in claims:
-        for orbit, verdict in claim.verdicts.items():
-            print(f"{claim.name:4} {orbit.upper():4} {verdict}")
-    print(f"{output}/report.html, report.pdf, report.md{f', {ARCHIVE}' if arguments.runs else ''}")
-    return 0
+    return claims
 
 
 def _of(campaigns: Campaigns, store: Store) -> list[str]:

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Plans: campaigns read from a name or file, values and seeds, and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from openbach_run.campaign.file import plan_file
+from openbach_run.campaign.options import Options
+from openbach_run.campaign.plan import Campaign, notes_of, plan
+from openbach_run.campaign.settings import parse_seeds
+from openbach_run.catalog import Catalog
+from openbach_run.errors import InputError
+from openbach_run.openbach.job_folders import Package, faults, left_out, load_packages
+from openbach_run.openbach.lint import lint
+from openbach_run.openbach.refusals import Malformed, near
+from openbach_run.openbach.source import SUFFIXES, is_source
+from openbach_run.paths import REPOSITORY
+from openbach_run.results.seeds import FIRST_SEEDS
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The campaigns that `run_campaign` runs, with the jobs and folders that they may use."""
+
+    path: Path
+    """The file of the scenario or campaign."""
+    settings: tuple[str, ...]
+    """The values as they were given: NAME=VALUE[,VALUE…]."""
+    seeds: str | None
+    """The seeds as they were given: `5`, `3,7`."""
+    campaigns: tuple[Campaign, ...]
+    packages: Mapping[str, Package]
+    catalog: Catalog
+
+    @property
+    def name(self) -> str:
+        """Return the name of the results directory where none is given."""
+        is_file_of_several = _is_campaign_file(self.path)
+        return self.path.stem if is_file_of_several else self.campaigns[0].scenario.name
+
+    def warnings(self, engine: str) -> Iterator[str]:
+        """Yield the warnings and notes on jobs and scenarios, each for a line of its own."""
+        for fault in faults(self.packages):
+            yield f"openbach-run: warning: {fault}"
+        jobs = {name: package.job for name, package in self.packages.items()}
+        for campaign in self.campaigns:
+            for scenario in (campaign.scenario, *campaign.sub_scenarios.values()):
+                for finding in lint(scenario, jobs):
+                    yield f"{campaign.path}: warning: {scenario.name}: {finding}"
+            for text in notes_of(campaign, self.packages):
+                yield f"{campaign.path}: note: {text}"
+            if engine == "virtual":
+                for note in left_out(campaign.jobs(), self.packages):
+                    yield f"openbach-run: note: {note}"
+
+
+def plan_of(scenario: str, settings: Sequence[str], seeds: str | None, options: Options) -> Plan:
+    """Return the plan of a scenario or campaign: a file, or a name in scenarios/ or campaigns/.
+
+    `settings` are NAME=VALUE[,VALUE…]; `seeds` is how many (`5`) or which ones (`3,7`, `7,`).
+    Raises InputError.
+    """
+    catalog, packages = installed(options)
+    path = path_of(scenario, catalog)
+    campaigns = campaigns_of(path, settings, seeds, packages, catalog, options.in_real_time)
+    return Plan(path, tuple(settings), seeds, tuple(campaigns), packages, catalog)
+
+
+def installed(options: Options) -> tuple[Catalog, dict[str, Package]]:
+    """Return the folders and the jobs that scenarios may use, with those of the user."""
+    catalog = Catalog.beside_ours(options.additions)
+    return catalog, load_packages([*options.jobs, *catalog.jobs], catalog)
+
+
+def path_of(text: str, catalog: Catalog) -> Path:
+    """Return the path of a scenario or campaign.
+
+    `text` is a file here, one of ours (as records name it), or a name in scenarios/ or campaigns/.
+    Raises InputError if a bare name is none of these.
+    """
+    path = Path(text)
+    if path.exists():
+        return path
+    if path.name != text or path.suffix:
+        return REPOSITORY / path if (REPOSITORY / path).is_file() else path
+    names = {**catalog.all("campaigns"), **catalog.all("scenarios")}
+    if text not in names:
+        raise InputError(
+            f"{text}: no such scenario or campaign; {near(text, names)}there are"
+            f" {', '.join(sorted(names))}"
+        )
+    return names[text]
+
+
+def campaigns_of(
+    path: Path,
+    settings: Sequence[str],
+    seeds: str | None,
+    packages: Mapping[str, Package],
+    catalog: Catalog,
+    in_real_time: bool = False,
+) -> list[Campaign]:
+    """Return the campaigns of a campaign file, or the one campaign of a scenario.
+
+    Raises InputError.
+    """
+    given = None if seeds is None else parse_seeds(seeds)
+    if _is_campaign_file(path):
+        return plan_file(path, settings, given, packages, catalog)
+    # A run in real time takes long: one seed, unless more are asked for.
+    if in_real_time and given is None:
+        given = FIRST_SEEDS
+    try:
+        return [plan(path, settings, given, packages)]
+    except Malformed as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+def _is_campaign_file(path: Path) -> bool:
+    return path.suffix in SUFFIXES and not is_source(path)

@@ -1,0 +1,349 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A campaign from its plan to its result: `run_campaign(plan_of("geo", …), Options())`.
+
+The command line, `explain`, `calibrate`, `archive` and the Python interface call it.
+"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from openbach_run.campaign.engines import controller_of, engine_of, inventory_of
+from openbach_run.campaign.execute import Execution, PlannedRun
+from openbach_run.campaign.executor import cpus_for
+from openbach_run.campaign.options import Options, shown_path
+from openbach_run.campaign.plan import Campaign
+from openbach_run.campaign.request import Plan
+from openbach_run.campaign.sub_runs import unfold_all, unfold_campaign
+from openbach_run.campaign.table import campaign_table, not_sent
+from openbach_run.engine.contract import Engine
+from openbach_run.errors import InputError
+from openbach_run.openbach.measures import Declared
+from openbach_run.paths import REPOSITORY
+from openbach_run.progress import Progress, Reporter
+from openbach_run.results import campaign_file
+from openbach_run.results.captures import CAPTURE, KEYS
+from openbach_run.results.files import write_parquet
+from openbach_run.results.record import Record, Store
+from openbach_run.results.tables import Table, as_text
+from openbach_run.topology.hosts import Inventory
+
+if TYPE_CHECKING:
+    from openbach_run.engine.platform.rest import Controller
+
+REMOTE_RUNS = 256
+"""The most runs that wait at a Dask scheduler at the same time."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """The outcome of a campaign: its directory and the records of its runs."""
+
+    directory: Path
+    campaigns: tuple[Campaign, ...]
+    records: tuple[Record, ...]
+    """The records that exist, in the order of the runs. A run that holds runs of other scenarios
+    has one record for each of these."""
+    failed: tuple[Record, ...] = ()
+    """The records of the runs that failed now."""
+
+    @property
+    def tables(self) -> list[Table]:
+        """Return the table of each campaign."""
+        return [
+            campaign_table(unfold_campaign(one, self.records), self.records)
+            for one in self.campaigns
+        ]
+
+    @cached_property
+    def without_measure(self) -> list[str]:
+        """Return a text for each campaign with runs that lack the measure which its table shows."""
+        runs = Store(self.directory).runs
+        texts = [
+            not_sent(unfold_campaign(one, self.records), self.records, runs)
+            for one in self.campaigns
+        ]
+        return [text for text in texts if text]
+
+    @property
+    def is_good(self) -> bool:
+        """Return whether no run has failed, or lacks the measure that its table shows."""
+        return not self.failed and not self.without_measure
+
+
+def _show_nothing(text: str, part: float) -> None: ...
+
+
+def _say_nothing(text: str) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Callbacks:
+    """Functions that `run_campaign` calls while it works, from any of its threads."""
+
+    progress: Progress = _show_nothing
+    """Called with a text on what is being done, and the part of it that is done (0 to 1)."""
+    message: Callable[[str], None] = _say_nothing
+    """Called with a line for a person: a warning, a run that has failed."""
+    first_seed: Callable[[Result], None] | None = None
+    """Called when each cell has been run once, if other seeds are to come. With it the runs of the
+    first seed are executed first."""
+    result: Callable[[Result], None] = field(default=lambda result: None)
+    """Called at the end with what there is: also after an error or an interruption, which
+    `run_campaign` then raises."""
+
+
+SILENT = Callbacks()
+
+
+def run_campaign(plan: Plan, options: Options, callbacks: Callbacks = SILENT) -> Result:
+    """Execute the runs of a plan that have not finished before; return the result of all.
+
+    A run that fails does not end the campaign: it is in the result, with its status. Raises
+    InputError, SetupError, OSError; KeyboardInterrupt ends the guests. What finished is kept, and
+    the same call goes on from there.
+    """
+    work = _Work(plan, options)
+    cpus = work.cpus
+    for text in plan.warnings(options.engine):
+        callbacks.message(text)
+    store = work.store
+    with store.opened():
+        planned = work.runs(callbacks.progress)
+        store.write(campaign_file.FILE, work.campaign_file(planned))
+        execution = Execution(
+            planned,
+            store,
+            callbacks.progress,
+            callbacks.message,
+            # A finished run without the capture that is now wanted must be run again.
+            rerun=options.rerun or work.lacks_captures(planned),
+            in_real_time=options.in_real_time,
+            first=_first_seed(plan, store, callbacks),
+        )
+
+        def result() -> Result:
+            known = unfold_all(execution.known, store.runs)
+            write_parquet(known, store.directory / "results.parquet")
+            return Result(store.directory, plan.campaigns, tuple(known), tuple(execution.failed))
+
+        try:
+            execution.execute(cpus if options.scheduler is None else REMOTE_RUNS * [0])
+        finally:
+            made = result()
+            callbacks.result(made)
+    return made
+
+
+def run_with_progress(
+    plan: Plan,
+    options: Options,
+    *,
+    quiet: bool,
+    result: Callable[[Result], None] = lambda result: None,
+) -> Result:
+    """Run a campaign with its progress, its messages and the tables of the first seed on stderr.
+
+    `result` is called with what there is also after an error or an interruption, when no progress
+    is shown any more.
+    """
+    made: list[Result] = []
+    try:
+        with Reporter(quiet) as reporter:
+            callbacks = Callbacks(
+                progress=reporter.show,
+                message=reporter.say,
+                first_seed=None if quiet else partial(_say_first, reporter),
+                result=made.append,
+            )
+            run_campaign(plan, options, callbacks)
+    finally:
+        for one in made:
+            result(one)
+    (done,) = made
+    for text in done.without_measure:
+        print(f"openbach-run: {text}", file=sys.stderr)
+    return done
+
+
+def _say_first(reporter: Reporter, result: Result) -> None:
+    tables = [as_text(one) for one in result.tables]
+    reporter.say("\n".join([*tables, "now the other seeds (--seeds 1 is without):"]))
+
+
+def prepare(plan: Plan, options: Options, progress: Progress) -> None:
+    """Make what the runs of a plan need (kernel, guest tree and so on), and run nothing."""
+    _Work(plan, options).runs(progress)
+
+
+def forecast_of(plan: Plan, options: Options) -> str:
+    """Return a text for a person: how many runs there are to do, and their time and disk space.
+
+    Nothing is made for it.
+    """
+    from openbach_run.campaign.forecast import forecast, unknown
+
+    work = _Work(plan, options)
+    planned, missing = work.runs_that_can_be_named()
+    if missing:
+        count = sum(len(one.cells) * len(one.every_seed) for one in plan.campaigns)
+        return unknown(count, missing, len(work.cpus))
+    return forecast(planned, work.store, len(work.cpus))
+
+
+class _Work:
+    """A plan with its options: what is to be run, on which engine, and where it is kept."""
+
+    def __init__(self, plan: Plan, options: Options) -> None:
+        self._plan, self._options = plan, options
+        self._controller: Controller | None = controller_of(options)
+
+    @property
+    def cpus(self) -> list[int]:
+        """Return the CPU of each run that goes on at the same time. Raises InputError."""
+        workers = self._options.workers
+        # Runs on a platform, and runs in real time, go one at a time.
+        if self._controller is not None:
+            return [0]
+        return cpus_for(1 if self._options.in_real_time and workers is None else workers)
+
+    @cached_property
+    def store(self) -> Store:
+        """Return the results directory. Raises InputError."""
+        if self._options.results is not None:
+            return Store(self._options.results)
+        name = self._plan.name
+        if name in ("", ".", "..") or "/" in name or "\0" in name:
+            raise InputError(
+                f"the name {name!r} cannot be that of a directory; name one with --results DIR"
+            )
+        return Store(Path("results") / name)
+
+    def runs(self, progress: Progress) -> list[PlannedRun]:
+        """Return the runs of all campaigns, each once, with the engine of their scenario.
+
+        An engine is prepared, and has only the jobs that its scenario starts.
+        """
+        planned: dict[str, PlannedRun] = {}
+        for campaign in self._plan.campaigns:
+            inventory, engine = self._place(campaign)
+            engine.prepare(progress)
+            planned |= self._runs_of(campaign, inventory, engine)
+        return list(planned.values())
+
+    def runs_that_can_be_named(self) -> tuple[list[PlannedRun], str]:
+        """Return the runs of all campaigns without making anything for them, and "".
+
+        If something must be made first, no run is returned, and the name of that thing: without it
+        the names of the runs are not known.
+        """
+        planned: dict[str, PlannedRun] = {}
+        for campaign in self._plan.campaigns:
+            inventory, engine = self._place(campaign)
+            missing = engine.look()
+            if missing:
+                return [], missing
+            planned |= self._runs_of(campaign, inventory, engine)
+        return list(planned.values()), ""
+
+    def _place(self, campaign: Campaign) -> tuple[Inventory, Engine]:
+        """Return what a campaign's runs are executed on."""
+        inventory = inventory_of(campaign, self._plan.catalog, self._options)
+        on_it = campaign.on(inventory)
+        return inventory, engine_of(on_it, self._plan, self._options, self._controller)
+
+    def _runs_of(
+        self, campaign: Campaign, inventory: Inventory, engine: Engine
+    ) -> dict[str, PlannedRun]:
+        """Return the runs of a campaign by their names."""
+        measures = campaign.measures
+        if self._options.engine == "native":
+            measures = {**measures, **self._measures_natively(campaign, engine)}
+        url = None if self._controller is None else self._controller.access.url
+        scenario, words = shown_path(campaign.path), tuple(self._options.words(url))
+        plan = self._plan
+        specs = campaign.runs(plan.packages, inventory, plan.catalog, engine.identity_of)
+        return {one.run_id: PlannedRun(one, engine, scenario, measures, words) for one in specs}
+
+    def _measures_natively(self, campaign: Campaign, engine: Engine) -> Declared:
+        """Return the measures that the native engine adds.
+
+        Raises InputError for values that this host cannot run.
+        """
+        from openbach_run.campaign.needs import check_host
+        from openbach_run.engine.native import cpu
+        from openbach_run.engine.native.engine import NativeEngine
+
+        assert isinstance(engine, NativeEngine)
+        check_host(campaign, self._plan.packages, self._plan.catalog, engine.host)
+        return cpu.MEASURES
+
+    def lacks_captures(self, planned: Sequence[PlannedRun]) -> bool:
+        """Return whether any run lacks the capture, or the keys, that the options want."""
+        wanted = [CAPTURE] * self._options.pcap + [KEYS] * self._options.keys
+        runs = self.store.runs
+        places = [runs / one.spec.run_id for one in planned]
+        return not all((place / name).exists() for place in places for name in wanted)
+
+    def campaign_file(self, planned: Sequence[PlannedRun]) -> Iterator[str]:
+        """Yield the text of the file that says what was asked for: the command, the runs, and their
+        commit.
+        """
+        plan, options = self._plan, self._options
+        words = ["./openbach-run", shown_path(plan.path), *plan.settings]
+        words += [] if plan.seeds is None else ["--seeds", plan.seeds]
+        words += options.path_words if options.engine == "controller" else options.words(None)
+        runs = (
+            campaign_file.AskedRun(spec.run_id, spec.scenario_name, spec.values, spec.seed)
+            for spec in (one.spec for one in planned)
+        )
+        plots: Mapping[str, dict[str, str]] = {
+            campaign.scenario.name: campaign.plot for campaign in plan.campaigns
+        }
+        return campaign_file.text(
+            shlex.join(words), runs, commit=commit(), apart=options.chosen, plots=plots
+        )
+
+
+def _first_seed(
+    plan: Plan, store: Store, callbacks: Callbacks
+) -> Callable[[Sequence[Record]], None] | None:
+    """Return what calls `Callbacks.first_seed`; None if nobody waits for it."""
+    call = callbacks.first_seed
+    if call is None or not any(one.more_seeds for one in plan.campaigns):
+        return None
+    once = tuple(replace(one, more_seeds=()) for one in plan.campaigns)
+    has_others = any(len(one.every_seed) > 1 for one in plan.campaigns)
+
+    def told(known: Sequence[Record]) -> None:
+        first = [one for one in known if one.seed == once[0].seeds[0]]
+        done = unfold_all(first, store.runs)
+        if len(done) < len(known) or has_others:
+            call(Result(store.directory, once, tuple(done)))
+
+    return told
+
+
+def commit() -> str | None:
+    """Return the commit of this checkout; None if this is no checkout, or has uncommitted changes."""
+    words = ["git", "-C", str(REPOSITORY), "status", "--porcelain=v2", "--branch"]
+    try:
+        told = subprocess.run(
+            [*words, "--no-ahead-behind"], check=True, capture_output=True, text=True
+        ).stdout.splitlines()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    # Lines with # are about the branch; every other line is a change.
+    is_clean = all(line.startswith("# ") for line in told)
+    return (
+        next((line.split()[2] for line in told if line.startswith("# branch.oid ")), None)
+        if is_clean
+        else None
+    )
