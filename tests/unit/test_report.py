@@ -613,6 +613,15 @@ def test_every_table_of_one_seed_under_random_loss_warns(tmp_path: Path) -> None
     )
 
 
+def test_tables_have_captions_and_scopes_and_the_contents_name_each_claim(report: Path) -> None:
+    page = (report / "report.html").read_text()
+    assert page.count("<table>") > 10 and page.count("<caption>") == page.count("<table>")
+    assert "<th>" not in page and page.count('<th scope="col"') == len(re.findall("<th[ >]", page))
+    contents = page.partition("</nav>")[0]
+    for name in re.findall(r"<h3 id=\"[^\"]*\">(C\d+)</h3>", page):
+        assert f'<a href="#{name.lower()}">{name}</a>' in contents
+
+
 def test_all_files_are_there(report: Path) -> None:
     figures = {file.stem for file in (report / "figures").glob("*.svg")}
     assert figures == {file.stem for file in (report / "figures").glob("*.pdf")}

@@ -281,9 +281,7 @@ def one_seed(cells: Sequence[Cell]) -> list[str]:
 
 
 def advice_table(campaigns: Campaigns) -> Table | None:
-    """Return the recommendations: a row for each orbit, loss and what one controls; None if there
-    are none.
-    """
+    """Return the recommendations, a row for each link and control; None if there are none."""
     found = _advice(campaigns)
     if not found:
         return None
@@ -311,8 +309,8 @@ def advice_table(campaigns: Campaigns) -> Table | None:
     header = ["link", "you control", "use", "time (s)", "against no VPN, no PEP", "equivalent"]
     note = (
         "median [95 % bootstrap interval]. Equivalent: neither its median nor the median of its"
-        f" paired ratios exceeds the fastest by more than {_ties_in_words(campaigns)}. Of equivalent ones the simplest is"
-        " recommended: no PEP, then CUBIC on the hosts, then a VPN in the kernel. A PEP between the"
+        f" paired ratios exceeds the fastest by more than {_ties_in_words(campaigns)}."
+        " Of equivalent ones the simplest is recommended: no PEP, then CUBIC on the hosts, then a VPN in the kernel. A PEP between the"
         " ends of a tunnel that it cannot split does nothing, and is not listed. Cells with a VPN,"
         f" at least {MIN_SEEDS} seeds and no failed run"
     )
@@ -464,7 +462,7 @@ def virtual_time(campaigns: Campaigns) -> str:
 
 
 def command_line(command: str) -> Markdown:
-    """Return a command as a line of code; it is indented, so that nothing in it can end the block."""
+    """Return a command as a line of code, indented so that nothing in it can end the block."""
     return Markdown(f"    {printable(command)}")
 
 
