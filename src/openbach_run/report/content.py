@@ -310,8 +310,9 @@ def advice_table(campaigns: Campaigns) -> Table | None:
     note = (
         "median [95 % bootstrap interval]. Equivalent: neither its median nor the median of its"
         f" paired ratios exceeds the fastest by more than {_ties_in_words(campaigns)}."
-        " Of equivalent ones the simplest is recommended: no PEP, then CUBIC on the hosts, then a VPN in the kernel. A PEP between the"
-        " ends of a tunnel that it cannot split does nothing, and is not listed. Cells with a VPN,"
+        " Of equivalent ones the simplest is recommended: no PEP, then CUBIC on the hosts, then a"
+        " VPN in the kernel. A PEP between the ends of a tunnel that it cannot split does nothing,"
+        " and is not listed. Cells with a VPN,"
         f" at least {MIN_SEEDS} seeds and no failed run"
     )
     return Table("What to use", header, rows, note, len(header))
