@@ -172,7 +172,7 @@ def test_every_page_of_the_pdf_has_something_on_it(
     pdf = pypdfium2.PdfDocument(report / "report.pdf")
     assert len(pdf) > 10
     text = "".join(pdf[number].get_textpage().get_text_range() for number in range(len(pdf)))
-    for words in ("What to take", "C7", "this is our reading", "Limitations"):
+    for words in ("What to use", "C7", "this is our reading", "Limitations"):
         assert words in text
     for number in range(len(pdf)):
         page = pdf[number].render(scale=1).to_pil().convert("L")

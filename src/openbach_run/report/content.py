@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain, product
@@ -29,7 +30,7 @@ from openbach_run.report.figures import (
     values,
     without_unit,
 )
-from openbach_run.report.recommendations import AS_GOOD, EQUAL, Recommendation, advice
+from openbach_run.report.recommendations import LEAST_TIE, Advice, Recommendation, advice, ties
 from openbach_run.report.settings import CURVES, Setting, settings
 from openbach_run.report.words import (
     figure,
@@ -280,14 +281,8 @@ def one_seed(cells: Sequence[Cell]) -> list[str]:
 
 
 def advice_table(campaigns: Campaigns) -> Table | None:
-    """Return the recommendations: a row for each orbit, loss and what one controls; None if there
-    are none.
-    """
-    timed = [one for one in settings(campaigns) if one.is_matrix and one.is_time]
-    found = []
-    for measure in dict.fromkeys(one.plot.measure for one in timed):
-        of_measure = [one.cells for one in timed if one.plot.measure == measure]
-        found += advice(list(chain.from_iterable(of_measure)), measure)
+    """Return the recommendations, a row for each link and control; None if there are none."""
+    found = _advice(campaigns)
     if not found:
         return None
     # Other conditions are named only if they tell the rows apart.
@@ -308,21 +303,84 @@ def advice_table(campaigns: Campaigns) -> Table | None:
                 _configuration(one.chosen.best),
                 figure(one.chosen.found),
                 change(one.chosen.against, None),
-                _as_good(one.chosen, campaigns.distinct("pep")),
+                _equivalent(one.chosen, campaigns.distinct("pep")),
             ]
         )
-    header = ["link", "you control", "take", "time (s)", "against no VPN, no PEP", "as good"]
+    header = ["link", "you control", "use", "time (s)", "against no VPN, no PEP", "equivalent"]
     note = (
-        "median [95 % bootstrap interval]. As good: the interval does not exclude that it takes at"
-        f" most {_more(AS_GOOD)} longer. Of those that take at most {_more(EQUAL)} longer than the"
-        f" shortest, one without a PEP is recommended. Cells with a VPN, at least {MIN_SEEDS} seeds"
-        " and no failed run"
+        "median [95 % bootstrap interval]. Equivalent: neither its median nor the median of its"
+        f" paired ratios exceeds the fastest by more than {_ties_in_words(campaigns)}."
+        " Of equivalent ones the simplest is recommended: no PEP, then CUBIC on the hosts, then a"
+        " VPN in the kernel. A PEP between the ends of a tunnel that it cannot split does nothing,"
+        " and is not listed. Cells with a VPN,"
+        f" at least {MIN_SEEDS} seeds and no failed run"
     )
-    return Table("What to take", header, rows, note, len(header))
+    return Table("What to use", header, rows, note, len(header))
 
 
-def _more(factor: float) -> str:
-    return f"{100 * (factor - 1):.0f} %"
+def _advice(campaigns: Campaigns) -> list[Advice]:
+    """Return the recommendations by every time that a matrix of the campaigns has."""
+    return list(
+        chain.from_iterable(advice(cells, measure) for measure, cells in _timed(campaigns).items())
+    )
+
+
+def _timed(campaigns: Campaigns) -> dict[str, list[Cell]]:
+    """Return the cells of matrices by the time that they are compared by."""
+    found: dict[str, list[Cell]] = {}
+    for one in settings(campaigns):
+        if one.is_matrix and one.is_time:
+            found.setdefault(one.plot.measure, []).extend(one.cells)
+    return found
+
+
+def _ties_in_words(campaigns: Campaigns) -> str:
+    """Return up to which difference configurations are equivalent, and why.
+
+    An example is `2.0 % (BBRv2), as large as a PEP that does nothing makes it; else 1.0 %`.
+    """
+    found: dict[str, float] = {}
+    for measure, cells in _timed(campaigns).items():
+        for cc, tie in ties(cells, measure).items():
+            found[cc] = max(tie, found.get(cc, LEAST_TIE))
+    least = f"{100 * (LEAST_TIE - 1):.1f} %"
+    wider = [f"{100 * (tie - 1):.1f} % ({named(cc)})" for cc, tie in found.items()]
+    if not wider:
+        return f"{least} (the campaigns have no PEP that does nothing, which would measure it)"
+    return (
+        f"{', '.join(wider)}: the largest change that a PEP that does nothing shows, and at least"
+        f" {least}"
+    )
+
+
+COMMANDED = ("orbit", "vpn", "pep", "cc", "cc_pep", "cc_tunnel", "loss", "size")
+"""The arguments that a command for missing cells gives, in this order."""
+
+
+def missing(campaigns: Campaigns) -> list[str]:
+    """Return the commands that run what may be better than what is recommended.
+
+    It is what is best, or equivalent to the best, at another loss, and was not run.
+    """
+    wanted: dict[tuple[tuple[str, str], ...], tuple[dict[str, None], dict[str, None]]] = {}
+    for one in _advice(campaigns):
+        for cell in one.missing:
+            given = [("scenario", cell.values["scenario"])]
+            given += [
+                (name, cell.values[name])
+                for name in COMMANDED
+                if cell.values.get(name, SAME) not in ("", SAME) and name not in ("vpn", "loss")
+            ]
+            vpns, losses = wanted.setdefault(tuple(given), ({}, {}))
+            vpns[cell.values["vpn"]] = None
+            losses[one.conditions["loss"]] = None
+    found = []
+    for key, (vpns, losses) in wanted.items():
+        (_, scenario), *given = key
+        swept = [("vpn", ",".join(vpns)), ("loss", ",".join(losses))]
+        words = [f"{name}={value}" for name, value in (*swept, *given) if "+" not in value]
+        found.append(shlex.join(["./openbach-run", scenario, *words, "--seeds", str(MIN_SEEDS)]))
+    return found
 
 
 def _configuration(cell: Cell) -> str:
@@ -336,15 +394,15 @@ def _transport(cell: Cell) -> str:
     return named(cell.values["cc"]) + ("" if alone else f", PEP with {named(of_pep)}")
 
 
-def _as_good(chosen: Recommendation, positions: Sequence[str]) -> str:
-    """Return the configurations that are as good, in words.
+def _equivalent(chosen: Recommendation, positions: Sequence[str]) -> str:
+    """Return the equivalent configurations, in words.
 
     An example is `CUBIC and BBRv2: WireGuard and OpenVPN UDP (any PEP position), OpenVPN TCP (no
     PEP)`.
     """
     found: dict[str, dict[str, dict[str, None]]] = {}  # a dict keeps order
     # Transport → VPN → PEP positions.
-    for cell in chosen.as_good:
+    for cell in chosen.equivalent:
         of_vpn = found.setdefault(_transport(cell), {}).setdefault(named(cell.values["vpn"]), {})
         of_vpn[said("pep", cell.values["pep"])] = None
     every = {said("pep", one) for one in positions}
@@ -405,7 +463,7 @@ def virtual_time(campaigns: Campaigns) -> str:
 
 
 def command_line(command: str) -> Markdown:
-    """Return a command as a line of code; it is indented, so that nothing in it can end the block."""
+    """Return a command as a line of code, indented so that nothing in it can end the block."""
     return Markdown(f"    {printable(command)}")
 
 

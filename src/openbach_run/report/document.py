@@ -21,6 +21,8 @@ from openbach_run.drawing import chart_script, chart_style
 from openbach_run.paths import REPOSITORY
 from openbach_run.results.tables import Markdown, plain
 
+LISTED_WHOLE = "Claims"
+"""The section whose parts are in the contents, too."""
 LETTERS = 125
 """A table with this many letters in a line is as wide as a page."""
 UNBROKEN = 15
@@ -73,9 +75,22 @@ def as_html(
             anchor += "-"
         anchors[anchor] = title
         token.attrSet("id", anchor)
-    titles = [(token.attrGet("id"), title) for token, title in headings if token.tag == "h2"]
+    titles = []
+    section = ""
+    for token, title in headings:
+        section = title if token.tag == "h2" else section
+        if token.tag == "h2" or section == LISTED_WHOLE:
+            titles.append((token.attrGet("id"), title))
     body = _parser().renderer.render(tokens, _parser().options, {})
     body = body.replace("<pre>", '<pre tabindex="0">')  # what scrolls is reached with the keyboard
+    # The paragraph before a table is its title; a screen reader says a caption with its table.
+    body = re.sub(
+        r"<p>(<strong>Table \d+\.</strong>(?:(?!</p>).)*)</p>\n<table>",
+        r"<table><caption>\1</caption>",
+        body,
+        flags=re.DOTALL,
+    )
+    body = re.sub(r"<th(?=[ >])", '<th scope="col"', body)
     body = body.replace("<table>", '<div class="wide" tabindex="0"><table>').replace(
         "</table>", "</table></div>"
     )
