@@ -77,15 +77,14 @@ def packets(capture: Path) -> Iterator[Packet]:
 
 
 def blocks(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """Yield the type and all bytes of each block of a pcapng stream; the last one may be cut off."""
+    """Yield the type and all bytes of each block of a pcapng stream; the last may be cut off."""
     while header := stream.read(8):
         kind, length = struct.unpack("<II", header.ljust(8, b"\0"))
         yield kind, header + stream.read(max(0, min(length, BLOCK_LIMIT_BYTES) - 8))
 
 
 def last_time_ns(end: bytes) -> int | None:
-    """Return the time in ns of the last packet in the last bytes of a stream; None if there is
-    none.
+    """Return the time in ns of the last packet in a stream's last bytes; None if there is none.
 
     Every block ends with its own length, so the blocks are followed from the end backwards.
     """
@@ -105,7 +104,7 @@ def last_time_ns(end: bytes) -> int | None:
 
 
 def keys_in(secrets: bytes) -> bytes:
-    """Return the text of a DECRYPTION_SECRETS block with WireGuard keys; empty for other secrets."""
+    """Return the text of a block of WireGuard keys; empty for a block of other secrets."""
     kind, length = struct.unpack_from("<II", secrets.ljust(16, b"\0"), 8)
     return secrets[16 : 16 + length] if kind == WIREGUARD_KEY_LOG else b""
 

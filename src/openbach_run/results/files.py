@@ -92,6 +92,7 @@ def csv_lines(records: Sequence[Record]) -> Iterator[str]:
 
 
 def csv_line(record: Record, names: Sequence[str]) -> str:
+    """Return a record's line of results.csv, with the values of the columns `names`."""
     values = row(record)
     return _line([values.get(name) for name in names])
 
@@ -103,10 +104,12 @@ def _line(values: Sequence[Any]) -> str:
 
 
 def as_csv(records: Sequence[Record]) -> str:
+    """Return the records as the text of results.csv."""
     return "".join(csv_lines(records))
 
 
 def as_json(records: Sequence[Record]) -> str:
+    """Return the records as a JSON list, with an object for each row of results.csv."""
     return json.dumps([row(record) for record in records], indent=1) + "\n"
 
 

@@ -72,8 +72,7 @@ def measures(
     taken: Collection[str] = (),
     scenario_instance_id: int | None = None,
 ) -> dict[str, Any]:
-    """Return the measured values by column; None for a statistic that a job declared but did not
-    send.
+    """Return the measured values by column; None for a declared statistic that was not sent.
 
     Statistics with a suffix have columns of their own, `suffix_column`. A column that two jobs have
     measured, or that is in `taken` (arguments), gets its job's name in front. Return {} if several
@@ -123,9 +122,7 @@ def measures_of_all(records: Iterable[Record]) -> dict[str, tuple[Measure, ...]]
 
 
 def _by_kind(declared: Declared) -> tuple[dict[str, tuple[Measure, ...]], list[str]]:
-    """Return the jobs that describe their columns, with these, and the jobs whose every statistic
-    is one.
-    """
+    """Return the described measures by job, and the jobs whose every statistic is a column."""
     described: dict[str, tuple[Measure, ...]] = {}
     each: list[str] = []
     for job, listed in declared.items():
@@ -225,8 +222,7 @@ def as_column(name: str) -> str:
 def _sent(
     run_dir: Path, declared: Declared, lines: Iterable[tuple[int, Mapping[str, Any]]]
 ) -> dict[str, Sent]:
-    """Return what the jobs have sent of their declared statistics, by job in the order of
-    `declared`.
+    """Return the declared statistics that the jobs have sent, by job in the order of `declared`.
 
     Raises DamagedRecord for a value that is no number.
     """
@@ -254,7 +250,7 @@ def _sent(
 
 
 def _of_job(declared: Sequence[Measure], sent: Sent) -> Iterator[tuple[str, float | int | None]]:
-    """Yield columns and values; first those that combine all suffixes, then those of each suffix."""
+    """Yield columns and values: first those that combine all suffixes, then each suffix's own."""
     for measure in declared:
         if measure.take in TAKES_OF_ALL:
             rates = {

@@ -44,8 +44,9 @@ class DamagedRecord(InputError):
 
 
 def within(damage: DamagedRecord, run_dir: Path) -> str:
-    """Return the fault's text with files named relative to the run's directory, which will be
-    renamed.
+    """Return the fault's text with files named relative to the run's directory.
+
+    That directory will be renamed when the run's record is complete.
     """
     return str(damage).replace(f"{run_dir}/", "")
 
@@ -119,9 +120,7 @@ def content(run_dir: Path, name: str) -> bytes:
 
 
 def _packed_content(run_dir: Path, name: str) -> bytes:
-    """Return the content of a file that `pack` has stored; at most a byte more than
-    FILE_LIMIT_BYTES.
-    """
+    """Return the content of a file that `pack` has stored; at most FILE_LIMIT_BYTES + 1 bytes."""
     archive = f"{name}.gz" if name in SERIES else PACKED
     try:
         with opened(run_dir, archive) as packed, gzip.GzipFile(fileobj=packed) as unpacked:
@@ -258,7 +257,10 @@ def _is_of(value: Any, kind: Any) -> bool:
 
 
 def short(value: Any) -> str:
-    """Return a value as a message shows it, at most 80 letters: a guest's may be as long as a file."""
+    """Return a value as a message shows it, in at most 80 letters.
+
+    A guest's value may be as long as a file.
+    """
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:80]}…"
 
@@ -327,9 +329,7 @@ def _entered(folder: Path | str, parent: int | None) -> int:
 
 
 def restrict(folder: Path | str, parent: int | None = None, depth: int = 0) -> None:
-    """Give every directory of an ended run the mode 0700 and every file 0600, whatever the guest
-    set.
-    """
+    """Set every directory of an ended run to mode 0700 and every file to 0600."""
     at = _entered(folder, parent)
     try:
         os.fchmod(at, stat.S_IRWXU)
@@ -370,7 +370,7 @@ def pack(run_dir: Path, kept: Collection[str]) -> None:
 
 
 def _tar(files: Mapping[str, bytes]) -> bytes:
-    """Return a tar archive of the files; without times and owners, so that it is always the same."""
+    """Return a tar archive of the files, without times and owners: it is always the same."""
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for name, found in files.items():

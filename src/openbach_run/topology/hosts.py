@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The hosts and the networks that join them: an inventory, which `inventory` reads from a file and
-the guest builds.
+"""Hosts and the networks that join them: the inventory that a run's hosts are built from.
 
-It uses only the standard library: the guest gets an Inventory in the form of its `to_dict`, in
-run.json.
+`inventory` reads it from a file. It uses only the standard library: the guest gets an Inventory in
+the form of its `to_dict`, in run.json.
 """
 
 from __future__ import annotations
@@ -102,8 +101,9 @@ class Inventory(NamedTuple):
         return next((host for host in self.hosts if host.entity == entity), None)
 
     def attached(self) -> Iterator[tuple[str, list[tuple[Host, Interface]]]]:
-        """Yield each network that has interfaces, with these and their hosts, in the order of
-        networks and hosts.
+        """Yield each network that has interfaces, with these and their hosts.
+
+        Networks and hosts come in the order of the inventory.
         """
         for network in self.networks:
             ends = [
@@ -116,7 +116,7 @@ class Inventory(NamedTuple):
                 yield network, ends
 
     def neighbours(self, host: Host) -> Iterator[tuple[Interface, list[Interface]]]:
-        """Yield each interface of the host, with the interfaces of the other hosts in its network."""
+        """Yield each interface of the host, with the others' interfaces in its network."""
         for port in host.interfaces:
             yield (
                 port,

@@ -87,10 +87,9 @@ def check_size(inventory: Inventory, file: Path) -> None:
 
 
 def agent_addresses(path: Path) -> dict[str, str]:
-    """Return the address of each entity's agent (`ansible_host`), for Ansible and so for the
-    controller.
+    """Return the address of each entity's agent (`ansible_host`).
 
-    No run depends on it.
+    It is for Ansible and so for the controller: no run depends on it.
     """
     reader, content = _Reader(path), read_yaml(path)
     variables = {entity: values for entity, _, values in reader.hosts(content["all"], "all", {})}
@@ -125,8 +124,7 @@ class _Reader:
         return value
 
     def entry(self, value: object, key: str, keys: Keys, required: Iterable[str]) -> dict[str, Any]:
-        """Return a mapping that has all keys `required`, no others than `keys`, and values of their
-        types.
+        """Return a mapping with all keys `required`, and none but `keys`, of their types.
 
         Raises InputError.
         """

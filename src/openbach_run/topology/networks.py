@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The MTUs that a scenario's values give: the value NETWORK_mtu is for the inventory's network
-NETWORK.
-"""
+"""MTUs from a scenario's values: NETWORK_mtu is for the inventory's network NETWORK."""
 
 from __future__ import annotations
 
@@ -48,9 +46,7 @@ def check_mtus(networks: Mapping[str, Mapping[str, Any]], values: Mapping[str, s
 
 
 def with_mtus(inventory: Mapping[str, Any], values: Mapping[str, str]) -> Mapping[str, Any]:
-    """Return an inventory, in the form of Inventory.to_dict, with the MTUs that values give to its
-    networks.
-    """
+    """Return an inventory (in the form of Inventory.to_dict) with the MTUs that values give."""
     mtus = {name: {"mtu": int(value)} for name, value in given_mtus(values).items()}
     networks = {
         name: {**network, **mtus.get(name, {})}
