@@ -40,6 +40,8 @@ DIST_PACKAGES = "lib/python3/dist-packages"
 
 @dataclass(frozen=True)
 class Bundle:
+    """The parts of a bundle before they are written as one file."""
+
     start: Path
     """The program at the beginning of the file."""
     content: Content
@@ -149,8 +151,9 @@ def _repository() -> Content:
 
 
 def _tree(path: Path, name: str, without: str = "") -> dict[str, Member]:
-    """Return a file, or a directory with all below it, as `name` in the bundle; with empty
-    directories.
+    """Return a file, or a directory with all below it, as `name` in the bundle.
+
+    Empty directories are kept.
     """
     if path.is_symlink() or not path.is_dir():
         return {name: Member.of(path)}
@@ -162,10 +165,10 @@ def _tree(path: Path, name: str, without: str = "") -> dict[str, Member]:
 
 
 def _manifest(entry: Path) -> Member:
-    """Return the manifest of a cache entry without its first line, the files' state on this
-    machine.
+    """Return the manifest of a cache entry without its first line, which is this machine's.
 
-    Where the bundle is unpacked, the entry's content is checked again.
+    That line says what stat(2) said of the files. Where the bundle is unpacked, the entry's content
+    is checked again.
     """
     text = entry.with_name(f"{entry.name}.manifest").read_text(encoding="utf-8").partition("\n")[2]
     return Member(content=f"\n{text}".encode())

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The format of a bundle's file: the program of start.c, a tar of the content compressed by zstd,
-and a line that identifies it.
+"""The format of a bundle: the program of start.c, a compressed tar, and a line that identifies it.
 
-The same content makes the same bytes: entries are sorted, without dates and owners.
+The tar is compressed by zstd. The same content makes the same bytes: entries are sorted, without
+dates and owners.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class _Both:
 
 
 def _with_directories(content: Content) -> Iterator[tuple[str, Member | None]]:
-    """Yield the content, sorted; each directory (whose member is None) comes before what is in it."""
+    """Yield the content, sorted; a directory (whose member is None) comes before its content."""
     parents: set[str] = set()
     for name in content:
         parents |= {str(parent) for parent in Path(name).parents} - {"."}

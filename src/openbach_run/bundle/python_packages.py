@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The Python packages of a bundle: those of requirements.lock, checked by their hashes, for the
-guest tree's Python.
+"""Python packages of a bundle, for the guest tree's Python.
+
+They are those of requirements.lock, and are checked by their hashes.
 """
 
 from __future__ import annotations
