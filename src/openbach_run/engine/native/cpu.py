@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""CPU time of a native run: of each host and each of its programs, and of everything else on the
-machine meanwhile.
+"""CPU time of a native run: of each host, each of its programs, and the rest of the machine.
 
 From /proc/PID/stat: user and system time of a process and of its children that have ended, in ticks
 of 10 ms; what the kernel does for a packet in a soft interrupt counts for the process that it
@@ -32,7 +31,8 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 BYTES = ("received_bytes", "bytes")
 """Statistics that say what a job has transferred."""
 WAITING = ("path_ready", "vpn")
-"""Jobs that end by themselves when what they wait for is there: a VPN that logs in may take longer than a measurement."""
+"""Jobs that end by themselves when what they wait for is there: a VPN that logs in may take longer
+than a measurement."""
 DIRECTOR = "director"
 """The host of process 1, and of orphans that have ended."""
 IN_RUN, BY_PROGRAM = "cpu", "cpu_by_program"
@@ -66,6 +66,8 @@ class Process:
 
 @dataclass(frozen=True)
 class Sample:
+    """The CPU times in s up to a moment of the run."""
+
     time_s: float
     """Of CLOCK_MONOTONIC."""
     programs_s: Mapping[tuple[str, str], float]
@@ -85,7 +87,7 @@ class Window:
 
 @dataclass
 class Watch:
-    """Looks every PERIOD_S at the processes below `keeper` (enter.py), and when told of an event."""
+    """A thread that looks every PERIOD_S at the processes below `keeper`, and at events."""
 
     keeper: int
     cgroup: str
@@ -104,6 +106,7 @@ class Watch:
         self._thread.start()
 
     def told(self, event: Mapping[str, Any]) -> None:
+        """Take note of a director's event: a job's start or end."""
         if event["event"] == "job_started":
             self._begun[event["instance_id"]] = self._last
         elif event["event"] == "job_ended" and event["instance_id"] in self._begun:
@@ -114,6 +117,7 @@ class Watch:
             self._begun.pop(event["instance_id"], None)
 
     def stop(self) -> None:
+        """End the thread, and wait for it."""
         self._ended.set()
         self._thread.join()
 
@@ -144,9 +148,7 @@ class Watch:
         return Sample(time.monotonic(), programs, self._run_s(programs), busy_s, machine[STEAL])
 
     def _ended_below(self, alive: set[int]) -> dict[int, int]:
-        """Ticks of processes that were seen and have ended, by the nearest one above them that is
-        alive.
-        """
+        """Return the ticks of ended processes, by the nearest living process above them."""
         ticks: dict[int, int] = defaultdict(int)
         for pid in self._known.keys() - alive:
             above = self._known[pid].parent
@@ -162,9 +164,7 @@ class Watch:
         return sum(programs.values())
 
     def _host(self, pid: int, process_1: int) -> str:
-        """Return the host of a process, by its network namespace, to which process 1 has given a
-        name.
-        """
+        """Return a process's host by its network namespace, which process 1 has named."""
         namespace = os.stat(f"/proc/{pid}/ns/net").st_ino
         if namespace not in self._hosts:
             self._hosts = {
@@ -175,9 +175,7 @@ class Watch:
 
 
 def descendants(pid: int, depth: int = 0) -> Iterator[tuple[int, int, int]]:
-    """Yield the descendants of a process: how far below it (0 is a child), process id, and the
-    parent's.
-    """
+    """Yield a process's descendants: depth below it (0 is a child), process id, parent's id."""
     with suppress(OSError):
         for task in os.listdir(f"/proc/{pid}/task"):
             for child in Path(f"/proc/{pid}/task/{task}/children").read_text().split():
@@ -186,8 +184,9 @@ def descendants(pid: int, depth: int = 0) -> Iterator[tuple[int, int, int]]:
 
 
 def cpu_ticks(stat: str) -> tuple[str, int, int]:
-    """Program and CPU time of a /proc/PID/stat (proc(5)): utime and stime, and those of children
-    that were waited for.
+    """Return program and CPU time of a /proc/PID/stat (proc(5)).
+
+    The time is utime and stime, and those of children that were waited for, in ticks.
     """
     head, _, rest = stat.rpartition(")")
     user, system, waited_user, waited_system = map(int, rest.split()[11:15])
@@ -195,7 +194,7 @@ def cpu_ticks(stat: str) -> tuple[str, int, int]:
 
 
 def send(run_dir: Path, windows: Mapping[int, Window]) -> None:
-    """Adds the CPU time over the job that measured to the statistics of a run."""
+    """Add the CPU time over the job that measured to the statistics of a run."""
     if not windows:
         return
     sizes: dict[int, float] = defaultdict(float)
@@ -255,8 +254,9 @@ def _per_gb(time_s: float, size: float) -> dict[str, float]:
 
 
 def new_cgroup() -> str:
-    """A place for one of version 2, below that of this process; "" where there is none or it is
-    another user's.
+    """Return the path for a new cgroup of version 2 below this process's; "" if there can be none.
+
+    There can be none where there is no version 2, or where it is another user's.
     """
     with suppress(OSError, StopIteration):
         own = next(line[3:].strip() for line in open("/proc/self/cgroup") if line.startswith("0::"))

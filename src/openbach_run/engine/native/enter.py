@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Starts a program in namespaces of its own, with the guest tree as its root; a program by itself,
-started by boundary.py:
+"""Start a program in namespaces of its own, with the guest tree as its root.
+
+A program by itself, started by boundary.py:
 
     python3 enter.py user|root CGROUP ROOT CODE RUN PROGRAM [ARGUMENT]...
 
@@ -49,7 +50,8 @@ WRITABLE = ("run", "tmp", "root", "var/lib", "var/log", "opt/openbach/agent")
 READ_ONLY = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
 """Of /proc, where the host's root would change the host."""
 CAPABILITIES = (*range(14), 14, 15, 18, 19, 21, 23, 24, 31)
-"""What process 1 may have: no modules (16), raw I/O (17), reboot (22), date (25), devices (27), kernel log (34), and so on."""
+"""What process 1 may have (linux/capability.h). Among those that it may not: modules (16), raw I/O
+(17), reboot (22), date (25), devices (27), kernel log (34)."""
 LAST_CAPABILITY = 63
 REMOVAL_LIMIT_S = 5.0
 
@@ -57,17 +59,20 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def must(result: int, what: str) -> None:
+    """Exit with the error of a C function whose result is negative; `what` names what was tried."""
     if result < 0:
         cannot(f"{what}: {os.strerror(ctypes.get_errno())}")
 
 
 def cannot(why: str) -> None:
+    """Write the reason to stderr, and exit."""
     sys.stderr.write(f"{why}\n")
     sys.stderr.flush()
     os._exit(CANNOT)
 
 
 def mount(source: str, target: str, kind: str | None, flags: int = 0, options: str = "") -> None:
+    """Mount a file system by mount(2). Exits if it fails."""
     given = None if kind is None else kind.encode()
     must(
         libc.mount(source.encode(), target.encode(), given, flags, options.encode()),
@@ -76,10 +81,12 @@ def mount(source: str, target: str, kind: str | None, flags: int = 0, options: s
 
 
 def bind(source: str, target: str) -> None:
+    """Mount a file or directory of the host, with all mounts below it, at another place."""
     mount(source, target, None, MS_BIND | MS_REC)
 
 
 def set_read_only(target: str) -> None:
+    """Make a mount read-only, with all that is mounted below it (mount_setattr(2))."""
     attributes = (ctypes.c_uint64 * 4)(MOUNT_ATTR_RDONLY, 0, 0, 0)
     done = libc.syscall(
         SYS_MOUNT_SETATTR,
@@ -93,6 +100,7 @@ def set_read_only(target: str) -> None:
 
 
 def write(file: str, text: str) -> None:
+    """Write a text to a file."""
     with open(file, "w") as opened:
         opened.write(text)
 
@@ -101,7 +109,7 @@ def write(file: str, text: str) -> None:
 
 
 def keep(mode: str, cgroup: str, command: list[str]) -> int:
-    """Starts the rest and waits for its end, or for that of who has started this; the exit code."""
+    """Start the rest, wait for its end or for that of the caller, and return the exit code."""
     signal.signal(signal.SIGTERM, _end)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's Ctrl-C is not for the run
     ready, told = os.pipe()
@@ -142,9 +150,7 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 
 def map_ids(child: int) -> None:
-    """Map the ids of a child's user namespace: all of this user's ids, or for an ordinary user the
-    one that is root's inside.
-    """
+    """Map the ids of a child's user namespace: all of root's, or an ordinary user's one as root."""
     with suppress(OSError):
         write(f"/proc/{child}/uid_map", ALL_IDS)
         write(f"/proc/{child}/gid_map", ALL_IDS)
@@ -156,6 +162,7 @@ def map_ids(child: int) -> None:
 
 
 def join(cgroup: str, child: int) -> None:
+    """Make the run's cgroup, and put the child into it."""
     with suppress(OSError):
         os.mkdir(cgroup)
         write(f"{cgroup}/cgroup.procs", str(child))
@@ -175,7 +182,7 @@ def remove(cgroup: str) -> None:
 
 
 def outer(mode: str, told: int, mapped: int, command: list[str]) -> None:
-    """Never returns."""
+    """Be the first process in the new namespaces; never return."""
     die_with_parent()
     flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS
     must(libc.unshare(flags | (CLONE_NEWUSER if mode == USER else 0)), "making namespaces")
@@ -203,11 +210,12 @@ def outer(mode: str, told: int, mapped: int, command: list[str]) -> None:
 
 
 def die_with_parent() -> None:
+    """Let the kernel kill this process when its parent ends (prctl(2), PR_SET_PDEATHSIG)."""
     must(libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "prctl")
 
 
 def process_1(command: list[str]) -> None:
-    """Never returns."""
+    """Be process 1 until PROGRAM is executed in its place; never return."""
     root, code, run, *program = command
     must(libc.mount(None, b"/", None, MS_REC | MS_PRIVATE, None), "making mounts private")
     make_root(root, code, run)
@@ -260,7 +268,7 @@ def make_root(root: str, code: str, run: str) -> None:
 
 
 def make_devices() -> None:
-    """Bound, not made: in a user namespace nobody makes devices."""
+    """Bind the host's devices in the new root: in a user namespace nobody makes devices."""
     mount("tmpfs", "dev", "tmpfs", MS_NOSUID | MS_NOEXEC, "mode=0755")
     for name in DEVICES:
         if os.path.exists(f"/dev/{name}"):
@@ -277,6 +285,7 @@ def make_devices() -> None:
 
 
 def main() -> int:
+    """Be the keeper: start the rest, wait until it or standard input ends; return the exit code."""
     mode, cgroup, *command = sys.argv[1:]
     os.setsid()
     return keep(mode, cgroup, command)

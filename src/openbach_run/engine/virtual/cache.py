@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The user's cache: directories named by the hash of what they were made from, made whole or not at
-all.
+"""The user's cache: directories named by the hash of their sources, made whole or not at all.
 
 Each has two files beside it. The date of NAME.lock says when it was used last. Entries unused for a
 month are deleted when a new one is made. NAME.manifest has the hash of every file in it, and what
@@ -32,8 +31,9 @@ KEEPS_ALL = "keeps-all"
 
 
 def content_hash(files: Iterable[Path], root: Path, *more: str) -> str:
-    """Hash of the files' names (relative to `root`), contents and of further strings; 16
-    hexadecimal digits.
+    """Return a hash (16 hexadecimal digits) of files' names and contents and of further strings.
+
+    The names are relative to `root`.
     """
     digest = hashlib.sha256()
     for file in sorted(files):
@@ -53,9 +53,7 @@ _LOOKS_ONLY = ContextVar("looks only", default=False)
 
 @contextmanager
 def looking_only() -> Iterator[None]:
-    """Within it `made_once` and `refuse_to_make` raise NotMade where anything would have to be
-    made.
-    """
+    """Make `made_once` and `refuse_to_make` raise NotMade where anything would have to be made."""
     before = _LOOKS_ONLY.set(True)
     try:
         yield
@@ -69,16 +67,16 @@ def looks_only() -> bool:
 
 
 def refuse_to_make(name: str) -> None:
-    """Raises NotMade if nothing is to be made now."""
+    """Raise NotMade if nothing is to be made now."""
     if _LOOKS_ONLY.get():
         raise NotMade(name)
 
 
 def made_once(place: Path, make: Callable[[Path], None]) -> Path:
-    """`place`, made by `make(directory)` if it is not there yet, or not as it was made; another
-    process that makes the same is waited for.
+    """Return `place`, made by `make(directory)` if it is not there, or not as it was made.
 
-    Raises SetupError for a cache that this user cannot read or write.
+    Another process that makes the same is waited for. Raises SetupError for a cache that this user
+    cannot read or write.
     """
     return _made(place, make, lambda: refuse_to_make(place.name.rpartition("-")[0]))
 
@@ -187,7 +185,7 @@ def _write_manifest(place: Path, directory: Path) -> None:
 
 
 def _entries(directory: Path) -> list[os.DirEntry[str]]:
-    """Everything below it but directories."""
+    """Yield everything below it but directories."""
     found, waiting = [], [str(directory)]
     while waiting:
         with os.scandir(waiting.pop()) as listed:
@@ -200,8 +198,9 @@ def _entries(directory: Path) -> list[os.DirEntry[str]]:
 
 
 def _looked(place: Path) -> str:
-    """Hash of what stat(2) says of every file: changes whenever one is written, replaced, added or
-    removed.
+    """Return a hash of what stat(2) says of every file.
+
+    It changes whenever a file is written, replaced, added or removed.
     """
     root, seen = len(str(place)), []
     for entry in _entries(place):

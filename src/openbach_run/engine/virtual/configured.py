@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The configuration that Debian gives to packages when it installs them, as far as jobs need it,
-without their scripts.
+"""Configuration that Debian gives to packages at their installation, without their scripts.
 
 Maintainer scripts want root, and do what depends on the machine. What of them matters in a guest is
 said in a few forms, which are read here: alternatives (`update-alternatives --install`), users and
@@ -72,8 +71,9 @@ class Accounts:
 
 
 def configure(root: Path, scripts: Mapping[str, str], files: Mapping[str, str]) -> None:
-    """Do it in the tree `root`, whose packages have these scripts (name → postinst); `files` are
-    our own, whose users come first.
+    """Configure the tree `root`, whose packages have these scripts (name → postinst).
+
+    `files` are our own, whose users come first.
     """
     link(root, alternatives(scripts.values()))
     for name, text in accounts(root, scripts.values(), files).text().items():
@@ -95,7 +95,10 @@ def alternatives(scripts: Iterable[str]) -> list[Alternative]:
 
 
 def _alternatives(words: list[str]) -> Iterator[Alternative]:
-    """`--install LINK NAME PATH PRIORITY [--slave LINK NAME PATH]…`"""
+    """Yield the alternatives that an `update-alternatives` of a script installs.
+
+    Its words are `--install LINK NAME PATH PRIORITY [--slave LINK NAME PATH]…`.
+    """
     if "--install" not in words:
         return
     place = words.index("--install") + 1
@@ -124,10 +127,10 @@ def _calls(text: str, *programs: str) -> Iterator[list[str]]:
 
 
 def link(root: Path, found: Iterable[Alternative]) -> None:
-    """Make the links of alternatives as Debian does: a link leads to one in /etc/alternatives, and
-    that to the program.
+    """Make the links of alternatives as Debian does.
 
-    A package's own file at the place stays.
+    A link leads to one in /etc/alternatives, and that to the program. A package's own file at the
+    place stays.
     """
     (root / ALTERNATIVES).mkdir(parents=True, exist_ok=True)
     for one in found:
@@ -169,8 +172,9 @@ def accounts(root: Path, scripts: Iterable[str], files: Mapping[str, str]) -> Ac
 
 
 def _number(name: str, taken: set[int]) -> int:
-    """Return a free number that follows from the name; of two names with the same number, the
-    second in order gets the next.
+    """Return a free number that follows from the name.
+
+    Of two names with the same number, the second in order gets the next.
     """
     first = zlib.crc32(name.encode()) % len(SYSTEM_IDS)
     numbers = [SYSTEM_IDS[(first + step) % len(SYSTEM_IDS)] for step in range(len(SYSTEM_IDS))]
@@ -199,7 +203,10 @@ def _system_accounts(scripts: Iterable[str]) -> Iterator[tuple[str, tuple[str, b
 
 
 def _sysusers(text: str) -> Iterator[tuple[str, tuple[str, bool]]]:
-    """`u NAME ID "GECOS" HOME` and `g NAME ID` of a file of sysusers.d."""
+    """Yield the entries of a file of sysusers.d.
+
+    They are `u NAME ID "GECOS" HOME` and `g NAME ID`.
+    """
     for line in text.splitlines():
         words = shlex.split(line, comments=True)
         if len(words) > 1 and words[0].rstrip("!") in ("u", "g") and NAME.fullmatch(words[1]):
@@ -208,8 +215,9 @@ def _sysusers(text: str) -> Iterator[tuple[str, tuple[str, bool]]]:
 
 
 def state(root: Path) -> Iterator[str]:
-    """The lines of a script for a host: directories that packages have where hosts begin empty, to
-    whom they belong, and what else is configured.
+    """Return the lines of a script that sets up a host's own directories and configuration.
+
+    The directories are those that packages have where hosts begin empty, with their owners.
     """
     yield "set -e"
     for place in EMPTY_PLACES:

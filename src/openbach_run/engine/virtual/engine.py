@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The virtual engine: one run is one User Mode Linux process in time-travel mode, pinned to one
-CPU.
+"""The virtual engine: a run is one User Mode Linux process in time-travel mode, on one CPU.
 
 The guest's clock stands still while anything in it computes and jumps when all of it is idle; a
 real clock is this machine's, or a slower one, and checks the other. The run's directory is the
@@ -59,10 +58,12 @@ from openbach_run.results.record import wrong_event
 from openbach_run.results.run_files import DamagedRecord
 
 GUEST_MEMORY_MB, HOST_MEMORY_MB = 512, 16
-"""A guest's memory, and what it has at least for each host: some 0.6 MB for the host, the rest for its jobs."""
+"""A guest's memory, and what it has at least for each host: some 0.6 MB for the host, the rest for
+its jobs."""
 GUEST_START_NS = 1767225600 * 10**9  # 2026-01-01T00:00:00Z: the guest's date, the same in every run
 SILENCE_LIMIT_S = 120.0
-"""Wall time without a packet and an event (a heartbeat comes every 10 virtual seconds) after which a guest has hung."""
+"""Wall time without a packet and an event after which a guest has hung; a heartbeat comes every 10
+virtual seconds."""
 END_LIMIT_S = 60.0
 """From the signal that ends a guest to the end of its last process."""
 LOOK_S = 0.2
@@ -100,9 +101,11 @@ class VirtualEngine:
         cache: Path | None = None,
         silence_limit_s: float = SILENCE_LIMIT_S,
     ) -> None:
-        """`code` is what the guest gets to see in /opt/openbach-run (see `guest_code`); `pcap`
-        keeps the captures, `keys` those of WireGuard's tunnels; `clock` is as clock.py names it;
-        `locked` refuses packages other than those of debian.lock.
+        """Prepare no files yet; see `prepare`.
+
+        `code` is what the guest gets to see in /opt/openbach-run (see `guest_code`); `pcap` keeps
+        the captures, `keys` those of WireGuard's tunnels; `clock` is as clock.py names it; `locked`
+        refuses packages other than those of debian.lock.
         """
         self._repository = repository
         self._code_folders = code
@@ -124,10 +127,10 @@ class VirtualEngine:
         self._stopping = False
 
     def prepare(self, progress: Progress) -> None:
-        """Makes what is missing of the jail, the kernel, the guest tree, the programs of jobs and
-        VPNs, the modules of congestion controls and the snapshot of the code.
+        """Make what is missing of all that a run needs.
 
-        Raises InputError, SetupError.
+        That is the jail, the kernel, the guest tree, the programs of jobs and VPNs, the modules of
+        congestion controls and the snapshot of the code. Raises InputError, SetupError.
         """
         ensure_descriptors()
         try:
@@ -173,10 +176,10 @@ class VirtualEngine:
 
     @contextmanager
     def _downloaded(self, entries: Sequence[Entry], progress: Progress) -> Iterator[None]:
-        """Download the packages for what is not made yet, and say, before anything is built, which
-        are not the locked ones.
+        """Download the packages for what is not made yet, before anything is built.
 
-        No other command downloads or builds until the end.
+        It says which of them are not the locked ones. No other command downloads or builds until
+        the end.
         """
         if all(one.place for one in entries):
             yield
@@ -206,9 +209,7 @@ class VirtualEngine:
         )
 
     def tree(self) -> Tree:
-        """Return the maker of the guest tree, with the packages of this checkout and of the
-        engine's code.
-        """
+        """Return the maker of the guest tree, with the packages of checkout and code."""
         wanted = self._packages()
         return Tree(
             self._cache,
@@ -227,10 +228,10 @@ class VirtualEngine:
         )
 
     def _packages(self) -> dict[str, str]:
-        """Return the Debian packages of our own folders and of those that a user adds, each with
-        what wants it, in words.
+        """Return the Debian packages of all folders, each with what wants it, in words.
 
-        Ours are all there, so that one guest tree serves every run.
+        The folders are our own and those that a user adds. Ours are all there, so that one guest
+        tree serves every run.
         """
         ours = Catalog((self._repository,))
         folders = [folder for kind in DESCRIBED for folder in ours.all(kind).values()]
@@ -241,6 +242,10 @@ class VirtualEngine:
         return {name: why for folder in folders for name, why in wanted_by(folder).items()}
 
     def identity_of(self, uses: Uses) -> dict[str, str]:
+        """Return the identity of what a run with these folders is executed by.
+
+        It names kernel, guest tree and code by their hashes: another identity, another run.
+        """
         key = json.dumps(uses, sort_keys=True)
         if key not in self._identities:
             code = {**self._code_folders, **self._host_programs}
@@ -257,9 +262,7 @@ class VirtualEngine:
         return self._identities[key]
 
     def _not_locked(self, packages: Iterable[str]) -> dict[str, str]:
-        """Return the packages of a run that are not the locked ones, in words under the key of a
-        record; {} if all are.
-        """
+        """Return the packages of a run that are not locked, in words, by a key; {} if none."""
         used = self.image.used_with(packages)
         texts = [text for name, text in self.image.differing.items() if name in used]
         if self._kernel and self._kernel.differing:
@@ -297,12 +300,13 @@ class VirtualEngine:
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """Names and versions of the Debian packages in the guest."""
+        """Return names and versions of the Debian packages in the guest."""
         return self.image.packages
 
     def run(self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: OnEvent) -> Outcome:
-        """Executes `spec` (the guest's run.json) in `run_dir`, pinned to `cpu`; returns when the
-        guest has powered off.
+        """Execute `spec` (the guest's run.json) in `run_dir`, pinned to `cpu`.
+
+        Returns when the guest has powered off.
         """
         (run_dir / "run.json").write_text(json.dumps(spec))
         assert self._code
@@ -333,7 +337,10 @@ class VirtualEngine:
         return replace(outcome, host=self._measured(guest.returncode, capture))
 
     def _measured(self, exit_code: int, capture: _Capture) -> dict[str, Any]:
-        """`Record.host`. Real clocks begin with this machine's date, not with GUEST_START_NS."""
+        """Return what a record's `host` says of this machine during the run.
+
+        Real clocks begin with this machine's date, not with GUEST_START_NS.
+        """
         last_ns = capture.last_packet_ns if self._clock == VIRTUAL else None
         last_s = None if last_ns is None else (last_ns - GUEST_START_NS - BEGIN_NS) / 1e9
         return {
@@ -343,7 +350,7 @@ class VirtualEngine:
         }
 
     def stop(self) -> None:
-        """Ends every guest that runs, and lets no other one start."""
+        """End every guest that runs, and let no other one start."""
         with self._lock:
             self._stopping = True
             for guest in self._guests:
@@ -405,7 +412,7 @@ class VirtualEngine:
         on_event: OnEvent,
         capture: _Capture | None = None,
     ) -> str | None:
-        """Passes events on until the guest is gone. Why it was killed, if it was."""
+        """Pass events on until the guest is gone; return why it was killed, if it was."""
         reader = _EventReader(run_dir, on_event)
         waiting = threading.Thread(
             target=guest.wait, daemon=True
@@ -447,7 +454,7 @@ def _excess(run_dir: Path) -> str | None:
 
 
 def tidy(run_dir: Path, spec: Mapping[str, Any]) -> str | None:
-    """Puts right what a guest may have changed, and removes what is too much. Why it is, if so."""
+    """Put right what a guest may have changed, remove what is too much, and return why, if so."""
     excess = _excess(run_dir)  # first: it makes every directory writable
     if excess:
         run_files.keep_only(run_dir, ("events.jsonl", "console.log", CAPTURE))
@@ -475,7 +482,7 @@ def _packages_of(entries: Sequence[Entry], progress: Progress) -> list[PackageSe
 
 
 class _Ended(Exception):
-    """Why a guest is ended: what it did."""
+    """The end that the engine gives to a guest; the text says what the guest did."""
 
 
 class _Capture(threading.Thread):
@@ -523,7 +530,7 @@ class _Capture(threading.Thread):
             raise OSError(error.errno, error.strerror, str(self._keep.name)) from error
 
     def wrong(self) -> str | None:
-        """Why the capture is not whole, if so. Raises OSError for what is the disk's."""
+        """Return why the capture is not whole, if so. Raises OSError for what is the disk's."""
         if isinstance(self._failure, OSError):
             raise self._failure
         if self._failure:
@@ -536,11 +543,11 @@ class _Capture(threading.Thread):
         return None
 
     def _all(self) -> Iterator[memoryview]:
-        """Yield all packets as they come, in turn in two buffers, which together are as large as
-        the pipe.
+        """Yield all packets as they come.
 
-        So the part before the last one is still there at the end. It is copied only where the last
-        one is too small for a packet.
+        They are, in turn, in two buffers, which together are as large as the pipe. So the part
+        before the last one is still there at the end. It is copied only where the last one is too
+        small for a packet.
         """
         buffers = [memoryview(bytearray(PIPE_BYTES // 2)) for _ in range(2)]
         before, last = buffers[0][:0], buffers[0][:0]
@@ -565,8 +572,9 @@ class _Capture(threading.Thread):
 
     @property
     def last_packet_ns(self) -> int | None:
-        """The guest's date in the last packet that it has sent; None if the stream does not end
-        with one.
+        """Return the guest's date in the last packet that it has sent, in ns since 1970.
+
+        None if the stream does not end with one.
         """
         return last_time_ns(self._end)
 
@@ -604,8 +612,9 @@ class _EventReader:
 
 
 def guest_code(repository: Path, parts: Mapping[str, Path]) -> dict[str, Path]:
-    """The code of a run by its place in the guest: what directs it, and `parts` (see
-    `Additions.parts`).
+    """Return the code of a run by its place in the guest: the director's, and `parts`.
+
+    `parts` are those of `Catalog.parts`.
     """
     return {
         f"src/openbach_run/{name}": repository / "src/openbach_run" / name for name in GUEST_MODULES

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The guest's files: a Debian tree of its own, and a snapshot of the repository's code that runs in
-it.
+"""The guest's files: a Debian tree, and a snapshot of the repository's code that runs in it.
 
 The tree is unpacked from the Debian packages of debian.lock and no maintainer script runs: it needs
 no root, is made in seconds, and its content follows from the packages alone. What the scripts would
@@ -93,10 +92,11 @@ UNUSED = (
 )
 GUEST_PYTHON = "python3.13"
 BESIDE_THE_ROOT = (IMAGE_FILE := "image.json", COPYRIGHT := "copyright")
-"""What a tree's directory has besides `root`, which is what the guest sees: the packages, and their licences."""
+"""What a tree's directory has besides `root`, which the guest sees: the packages and their
+licences."""
 WRITES_NOTHING = "-B"
-"""Of Python: else it would compile what it imports itself by the times of the sources; a copy of the tree (a bundle) has other
-times, and Python would write there."""
+"""An option of Python. Without it, Python compiles what it imports by the times of the sources; a
+copy of the tree (a bundle) has other times, and Python would write there."""
 
 
 @dataclass(frozen=True)
@@ -116,8 +116,9 @@ class Image:
     """What differs from debian.lock, in words, by the names of packages."""
 
     def used_with(self, names: Iterable[str]) -> set[str]:
-        """The packages of a run that uses those named: these, those of every run, and what they
-        need.
+        """Return the packages of a run that uses those named.
+
+        They are these, those of every run, and all that these need.
         """
         waiting, found = {*self.needs[""], *names}, set[str]()
         while waiting:
@@ -150,8 +151,9 @@ class Tree:
         only_locked: bool,
         reasons: Mapping[str, str] | None = None,
     ) -> None:
-        """`packages` are wanted beside guest/packages.json; `reasons` have what wants one, in
-        words.
+        """Keep what the tree is to have; nothing is made yet.
+
+        `packages` are wanted beside guest/packages.json; `reasons` have what wants one, in words.
         """
         self._cache = cache
         self._reasons = reasons or {}
@@ -212,8 +214,9 @@ class Tree:
         return self.current(progress, missing) if missing else self._with_additions(progress)
 
     def current(self, progress: Progress, reasons: Sequence[str] = ()) -> PackageSet:
-        """The packages as the mirror has them now, downloaded; `reasons` say why not the locked
-        ones.
+        """Return the packages as the mirror has them now, downloaded.
+
+        `reasons` say why not the locked ones.
         """
         progress("guest: fetching Debian's package lists", 0)
         apt = self._apt()
@@ -304,7 +307,7 @@ def _add_own(root: Path, init: Path) -> None:
 
 
 def compile_python(root: Path, directory: Path, seen_as: str) -> None:
-    """Compiles `directory` with the guest's own Python (its files are hostfs, read-only to a run).
+    """Compile `directory` with the guest's own Python (its files are hostfs, read-only to a run).
 
     Without this every run would compile anew, or the first one would differ from the next: a
     program that finds its compiled form makes other system calls than one that does not.
@@ -315,10 +318,9 @@ def compile_python(root: Path, directory: Path, seen_as: str) -> None:
 
 
 def run_python(root: Path, arguments: Sequence[str], what: str, **environment: str) -> str:
-    """Runs the guest's own Python on this machine, with the loader and the libraries of the guest
-    tree.
+    """Run the guest's own Python on this machine.
 
-    Raises SetupError.
+    It gets the loader and the libraries of the guest tree. Raises SetupError.
     """
     python = [
         *(str(root / "usr/lib64/ld-linux-x86-64.so.2"), "--inhibit-cache"),
@@ -335,11 +337,10 @@ def run_python(root: Path, arguments: Sequence[str], what: str, **environment: s
 
 
 def code_identity(cache: Path, folders: Mapping[str, Path]) -> str:
-    """Hash of what acts of the code that a run uses (see semantic_hash.py); what OpenBACH reads of a job
-    counts elsewhere.
+    """Return a hash of what acts of the code that a run uses (see semantic_hash.py).
 
-    It is kept in the cache under the hash of the files as they are: to read Python for what acts
-    takes a command 0.3 s.
+    What OpenBACH reads of a job counts elsewhere. The hash is kept in the cache under that of the
+    files as they are: to read Python for what acts takes a command 0.3 s.
     """
     files = [
         (f"{name}/{file.relative_to(folder)} {os.access(file, os.X_OK)}", file)
@@ -361,12 +362,11 @@ def code_identity(cache: Path, folders: Mapping[str, Path]) -> str:
 
 
 def ensure_code(cache: Path, image: Image, folders: Mapping[str, Path]) -> Path:
-    """A snapshot of the code that runs in the guest: `folders` maps names in it to directories or
-    files of the host.
+    """Return a snapshot of the code that runs in the guest; make it if it is not there.
 
-    A run sees this copy, so that an edit in the middle of a campaign changes no run that has
-    started. A link of a job to a folder of a kind (`vpn-configs`) leads to that folder of the
-    snapshot.
+    `folders` maps names in it to directories or files of the host. A run sees this copy, so that an
+    edit in the middle of a campaign changes no run that has started. A link of a job to a folder of
+    a kind (`vpn-configs`) leads to that folder of the snapshot.
     """
     files = [(name, folder, file) for name, folder in folders.items() for file in _files(folder)]
     links = {
@@ -397,9 +397,9 @@ def ensure_code(cache: Path, image: Image, folders: Mapping[str, Path]) -> Path:
 
 
 def _files(folder: Path) -> list[Path]:
-    """The folder's files (or the file), of links to directories those behind them, but for links to
-    the folder of a kind; in an order of our own.
+    """Yield the folder's files (or the file), in an order of our own.
 
+    Of links to directories they are those behind them, but not for links to the folder of a kind.
     Raises InputError for a link that leads out of where the folder is from.
     """
     if folder.is_file():
@@ -426,9 +426,9 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _check_within(place: Path, folder: Path) -> None:
-    """Raises InputError for what is elsewhere than in this checkout or where the folder is from:
-    another's job could have a link to anything that its user may read, which a run would then
-    see.
+    """Raise InputError for what is neither in this checkout nor where the folder is from.
+
+    Another's job could have a link to anything that its user may read, which a run would then see.
     """
     kinds = (one.parent for one in folder.parents if one.name in KINDS)
     own = next(kinds, folder.parent)

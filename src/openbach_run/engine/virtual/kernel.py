@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The virtual-time kernel: User Mode Linux from a Debian kernel source, with kernel/'s
-configuration, patches and sources.
+"""The virtual-time kernel: User Mode Linux from Debian's source, with what is in kernel/.
+
+That is its configuration, patches and sources.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ SOURCES = ("linux-source-7.2", "linux-source-7.3")
 RENAMED = {"CONFIG_PROC_SYSCTL": "CONFIG_SYSCTL"}
 """Symbols of kernel/config that the later of these versions have as another one."""
 DRIVERS = "arch/um/drivers"
-"""Where in the kernel source the files of kernel/src are built (kernel/patches have the Makefile)."""
+"""The folder of the kernel source where the files of kernel/src are built; its Makefile is in
+kernel/patches."""
 HEADERS = (
     *("Makefile", "scripts", "arch/um", "arch/x86/Makefile.um", "arch/x86/include", "arch/x86/um"),
     *(
@@ -98,8 +100,8 @@ UNUSED = (
         for ending in (".[chSs]", ".dts*", ".json", ".py", ".rs", ".rst", ".sh", ".txt", ".yaml")
     ),
 )
-"""What is not unpacked: nine tenths of the source are for machines that the guest is not. Kconfig reads of all of it. Where
-the guest gets something new (kernel/config), take its folder out."""
+"""What is not unpacked: nine tenths of the source are for machines that the guest is not. Kconfig
+reads of all of it. Where the guest gets something new (kernel/config), take its folder out."""
 
 DOWNLOADING = "downloading the kernel's source"
 BUILD_STEPS = 1480  # lines that make prints for one build; only the progress bar depends on it
@@ -197,8 +199,9 @@ def ensure_kernel(cache: Path, kernel_dir: Path, progress: Progress) -> Kernel:
 
 
 def source_differs(lines: Sequence[Locked], package: Package) -> dict[str, str]:
-    """Return how the kernel's source differs from the lock, which may have it under another name;
-    {} if it does not.
+    """Return how the kernel's source differs from the lock; {} if it does not.
+
+    The lock may have the source under another name.
     """
     if package.sha256 in [line.package.sha256 for line in lines]:
         return {}
@@ -243,8 +246,9 @@ def _inputs(kernel_dir: Path) -> list[Path]:
 
 
 def _acting_hash(kernel_dir: Path) -> str:
-    """Hash of what is built, without the words for people; of kernel/series, the order of the
-    patches.
+    """Return a hash of what is built, without the words for people.
+
+    Of kernel/series, the order of the patches counts.
     """
     digest = hashlib.sha256()
     for file in _inputs(kernel_dir):
@@ -309,7 +313,7 @@ def _configure(source: Path, out: Path, fragment: Path) -> None:
 
 
 def not_taken(wanted: Iterable[str], configuration: str) -> list[str]:
-    """Lines that a configuration should have and has not, not even by their new names."""
+    """Return the lines that a configuration lacks, even by their new names."""
     lines = configuration.splitlines()
 
     def is_taken(line: str) -> bool:
@@ -322,7 +326,7 @@ def not_taken(wanted: Iterable[str], configuration: str) -> list[str]:
 
 
 def _keep_headers(source: Path, out: Path, archive: Path) -> None:
-    """Packs what `make -C TREE ARCH=um M=FOLDER modules` needs: one tree, wherever it is unpacked."""
+    """Pack what `make -C TREE ARCH=um M=FOLDER modules` needs, wherever it is unpacked."""
     same = [
         "--sort=name",
         "--mtime=@0",
@@ -344,7 +348,7 @@ def _keep_headers(source: Path, out: Path, archive: Path) -> None:
 
 
 def _make(source: Path, out: Path, tools: Path) -> Iterator[int]:
-    """Builds the kernel; yields the number of steps done.
+    """Build the kernel; yields the number of steps done.
 
     `tools` has a compiler that reads the headers once (build/cc).
     """
@@ -358,7 +362,7 @@ def _make(source: Path, out: Path, tools: Path) -> Iterator[int]:
 
 
 def _steps(command: list[str]) -> Iterator[int]:
-    """Runs make; yields the number of steps done. SetupError carries the last lines."""
+    """Run make; yields the number of steps done. SetupError carries the last lines."""
     printed: list[str] = []
     environment = {**os.environ, **FIXED_BUILD, "LC_ALL": "C"}
     with subprocess.Popen(

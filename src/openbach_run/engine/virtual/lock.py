@@ -34,7 +34,8 @@ HEADER = (
     f" {' '.join(COLUMNS)}\n"
 )
 ARCHIVES = "debian-archives"
-"""Folder of the cache for packages until they are unpacked: a set-up that was interrupted goes on."""
+"""Folder of the cache for packages until they are unpacked, so that an interrupted set-up goes
+on."""
 NOT_LOCKED = "not the locked packages"
 MOST_DIGITS = 12
 """Of the size of a package in bytes."""
@@ -52,6 +53,7 @@ class Locked:
 
     @property
     def line(self) -> str:
+        """Return the package's line of debian.lock."""
         one = self.package
         columns = (self.place, one.name, one.version, one.architecture, str(one.size_bytes))
         return " ".join((*columns, one.sha256, self.sha1, one.path))
@@ -66,7 +68,7 @@ class PackageSet:
     archives: Path
     """The directory of their files."""
     differing: Mapping[str, str] = field(default_factory=dict)
-    """What differs from the lock, in words, by the names of packages that are not the locked ones."""
+    """The differences from the lock, in words, by the names of packages that are not locked."""
     reasons: Sequence[str] = ()
     """Why locked packages could not be had."""
 
@@ -126,10 +128,10 @@ def by_place(lines: Iterable[Locked]) -> dict[str, list[Package]]:
 
 
 def obtain(lines: Sequence[Locked], archives: Path, progress: Progress, what: str) -> list[str]:
-    """Download the files of locked packages that are not in `archives` yet: from this machine's
-    mirror, and what it does not have from the archive.
+    """Download the files of locked packages that are not in `archives` yet.
 
-    Returns a line for each package that neither has, with what both said.
+    They come from this machine's mirror, and what it does not have from the archive. Returns a line
+    for each package that neither has, with what both said.
     """
     archives.mkdir(parents=True, exist_ok=True)
     wanted = [one for one in lines if not is_there(one.package, archives)]
@@ -151,8 +153,9 @@ def obtain(lines: Sequence[Locked], archives: Path, progress: Progress, what: st
 
 
 def refuse(missing: Collection[str], additions: Collection[str] = ()) -> None:
-    """Raise InputError if --locked cannot be kept: for locked packages that are missing, and for
-    names of packages that the lock does not have.
+    """Raise InputError if --locked cannot be kept.
+
+    It cannot for locked packages that are missing, and for names that the lock does not have.
     """
     if missing:
         raise InputError(
@@ -205,8 +208,9 @@ def fetch_current(
 
 
 def differing(lines: Iterable[Locked], packages: Mapping[str, Sequence[Package]]) -> dict[str, str]:
-    """Return the differences from the lock, in words, by the package's name: versions, files,
-    additions.
+    """Return the differences from the lock, in words, by the package's name.
+
+    They are other versions, other files, and packages that the lock does not have.
     """
     locked = {(one.place, one.package.name): one.package for one in lines}
     found = {}
@@ -229,8 +233,9 @@ def in_words(texts: Collection[str]) -> str:
 
 
 class Entry:
-    """An entry of the cache that is made from packages: that of the locked ones, or another one
-    where these cannot be had, which is used until --locked asks for them again.
+    """An entry of the cache that is made from packages: the locked ones if they can be had.
+
+    Where they cannot, it is made from others, and used until --locked asks for the locked ones.
     """
 
     def __init__(
@@ -264,9 +269,7 @@ class Entry:
         return self._packages
 
     def ensure(self, make: Callable[[Path, PackageSet], None], progress: Progress) -> Path:
-        """The entry's directory, made by `make(directory, packages)` if it is not there, or
-        damaged.
-        """
+        """Return the entry's directory; `make(directory, packages)` makes it if it is not whole."""
         place = self.place
         if place is None:
             place = self._other if self.packages(progress).differing else self._locked

@@ -39,6 +39,10 @@ CONSOLE_LINES = 15
 def outcome_of(
     run_dir: Path, wall_s: float, capture_hash: str, ended_why: str | None, exit_code: int
 ) -> Outcome:
+    """Return how a run ended, from what its guest has left.
+
+    `ended_why` says why the engine has ended the guest, None if it ended by itself.
+    """
     try:
         result = _result(run_dir)
         complaint = _kernel_complaint(run_dir)
@@ -108,10 +112,9 @@ def _result(run_dir: Path) -> dict[str, Any] | None:
 
 
 def _kernel_complaint(run_dir: Path) -> str | None:
-    """The first line of the guest's kernel log that tells of trouble, without its time; if it ran
-    out of memory, the one that says so.
+    """Return the first line of the guest's kernel log that tells of trouble, without its time.
 
-    Raises DamagedRecord.
+    If the guest ran out of memory, it is the line that says so. Raises DamagedRecord.
     """
     try:
         lines = run_files.content(run_dir, "console.log").decode(errors="replace").splitlines()

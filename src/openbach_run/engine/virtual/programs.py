@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Programs that no Debian package has: linked statically, as the guest's C library is not this
-machine's.
+"""Programs that no Debian package has, linked statically.
+
+The guest's C library is not this machine's, where they are built.
 
 Those that jobs bring as source: `files/<program>/Makefile` in a job's folder builds <program>, as
 on a real agent. Those of VPNs: `programs` of a vpn.json names them, and the vpn job's own BUILDERS
@@ -52,10 +53,9 @@ HOST_VARIABLE = "OPENBACH_RUN_PROGRAMS"
 def ensure_programs(
     cache: Path, code: Mapping[str, Path], jail: Callable[[], Jail], progress: Progress
 ) -> dict[str, Path]:
-    """The programs of all folders of the guest's `code`, by their place in it; those that are not
-    there yet are built in the `jail`.
+    """Return the programs of all folders of the guest's `code`, by their place in it.
 
-    Raises InputError, SetupError.
+    Those that are not there yet are built in the `jail`. Raises InputError, SetupError.
     """
     found: dict[str, Path] = {}
     for folder in code.values():
@@ -88,7 +88,7 @@ def _recipes(folder: Path) -> dict[str, Mapping[str, Any]]:
 
 
 def host_programs(code: Mapping[str, Path], root: Path) -> dict[str, Path]:
-    """This machine's programs that folders of the guest's `code` name, by their place in it.
+    """Return the programs of this machine that folders of the guest's `code` name, by their place.
 
     They run there with the libraries of the guest tree `root`. Raises SetupError for those that are
     missing, or need what is not in the tree.
@@ -127,8 +127,9 @@ def _of_this_machine(folder: Path, named: str, root: Path) -> Path:
 
 
 def _lacking(file: Path, root: Path) -> list[str]:
-    """Return what a program wants that the guest tree has not, as the tree's own loader says, which
-    only loads: nothing of it runs.
+    """Return what a program wants that the guest tree has not, as the tree's own loader says.
+
+    The loader only loads: nothing of the program runs.
     """
     with file.open("rb") as opened:
         if opened.read(4) != b"\x7fELF":
@@ -217,8 +218,9 @@ def _from_registry(
 
 
 def _toolchains() -> list[Path]:
-    """Return the folders of Python, Cargo and Go, where a user has them of his own: not his caches,
-    settings and credentials.
+    """Return the folders of Python, Cargo and Go, where a user has them of his own.
+
+    His caches, settings and credentials are not among them.
     """
     found = [Path(sys.base_prefix), _rustup() / "toolchains"]
     if cargo := shutil.which("cargo"):
