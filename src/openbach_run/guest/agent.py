@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The agents of all hosts of the guest: one object that starts, watches and stops the jobs'
-processes.
+"""The agents of all hosts: one object that starts, watches and stops the jobs' processes.
 
 Everything waits in one select() over pidfds, until the time the director wants back control: no
 thread, no polling.
@@ -100,13 +99,16 @@ class GuestAgents:
     # The director's side
 
     def now_us(self) -> int:
+        """Return the time in µs since the run began."""
         return (time.clock_gettime_ns(time.CLOCK_MONOTONIC) - self.origin_ns) // 1000
 
     def wait_until(self, due_us: int) -> None:
+        """Serve processes and stop procedures until a time in µs."""
         while (now_us := self.now_us()) < due_us:
             self._serve(due_us - now_us)
 
     def start(self, job: JobInstance) -> None:
+        """Start a job instance's process on its host. Raises LaunchRefused."""
         if job.entity not in self.namespaces:
             raise LaunchRefused(f"no entity {job.entity}; there are {', '.join(self.namespaces)}")
         directory = f"{JOBS_DIRECTORY}/{job.id}_{job.job}_{job.entity}"
@@ -130,6 +132,7 @@ class GuestAgents:
         )
 
     def poll(self, instance_id: int) -> JobStatus:
+        """Return the status of a job instance by its process."""
         self._reap()
         process = self.processes[instance_id]
         if process.stop_ordered:
@@ -139,6 +142,7 @@ class GuestAgents:
         return JobStatus.ERROR if process.exit_code else JobStatus.NOT_RUNNING
 
     def stop(self, instance_id: int) -> None:
+        """Begin to stop a job instance, unless it has ended."""
         self._reap()
         process = self.processes[instance_id]
         if not process.stop_ordered:
@@ -218,8 +222,9 @@ class GuestAgents:
                 raise LaunchRefused(f"{command_line[0]} on {entity}: {error.strerror}") from error
 
     def _serve(self, timeout_us: int) -> None:
-        """Wait for the end of a process, for a stop procedure's time, or for the time-out; then do
-        what it asks for.
+        """Wait for the next event or the time-out, and do what it asks for.
+
+        An event is the end of a process, or a stop procedure's time.
         """
         due_us = min([self.now_us() + timeout_us, *(wait.due_us for wait in self.waits)])
         running = [
@@ -258,9 +263,7 @@ class GuestAgents:
                 return
 
     def _stop(self, process: Process) -> Procedure:
-        """Stop a job as a real agent does: end its children, then the job, then run its
-        command_stop.
-        """
+        """Stop a job as a real agent does: its children, then the job, then by its command_stop."""
         if process.exit_code is None:
             children = [*_descendants(process.pid)]
             yield from _end(children, CHILDREN_GRACE_US)
@@ -298,7 +301,7 @@ def _send(pidfd: int, number: signal.Signals) -> None:
 
 
 def _descendants(pid: int) -> Iterable[int]:
-    """Pidfds of a process's children and their children."""
+    """Return pidfds of a process's children and their children."""
     try:
         tasks = os.listdir(f"/proc/{pid}/task")
         for task in sorted(tasks):

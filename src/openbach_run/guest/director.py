@@ -54,6 +54,8 @@ RUNNABLE = STARTING + STOPPING + PLATFORM_ONLY
 
 
 class FunctionStatus(StrEnum):
+    """The status of a function, in OpenBACH's words."""
+
     SCHEDULED = "Scheduled"
     RUNNING = "Running"
     STOPPED = "Stopped"
@@ -63,6 +65,8 @@ class FunctionStatus(StrEnum):
 
 
 class JobStatus(StrEnum):
+    """The status of a job instance, in OpenBACH's words."""
+
     SCHEDULED = "Scheduled"
     RUNNING = "Running"
     ERROR = "Error"
@@ -71,6 +75,8 @@ class JobStatus(StrEnum):
 
 
 class ScenarioStatus(StrEnum):
+    """The status of a scenario instance, in OpenBACH's words."""
+
     SCHEDULING = "Scheduling"
     RUNNING = "Running"
     FINISHED_KO = "Finished Ko"
@@ -87,9 +93,7 @@ class FunctionFailed(Exception):
 
 
 class CannotGoOn(Exception):
-    """The run would hang or do nothing sensible: it ends as Finished Ko whatever the failure
-    policies.
-    """
+    """The run would hang or do nothing sensible: it ends as Finished Ko, whatever on_fail says."""
 
 
 class Function(NamedTuple):
@@ -107,6 +111,7 @@ class Function(NamedTuple):
 
     @staticmethod
     def from_stored(entry: dict[str, Any]) -> Function:
+        """Return the function of an entry of a scenario in stored form."""
         (kind,) = entry.keys() - {"id", "label", "wait", "on_fail"}
         wait, on_fail = entry.get("wait", {}), entry.get("on_fail", {})
         return Function(
@@ -150,15 +155,19 @@ class JobInstance:
 class Agents(Protocol):
     """The agents that run jobs, and their clock. Times are microseconds since the run began."""
 
-    def now_us(self) -> int: ...
+    def now_us(self) -> int:
+        """Return the time in µs since the run began."""
+        ...
 
     def wait_until(self, due_us: int) -> None:
         """Return at due_us, or at once if that is past."""
 
     def start(self, job: JobInstance) -> None:
-        """Raises LaunchRefused."""
+        """Start a job instance. Raises LaunchRefused."""
 
-    def poll(self, instance_id: int) -> JobStatus: ...
+    def poll(self, instance_id: int) -> JobStatus:
+        """Return the status of a job instance, as its agent sees it."""
+        ...
 
     def stop(self, instance_id: int) -> None:
         """Accept the order and return at once: the agent stops the job's processes by itself."""
@@ -196,10 +205,12 @@ class ScenarioInstance:
 
     @property
     def name(self) -> str:
+        """Return the scenario's name, without those of the scenarios that it is in."""
         return self.lineage[-1]
 
     @property
     def ended(self) -> bool:
+        """Return whether the scenario instance has ended, in whatever way."""
         return self.status not in (ScenarioStatus.SCHEDULING, ScenarioStatus.RUNNING)
 
 
@@ -382,7 +393,7 @@ class Director:
                 self._set_status(run, row, FunctionStatus.STOPPED)
 
     def _check_not_stuck(self, run: ScenarioInstance) -> None:
-        """Raises CannotGoOn if a function can never start, whatever the others do."""
+        """Raise CannotGoOn if a function can never start, whatever the others do."""
         waiting = {
             row.function.id: row for row in run.rows if row.status is FunctionStatus.SCHEDULED
         }
@@ -460,8 +471,9 @@ class Director:
         )
 
     def _carry_out(self, run: ScenarioInstance, row: FunctionInstance) -> None:
-        """Raises FunctionFailed, LaunchRefused, InputError; CannotGoOn for what only a platform
-        has.
+        """Carry out a function.
+
+        Raises FunctionFailed, LaunchRefused, InputError; CannotGoOn for what only a platform has.
         """
         body = row.function.body
         match row.function.kind:
@@ -559,8 +571,10 @@ class Director:
         return rows[-1]
 
     def _instance_id(self, run: ScenarioInstance, path: list[int]) -> int:
-        """Return the instance that function ids stand for as a job's argument: [3] is what function
-        3 started here, [2, 0] what function 0 started in the sub-scenario of function 2.
+        """Return the instance that function ids stand for as a job's argument.
+
+        [3] is what function 3 started here, [2, 0] what function 0 started in the sub-scenario of
+        function 2.
         """
         *outer, number = path
         for step in outer:

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A run, inside the guest: reads run.json, builds the hosts, runs the scenario, leaves its results
-in RUN_DIR.
+"""A run, inside the guest: reads run.json, builds the hosts, runs the scenario, leaves results.
 
-It leaves events.jsonl (written as things happen), commands.sh (what built the platform, ready to
-paste), jobs/<instance>_<job>_<entity>/{stdout,stderr}, jobs.jsonl (what became of each job), and
-result.json, whatever goes wrong. Times are seconds since the run began: virtual ones, unless the
-engine says that the clock is real.
+It leaves, in RUN_DIR, events.jsonl (written as things happen), commands.sh (what built the
+platform, ready to paste), jobs/<instance>_<job>_<entity>/{stdout,stderr}, jobs.jsonl (what became
+of each job), and result.json, whatever goes wrong. Times are seconds since the run began: virtual
+ones, unless the engine says that the clock is real.
 """
 
 from __future__ import annotations
@@ -20,11 +19,13 @@ from typing import Any, TextIO
 RUN_DIRECTORY = "/run/openbach"
 LINK_FILES = "/run/link_files"
 BEGIN_NS = 10**9
-"""Of CLOCK_MONOTONIC: a run begins a second after its kernel, however long its preparation took. What differs in that (a
-module to load, an import) then moves no packet. On a kernel that runs for longer it begins at once."""
+"""The begin of a run by CLOCK_MONOTONIC: a second after its kernel, however long its preparation
+took. What differs in that (a module to load, an import) then moves no packet. On a kernel that runs
+for longer it begins at once."""
 SECOND_NS = 10**9
 HOST_KERNEL = "native"
-"""The engine whose kernel is the host's: of that only what belongs to the run's namespaces is changed."""
+"""The engine whose kernel is the host's: of that only what belongs to the run's namespaces is
+changed."""
 MODULES = "/opt/openbach-run/modules"
 CPU_MODEL = "cpu_model"
 """The module of runs that use a profile of a CPU."""
@@ -37,7 +38,7 @@ class ModuleRefused(Exception):
 
 
 def main() -> int:
-    """Returns 0 if the scenario ended as Finished Ok, else 1."""
+    """Return 0 if the scenario ended as Finished Ok, else 1."""
     began_ns = max(BEGIN_NS, time.clock_gettime_ns(time.CLOCK_MONOTONIC))
     with open(f"{RUN_DIRECTORY}/events.jsonl", "w", buffering=1) as events:
         try:
@@ -125,10 +126,9 @@ def _begin_after(began_ns: int) -> int:
 
 
 def _load_modules(names: Sequence[str]) -> None:
-    """Load the kernel modules of the congestion controls that have one: others are the kernel's
-    own.
+    """Load the kernel modules of the congestion controls that have one.
 
-    Raises ModuleRefused.
+    Others are built into the kernel. Raises ModuleRefused.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     for name in names:
@@ -148,8 +148,9 @@ def _load_modules(names: Sequence[str]) -> None:
 
 
 def _answer_no_kernel() -> None:
-    """The kernel, too, calls modprobe, when it is asked for what it has not: that would take
-    virtual time.
+    """Switch off the kernel's own calls of modprobe, which would take virtual time.
+
+    The kernel calls it when it is asked for what it has not.
     """
     file = os.open("/proc/sys/kernel/modprobe", os.O_WRONLY)
     os.write(file, b"/sbin/none")

@@ -102,10 +102,10 @@ class NetworkError(Exception):
 
 
 def make_places(inventory: Inventory) -> dict[str, int]:
-    """Mount namespaces with directories of their own, as open file descriptors, by the names of
-    hosts and of networks with a switch.
+    """Return mount namespaces with directories of their own, as open file descriptors.
 
-    It takes virtual time: do it before the run begins. Raises NetworkError.
+    They are by the names of hosts and of networks with a switch. It takes virtual time: do it
+    before the run begins. Raises NetworkError.
     """
     for place in (CHANGES, *OF_THE_RUN):
         os.makedirs(place, exist_ok=True)
@@ -130,8 +130,9 @@ def in_place(mount_fd: int) -> Iterator[None]:
 
 
 def make_writable(directory: str) -> None:
-    """Give the present host changes of its own at `directory` (or behind a link there), over what
-    all hosts see.
+    """Give the present host changes of its own at `directory`, over what all hosts see.
+
+    If the directory is a link, the changes are behind it.
     """
     lower = os.path.realpath(directory)
     if os.path.islink(directory):
@@ -217,8 +218,9 @@ def _build(
 
 
 def _allow_congestion_controls(typed: list[str]) -> None:
-    """Hosts may use every one: outside the first namespace the kernel counts even root as a user
-    that needs leave.
+    """Allow hosts to use every congestion control.
+
+    Outside the first network namespace the kernel counts even root as a user that needs leave.
     """
     with open("/proc/sys/net/ipv4/tcp_available_congestion_control") as available:
         names = available.read().strip()
@@ -241,7 +243,7 @@ def mac(address: str, first: int = HOST_MAC) -> str:
 
 @contextmanager
 def _home() -> Iterator[None]:
-    """Comes back to the present namespaces and directory at the end."""
+    """Come back to the present namespaces and directory at the end."""
     kinds = {"net": CLONE_NEWNET, "mnt": CLONE_NEWNS}
     here = {kind: os.open(f"/proc/self/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC) for kind in kinds}
     directory = os.getcwd()
@@ -311,7 +313,7 @@ def _unshare(kind: int) -> None:
 
 
 def _set(sysctls: dict[str, str], host: str | None, typed: list[str]) -> None:
-    """`host` is where this process is; None is outside of all."""
+    """Set a kernel setting (sysctl) of `host`, where this process is; None is outside of all."""
     for name, value in sysctls.items():
         with open(f"/proc/sys/{name}", "w") as file:
             file.write(value)
@@ -323,8 +325,9 @@ def _set(sysctls: dict[str, str], host: str | None, typed: list[str]) -> None:
 
 
 def _switch_ipv6_on(host: Host, typed: list[str]) -> None:
-    """Switch IPv6 on for the interfaces that have an IPv6 address, which is theirs at once: nobody
-    is asked whether it has another owner.
+    """Switch IPv6 on for the interfaces that have an IPv6 address.
+
+    The address is theirs at once: nobody is asked whether it has another owner (RFC 4862, 5.4).
     """
     ports = [port.name for port in host.interfaces if port.ipv6]
     if not ports:
@@ -412,8 +415,9 @@ def _route(route: Route) -> str:
 
 
 def _rules(host: Host, family: str) -> list[str]:
-    """Return the rules of one family, -4 or -6, as options of `ip`; a rule for all addresses is of
-    both.
+    """Return the rules of one family, -4 or -6, as options of `ip`.
+
+    A rule for all addresses is of both.
     """
     lines = []
     for number, rule in enumerate(host.rules):
@@ -482,8 +486,9 @@ def _switch_offloads_off(name: str, interfaces: list[str], typed: list[str]) -> 
 
 
 def _features_off(control: socket.socket, name: str, interface: str) -> bytes:
-    """linux/ethtool.h: struct ethtool_sfeatures, with the bits of FEATURES_OFF valid and not
-    requested.
+    """Return a struct ethtool_sfeatures (linux/ethtool.h) that switches FEATURES_OFF off.
+
+    Their bits are valid and not requested.
     """
     names = struct.pack("=III", ETHTOOL_GSTRINGS, ETH_SS_FEATURES, 0) + bytes(
         FEATURES_MAX * ETH_GSTRING_LEN

@@ -32,8 +32,9 @@ Failures = dict[tuple[str, str], list[str]]
 def set_up(
     run: Mapping[str, Any], jobs: Mapping[str, Job], inventory: Inventory, places: Mapping[str, int]
 ) -> Failures:
-    """Carry out the commands of each job on the hosts that run it; `places` are their mount
-    namespaces.
+    """Carry out the commands of each job on the hosts that run it.
+
+    `places` are the hosts' mount namespaces.
     """
     failures: Failures = {}
     writable = set()
@@ -65,7 +66,7 @@ def _started(scenarios: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]
 
 
 def _carried_out(entity: str, job: str, steps: Iterable[Iterable[str]]) -> Iterator[str]:
-    """Yields what went wrong."""
+    """Yield what went wrong."""
     log = os.open(LOG, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
     try:
         for task, command in steps:

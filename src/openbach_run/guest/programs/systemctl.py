@@ -1,10 +1,10 @@
 #!/usr/bin/python3 -SB
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`systemctl` of the guest, where no systemd runs: starts and stops services by the unit files of
-their packages.
+"""`systemctl` of the guest, where no systemd runs: starts and stops services by their unit files.
 
-    systemctl start|stop|restart|reload|try-restart NAME… systemctl is-active|status NAME systemctl
-    show [-p X] NAME
+    systemctl start|stop|restart|reload|try-restart NAME…
+    systemctl is-active|status NAME
+    systemctl show [-p X] NAME
 
 A service is of the host that asks. Its processes have a keeper, as systemd is on a real host: the
 service is active as long as the keeper lives, and that is until the last of them has ended.
@@ -56,7 +56,7 @@ Unit = dict[str, list[str]]
 
 
 class Refused(Exception):
-    """Why something is not done; systemctl's exit code."""
+    """A refusal that says why, with systemctl's exit code."""
 
     def __init__(self, text: str, code: int = 1) -> None:
         super().__init__(text)
@@ -64,7 +64,7 @@ class Refused(Exception):
 
 
 def main(words: list[str]) -> int:
-    """The exit code."""
+    """Return the exit code."""
     options, names = _parsed(words)
     action = names.pop(0) if names else ""
     names = [name.removesuffix(".service") for name in names]
@@ -149,7 +149,7 @@ def _service_of(text: str) -> Unit:
 
 
 def _start(name: str, unit: Unit) -> None:
-    """Returns when the service is there, as far as its type says when."""
+    """Return when the service is there, as far as its type says when."""
     KEEPERS.mkdir(parents=True, exist_ok=True)
     told, tell = os.pipe()
     if not os.fork():
@@ -166,9 +166,7 @@ def _start(name: str, unit: Unit) -> None:
 
 
 def _keep(name: str, unit: Unit, tell: int) -> int:
-    """The keeper: starts the service, says on `tell` what went wrong with that, and waits for all
-    processes of it.
-    """
+    """Be the keeper: start the service, tell what went wrong, wait for all of its processes."""
     os.setsid()
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     state = KEEPERS / name
@@ -236,7 +234,7 @@ def _stop(name: str, unit: Unit, keeper: int) -> None:
 
 
 def _execute(unit: Unit, key: str, name: str, variables: dict[str, str]) -> None:
-    """Runs the commands of a key to their end.
+    """Run the commands of a key to their end.
 
     Raises Refused for one that fails, but for those that may.
     """
