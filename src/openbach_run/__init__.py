@@ -3,8 +3,9 @@
 
 
 def __getattr__(name: str) -> object:
-    """Return `openbach_run.run`, `.load` and the rest of api.py, so that only who uses them imports
-    pandas.
+    """Return `openbach_run.run`, `.load` and the rest of api.py.
+
+    The import is late, so that only those who use it import pandas.
     """
     from importlib import import_module
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Live progress on stderr: a bar on a terminal, a line that changes in a notebook, a line now and
-then elsewhere.
+"""Live progress on stderr: a bar, a changing line, or a line now and then.
+
+A terminal gets the bar, a notebook the line that changes, and anything else the lines.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ UNSHOWN = re.compile(
 
 
 def shown(text: str) -> str:
-    """Return the text with escapes (`\\x1b`) in place of orders to a terminal: it may come from a
-    job, or from another file.
+    r"""Return the text with escapes (`\x1b`) in place of orders to a terminal.
+
+    The text may come from a job, or from another file.
     """
     return UNSHOWN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 

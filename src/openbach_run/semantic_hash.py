@@ -44,8 +44,9 @@ HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
 
 @cache
 def way() -> str:
-    """Return a hash of this module and of Python: a hash of acting content is kept for the same
-    ones only.
+    """Return a hash of this module and of Python's version.
+
+    A hash of acting content that is kept in the cache holds for the same ones only.
     """
     return hashlib.sha256(Path(__file__).read_bytes() + sys.version.encode()).hexdigest()
 
@@ -98,8 +99,9 @@ def acting_job(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def acting_scenario(stored: dict[str, Any]) -> dict[str, Any]:
-    """Return a scenario in stored form without its description, its arguments' descriptions, and
-    its functions' labels.
+    """Return a scenario in stored form without what is written for people.
+
+    That is its description, its arguments' descriptions, and its functions' labels.
     """
     functions = []
     for one in stored["openbach_functions"]:

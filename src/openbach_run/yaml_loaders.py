@@ -30,8 +30,10 @@ NO_JSON = tuple(f"tag:yaml.org,2002:{kind}" for kind in ("set", "omap", "pairs",
 
 
 class _Bounded:
-    """A loader that refuses what is too long with its aliases written out, what contains itself,
-    and values that JSON does not have.
+    """A loader that refuses documents that are not plain data of bounded size.
+
+    It refuses what is too long with its aliases written out, what contains itself, and values that
+    JSON does not have.
     """
 
     def get_single_node(self) -> yaml.Node | None:
@@ -42,8 +44,7 @@ class _Bounded:
 
 
 def _written_out(node: yaml.Node, known: dict[int, int]) -> int:
-    """Return the length of a node's values and of the nodes in it, each as often as it stands
-    there.
+    """Return the length of a node's values and of the nodes in it, with aliases written out.
 
     `known` has the lengths by the node's id. Raises YAMLError.
     """
