@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`make bench-cluster`: what a cluster costs beside its guests: 64 workers whose runs take 2 s
-(made up; they leave the files of real ones) at a real Dask scheduler, and the command with
-`--scheduler`.
+"""Cost of a cluster beside its guests (`make bench-cluster`).
+
+64 workers, whose runs take 2 s (made up; they leave the files of real ones), at a real Dask
+scheduler, and the command with `--scheduler`.
 
     wall       from the first run's start to the last one's end, over that of workers that never
                wait
     CPU        of scheduler and command, a run and as a share of the wall time; the workers' is not
-               counted: elsewhere they have
-               CPUs of their own, here they share these. What the scheduler takes with idle workers
-               is named too
+               counted: elsewhere they have CPUs of their own, here they share these. What the
+               scheduler takes with idle workers is named too
 
 The first run of each worker, and then one in a hundred, is executed twice (engine/cluster.py):
 these count as runs.
@@ -55,6 +55,7 @@ class Engine(scale.Engine):
         self.runs = 0
 
     def run(self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: OnEvent) -> Outcome:
+        """Leave a real run's files after the time that it takes here."""
         self.runs += 1
         due_s = time.monotonic() + self._run_s
         outcome = super().run(spec, run_dir, cpu, lambda event: None)
@@ -63,7 +64,7 @@ class Engine(scale.Engine):
 
 
 async def work(scheduler: str, numbers: range, run_s: float) -> None:
-    """Workers in this process, until it is ended."""
+    """Keep workers in this process, until it is ended."""
     engine = Engine(run_s)
     cluster._worker_engine = lambda parts: engine  # type: ignore[assignment]
     async with AsyncExitStack() as stack:
@@ -75,7 +76,7 @@ async def work(scheduler: str, numbers: range, run_s: float) -> None:
 
 
 def campaign(scheduler: str, runs: int, run_s: float, results: Path) -> None:
-    """The command in this process; prints what it took as JSON."""
+    """Execute the command in this process, and print what it took as JSON."""
     here = Engine(run_s)
     run.VirtualEngine = lambda *_, **__: here  # type: ignore[assignment, misc]
     times_s: list[float] = []
@@ -127,10 +128,12 @@ def campaign(scheduler: str, runs: int, run_s: float, results: Path) -> None:
 
 
 def cpu_s_of(process: subprocess.Popen[bytes]) -> float:
+    """Return the CPU time in s of a process, in user mode and in the kernel."""
     return sum(psutil.Process(process.pid).cpu_times()[:2])
 
 
 def measure() -> None:
+    """Print wall time and CPU time of the campaign on the made-up cluster."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`make bench-scale`: what the command itself costs, beside its guests, in campaigns of 1 000 to
-100 000 runs.
+"""Cost of the command itself in campaigns of 1 000 to 100 000 runs (`make bench-scale`).
 
 A made-up engine leaves at once what a guest leaves: 76 files and directories a run. What it takes
 for that is not counted. Each step is a process of its own; `us a run` should not grow with the
@@ -70,15 +69,18 @@ class Engine:
         self._lock = threading.Lock()
 
     def identity_of(self, uses: Uses) -> dict[str, str]:
+        """Return the identity of the made-up engine, with the VPNs that a run uses."""
         return {"engine": "made up", "vpns": ",".join(uses.get("vpn-configs", ()))}
 
     def prepare(self, progress: Progress) -> None:
+        """Say that the engine is ready: it needs nothing."""
         progress("ready", 1)
 
     def stop(self) -> None:
-        pass
+        """Do nothing: no run goes on for longer than its call."""
 
     def run(self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: OnEvent) -> Outcome:
+        """Leave a run's files at once, with a made-up transfer time."""
         start_s = time.thread_time()
         taken_s = 28.0 + float(spec["arguments"]["loss"]) + 0.1 * (spec["seed"] % 7)
         events = _events(spec, taken_s)
@@ -185,7 +187,7 @@ def step(name: str, runs: int, results: Path) -> None:
 
 
 def record_size(results: Path) -> str:
-    """Inodes of a run, and its kB: of the files' content, and on the disk."""
+    """Return the inodes of a run, and its kB: of the files' content, and on the disk."""
     run = next((results / "runs").iterdir())
     places = [run, *run.rglob("*")]
     content = sum(place.stat().st_size for place in places if place.is_file())
@@ -194,6 +196,7 @@ def record_size(results: Path) -> str:
 
 
 def measure() -> None:
+    """Execute the step that the command line names, and print its times."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
