@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What the kernel's own tests run in: two kernels, the selftests, and a Debian tree.
+"""Two kernels, the selftests and a Debian tree, in which the kernel's own tests run.
 
 All of it is made from one Debian source package, and kept in the cache.
 """
@@ -86,7 +86,7 @@ FILES = {
 
 @dataclass(frozen=True)
 class Made:
-    """What all tests need."""
+    """The kernels and the tree that all tests need."""
 
     version: str
     kernels: Mapping[str, Path]
@@ -95,7 +95,7 @@ class Made:
 
 
 def make(cache: Path, progress: Progress) -> Made:
-    """Both kernels, the selftests and the tree that they run in, in `cache`."""
+    """Return both kernels, the selftests and the tree that they run in, made in `cache`."""
     ensure_tools(TOOLS)
     locked = [one for one in read_lock(DEBIAN_LOCK) if one.place == KERNEL]
     (package,) = [one.package for one in locked]
@@ -159,10 +159,10 @@ def _whole_source(package: Path, name: str, work: Path) -> Path:
 
 
 def _configure(source: Path, out: Path) -> None:
-    """As kernel.py does, with more fragments: what the source's own tests ask for, then
-    kernel/config, then ours.
+    """Configure a kernel source with the fragments for its own tests.
 
-    SetupError if the last two do not come out as they say.
+    The fragments are, in order, what the source's own tests ask for, kernel/config, and ours.
+    Raises SetupError if the last two do not come out as they say.
     """
     out.mkdir()
     testing = source / "tools/testing"
@@ -192,7 +192,10 @@ def _settings(fragments: Iterable[str]) -> dict[str, str]:
 
 
 def _install_selftests(source: Path, place: Path) -> None:
-    """Builds and installs them with the source's own make: place/kselftest-list.txt names them."""
+    """Build and install the selftests with the source's own make.
+
+    place/kselftest-list.txt names them.
+    """
     run(["make", "-C", str(source), "-s", "ARCH=x86", "headers"], "making the kernel's headers")
     make = ["make", "-k", f"-j{os.cpu_count() or 1}", "-C", str(source / "tools/testing/selftests")]
     targets = f"TARGETS={' '.join((*COLLECTIONS, TC))}"

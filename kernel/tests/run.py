@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""`make kernel-tests`: the kernel's own tests in our kernel and in the same source without patches.
+"""Run the kernel's own tests in our kernel and in the same source without patches.
 
 Every test is a boot of its own (init.sh), so one that takes its kernel down takes no other with
 it. README.md says what is run, what is left out, and how to read RESULTS.md, which this writes.
@@ -94,7 +94,7 @@ class Column:
 
 
 def tests_of(made: Made, outputs: Path) -> list[Test]:
-    """All that is run, in the order of the table."""
+    """Return the tests to run, in the order of the table."""
     listed = (made.selftests / "kselftest-list.txt").read_text().split()
     selftests = [line.split(":") for line in listed]
     found = [Test(KUNIT, suite) for suite in _kunit_suites(made, outputs)]
@@ -111,7 +111,7 @@ def tests_of(made: Made, outputs: Path) -> list[Test]:
 
 
 def _kunit_suites(made: Made, outputs: Path) -> list[str]:
-    """Of both kernels, which have the same ones or differ in it."""
+    """Return the suites of KUnit in both kernels, which may differ in them."""
     suites: set[str] = set()
     for kernel in KERNELS:
         arguments = [*KUNIT_ARGUMENTS, "kunit.action=list"]
@@ -125,7 +125,7 @@ def _kunit_suites(made: Made, outputs: Path) -> list[str]:
 
 @dataclass(frozen=True)
 class Booted:
-    """What a boot printed."""
+    """The output of a boot."""
 
     output: str
     timed_out: bool
@@ -134,7 +134,7 @@ class Booted:
 def boot(
     made: Made, column: Column, arguments: Sequence[str], log: Path, limit_s: float = LIMIT_S
 ) -> Booted:
-    """Boots a kernel, which runs one test and powers off, or is killed after `limit_s`."""
+    """Boot a kernel, which runs one test and powers off, or is killed after `limit_s`."""
     log.parent.mkdir(parents=True, exist_ok=True)
     command = [
         str(made.kernels[column.kernel]),
@@ -172,7 +172,7 @@ def boot(
 
 
 def _kill_session(leader: int) -> None:
-    """Ends the guest and all of its processes on the host."""
+    """End the guest and all of its processes on the host."""
     try:
         os.killpg(leader, signal.SIGKILL)
     except ProcessLookupError:
@@ -216,6 +216,7 @@ def verdicts_of(
 
 
 def key_of(test: Test) -> str:
+    """Return the name of a test with its collection, as the expectations have it."""
     return f"{test.collection}/{test.name}"
 
 

@@ -34,8 +34,9 @@ Results = dict[str, dict[str, dict[str, list[Verdicts]]]]
 
 
 def verdicts_in(output: str, *, timed_out: bool = False) -> Verdicts:
-    """The verdicts in a test's output: of the points in it (KTAP, or `name [ OK ]` of the shell's
-    tests) and, by its exit code, its own.
+    """Return the verdicts in a test's output: of its points and, by the exit code, its own.
+
+    The points are those of KTAP, or the lines `name [ OK ]` of the shell's tests.
     """
     found: Verdicts = {}
     seen: Counter[str] = Counter()
@@ -98,7 +99,7 @@ class Difference:
 
 
 def differences(results: Results) -> Iterator[Difference]:
-    """What differs.
+    """Return the differences between two kernels' verdicts.
 
     Where a test's own verdict is that it did not end, its points are not told: those after the end
     are missing.
@@ -132,8 +133,9 @@ def load_known(text: str) -> list[dict[str, str]]:
 
 
 def cause_of(difference: Difference, known: Iterable[Mapping[str, str]]) -> str | None:
-    """Why, if it is known: an entry without a clock holds for both, one without a point for all of
-    the test's.
+    """Return the known cause of a verdict, or None.
+
+    An entry without a clock holds for both, one without a point for all of the test's.
     """
     for one in known:
         same = one["test"] == difference.test
