@@ -112,7 +112,8 @@ def order(vpns: Sequence[str], found: Rows) -> str:
     )
     both = [vpn for vpn in vpns if vpn in published and values(found, vpn, "tcp_mbps")]
     theirs = [float(published[vpn]) for vpn in both]
-    ours = [one.median for vpn in both if (one := estimate(values(found, vpn, "tcp_mbps")))]
+    estimates = [estimate(values(found, vpn, "tcp_mbps")) for vpn in both]
+    ours = [one.median for one in estimates if one]
     agreement = rank_correlation(theirs, ours) if len(both) > 1 else None
     if agreement is None:
         return f"order beside the published one: too few in both ({', '.join(both)})"

@@ -62,8 +62,8 @@ backend servers
     source 0.0.0.0 usesrc client
     server as_asked *:0
 """
-"""What satpep does: TPROXY in, the client's address and port out, splice in both directions whatever
-the load."""
+"""What satpep does: TPROXY in, the client's address and port out, splice in both directions
+whatever the load."""
 
 
 @dataclass(frozen=True)

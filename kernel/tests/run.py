@@ -245,13 +245,12 @@ def main() -> int:
             results = old if of == stamp else {}
         tests = tests_of(made, OUTPUTS)
         for clock in options.clock or CLOCKS:
-            wanted = [
-                test
-                for test in tests
-                if _is_run(test.collection, clock)
-                and (not options.part or any(part in key_of(test) for part in options.part))
-                and not (options.resume and key_of(test) in results.get(clock, {}))
-            ]
+            done = results.get(clock, {}) if options.resume else {}
+            wanted = []
+            for test in tests:
+                asked = not options.part or any(part in key_of(test) for part in options.part)
+                if asked and _is_run(test.collection, clock) and key_of(test) not in done:
+                    wanted.append(test)
             with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as beside:
                 jobs = {
                     beside.submit(

@@ -78,7 +78,8 @@ def kunit_verdicts_in(output: str, *, timed_out: bool = False) -> Verdicts:
     lines = [line for line in output.splitlines() if POINT.match(line)]
     cases = [line for line in lines if line.startswith(" ")]
     found = verdicts_in("\n".join(cases), timed_out=timed_out)
-    own = [point for line in lines if line not in cases and (point := _point(line))]
+    own = list(filter(None, (_point(line) for line in lines if line not in cases)))
+    # The suite's own verdict is its last line; a guest that was killed may not have come to it.
     if own and not timed_out:
         found[WHOLE] = own[-1][1]
     return found
@@ -114,11 +115,17 @@ def differences(results: Results) -> Iterator[Difference]:
             elif ends & {TIMEOUT, CRASH}:
                 points = set()
             for point in sorted(points):
-                seen = [[one.get(point, "missing") for one in attempts] for attempts in runs]
-                if seen[0] != seen[1]:
-                    varies = bool(set(seen[0]) & set(seen[1]))
-                    without, patched = (" ".join(verdicts) for verdicts in seen)
-                    yield Difference(clock, test, point, without, patched, varies)
+                unpatched, patched = (_seen(point, attempts) for attempts in runs)
+                if unpatched != patched:
+                    varies = bool(set(unpatched) & set(patched))
+                    yield Difference(
+                        clock, test, point, " ".join(unpatched), " ".join(patched), varies
+                    )
+
+
+def _seen(point: str, attempts: Iterable[Verdicts]) -> list[str]:
+    """Return a point's verdict in each attempt."""
+    return [one.get(point, "missing") for one in attempts]
 
 
 def load_known(text: str) -> list[dict[str, str]]:

@@ -291,7 +291,8 @@ def _pip(own: Mapping[str, Any], found: Installation, said: str) -> None:
 def _names(value: Any) -> list[str]:
     """Return the names of packages, without versions, however they are listed."""
     listed = value if isinstance(value, list) else str(value).split(",")
-    return [name for one in listed if (name := VERSION.sub("", str(one)).strip())]
+    names = [VERSION.sub("", str(one)).strip() for one in listed]
+    return [name for name in names if name]
 
 
 def _arguments(value: Any) -> dict[str, Any]:

@@ -110,7 +110,8 @@ def make_places(inventory: Inventory) -> dict[str, int]:
     for place in (CHANGES, *OF_THE_RUN):
         os.makedirs(place, exist_ok=True)
     switches = [network for network, ends in inventory.attached() if len(ends) > 2]
-    return {name: _make_place() for name in (*(host.name for host in inventory.hosts), *switches)}
+    hosts = [host.name for host in inventory.hosts]
+    return {name: _make_place() for name in (*hosts, *switches)}
 
 
 def _make_place() -> int:

@@ -131,17 +131,8 @@ class Inventory(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the inventory as values that JSON has."""
-        hosts = [
-            {
-                **host._asdict(),
-                "interfaces": [port._asdict() for port in host.interfaces],
-                "routes": [route._asdict() for route in host.routes],
-                "rules": [rule._asdict() for rule in host.rules],
-            }
-            for host in self.hosts
-        ]
         return {
-            "hosts": hosts,
+            "hosts": [_host_to_dict(host) for host in self.hosts],
             "networks": {name: network._asdict() for name, network in self.networks.items()},
         }
 
@@ -149,16 +140,26 @@ class Inventory(NamedTuple):
     def from_dict(data: dict[str, Any]) -> Inventory:
         """Return the inventory that to_dict made this data from. Nothing is checked."""
         return Inventory(
-            hosts=tuple(
-                Host(
-                    **{
-                        **host,
-                        "interfaces": tuple(Interface(**port) for port in host["interfaces"]),
-                        "routes": tuple(Route(**route) for route in host["routes"]),
-                        "rules": tuple(Rule(**rule) for rule in host["rules"]),
-                    }
-                )
-                for host in data["hosts"]
-            ),
+            hosts=tuple(_host_from_dict(host) for host in data["hosts"]),
             networks={name: Network(**network) for name, network in data["networks"].items()},
         )
+
+
+def _host_to_dict(host: Host) -> dict[str, Any]:
+    """Return a host as values that JSON has: _asdict alone leaves tuples of tuples within it."""
+    return {
+        **host._asdict(),
+        "interfaces": [port._asdict() for port in host.interfaces],
+        "routes": [route._asdict() for route in host.routes],
+        "rules": [rule._asdict() for rule in host.rules],
+    }
+
+
+def _host_from_dict(data: dict[str, Any]) -> Host:
+    """Return the host that _host_to_dict made this data from."""
+    parts = {
+        "interfaces": tuple(Interface(**port) for port in data["interfaces"]),
+        "routes": tuple(Route(**route) for route in data["routes"]),
+        "rules": tuple(Rule(**rule) for rule in data["rules"]),
+    }
+    return Host(**{**data, **parts})

@@ -145,7 +145,8 @@ class ControllerEngine:
             job: known[job] for jobs in needed.values() for job in jobs if job in known
         }
         self._measuring = {name for name, job in described.items() if job.get("statistics")}
-        self._addresses = sorted({address for entity in needed if (address := agents.get(entity))})
+        addresses = {agents.get(entity) for entity in needed}
+        self._addresses = sorted(address for address in addresses if address)
         if missing := list(self._missing(needed, agents, known, form)):
             head = (
                 f"{self._controller.access.url}, project {self._project}, cannot run"
@@ -573,17 +574,19 @@ def _order_of(spec: Mapping[str, Any], own: Sequence[Scenario]) -> _Order:
     mark = hashlib.sha256(json.dumps(changed, sort_keys=True).encode()).hexdigest()[:8]
     said = ", ".join(f"{name}={value}" for name, value in changed.items())
     called = {name: f"{name}-{mark}" if changed else name for name in given}
-    scenarios = [
-        {
-            **scenario.as_stored(),
-            "name": called[name],
-            "description": (
-                f"{scenario.description or name}; {said}" if said else scenario.description
-            ),
-            "openbach_functions": [_renamed(function, called) for function in scenario.functions],
-        }
-        for name, scenario in reversed(given.items())
-    ]
+    scenarios = []
+    # The controller takes a scenario only if those that it starts are there already.
+    for name, scenario in reversed(given.items()):
+        functions = [_renamed(function, called) for function in scenario.functions]
+        description = f"{scenario.description or name}; {said}" if said else scenario.description
+        scenarios.append(
+            {
+                **scenario.as_stored(),
+                "name": called[name],
+                "description": description,
+                "openbach_functions": functions,
+            }
+        )
     return _Order(scenarios, arguments, {there: here for here, there in called.items()})
 
 

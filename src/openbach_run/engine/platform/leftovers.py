@@ -89,10 +89,11 @@ def told(jobs: Sequence[RunningJob], scenarios: Mapping[int, str]) -> list[str]:
         for job in jobs
     ]
     if len(jobs) > 1:
-        names = " ".join(f"-j {name}" for name in sorted({job.name for job in jobs}))
+        names = sorted({job.name for job in jobs})
+        options = " ".join(f"-j {name}" for name in names)
         addresses = " ".join(sorted({job.address for job in jobs}))
         lines.append(
-            f"all of these jobs at once: python3 stop_all_job_instances.py {addresses} {names}"
+            f"all of these jobs at once: python3 stop_all_job_instances.py {addresses} {options}"
         )
     return lines
 

@@ -106,10 +106,8 @@ def _collectors(controller: Controller) -> list[str]:
             for one in controller.get("collector/")
         ]
     with suppress(Refused, Lost, KeyError, TypeError):
-        return [
-            f"http://{ip}:{LOGS_PORT}"
-            for ip in sorted({one["collector_ip"] for one in controller.get("agent/")})
-        ]
+        addresses = {one["collector_ip"] for one in controller.get("agent/")}
+        return [f"http://{address}:{LOGS_PORT}" for address in sorted(addresses)]
     return []
 
 

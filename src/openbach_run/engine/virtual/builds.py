@@ -130,8 +130,5 @@ def _is_added(directory: Path) -> bool:
 
 def _links(folder: Path) -> Iterable[Path]:
     for directory, subdirectories, names in os.walk(folder):
-        yield from (
-            place
-            for name in (*subdirectories, *names)
-            if (place := Path(directory) / name).is_symlink()
-        )
+        places = (Path(directory) / name for name in (*subdirectories, *names))
+        yield from (place for place in places if place.is_symlink())

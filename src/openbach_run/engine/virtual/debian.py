@@ -322,10 +322,13 @@ def needs_among(archives: Iterable[Path]) -> dict[str, list[str]]:
         depends.setdefault(name, []).extend(_names(needed))
         for one in (name, *_names(provides)):
             provided.setdefault(one, set()).add(name)
-    return {
-        name: sorted({found for one in names for found in provided.get(one, ())} - {name})
-        for name, names in depends.items()
-    }
+    needs: dict[str, list[str]] = {}
+    for name, names in depends.items():
+        providers: set[str] = set()
+        for one in names:
+            providers |= provided.get(one, set())
+        needs[name] = sorted(providers - {name})
+    return needs
 
 
 def _names(relations: str) -> list[str]:

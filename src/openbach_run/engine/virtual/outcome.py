@@ -120,10 +120,12 @@ def _kernel_complaint(run_dir: Path) -> str | None:
         lines = run_files.content(run_dir, "console.log").decode(errors="replace").splitlines()
     except FileNotFoundError:
         raise DamagedRecord(f"{run_dir / 'console.log'}: no such file") from None
-    told = [found[1] for line in lines if (found := COMPLAINT.match(line))]
-    return next(
-        (line for line in told if line.startswith(OUT_OF_MEMORY)), told[0] if told else None
-    )
+    complaints = [found[1] for found in map(COMPLAINT.match, lines) if found]
+    # Other complaints may come before it, of which the lack of memory is the cause.
+    for complaint in complaints:
+        if complaint.startswith(OUT_OF_MEMORY):
+            return complaint
+    return complaints[0] if complaints else None
 
 
 def _explain(result: Mapping[str, Any]) -> str:

@@ -66,12 +66,11 @@ class Statistics:
             )
         legends = iter(columns or ())
         begin_ms = 0 if self.origin == 0 else min(times[0] for _, times, _ in found)
-        return Curves(
-            [
-                (next(legends, legend), [(one - begin_ms) / 1000 for one in times], values)
-                for legend, times, values in found
-            ]
-        )
+        curves = []
+        for legend, times_ms, values in found:
+            times_s = [(time_ms - begin_ms) / 1000 for time_ms in times_ms]
+            curves.append((next(legends, legend), times_s, values))
+        return Curves(curves)
 
     def fetch(self, *given: Any, **named: Any) -> Iterator[Curves]:
         """Yield the curves, each by itself."""

@@ -272,7 +272,11 @@ def _environment(unit: Unit) -> dict[str, str]:
             words += [
                 word for line in lines if line and line[0] != "#" for word in shlex.split(line)
             ]
-    return {key: value for key, _, value in (word.partition("=") for word in words)}
+    variables = {}
+    for word in words:
+        name, _, value = word.partition("=")
+        variables[name] = value
+    return variables
 
 
 def _keeper(name: str) -> int | None:
