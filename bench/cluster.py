@@ -66,12 +66,14 @@ class Engine(scale.Engine):
 async def work(scheduler: str, numbers: range, run_s: float) -> None:
     """Keep workers in this process, until it is ended."""
     engine = Engine(run_s)
+    # The worker's own code around an engine that takes a fixed time: what is measured is the rest.
     cluster._worker_engine = lambda parts: engine  # type: ignore[assignment]
     async with AsyncExitStack() as stack:
         for number in numbers:
             await stack.enter_async_context(
                 Worker(scheduler, nthreads=1, name=f"worker-{number}", dashboard_address=None)
             )
+        # For ever: the parent kills this process.
         await asyncio.Event().wait()
 
 
@@ -91,6 +93,7 @@ def campaign(scheduler: str, runs: int, run_s: float, results: Path) -> None:
 
     def counted(self: Any, *arguments: Any) -> Any:
         nonlocal executed
+        # Runs end in several threads at once.
         with lock:
             executed += 1
         return submitted(self, *arguments)
@@ -177,6 +180,7 @@ def measure() -> None:
             start(__file__, *same, "--part", "work", address, str(first))
         with Client(address, set_as_default=False) as client:
             client.wait_for_workers(given.workers, READY_LIMIT_S)
+        # First of workers that have nothing to do: heartbeats are a cost of their own.
         at_start_s = cpu_s_of(scheduler)
         time.sleep(IDLE_S)
         before_s = cpu_s_of(scheduler)

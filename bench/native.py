@@ -117,6 +117,7 @@ def order(vpns: Sequence[str], found: Rows) -> str:
     agreement = rank_correlation(theirs, ours) if len(both) > 1 else None
     if agreement is None:
         return f"order beside the published one: too few in both ({', '.join(both)})"
+    # All orders rather than a table of the distribution: there are few VPNs, with ties among them.
     as_good = [
         (rank_correlation(list(one), ours) or 0.0) >= agreement - 1e-9
         for one in itertools.permutations(theirs)

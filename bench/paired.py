@@ -56,6 +56,7 @@ def interval(ratios: Sequence[float]) -> tuple[float, float] | None:
     It is binomial: from how many pairs lie below the true median.
     """
     ordered, count = sorted(ratios), len(ratios)
+    # From the narrowest interval outwards: the first that is wide enough is the answer.
     for outside in range((count - 1) // 2, -1, -1):
         beyond = 2 * sum(math.comb(count, k) for k in range(outside + 1)) / 2**count
         if 1 - beyond >= CONFIDENCE:
@@ -76,6 +77,7 @@ def run_once(checkout: Path, arguments: Sequence[str], results: Path, workers: i
     environment = {
         name: value
         for name, value in os.environ.items()
+        # Each checkout has its own environment of Python.
         if not name.startswith(("PYTHON", "OPENBACH_RUN_EXTRA"))
     }
     before, start_s = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
@@ -113,8 +115,10 @@ def compare(
     with tempfile.TemporaryDirectory() as folder:
         places = [Path(folder) / name for name in ("other", "this")]
         costs = []
+        # -1 is the pair that sets up.
         for number in range(-1, pairs):
             pair = {}
+            # Who is first changes from pair to pair: caches and clock rates favour one of the two.
             for which in (0, 1) if number % 2 else (1, 0):
                 pair[which] = run_once(checkouts[which], arguments, places[which], workers)
             costs.append((pair[0], pair[1]))

@@ -81,6 +81,7 @@ class Engine:
 
     def run(self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: OnEvent) -> Outcome:
         """Leave a run's files at once, with a made-up transfer time."""
+        # Of this thread alone: what the made-up engine takes is subtracted at the end.
         start_s = time.thread_time()
         taken_s = 28.0 + float(spec["arguments"]["loss"]) + 0.1 * (spec["seed"] % 7)
         events = _events(spec, taken_s)
@@ -177,6 +178,7 @@ def step(name: str, runs: int, results: Path) -> None:
             words.append("--dry-run")
         case "report":
             words = ["report", str(results), "-o", f"{results}-report", "--quiet"]
+    # The last line of stdout is this step's result; the command's table must not be in it.
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         code = main.main(words)
     assert code == 0, printed.getvalue()
@@ -218,6 +220,8 @@ def measure() -> None:
                 if one not in arguments.steps:
                     continue
                 done = subprocess.run(
+                    # A process for each step: the peak of memory is that of a process, and imports
+                    # count each time.
                     [sys.executable, __file__, "--step", one, str(results), str(runs)],
                     check=True,
                     stdout=subprocess.PIPE,

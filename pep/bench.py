@@ -180,6 +180,7 @@ def echo(lab: Lab, running: Running | None) -> dict[str, float]:
         answering = threading.Thread(target=answer, args=(listener,))
         answering.start()
         with lab.connect() as asking:
+            # Nagle's algorithm (RFC 896) would hold back a question behind one without an ACK.
             asking.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             end_s = time.monotonic() + SECONDS
             while time.monotonic() < end_s:
@@ -237,6 +238,7 @@ def idle_memory(lab: Lab, command: list[str], count: int) -> float:
     """
     with path(lab, command) as running, lab.listen() as listener:
         assert running is not None
+        # The server's ends are in a process of its own, as this one has the clients' already.
         holder = os.fork()
         if holder == 0:
             hold(listener)
@@ -244,6 +246,7 @@ def idle_memory(lab: Lab, command: list[str], count: int) -> float:
         for _ in range(count):
             clients.append(lab.connect())
             clients[-1].sendall(b"?")
+            # A whole exchange: the proxy has made both legs and its pipes.
             clients[-1].recv(1)
         memory_mb = resident_mb(running)
         os.kill(holder, signal.SIGKILL)

@@ -119,6 +119,7 @@ def make(cache: Path, progress: Progress) -> Made:
 
     def make_kernel(place: Path, kernel: str) -> None:
         tree = unpacked(place)
+        # Everything else is the same, so what differs in the verdicts is the patches' doing.
         if kernel == PATCHED:
             our_kernel._patch(tree, KERNEL_DIR)
         out = place / "build/out"
@@ -169,6 +170,7 @@ def _configure(source: Path, out: Path) -> None:
     asked = [testing / "kunit/configs/all_tests.config"]
     asked += [testing / "selftests" / name / "config" for name in (*COLLECTIONS, TC)]
     theirs = _settings(file.read_text() for file in asked if file.exists())
+    # Last, so that ours win where the tests ask for something else.
     ours = _settings(file.read_text() for file in (KERNEL_DIR / "config", HERE / "config"))
     fragment = out / "fragment"
     lines = [f"{name}={value}\n" for name, value in {**theirs, **ours}.items()]
@@ -188,6 +190,7 @@ def _settings(fragments: Iterable[str]) -> dict[str, str]:
     """Symbol → value, the last one counting; what may be a module is built in."""
     text = "\n".join(fragments)
     found = re.findall(r"^(CONFIG_\w+)=(.*)$", text, re.MULTILINE)
+    # The guest has no modules on its disk.
     return {name: "y" if value == "m" else value for name, value in found}
 
 
@@ -196,7 +199,10 @@ def _install_selftests(source: Path, place: Path) -> None:
 
     place/kselftest-list.txt names them.
     """
+    # The selftests are programs for x86: UML runs them as this machine would.
     run(["make", "-C", str(source), "-s", "ARCH=x86", "headers"], "making the kernel's headers")
+    # -k: some need libraries that are not here; tests_of refuses a collection of which nothing was
+    # built.
     make = ["make", "-k", f"-j{os.cpu_count() or 1}", "-C", str(source / "tools/testing/selftests")]
     targets = f"TARGETS={' '.join((*COLLECTIONS, TC))}"
     run([*make, "ARCH=x86", targets, f"INSTALL_PATH={place}", "install"], "building the selftests")

@@ -116,6 +116,8 @@ def _kunit_suites(made: Made, outputs: Path) -> list[str]:
     for kernel in KERNELS:
         arguments = [*KUNIT_ARGUMENTS, "kunit.action=list"]
         log = outputs / f"{kernel}-suites.log"
+        # The kernels themselves know what is built in: asked for both, as a patch may bring a
+        # suite.
         listing = boot(made, Column(kernel, VIRTUAL), arguments, log)
         suites |= set(re.findall(r"^([\w-]+)\.\w+$", listing.output, re.MULTILINE))
     if not suites:
@@ -140,14 +142,17 @@ def boot(
         str(made.kernels[column.kernel]),
         *("mem=1024M", "root=/dev/root", "rootfstype=hostfs", f"rootflags={made.root}", "ro"),
         *(*ARGUMENTS[column.clock], "seccomp=on", "con=null", "con0=fd:0,fd:1"),
+        # Without times, whose digits would differ from run to run.
         *("panic=-1", "printk.time=0", "init=/init", f"INIT={HERE}"),
         f"SELFTESTS={made.selftests}",
         *(PATCHED_ARGUMENTS if column.kernel == PATCHED else ()),
         *arguments,
     ]
+    # KUnit prints its verdicts as messages of the kernel; of all other tests only errors are shown.
     if not any(argument.startswith("kunit.") for argument in arguments):
         command.append("loglevel=4")
     with (
+        # UML keeps its socket and pid there, by default in the user's home.
         tempfile.TemporaryDirectory() as own,
         log.open("wb") as output,
         subprocess.Popen(
@@ -156,6 +161,7 @@ def boot(
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
+            # UML has several processes on the host; a session of its own ends them all.
             start_new_session=True,
         ) as guest,
     ):
@@ -167,6 +173,7 @@ def boot(
         finally:
             _kill_session(guest.pid)
     with log.open("rb") as printed:
+        # Bounded: a test that loops may print without end.
         text = printed.read(OUTPUT_BYTES).decode(errors="replace")
     return Booted(text.replace("\r", ""), timed_out)
 

@@ -43,10 +43,12 @@ def verdicts_in(output: str, *, timed_out: bool = False) -> Verdicts:
     for line in output.splitlines():
         if point := _point(line):
             name, verdict = point
+            # Points of one name are told apart by their order.
             seen[name] += 1
             found[name if seen[name] == 1 else f"{name} #{seen[name]}"] = verdict
     if timed_out:
         found[WHOLE] = TIMEOUT
+    # init.sh prints the exit code last: without it the kernel went down.
     elif (ended := EXIT.search(output)) is None:
         found[WHOLE] = CRASH
     else:
@@ -56,8 +58,10 @@ def verdicts_in(output: str, *, timed_out: bool = False) -> Verdicts:
 
 def _point(line: str) -> tuple[str, str] | None:
     """Name and verdict, if the line has one."""
+    # Some scripts print their verdicts in colour.
     line = re.sub(r"\x1b\[[0-9;]*m", "", line)
     if found := POINT.match(line):
+        # KTAP: `ok 1 name # SKIP reason` (Documentation/dev-tools/ktap.rst).
         name, _, directive = (found[3] or found[2]).partition(" # ")
         if directive.upper().startswith(("SKIP", "XFAIL")) or name.startswith("# SKIP"):
             return _plain(name), SKIP
@@ -110,6 +114,7 @@ def differences(results: Results) -> Iterator[Difference]:
             runs = [kernels[kernel] for kernel in KERNELS]
             points = {point for attempts in runs for one in attempts for point in one}
             ends = {one[WHOLE] for attempts in runs for one in attempts}
+            # One ended and the other did not: points after the end are missing, not different.
             if ends & {TIMEOUT, CRASH} and len(ends) > 1:
                 points = {WHOLE}
             elif ends & {TIMEOUT, CRASH}:

@@ -156,6 +156,7 @@ class Lab:
     @contextmanager
     def inside(self, host: str) -> Iterator[None]:
         """Be in the namespace of a host meanwhile."""
+        # A namespace is a thread's, not a process's: /proc/self would be that of the main thread.
         outside = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         setns(self.namespaces[host])
         try:
@@ -167,6 +168,7 @@ class Lab:
     def new_socket(self, host: str, family: int = 4) -> socket.socket:
         """Return a new socket of a host, of IPv4 or IPv6."""
         with self.inside(host):
+            # A socket belongs to the namespace in which it was made, wherever it is used later.
             made = socket.socket(socket.AF_INET if family == 4 else socket.AF_INET6)
         made.settimeout(LIMIT_S)
         return made
@@ -174,6 +176,7 @@ class Lab:
     def listen(self, family: int = 4, port: int = 80, **options: int) -> socket.socket:
         """Return a listening socket of the server. `options` are SO_… by name, set before."""
         made = self.new_socket("server", family)
+        # The port may be in TIME_WAIT from the test before.
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         for name, value in options.items():
             made.setsockopt(socket.SOL_SOCKET, getattr(socket, name), value)
@@ -225,6 +228,7 @@ class Satpep:
                 text=True,
                 preexec_fn=limit,
             )
+            # The job's own rules: what is tested is what a run has.
             satpep.put_rules(arguments, [])
         until(lambda: self.process.poll() is not None or self.events(), "satpep ready")
         assert self.process.poll() is None, self.process.stderr and self.process.stderr.read()
@@ -233,6 +237,7 @@ class Satpep:
         """Return the whole lines of satpep's log as events; of one `kind` if it is given."""
         if self.log.exists():
             with self.log.open("rb") as file:
+                # Only what is new: the soak test writes hundreds of thousands of events.
                 file.seek(self.read_bytes)
                 written = file.read()
             whole = written[: written.rfind(b"\n") + 1]  # it may be writing a line just now

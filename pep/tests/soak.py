@@ -89,6 +89,7 @@ def received(end: socket.socket) -> int:
     """Return the number of bytes until the FIN; each must be the one that was sent there."""
     count = 0
     while data := end.recv(1 << 16):
+        # Each byte is known from its place, so data lost or doubled in between is found.
         start = count % len(PATTERN)
         assert (PATTERN * 2)[start : start + len(data)] == data, f"a wrong byte after {count}"
         count += len(data)
@@ -97,6 +98,7 @@ def received(end: socket.socket) -> int:
 
 def stall_and_reset(one: socket.socket, other: socket.socket, chance: random.Random) -> None:
     """One end sends until nobody takes any more; then one of the two is reset."""
+    # The time-out is how one notices that the buffers are full.
     one.settimeout(chance.uniform(0.01, 0.3))
     try:
         while True:
@@ -119,11 +121,13 @@ def leave(one: socket.socket, other: socket.socket, chance: random.Random) -> No
         one.shutdown(socket.SHUT_WR)
 
 
+# Transfers three times as often: they last longest, so that others go on beside them.
 WAYS = (transfer, transfer, transfer, stall_and_reset, reset_at_once, leave)
 
 
 def work(lab: Lab, pairs: Pairs, end_s: float, seed: int) -> Counter[str]:
     """Do random things with connections until a time, and return how often each was done."""
+    # A generator for each thread: the same seed does the same things, whichever thread is faster.
     chance, done = random.Random(seed), Counter[str]()
     while time.monotonic() < end_s:
         if chance.random() < 0.1:

@@ -30,6 +30,7 @@ PR_SET_PDEATHSIG = 1
 
 def urgent(end: socket.socket) -> None:
     """Send a byte as urgent data, between others."""
+    # Data on both sides, since TCP marks only a place in the stream as urgent (RFC 6093).
     end.sendall(b"before")
     end.send(b"!", socket.MSG_OOB)
     end.sendall(b"after" * 1000)

@@ -34,6 +34,7 @@ CAP_NET_BIND_SERVICE, CAP_NET_ADMIN = 10, 12  # linux/capability.h
 
 def reset(end: socket.socket) -> None:
     """Reset a connection from this end."""
+    # A linger time of 0 makes close(2) send a RST instead of a FIN (socket(7)).
     end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RST_ON_CLOSE)
     end.close()
 
@@ -369,6 +370,7 @@ def test_a_syn_flood_takes_no_connection_from_others(lab: Lab, satpep: StartSatp
 
 def syn(source: str, destination: str, port: int) -> bytes:
     """Return a TCP SYN segment with its checksum."""
+    # The checksum covers a pseudo-header: addresses, protocol 6 and length (RFC 9293, 3.1).
     pseudo = socket.inet_aton(source) + socket.inet_aton(destination) + struct.pack("!HH", 6, 20)
     header = struct.pack("!HHIIBBHHH", port, 80, port * 7919, 0, 5 << 4, 2, 65535, 0, 0)
     total = sum(struct.unpack("!16H", pseudo + header))

@@ -47,6 +47,7 @@ class _Shown:
 
     def write(self, text: str) -> int:
         self._stream.write(shown(text))
+        # The length of what was given: callers compare it with their text.
         return len(text)
 
     def __getattr__(self, name: str) -> Any:
@@ -106,6 +107,7 @@ def beside(progress: Progress, *tasks: Callable[[Progress], Made]) -> list[Made]
     from concurrent.futures import ThreadPoolExecutor
 
     together = Together(progress)
+    # The end of the block waits for all, so no task goes on behind an error of another.
     with ThreadPoolExecutor(len(tasks)) as threads:
         running = [threads.submit(together.make, task) for task in tasks]
     return [one.result() for one in running]
@@ -123,6 +125,7 @@ class Reporter:
         self._bar: Bar | None = None
         self._last_line_s = -LINE_EVERY_S
         self._last_line = ""
+        # Its stderr is no terminal, but takes "\r" as one does.
         self._notebook = type(sys.stderr).__module__.startswith("ipykernel.")
         if not quiet and sys.stderr.isatty():
             self._bar = _bar()
@@ -157,6 +160,7 @@ class Reporter:
                 return
             line = f"{part:4.0%}  {text}"
             every_s = NOTEBOOK_EVERY_S if self._notebook else LINE_EVERY_S
+            # A log file gets few lines, and always the last one.
             due = part >= 1 or time.monotonic() - self._last_line_s >= every_s
             if due and line != self._last_line:
                 over, end = (

@@ -65,6 +65,7 @@ def content(progress: Progress, *, built: bool) -> Iterator[Bundle]:
         code = _compiled_code(Path(name) / "src", engine.image.root)
         image = engine.image.root.parent
         found = {
+            # Links, as the bundle's Python, its libraries and the guest tree are the same files.
             "guest": Member(link=f"{CACHE}/{image.name}/root"),
             f"lib/{GUEST_PYTHON}": Member(link=f"../guest/usr/lib/{GUEST_PYTHON}"),
             "bin/python3": Member(start, mode=0o755),
@@ -72,6 +73,7 @@ def content(progress: Progress, *, built: bool) -> Iterator[Bundle]:
             f"{DIST_PACKAGES}/openbach_run-{version()}.dist-info/METADATA": Member(
                 content=_metadata()
             ),
+            # Where the bundle is unpacked nothing can make an entry again: none is deleted.
             f"{CACHE}/{KEEPS_ALL}": Member(),
             **_tree(packages / INSTALLED, DIST_PACKAGES),
             **_repository(),
@@ -90,6 +92,7 @@ def content(progress: Progress, *, built: bool) -> Iterator[Bundle]:
                 sources.update(one)
             return files
 
+        # It calls files_of, which also fills `sources`.
         described = sbom(engine.entries, json.loads((packages / LISTED).read_text()), files_of)
         found["sbom.spdx.json"] = Member(content=(json.dumps(described, indent=1) + "\n").encode())
         kernel = next(entry for entry in engine.entries if (entry / KERNEL_FILE).exists())

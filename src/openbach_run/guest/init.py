@@ -29,10 +29,12 @@ def mount_all() -> None:
     """Mount the kernel's file systems, and the host's directories of the run and of the code."""
     mount("proc", "/proc")
     mount("sysfs", "/sys")
+    # The guest tree is read-only and the same for all runs: what a run writes is in memory.
     for directory in ("/run", "/tmp", "/root", "/var/lib", "/var/log", "/opt/openbach/agent"):
         mount("tmpfs", directory)
     mount("devpts", "/dev/pts")
     mount("tmpfs", "/dev/shm")
+    # hostfs shows a directory of the host as a file system of UML (Documentation/virt/uml).
     mount("hostfs", RUN_POINT, os.environ["RUN_DIR"])
     mount("hostfs", CODE_POINT, os.environ["CODE_DIR"], READ_ONLY)
 
@@ -59,15 +61,18 @@ def main() -> None:
         mount_all()
         make_devices()
         link_jobs()
+        # The kernel's arguments are process 1's environment; a job must not see the host's paths.
         os.environ.clear()
         os.environ.update(
             PATH="/usr/sbin:/usr/bin:/sbin:/bin", HOME="/root", LANG="C.UTF-8", PYTHONHASHSEED="0"
         )
         os.chdir("/root")
+        # Only now, since CODE_POINT has just been mounted.
         sys.path.insert(0, f"{CODE_POINT}/src")
         from openbach_run.guest.main import main as run
 
         run()
+    # There is nobody to raise to: process 1 that ends is a panic of the kernel.
     except BaseException:
         import traceback
 

@@ -40,6 +40,7 @@ class ModuleRefused(Exception):
 def main() -> int:
     """Return 0 if the scenario ended as Finished Ok, else 1."""
     began_ns = max(BEGIN_NS, time.clock_gettime_ns(time.CLOCK_MONOTONIC))
+    # Line by line, so that the engine sees progress while the run goes on.
     with open(f"{RUN_DIRECTORY}/events.jsonl", "w", buffering=1) as events:
         try:
             result = _run(events, began_ns)
@@ -48,6 +49,7 @@ def main() -> int:
                 "status": "Finished Ko",
                 "failed": [{"function": None, "error": str(refused)}],
             }
+        # The guest powers off after this: whatever went wrong has to be in the record.
         except BaseException:
             import traceback
 
@@ -79,12 +81,14 @@ def _run(events: TextIO, began_ns: int) -> dict[str, Any]:
         run = json.load(file)
     uses = run["uses"]
     identity = run["identity"]
+    # In the native engine these settings would be the host's.
     own_kernel = identity["engine"] != HOST_KERNEL
     if own_kernel:
         _answer_no_kernel()
         _load_modules(
             [*uses.get("congestion-controls", ()), *([CPU_MODEL] if uses.get("cpus") else ())]
         )
+    # All of this takes virtual time that differs from run to run: it is done before the run begins.
     _place_link_files(run["link_files"])
     jobs = {name: Job.from_dict(job) for name, job in run["jobs"].items()}
     warm.prepare(PYTHON_PATH)
@@ -95,7 +99,9 @@ def _run(events: TextIO, began_ns: int) -> dict[str, Any]:
         from openbach_run.guest.setup import set_up
 
         failures = set_up(run, jobs, inventory, places)
+        # A playbook may take longer than the second that every run waits.
         began_ns = _begin_after(began_ns)
+    # From here on every step takes the same virtual time in every run of the same specification.
     _wait_until(began_ns)
     namespaces = network.build(inventory, places, COMMANDS, own_kernel)
     agents = GuestAgents(namespaces, jobs, run["seed"], began_ns, identity["clock"])
@@ -104,6 +110,8 @@ def _run(events: TextIO, began_ns: int) -> dict[str, Any]:
     director = Director(agents, jobs, bind, run["sub_scenarios"], observe, run["virtual_limit_s"])
     try:
         status = director.run(run["scenario"], run["arguments"])
+        # Jobs that were asked to stop may be in their grace period; their last lines belong to the
+        # record.
         agents.close()
     finally:
         with open(f"{RUN_DIRECTORY}/jobs.jsonl", "w") as records:
@@ -121,6 +129,7 @@ def _run(events: TextIO, began_ns: int) -> dict[str, Any]:
 
 def _begin_after(began_ns: int) -> int:
     """Return when a run begins whose preparation has taken longer than that: at a whole second."""
+    # A whole second, so that small differences of the preparation move nothing.
     now_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
     return began_ns if now_ns < began_ns else (now_ns // SECOND_NS + 1) * SECOND_NS
 
@@ -134,6 +143,7 @@ def _load_modules(names: Sequence[str]) -> None:
     for name in names:
         if not os.path.exists(file := f"{MODULES}/{name}.ko"):
             continue
+        # Only the lines that the module adds say why it was refused.
         before = _kernel_log(libc)
         module = os.open(file, os.O_RDONLY)
         if libc.syscall(FINIT_MODULE, module, b"", 0):
@@ -165,6 +175,7 @@ def _kernel_log(libc: ctypes.CDLL) -> list[str]:
 
 
 def _wait_until(time_ns: int) -> None:
+    # An absolute time: a sleep for the rest would add the time since it was calculated.
     timer = os.timerfd_create(time.CLOCK_MONOTONIC)
     os.timerfd_settime_ns(timer, flags=os.TFD_TIMER_ABSTIME, initial=time_ns)
     os.read(timer, 8)

@@ -38,6 +38,7 @@ def set_up(
     """
     failures: Failures = {}
     writable = set()
+    # Sorted, since the order of the commands may matter to what they leave.
     pairs = sorted(set(_started([run["scenario"], *run["sub_scenarios"].values()])))
     for entity, name in pairs:
         job, host = (
@@ -46,6 +47,7 @@ def set_up(
         )
         if job is not None and host is not None and job.setup:
             with in_place(places[host.name]):
+                # Once for each host, though several of its jobs may have a playbook.
                 for directory in (f"{JOBS}/{name}", *(WRITABLE if entity not in writable else ())):
                     make_writable(directory)
                 writable.add(entity)
@@ -71,6 +73,7 @@ def _carried_out(entity: str, job: str, steps: Iterable[Iterable[str]]) -> Itera
     try:
         for task, command in steps:
             os.write(log, f"# {job} on {entity}: {task}\n{command}\n".encode())
+            # What the command prints begins here: a failure is shown with that alone.
             begin = os.lseek(log, 0, os.SEEK_END)
             pid = os.posix_spawn(
                 "/bin/sh",

@@ -64,6 +64,7 @@ def packets(capture: Path) -> Iterator[Packet]:
     try:
         with capture.open("rb") as file:
             for kind, block in blocks(file):
+                # Between type and length at the beginning and the length again at the end.
                 body = block[8:-4]
                 # Packets refer to interfaces by the order of their descriptions.
                 if kind == INTERFACE_DESCRIPTION:
@@ -71,6 +72,7 @@ def packets(capture: Path) -> Iterator[Packet]:
                 elif kind == ENHANCED_PACKET:
                     number, high, low, captured, _ = struct.unpack_from("<5I", body)
                     name, link_type = interfaces[number]
+                    # The kernel writes times in ns (if_tsresol 9), so they are not scaled.
                     yield Packet(name, link_type, high << 32 | low, body[20 : 20 + captured])
     except (struct.error, IndexError, ValueError):
         raise InputError(f"{capture}: is no whole capture of a run") from None

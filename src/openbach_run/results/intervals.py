@@ -100,6 +100,8 @@ def _medians(taken: Floats) -> Floats:
     """
     import numpy
 
+    # Resamples are counted rather than sorted: with the values in order, a running sum of how often
+    # each was drawn finds the middle.
     order, counts = numpy.argsort(taken), _counts(len(taken))
     drawn = numpy.zeros(RESAMPLES, numpy.min_scalar_type(len(taken)))
     lower, upper = numpy.zeros((2, RESAMPLES), numpy.uint32)

@@ -113,6 +113,7 @@ def measures_of(record: Record) -> dict[str, tuple[Measure, ...]]:
 
 def measures_of_all(records: Iterable[Record]) -> dict[str, tuple[Measure, ...]]:
     """Return the measures of several records by job, as the first record with that job has them."""
+    # Thousands of records have the same declarations; one of each kind is enough.
     kinds = {json.dumps(record.declared): record for record in records}
     found: dict[str, tuple[Measure, ...]] = {}
     # Backwards, so that the earlier declarations overwrite the later ones.
@@ -226,6 +227,7 @@ def _sent(
 
     Raises DamagedRecord for a value that is no number.
     """
+    # Sets, as every line of the statistics is looked up in them.
     wanted: dict[str, set[str]] = {}
     for job, listed in declared.items():
         wanted[job] = {one.statistic for one in listed}

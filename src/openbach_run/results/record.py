@@ -242,6 +242,7 @@ class Store:
         """
         with self._writing():
             self.runs.mkdir(parents=True, exist_ok=True)
+            # The kernel lets go of the lock when the process ends, however it ends.
             lock = (self.directory / ".lock").open("w")
         with lock:
             try:
@@ -312,6 +313,7 @@ class Store:
         instead.
         """
         if record.finished:
+            # Only finished runs: a failed one is looked into, so its files stay as they are.
             run_files.pack(unfinished, LEFT_OUT)
         run_files.write_new(unfinished, "record.json", self._text(record))
         place = self.runs / record.run_id
@@ -324,6 +326,8 @@ class Store:
             return unfinished.rename(failed)
         run_files.remove(replaced)
         _sync(unfinished / "record.json")  # the older one goes for good
+        # Two renames, at no time without one of the two records; _clean_up mends what is between
+        # them.
         place.rename(replaced)
         unfinished.rename(place)
         run_files.remove(replaced)
@@ -354,6 +358,8 @@ class Store:
     def _text(self, record: Record) -> str:
         """Return the content of record.json, and store the shared fields in their own file."""
         fields = dict(record.__dict__)
+        # Engine, packages and measures are the same in most records of a campaign, and would be
+        # most of each.
         shared = self._shared.put({name: fields.pop(name) for name in SHARED})
         return json.dumps({**fields, "shared": shared, SOURCES: SAID_BY_GUEST}, indent=1) + "\n"
 
@@ -408,6 +414,7 @@ class _Shared:
     def _put(self, fields: dict[str, Any]) -> str:
         """Write the fields to the file named by their hash, if that is new; return the name."""
         text = json.dumps(fields, indent=1, sort_keys=True) + "\n"
+        # Named by its content: two commands that write the same file do no harm.
         name = hashlib.sha256(text.encode()).hexdigest()[:16]
         if name not in self._known:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -419,6 +426,8 @@ class _Shared:
     def get(self, name: str) -> dict[str, Any]:
         """Return the fields stored under a name. Raises OSError, DamagedRecord."""
         if name not in self._known:
+            # The name comes from a record, perhaps somebody else's: only its last part is taken as
+            # one.
             fields = run_files.document(self._folder, f"{Path(name).name}.json")
             if wrong := _wrong_shared(fields):
                 raise DamagedRecord(f"{self._folder / Path(name).name}.json: {wrong}")
@@ -446,6 +455,7 @@ def _wrong_part(fields: Mapping[str, Any]) -> str | None:
     if not all(type(value) is str for value in fields["arguments"].values()):
         return "an argument is no text"
     numbers = [one for one in (*fields["measures"].values(), fields.get("seed")) if one is not None]
+    # A table or a figure would fail far from here, and not name the record.
     if not all(map(run_files.is_number, numbers)):
         return "a measure is no number"
     too_large = any(isinstance(one, int) and abs(one) > LARGEST for one in numbers)

@@ -94,6 +94,7 @@ class Inventory(NamedTuple):
     @property
     def interfaces(self) -> int:
         """Return the number of interfaces, including those of the switches of LANs."""
+        # A link of two has an end at each; in a LAN every host has one, and the switch one for it.
         return sum(len(ends) * (1 if len(ends) == 2 else 2) for _, ends in self.attached())
 
     def host(self, entity: str) -> Host | None:

@@ -130,6 +130,7 @@ class _Reader:
         """
         entry = self.mapping(value, key)
         for name, given in entry.items():
+            # Unknown keys are refused: a misspelled one would silently be the default.
             if name not in keys:
                 raise self.error(
                     f"{key}.{name}", f"no such key; {_near(name, keys)}there are {_listed(keys)}"
@@ -138,6 +139,7 @@ class _Reader:
             if (
                 not isinstance(given, kind)
                 or given == ""
+                # In Python a bool is an int.
                 or (isinstance(given, bool) and kind is int)
             ):
                 raise self.error(
@@ -174,6 +176,7 @@ class _Reader:
                 "top level", "the key `all` is missing: an Ansible inventory begins with it"
             )
         group = self.mapping(top["all"], "all")
+        # Networks first: interfaces and routes refer to them by name.
         self.read_networks(self.mapping(group.get("vars"), "all.vars").get("satvpn_networks"))
         variables: dict[str, tuple[str, dict[str, Any]]] = {}
         for entity, key, values in self.hosts(group, "all", {}):
@@ -419,6 +422,7 @@ class _Reader:
         )
         if address not in within:
             raise self.error(f"{key}.ipv6", f"{address} is not in {network} ({within})")
+        # The Subnet-Router anycast address (RFC 4291, 2.6.1).
         if address == within.network_address:
             raise self.error(
                 f"{key}.ipv6", f"{address} addresses the routers of {within}, not a host"
@@ -552,6 +556,7 @@ class _Reader:
                         f"{route.via} is no neighbour of {host.entity}; there are"
                         f" {_listed(neighbours)}",
                     )
+                # The kernel would refuse the second one (EEXIST), at the start of every run.
                 if any(_place(route) == _place(earlier) for earlier in host.routes[:index]):
                     raise self.error(
                         f"{key}.to",

@@ -37,6 +37,7 @@ def check_mtus(networks: Mapping[str, Mapping[str, Any]], values: Mapping[str, s
                 f"{name}{SUFFIX}={value}: the inventory has no network {name}; it has"
                 f" {listed(networks)}"
             )
+        # Below 1280 bytes Linux switches IPv6 off on an interface.
         least = MTU_LEAST if networks[name].get("ipv6") is None else MTU_LEAST_IPV6
         if not value.isdecimal() or not least <= int(value) <= MTU_MAX:
             raise InputError(

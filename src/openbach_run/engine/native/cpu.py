@@ -131,11 +131,14 @@ class Watch:
 
     def _look(self) -> Sample:
         below = list(descendants(self.keeper))
+        # keeper → outer (depth 0) → process 1 (depth 1).
         process_1 = next((pid for depth, pid, _ in below if depth == 1), 0)
         ended = self._ended_below({pid for _, pid, _ in below})
         for depth, pid, parent in below:
             with suppress(OSError, IndexError, ValueError):  # it has ended
                 name, own, waited_for = cpu_ticks(Path(f"/proc/{pid}/stat").read_text())
+                # A parent's counter has all children that it waited for; those that were seen count
+                # by themselves.
                 unseen = waited_for - ended[pid]
                 host = DIRECTOR if depth < 2 else self._host(pid, process_1)
                 self._known[pid] = Process(host, name, parent, own + max(unseen, 0))
@@ -143,6 +146,7 @@ class Watch:
         for one in self._known.values():
             programs[one.host, one.program] += one.ticks / TICKS_PER_S
         with open("/proc/stat") as file:
+            # The first line of /proc/stat is the sum of all CPUs (proc(5)).
             machine = [int(word) / TICKS_PER_S for word in file.readline().split()[1:]]
         busy_s = sum(machine[number] for number in BUSY)
         return Sample(time.monotonic(), programs, self._run_s(programs), busy_s, machine[STEAL])
@@ -152,6 +156,7 @@ class Watch:
         ticks: dict[int, int] = defaultdict(int)
         for pid in self._known.keys() - alive:
             above = self._known[pid].parent
+            # A grandchild's time may be in the counter of any living process above it.
             while above not in alive and above in self._known:
                 above = self._known[above].parent
             ticks[above] += self._known[pid].ticks
@@ -160,6 +165,7 @@ class Watch:
     def _run_s(self, programs: Mapping[tuple[str, str], float]) -> float:
         with suppress(OSError, KeyError, ValueError):
             lines = Path(self.cgroup, "cpu.stat").read_text().splitlines() if self.cgroup else []
+            # The cgroup counts every process, however short it lived.
             return int(dict(line.split() for line in lines)["usage_usec"]) / 1e6
         return sum(programs.values())
 
@@ -167,6 +173,7 @@ class Watch:
         """Return a process's host by its network namespace, which process 1 has named."""
         namespace = os.stat(f"/proc/{pid}/ns/net").st_ino
         if namespace not in self._hosts:
+            # Read anew for a namespace that is not known: a job may have made it.
             self._hosts = {
                 file.stat().st_ino: file.name
                 for file in Path(f"/proc/{process_1}/root/run/netns").glob("*")
@@ -188,6 +195,7 @@ def cpu_ticks(stat: str) -> tuple[str, int, int]:
 
     The time is utime and stime, and those of children that were waited for, in ticks.
     """
+    # A program's name may have blanks and parentheses: the last one ends it.
     head, _, rest = stat.rpartition(")")
     user, system, waited_user, waited_system = map(int, rest.split()[11:15])
     return head.partition("(")[2], user + system, waited_user + waited_system
@@ -206,6 +214,7 @@ def send(run_dir: Path, windows: Mapping[int, Window]) -> None:
     jobs = {one["instance_id"]: one for one in events(run_dir) if one["event"] == "job_started"}
     transferring = [instance for instance in windows if sizes[instance]]
     busy = [instance for instance in windows if jobs[instance]["job"] not in WAITING]
+    # Of several that measured, the longest: a short test beside it says less.
     measuring = max(
         transferring or busy or windows,
         key=lambda one: windows[one].after.time_s - windows[one].before.time_s,

@@ -112,15 +112,19 @@ def keep(mode: str, cgroup: str, command: list[str]) -> int:
     """Start the rest, wait for its end or for that of the caller, and return the exit code."""
     signal.signal(signal.SIGTERM, _end)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's Ctrl-C is not for the run
+    # Two pipes: the child says that its namespaces are there, the keeper that its ids are mapped.
+    # From inside only one id could be mapped (user_namespaces(7)).
     ready, told = os.pipe()
     mapped, go = os.pipe()
     child = os.fork()
     if not child:
+        # The child's copies of the keeper's ends: with them open it would not see the keeper's end.
         os.close(ready)
         os.close(go)
         outer(mode, told, mapped, command)
     os.close(told)
     os.close(mapped)
+    # A pidfd can be waited for together with standard input.
     pidfd = os.pidfd_open(child)
     code = CANNOT
     try:
@@ -131,6 +135,7 @@ def keep(mode: str, cgroup: str, command: list[str]) -> int:
                 join(cgroup, child)
             os.write(go, b"1")
         os.close(go)
+        # Standard input ends when the engine does, however it ends.
         ended = select.select([0, pidfd], [], [])[0]
         if pidfd not in ended:
             os.kill(child, signal.SIGKILL)
@@ -145,6 +150,7 @@ def keep(mode: str, cgroup: str, command: list[str]) -> int:
 
 
 def _end(number: int, frame: FrameType | None) -> None:
+    # Not again while the rest is ended.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise SystemExit(128 + number)
 
@@ -152,6 +158,7 @@ def _end(number: int, frame: FrameType | None) -> None:
 def map_ids(child: int) -> None:
     """Map the ids of a child's user namespace: all of root's, or an ordinary user's one as root."""
     with suppress(OSError):
+        # Root may map all ids; an ordinary user only his own, and must first give up setgroups(2).
         write(f"/proc/{child}/uid_map", ALL_IDS)
         write(f"/proc/{child}/gid_map", ALL_IDS)
         return
@@ -175,6 +182,7 @@ def remove(cgroup: str) -> None:
         try:
             os.rmdir(cgroup)
         except OSError:
+            # Its last process may not be gone yet (EBUSY), and no event tells when it is.
             time.sleep(0.01)
 
 
@@ -185,6 +193,7 @@ def outer(mode: str, told: int, mapped: int, command: list[str]) -> None:
     """Be the first process in the new namespaces; never return."""
     die_with_parent()
     flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS
+    # In user mode all others belong to the new user namespace, in which this process is root.
     must(libc.unshare(flags | (CLONE_NEWUSER if mode == USER else 0)), "making namespaces")
     die_with_parent()  # a change of credentials may have cleared it
     os.write(told, b"1")
@@ -198,6 +207,7 @@ def outer(mode: str, told: int, mapped: int, command: list[str]) -> None:
     if not child:
         os.close(kept)
         die_with_parent()
+        # The pipe's other end is closed if the parent ended before the call above took effect.
         if select.select([alive], [], [], 0)[0]:
             os._exit(CANNOT)  # the parent was killed before that held
         os.close(alive)
@@ -217,12 +227,16 @@ def die_with_parent() -> None:
 def process_1(command: list[str]) -> None:
     """Be process 1 until PROGRAM is executed in its place; never return."""
     root, code, run, *program = command
+    # Else the mounts below would appear on the host.
     must(libc.mount(None, b"/", None, MS_REC | MS_PRIVATE, None), "making mounts private")
     make_root(root, code, run)
+    # Both are the present directory: the old root is mounted over the new one, and unmounted next
+    # (pivot_root(2)). chroot(2) would leave a way back.
     must(libc.syscall(SYS_PIVOT_ROOT, b".", b"."), "pivot_root")
     must(libc.umount2(b".", MNT_DETACH), "leaving the host's files")
     os.chdir("/root")
     socket.sethostname("guest")
+    # Dropped from the bounding set, no program gets one back (capabilities(7)).
     for capability in range(LAST_CAPABILITY + 1):
         if capability not in CAPABILITIES:
             libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
@@ -245,6 +259,7 @@ def process_1(command: list[str]) -> None:
 
 def make_root(root: str, code: str, run: str) -> None:
     """The present directory becomes the root to be."""
+    # pivot_root(2) wants a mount, and read-only must not become the host's own directory.
     bind(root, root)
     set_read_only(root)
     os.chdir(root)
@@ -278,6 +293,7 @@ def make_devices() -> None:
     for name, target in LINKS.items():
         os.symlink(f"/proc/self/fd{target}", f"dev/{name}")
     os.mkdir("dev/pts")
+    # An instance of its own: the host's terminals are not in there.
     mount("devpts", "dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666")
     os.symlink("pts/ptmx", "dev/ptmx")
     os.mkdir("dev/shm")
@@ -287,6 +303,8 @@ def make_devices() -> None:
 def main() -> int:
     """Be the keeper: start the rest, wait until it or standard input ends; return the exit code."""
     mode, cgroup, *command = sys.argv[1:]
+    # Out of the terminal's session: the keeper ends when the engine does, not when a key is
+    # pressed.
     os.setsid()
     return keep(mode, cgroup, command)
 

@@ -107,6 +107,7 @@ class ControllerEngine:
         self._controller.log_in()
         progress(f"{where}: checking entities, agents and jobs", 0.3)
         self._check_platform()
+        # Sub-scenarios first: a scenario names those that it starts.
         for number, scenario in enumerate(reversed(self._scenarios)):
             progress(
                 f"{where}: scenario {scenario.name}", 0.6 + 0.4 * number / len(self._scenarios)
@@ -144,6 +145,7 @@ class ControllerEngine:
         self._job_versions = {
             job: known[job] for jobs in needed.values() for job in jobs if job in known
         }
+        # Jobs without declared statistics send none: nobody waits for them at the end.
         self._measuring = {name for name, job in described.items() if job.get("statistics")}
         addresses = {agents.get(entity) for entity in needed}
         self._addresses = sorted(address for address in addresses if address)
@@ -179,6 +181,7 @@ class ControllerEngine:
         known: Mapping[str, str],
         form: str | None,
     ) -> Iterator[str]:
+        # All that is missing is told at once: somebody else may have to install it.
         absent = sorted({job for jobs in needed.values() for job in jobs if job not in known})
         for job in absent:
             file = f"jobs-{form}/{job}.tar.gz" if form else "its package"
@@ -207,6 +210,7 @@ class ControllerEngine:
     def _upload(self, stored: dict[str, Any]) -> None:
         place = ("project/", self._project, "scenario/", stored["name"])
         end_s = time.monotonic() + rest.LOST_LIMIT_S
+        # An upload is checked by reading it back: an answer may be lost although the order arrived.
         while (there := self._uploaded(place)) != stored:
             if there is not None:
                 self._controller.put(*place, body=stored)
@@ -248,6 +252,7 @@ class ControllerEngine:
             if number is None:
                 number = self._start(run_dir, order)
         except Refused as refusal:
+            # A refused run does not stop the campaign; its record says why.
             return ended("Not Started", str(refusal))
         except Lost as lost:
             return ended("Controller Lost", str(lost))
@@ -276,6 +281,7 @@ class ControllerEngine:
         still run.
         """
         self._stopping.set()
+        # While an order is on its way nobody knows the number of the instance that it makes.
         if not self._starting.acquire(timeout=STOP_LIMIT_S):
             raise Lost(
                 f"{self._controller.access.url}: a scenario is being started there and may run on"
@@ -300,6 +306,7 @@ class ControllerEngine:
         """
         with suppress(FileNotFoundError, ValueError):
             number = int(_started(run_dir).read_text())
+            # Its results are in the record: a --rerun wants another instance.
             if number == _fetched(run_dir):
                 return None
             try:
@@ -308,16 +315,20 @@ class ControllerEngine:
                 if refusal.status != 404:
                     raise
                 return None
+            # A stopped one has no whole results, and one of another order is not this run's.
             if instance["status"] != "Stopped" and order.is_of(instance):
                 self._running = None if instance["stop_date"] else number
                 return number
         return None
 
     def _start(self, run_dir: Path, order: _Order) -> int:
+        # Before the start: a job that is left from another run would make this one fail, or measure
+        # with it.
         self._expect_idle_hosts(order.called)
         for scenario in order.scenarios:
             if scenario["name"] not in {known.name for known in self._scenarios}:
                 self._upload(scenario)
+        # Held until the number is on the disk, so that `stop` and the next command find it.
         with self._starting:
             number = self._ordered(order)
             _started(run_dir).write_text(f"{number}\n")
@@ -330,6 +341,7 @@ class ControllerEngine:
         Where its answer is lost it is given again only if no instance has come of it.
         """
         place = ("project/", self._project, "scenario/", order.name, "scenario_instance/")
+        # Numbers of instances only grow: a greater one is of this order or of somebody else's.
         before = max(self._newest(place), default=0)
         end_s = time.monotonic() + rest.LOST_LIMIT_S
         while True:
@@ -356,6 +368,8 @@ class ControllerEngine:
         end_s = time.monotonic() + ARRIVAL_LIMIT_S
         while True:
             for number in self._newest(place):
+                # Somebody else may have started the scenario at the same time, with other
+                # arguments.
                 if number > before and order.is_of(
                     self._controller.get("scenario_instance/", number)
                 ):
@@ -391,6 +405,7 @@ class ControllerEngine:
                             f"scenario instance {number} was asked to stop after {limit_s:g} s, and"
                             " does not end"
                         )
+                    # Once: then the instance gets STOP_LIMIT_S to end.
                     due_s, late = heard_s + STOP_LIMIT_S, True
                     self._controller.post("scenario_instance/", number, body={}, repeat=True)
             if self._stopping.wait(self._poll_s):
@@ -420,6 +435,8 @@ class ControllerEngine:
         OpenBACH loses such a stop, and goes on starting functions for seconds after the instance
         has its stop date. Returns when no job runs and none comes for SETTLED_S.
         """
+        # Functions may start jobs after the instance has its stop date, so their number may still
+        # grow.
         known: set[int] = set()
         quiet_s = end_s = time.monotonic()
         while True:
@@ -428,6 +445,7 @@ class ControllerEngine:
             jobs = leftovers.running_jobs(self._controller, self._addresses)
             left = [job for job in jobs if job.instance_id in found]
             now_s = time.monotonic()
+            # New jobs begin the time anew, as each may have missed the stop.
             if found - known:
                 known, quiet_s, end_s = known | found, now_s, now_s + LEFTOVERS_LIMIT_S
             if left:
@@ -447,6 +465,7 @@ class ControllerEngine:
 
         They would share links and ports with the run.
         """
+        # Under all names that the scenario has there, with changed constants and without.
         names = {*called, *(scenario.name for scenario in self._scenarios)}
         end_s = time.monotonic() + LEFTOVERS_LIMIT_S
         while True:
@@ -465,6 +484,7 @@ class ControllerEngine:
 
     def _keep_statistics(self, instance: Mapping[str, Any], place: Path) -> None:
         """Read them until they stay the same. Where none can be expected, none are waited for."""
+        # The collector gets statistics later than the controller learns of the end.
         expected = instance["status"] == "Finished Ok" and any(
             job["name"] in self._measuring for job in leftovers.jobs_in(instance)
         )
@@ -571,6 +591,7 @@ def _order_of(spec: Mapping[str, Any], own: Sequence[Scenario]) -> _Order:
         for name, value in given[scenario.name].constants.items()
         if value != scenario.constants.get(name)
     }
+    # The same constants have the same name: no upload is needed for the next run with them.
     mark = hashlib.sha256(json.dumps(changed, sort_keys=True).encode()).hexdigest()[:8]
     said = ", ".join(f"{name}={value}" for name, value in changed.items())
     called = {name: f"{name}-{mark}" if changed else name for name in given}
@@ -683,6 +704,7 @@ class _Events:
         for event in _events(instance):
             if "scenario" in event:
                 event["scenario"] = self._called.get(event["scenario"], event["scenario"])
+            # A look shows the whole instance: what was told before is left out.
             if (key := json.dumps(event)) not in self._told:
                 self._told.add(key)
                 self._write(json.dumps({"t_s": round(t_s, 3), **event}) + "\n")

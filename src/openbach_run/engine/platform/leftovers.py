@@ -88,6 +88,7 @@ def told(jobs: Sequence[RunningJob], scenarios: Mapping[int, str]) -> list[str]:
         f"{job} is running; end it with: python3 stop_job_instance.py {job.instance_id}"
         for job in jobs
     ]
+    # One command for all, as a failed campaign may leave dozens.
     if len(jobs) > 1:
         names = sorted({job.name for job in jobs})
         options = " ".join(f"-j {name}" for name in names)

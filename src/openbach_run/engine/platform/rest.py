@@ -102,6 +102,7 @@ def read_access(address: str | None, file: Path) -> Access:
     if address is None and not known.get("controller"):
         raise InputError(f"which controller? Give --controller HOST, or write {file}: {_example()}")
     url = base_url(address or known["controller"])
+    # The file's password is for the file's controller; no other one gets to see it.
     if known.get("controller") and base_url(known["controller"]) != url:
         known = {}
     login = known.get("login") or _ask("Login", url, file, hidden=False)
@@ -120,6 +121,7 @@ def write_access(file: Path, address: str, login: str, password: str) -> None:
         others = known.get("controller", "")
         if file.exists() and (not others or base_url(others) != base_url(address)):
             raise InputError(f"{file} is for another controller ({others or 'none'})")
+        # A new file that only its owner can read from the first byte on, renamed when it is whole.
         new = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
         with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
             json.dump({"controller": address, "login": login, "password": password}, stream)
@@ -136,6 +138,7 @@ def base_url(address: str) -> str:
     url = address if "://" in address else f"http://{address}"
     try:
         parts = urlsplit(url)
+        # A URL is taken as it is: it may name a proxy on the usual port of HTTP.
         port = parts.port or (CONTROLLER_PORT if "://" not in address else None)
     except ValueError as error:
         raise InputError(f"controller {address!r}: {error}") from error
@@ -156,6 +159,7 @@ def base_url(address: str) -> str:
 
 def _read_file(file: Path) -> dict[str, str]:
     text = file.read_text(encoding="utf-8").strip()
+    # OpenBACH's scripts take the bare address, too.
     if text[:1] not in ("{", '"'):
         return {"controller": text.splitlines()[0].strip()} if text else {}
     content = read_json(file)
@@ -252,6 +256,7 @@ class Controller:
         try:
             return self._once(method, path, **more)
         except Refused as refusal:
+            # Sessions end: after hours, or when the controller starts again.
             if refusal.status not in (401, 403) or not self._logged_in:
                 raise
         self.log_in()
@@ -287,6 +292,7 @@ class Controller:
             )
             session.cookies = self._cookies
             session.headers["Connection"] = "close"
+            # requests' own time-out is for each read: a slow sender could go on for ever.
             end_s = time.monotonic() + self._timeout_s
             with session.request(
                 method, url, timeout=self._timeout_s, allow_redirects=False, stream=True, **more
@@ -305,6 +311,7 @@ class Controller:
         try:
             return answer.json()
         except ValueError:
+            # Cut off in the middle: whether the order was carried out is not known.
             if "json" in answer.kind:
                 raise Lost(
                     f"{self.access.url}: the connection was dropped in the middle of the answer"
@@ -363,6 +370,7 @@ def _patiently(send: Callable[[], T], limit_s: float | None = None) -> T:
 
 def _reason(error: requests.RequestException) -> str:
     text = str(error)
+    # urllib3 wraps errors in errors; their texts are what tells them apart.
     for part, words in (
         ("refused", "connection refused: nothing listens there"),
         ("RemoteDisconnected", "the connection was dropped before an answer came"),
@@ -389,6 +397,7 @@ def _said(answer: Answer) -> str:
         return json.dumps(said)[:500]
     parts = [str(said[key]) for key in ("error", "msg", "message") if said.get(key)]
     detail = said.get("error_message")
+    # The backend's checks name the entry at fault, the conductor's errors are texts.
     if isinstance(detail, dict):
         parts.append(
             ": ".join(str(detail[key]) for key in ("offending_entry", "error") if key in detail)

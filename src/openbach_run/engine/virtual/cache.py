@@ -36,6 +36,7 @@ def content_hash(files: Iterable[Path], root: Path, *more: str) -> str:
     The names are relative to `root`.
     """
     digest = hashlib.sha256()
+    # Sorted, since a directory lists its files in any order.
     for file in sorted(files):
         content = hashlib.sha256(file.read_bytes()).hexdigest()
         digest.update(f"{file.relative_to(root)} {content}\n".encode())
@@ -54,6 +55,8 @@ _LOOKS_ONLY = ContextVar("looks only", default=False)
 @contextmanager
 def looking_only() -> Iterator[None]:
     """Make `made_once` and `refuse_to_make` raise NotMade where anything would have to be made."""
+    # A context variable holds for this thread's calls only: `serve` looks in one and makes in
+    # another.
     before = _LOOKS_ONLY.set(True)
     try:
         yield
@@ -94,6 +97,8 @@ def _made(
         missing()
         place.parent.mkdir(parents=True, exist_ok=True)
         lock.touch()
+    # A lock file beside the entry: the entry itself is renamed into its place only when it is
+    # whole.
     with exclusively(lock):
         if place.exists() and (
             damaged := damage(place)
@@ -107,9 +112,11 @@ def _made(
                 _remove(place)
         if not place.exists():
             with _explained(place.parent):
+                # Left behind by a process that was killed.
                 _remove(unfinished)
                 unfinished.mkdir()
             make(unfinished)
+            # Before the rename: an entry that is there has its manifest.
             _write_manifest(place, unfinished)
             unfinished.rename(place)
     _forget_unused(place.parent)
@@ -142,6 +149,7 @@ def damage(place: Path) -> str:
     looked = _looked(place)
     try:
         with _manifest(place).open(encoding="utf-8") as manifest:
+            # The quick answer of nearly every command: no file was touched, so none is read.
             if manifest.readline().rstrip() == looked:
                 return ""
             made = json.load(manifest)
@@ -181,6 +189,7 @@ def _write_manifest(place: Path, directory: Path) -> None:
     new.write_text(
         f"{_looked(directory)}\n{json.dumps(hashes, indent=0, sort_keys=True)}\n", encoding="utf-8"
     )
+    # Renamed over the old one, so that nobody reads half a manifest.
     new.replace(_manifest(place))
 
 
@@ -188,6 +197,7 @@ def _entries(directory: Path) -> list[os.DirEntry[str]]:
     """Yield everything below it but directories."""
     found, waiting = [], [str(directory)]
     while waiting:
+        # scandir rather than glob: the guest tree has some ten thousand files, at every command.
         with os.scandir(waiting.pop()) as listed:
             for entry in listed:
                 if entry.is_dir(follow_symlinks=False):
@@ -245,6 +255,7 @@ def _forget_unused(cache: Path) -> None:
     oldest = time.time() - KEPT_UNUSED_DAYS * 24 * 3600
     for lock in cache.glob("*.lock"):
         with suppress(OSError):  # gone meanwhile, or another user's
+            # Only entries named by a hash: other locks are not of this kind.
             if not re.search(r"-[0-9a-f]{16}$", lock.stem) or lock.stat().st_mtime > oldest:
                 continue
             for left in (lock.with_suffix(""), lock.with_suffix(".unfinished")):

@@ -89,6 +89,7 @@ def alternatives(scripts: Iterable[str]) -> list[Alternative]:
     for text in sorted(scripts):
         for words in _calls(text, "update-alternatives"):
             for one in _alternatives(words):
+                # As update-alternatives does in its automatic mode.
                 if one.link not in best or one.priority > best[one.link].priority:
                     best[one.link] = one
     return [best[name] for name in sorted(best)]
@@ -117,6 +118,7 @@ def _calls(text: str, *programs: str) -> Iterator[list[str]]:
     """The words of each call of these programs that has no variable in it."""
     for line in text.replace("\\\n", " ").splitlines():
         call = re.split(r";|\|\||&&|>", re.sub(r"^\s*(if|!|then|&&|\|\|)\s+", "", line.strip()))[0]
+        # A call with a variable depends on the machine, and is left out.
         if call.startswith(programs) and "$" not in call and "`" not in call:
             try:
                 words = shlex.split(call)
@@ -150,6 +152,7 @@ def accounts(root: Path, scripts: Iterable[str], files: Mapping[str, str]) -> Ac
     """Our own, those of base-passwd, and those that packages make."""
     found = Accounts()
     for kind, known in (("passwd", found.users), ("group", found.groups)):
+        # base-passwd's lists have the ids that are the same on every Debian.
         master = root / MASTERS / f"{kind}.master"
         text = files[f"etc/{kind}"] + (master.read_text() if master.exists() else "")
         for line in text.splitlines():
@@ -158,6 +161,7 @@ def accounts(root: Path, scripts: Iterable[str], files: Mapping[str, str]) -> Ac
     for file in sorted((root / SYSUSERS).glob("*.conf")) if (root / SYSUSERS).is_dir() else ():
         wanted |= dict(_sysusers(file.read_text()))
     taken = {int(line.split(":")[2]) for line in (*found.users.values(), *found.groups.values())}
+    # Sorted, so that who gives way to whom does not depend on the packages' order.
     for name in sorted(wanted):
         home, with_user = wanted[name]
         number = _number(name, taken)
@@ -176,6 +180,7 @@ def _number(name: str, taken: set[int]) -> int:
 
     Of two names with the same number, the second in order gets the next.
     """
+    # From the name alone: of trees with different packages both give a user the same id.
     first = zlib.crc32(name.encode()) % len(SYSTEM_IDS)
     numbers = [SYSTEM_IDS[(first + step) % len(SYSTEM_IDS)] for step in range(len(SYSTEM_IDS))]
     return next(number for number in numbers if number not in taken)

@@ -89,6 +89,7 @@ def ensure_tools(tools: Mapping[str, str] = BUILD_TOOLS, *, install: bool = True
     """
     for name in tools.values():
         check_package("tools", name)
+    # Two threads set up at the same time, and dpkg lets only one program install.
     with _INSTALLING:
         _ensure_tools(tools, install)
 
@@ -105,6 +106,7 @@ def _ensure_tools(tools: Mapping[str, str], install: bool) -> None:
         return
     if shutil.which("apt-get") is None:
         raise SetupError(_without_apt(missing))
+    # An ordinary user is told the command, rather than asked for a password.
     if os.geteuid() != 0 or not install:
         raise SetupError(
             f"missing packages; install them with: sudo apt-get install {' '.join(missing)}"
@@ -175,14 +177,18 @@ def download(files: Sequence[Download], progress: Progress, what: str) -> dict[P
     apt knows this machine's proxies and passwords, follows redirects, resumes what broke off, and
     checks the hash. A part of a file that broke off stays there, and is resumed by the next call.
     """
+    # apt-helper is no command of the PATH; its place differs between versions of apt.
     helper = next((one for one in HELPERS if one.exists()), None)
     if helper is None:
         raise SetupError(f"apt-helper is missing ({' or '.join(map(str, HELPERS))}): install apt")
     wanted = [word for one in files for word in (one.uri, str(one.target), f"SHA256:{one.sha256}")]
     options = [word for option in DOWNLOAD_OPTIONS for word in ("-o", option)]
+    # At least 1, as it divides.
     total_bytes = max(sum(one.size_bytes for one in files), 1)
+    # A file rather than a pipe, which would fill up while nobody reads it.
     with tempfile.TemporaryFile("w+") as said:
         command = [str(helper), *options, "download-file", *wanted]
+        # FAILED reads apt's messages in English.
         environment = {**os.environ, "LC_ALL": "C"}
         with subprocess.Popen(
             command, env=environment, stdin=subprocess.DEVNULL, stdout=said, stderr=said, text=True
@@ -289,6 +295,7 @@ def unpack(packages: Iterable[Package], archives: Path, root: Path) -> Iterator[
         'dpkg-deb --fsys-tarfile "$1" | tar -x -C "$2" --keep-directory-symlink --no-same-owner'
         " --no-same-permissions"
     )
+    # False sorts before True.
     for package in sorted(packages, key=lambda one: one.name != "base-files"):
         yield package
         archive = str(archives / package.file_name)
@@ -324,6 +331,7 @@ def needs_among(archives: Iterable[Path]) -> dict[str, list[str]]:
             provided.setdefault(one, set()).add(name)
     needs: dict[str, list[str]] = {}
     for name, names in depends.items():
+        # A virtual package, like mail-transport-agent, stands for all that provide it.
         providers: set[str] = set()
         for one in names:
             providers |= provided.get(one, set())
@@ -363,6 +371,7 @@ class Apt:
         `installed` has the stanzas of packages that are there already (dpkg's status file). Raises
         SetupError.
         """
+        # Without Debian's keys apt could not tell Debian's lists from anybody's.
         if not KEYRING.exists():
             raise SetupError(f"{KEYRING} is missing: install the package debian-archive-keyring")
         for name in ("lists/partial", "archives/partial"):
@@ -377,6 +386,8 @@ class Apt:
         self._write("preferences", self._preferences())
         self._write("status", installed)
         self._write("apt.conf", self._configuration())
+        # By default apt only warns about a list that it could not fetch, and goes on with an old
+        # one.
         self._apt("fetching Debian's package lists", "update", "--error-on=any")
 
     def resolve(self, names: Sequence[str]) -> list[Package]:
@@ -411,6 +422,7 @@ class Apt:
             r"Candidate: (\S+)",
             self._apt(f"looking for {name}", "policy", name, program="apt-cache"),
         )
+        # apt says (none) for a package that it knows by name only.
         return None if found is None or found[1] == "(none)" else found[1]
 
     def has(self, name: str) -> bool:

@@ -113,6 +113,7 @@ class VirtualEngine:
         self._keys = keys
         self._clock = clock
         self._only_locked = locked
+        # A guest on a slower clock is silent for longer in wall time.
         self._silence_limit_s = silence_limit_s * slowdown(clock)
         self._cache = cache or cache_directory()
         self._kernel: Kernel | None = None
@@ -135,6 +136,7 @@ class VirtualEngine:
         ensure_descriptors()
         try:
             self._make_what_is_missing(progress)
+            # Last: the snapshot holds what was built, and is compiled by the guest tree's Python.
             code = {**self._code_folders, **self._host_programs, **self._built}
             self._code = ensure_code(self._cache, self.image, code)
         except OSError as error:
@@ -154,6 +156,7 @@ class VirtualEngine:
 
     def _make_what_is_missing(self, progress: Progress) -> None:
         self._prepare_kernel(progress)
+        # They are checked against the libraries of the guest tree, so that one comes first.
         self._host_programs = host_programs(self._code_folders, self.image.root)
         programs = ensure_programs(
             self._cache, self._code_folders, lambda: self._ensure_jail(progress), progress
@@ -165,6 +168,8 @@ class VirtualEngine:
         self._ensure_jail(progress)
         kernel, tree = self.kernel_build(), self.tree()
         with self._downloaded([kernel.entry, tree.entry], progress):
+            # A kernel takes minutes on all CPUs, the tree seconds of downloading: they do not
+            # disturb each other.
             if kernel.entry.place is None:
                 beside(progress, kernel.ensure, tree.ensure)
             self._kernel = kernel.ensure(progress)
@@ -181,11 +186,14 @@ class VirtualEngine:
         It says which of them are not the locked ones. No other command downloads or builds until
         the end.
         """
+        # The usual case: nothing is to be made, so no lock is taken.
         if all(one.place for one in entries):
             yield
             return
         refuse_to_make("the kernel or the guest tree")
+        # Two commands would otherwise download the same files into the same places.
         with exclusively(self._cache / "debian-archives.lock"):
+            # Again: another command may have made some while this one waited for the lock.
             missing = [one for one in entries if one.place is None]
             sets = _packages_of(missing, progress)
             if texts := [text for one in sets for text in one.differing.values()]:
@@ -246,9 +254,11 @@ class VirtualEngine:
 
         It names kernel, guest tree and code by their hashes: another identity, another run.
         """
+        # Many cells of a campaign use the same folders; their identity is calculated once.
         key = json.dumps(uses, sort_keys=True)
         if key not in self._identities:
             code = {**self._code_folders, **self._host_programs}
+            # Only what this run uses: another VPN's change must not make its record stale.
             used = {place: folder for place, folder in code.items() if is_used(place, uses)}
             if uses.get("cpus"):
                 used[f"{DIRECTORY}/{CPU_MODEL}"] = cpu_model(self._repository / "kernel")
@@ -311,8 +321,11 @@ class VirtualEngine:
         (run_dir / "run.json").write_text(json.dumps(spec))
         assert self._code
         started = time.monotonic()
+        # "x": run_dir is new, and nothing is to be overwritten in it.
         with (run_dir / "console.log").open("xb") as console:
             keep = open(run_dir / CAPTURE if self._pcap else os.devnull, "wb", buffering=0)
+            # The kernel writes its packets into the pipe; it never sees a file of the host for
+            # them.
             read_end, write_end = os.pipe()
             _widen(read_end)
             capture = _Capture(FileIO(read_end), keep, with_keys=self._keys)
@@ -321,18 +334,21 @@ class VirtualEngine:
             finally:
                 os.close(write_end)
             ended_why = self._watch(guest, run_dir, on_event, capture)
+        # The capture ends when the last process with the pipe's other end has ended.
         capture.join(END_LIMIT_S)
         if capture.is_alive():
             raise SetupError(
                 f"{run_dir}: a process of the guest was there {END_LIMIT_S:g} s after its end"
             )
         ended_why = capture.wrong() or ended_why
+        # In this order: a limit of the jail, or too many files, explains what else went wrong.
         if guest.returncode == EXIT_LIMIT:
             ended_why = "passed a limit of the jail"
         ended_why = tidy(run_dir, spec) or ended_why
         if self._keys:
             run_files.write_secret(run_dir, KEYS, capture.keys)
         wall_s = time.monotonic() - started
+        # Only now, since `tidy` has made sure that what is read is not larger than allowed.
         outcome = outcome_of(run_dir, wall_s, capture.hash, ended_why, guest.returncode)
         return replace(outcome, host=self._measured(guest.returncode, capture))
 
@@ -369,17 +385,24 @@ class VirtualEngine:
         console: BinaryIO,
     ) -> subprocess.Popen[bytes]:
         assert self._kernel and self._jail and self._image
+        # More hosts need more memory; the kernel cannot take more later.
         hosts = len(spec.get("inventory", {}).get("hosts", ()))
+        # inf-cpu: computing takes no virtual time, and the clock jumps when all is idle
+        # (Documentation/virt/uml, time-travel mode). The start makes dates in files the same in
+        # every run.
         time_travel = ("time-travel=inf-cpu", f"time-travel-start={GUEST_START_NS}")
         clock = time_travel if self._clock == VIRTUAL else (f"slow_clock={slowdown(self._clock)}",)
         kernel_arguments = (
             f"mem={max(GUEST_MEMORY_MB, HOST_MEMORY_MB * hosts)}M",
             "quiet",
             "loglevel=5",  # warnings too
+            # The guest ends at a panic, and does not wait for somebody to look at it.
             "panic=-1",
             *("root=/dev/root", "rootfstype=hostfs", "ro"),
+            # The seed is what the kernel's random numbers follow from (kernel/patches).
             *(*clock, "seccomp=on", f"seed={spec['seed']}"),
             *(
+                # The console is written to a file, and reads nothing: descriptor 3 is /dev/null.
                 "con=null",
                 "con0=fd:3,fd:1",
                 "capture=0",
@@ -400,7 +423,12 @@ class VirtualEngine:
             if self._stopping:
                 raise InterruptedError("the engine is stopping")
             guest = subprocess.Popen(
-                command, env={}, stdin=stdin, stdout=stdout, stderr=subprocess.STDOUT
+                # No environment: nothing of this user's may act on a run.
+                command,
+                env={},
+                stdin=stdin,
+                stdout=stdout,
+                stderr=subprocess.STDOUT,
             )
             self._guests.add(guest)
         return guest
@@ -420,12 +448,15 @@ class VirtualEngine:
         waiting.start()
         heard, captured_bytes = time.monotonic(), 0
         try:
+            # The guest is looked at now and then rather than listened to: its files are on this
+            # machine's disk.
             while not _ended_within(waiting, LOOK_S):
                 before, captured_bytes = captured_bytes, capture.size_bytes if capture else 0
                 if reader.read() or captured_bytes > before:
                     heard = time.monotonic()
                 elif time.monotonic() - heard > self._silence_limit_s:
                     raise _Ended(f"showed no progress for {self._silence_limit_s:g} s")
+                # The guest may be somebody else's code: a full disk is this machine's trouble.
                 if excess := _excess(run_dir) or (capture and capture.wrong()):
                     raise _Ended(excess)
             reader.read()
@@ -436,6 +467,7 @@ class VirtualEngine:
         finally:
             self._end(guest)
             if not _ended_within(waiting, END_LIMIT_S):
+                # The keeper has not ended its guest in time; with it gone the kernel ends the rest.
                 guest.kill()
                 waiting.join()
             with self._lock:
@@ -456,9 +488,11 @@ def _excess(run_dir: Path) -> str | None:
 def tidy(run_dir: Path, spec: Mapping[str, Any]) -> str | None:
     """Put right what a guest may have changed, remove what is too much, and return why, if so."""
     excess = _excess(run_dir)  # first: it makes every directory writable
+    # What is too much to read is removed before anybody reads the record.
     if excess:
         run_files.keep_only(run_dir, ("events.jsonl", "console.log", CAPTURE))
     run_files.restrict(run_dir)
+    # Written again, since the guest could have changed it, and the record's name follows from it.
     run_files.write_new(run_dir, "run.json", json.dumps(spec))
     return excess and f"{excess} and was ended"
 
@@ -522,6 +556,7 @@ class _Capture(threading.Thread):
                 f"sent more than {CAPTURE_LIMIT_BYTES >> 20} MiB of packets, the most that --pcap"
                 " keeps,"
             )
+        # A view: packets are not copied between reading, hashing and writing.
         rest = memoryview(part)
         try:
             while rest:  # a disk that becomes full takes a part
@@ -551,6 +586,7 @@ class _Capture(threading.Thread):
         """
         buffers = [memoryview(bytearray(PIPE_BYTES // 2)) for _ in range(2)]
         before, last = buffers[0][:0], buffers[0][:0]
+        # Read into the same memory again and again: a transfer of 30 MB sends some 0.3 GB.
         while size := self._packets.readinto(buffers[0]):
             before = memoryview(b"") if size >= LARGEST_BLOCK_BYTES else _joined(before, last)
             last = buffers[0][:size]
@@ -563,6 +599,7 @@ class _Capture(threading.Thread):
             if kind != DECRYPTION_SECRETS:
                 self._end = block if kind == ENHANCED_PACKET else self._end
                 yield block
+            # Bounded, since a guest may send keys without end.
             elif len(self.keys) < RUN_LIMIT_BYTES:
                 self.keys += keys_in(block)
 
@@ -604,6 +641,7 @@ class _EventReader:
             return False
         place = str(self._run_dir / "events.jsonl")
         events = run_files.checked(added, place, self._lines + 1, wrong_event)
+        # The guest may be in the middle of a line; the rest of it is read next time.
         self._offset += added.rfind(b"\n") + 1
         self._lines += len(events)
         for event in events:

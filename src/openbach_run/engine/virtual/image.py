@@ -130,6 +130,7 @@ class Image:
         """Hash of what is in it for a run that uses the packages named."""
         used = self.used_with(names)
         there = {one for one in self.packages if one.partition("_")[0] in used}
+        # Absent names count, too: a package that comes later changes what runs.
         absent = used - {one.partition("_")[0] for one in there}
         lines = sorted([*(f"{one} {self.hashes.get(one, '')}" for one in there), *absent])
         return hashlib.sha256("\n".join([self.own, *lines]).encode()).hexdigest()[:16]
@@ -186,6 +187,7 @@ class Tree:
             lambda place, packages: self._make(place, packages, progress), progress
         )
         made = json.loads((place / IMAGE_FILE).read_text())
+        # To find out what acts of init.py takes longer than to read the hash from the cache.
         digest = kept(
             self._cache,
             "acting",
@@ -209,6 +211,7 @@ class Tree:
         missing = obtain(self._lines, archives, progress, DOWNLOADING)
         if self._only_locked:
             refuse(missing)
+        # The usual case: exactly what debian.lock says.
         if not missing and not self.additions:
             return PackageSet(by_place(self._lines), archives)
         return self.current(progress, missing) if missing else self._with_additions(progress)
@@ -229,6 +232,8 @@ class Tree:
         progress("guest: fetching Debian's package lists", 0)
         locked, archives = by_place(self._lines), self._cache / ARCHIVES
         apt = self._apt()
+        # Told that the locked packages are installed, apt adds to them and replaces as few as it
+        # can.
         apt.prepare("".join(one.as_installed(archives) for one in locked[ROOT]))
         if lacking := [name for name in self.additions if not apt.has(name)]:
             said = [
@@ -262,7 +267,9 @@ class Tree:
         for directory in self._beside:
             (root / directory).mkdir(parents=True)
             list(unpack(packages.places[f"/{directory}"], packages.archives, root / directory))
+        # Before the documentation is removed: who passes a bundle on must pass on the licences.
         _keep_copyright(root / "usr/share/doc", place / COPYRIGHT)
+        # Read, never run (configured.py).
         scripts = {one.name: postinst(packages.archives / one.file_name) for one in there}
         _add_own(root, self._init)
         configured.configure(root, scripts, FILES)
@@ -280,6 +287,7 @@ class Tree:
         }
         (place / IMAGE_FILE).write_text(json.dumps(described, indent=1) + "\n")
         for one in every:
+            # Their content is in the tree now; the archives would double what the cache takes.
             (packages.archives / one.file_name).unlink()
 
 
@@ -323,6 +331,8 @@ def run_python(root: Path, arguments: Sequence[str], what: str, **environment: s
     It gets the loader and the libraries of the guest tree. Raises SetupError.
     """
     python = [
+        # The tree's own loader, as the machine may have an older C library than the guest's Python
+        # needs.
         *(str(root / "usr/lib64/ld-linux-x86-64.so.2"), "--inhibit-cache"),
         *("--library-path", str(root / "usr/lib/x86_64-linux-gnu")),
         *(
@@ -375,6 +385,7 @@ def ensure_code(cache: Path, image: Image, folders: Mapping[str, Path]) -> Path:
         for kind in KINDS
         if (folder / kind).is_symlink()
     }
+    # The image counts, since its Python compiles the snapshot.
     digest = hashlib.sha256(json.dumps([image.root.parent.name, links]).encode())
     for name, folder, file in files:
         content = hashlib.sha256(file.read_bytes()).hexdigest()

@@ -254,6 +254,7 @@ def _acting_hash(kernel_dir: Path) -> str:
 
 def current_source(directory: Path) -> Package:
     """The kernel's source of the first suite that has one now; `directory` is for an apt."""
+    # Backports first: its kernel is newer than that of the suite, and older than that of sid.
     for suite in SUITES:
         apt = Apt(directory, (suite,), {})
         apt.prepare()
@@ -300,6 +301,7 @@ def _configure(source: Path, out: Path, fragment: Path) -> None:
     ]
     run(command, "configuring the kernel", **FIXED_BUILD)
     wanted = re.findall(r"^CONFIG_\w+=[^n].*$", fragment.read_text(), re.MULTILINE)
+    # Kconfig drops what depends on something that is off, and says nothing.
     if lost := not_taken(wanted, (out / ".config").read_text()):
         raise SetupError(f"this kernel source does not take from {fragment}: {', '.join(lost)}")
 
@@ -346,6 +348,7 @@ def _make(source: Path, out: Path, tools: Path) -> Iterator[int]:
     """
     shutil.copy2(tools / "precompiled.h", out)
     compiler = f"CC={(tools / 'cc').resolve()}"
+    # By itself: all other files wait for the headers that it compiles.
     yield from _steps([*_make_command(source, out), compiler, "init/main.o"])
     # There are no modules; that target makes Module.symvers and scripts/module.lds.
     yield from _steps(
@@ -369,9 +372,11 @@ def _steps(command: list[str]) -> Iterator[int]:
         try:
             for line in make.stdout:
                 printed.append(line)
+                # Kbuild's short form of a command: "  CC      init/main.o".
                 if line.startswith("  "):
                     yield len(printed)
         except BaseException:
+            # Ctrl-C, or an error elsewhere: make would build on for minutes.
             make.terminate()
             raise
     if make.returncode:

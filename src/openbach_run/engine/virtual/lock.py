@@ -94,6 +94,7 @@ def _read_line(line: str, at: str) -> Locked:
     for column, value, digits in (("sha256", sha256, 64), ("sha1", sha1, 40)):
         if len(value) != digits or set(value) - set("0123456789abcdef"):
             raise InputError(f"{at}: {column} should be {digits} hexadecimal digits; it is {value}")
+    # isdecimal alone takes numbers so long that int() refuses them.
     if not size.isdecimal() or len(size) > MOST_DIGITS:
         raise InputError(f"{at}: size should be a number of bytes; it is {size}")
     return Locked(place, Package(name, version, architecture, path, sha256, int(size)), sha1)
@@ -136,6 +137,7 @@ def obtain(lines: Sequence[Locked], archives: Path, progress: Progress, what: st
     archives.mkdir(parents=True, exist_ok=True)
     wanted = [one for one in lines if not is_there(one.package, archives)]
     said: dict[str, list[str]] = {one.package.identity: [] for one in wanted}
+    # The mirror has today's versions, the archive has all that ever were.
     for source, base in _sources(said):
         files = {archives / one.package.file_name: one for one in wanted}
         if not files:
@@ -146,6 +148,7 @@ def obtain(lines: Sequence[Locked], archives: Path, progress: Progress, what: st
         ]
         failed = debian.download(downloads, progress, what)
         for file, reason in failed.items():
+            # Both refusals are told: they differ where a proxy or a firewall is in between.
             said[files[file].package.identity].append(f"{source}: {reason}")
         wanted = [files[file] for file in failed]
     identities = [one.package.identity for one in wanted]
@@ -182,6 +185,7 @@ def _sources(said: Mapping[str, list[str]]) -> Iterator[tuple[str, Callable[[Loc
     else:
         yield "the mirror", lambda one: f"{mirror}/{quote(one.package.path)}"
     archive = debian.archive().rstrip("/")
+    # snapshot.debian.org names files by their SHA-1; the SHA-256 is checked afterwards.
     yield "the archive", lambda one: f"{archive}/file/{one.sha1}"
 
 
@@ -212,6 +216,7 @@ def differing(lines: Iterable[Locked], packages: Mapping[str, Sequence[Package]]
 
     They are other versions, other files, and packages that the lock does not have.
     """
+    # By place, too: a tree beside the root may have the same package in another version.
     locked = {(one.place, one.package.name): one.package for one in lines}
     found = {}
     for place, several in packages.items():
@@ -272,6 +277,8 @@ class Entry:
         """Return the entry's directory; `make(directory, packages)` makes it if it is not whole."""
         place = self.place
         if place is None:
+            # Another place for other packages: the entry of the locked ones is never made of
+            # others.
             place = self._other if self.packages(progress).differing else self._locked
 
         def make_here(directory: Path) -> None:

@@ -54,6 +54,7 @@ def outcome_of(
             capture_hash,
             f"the guest left {run_files.within(damage, run_dir)}",
         )
+    # Without a result the guest has crashed or was ended; its console says more than an exit code.
     if result is None or ended_why:
         why = ended_why or f"ended before the scenario did ({how_ended(exit_code)})"
         tail = "\n".join(run_files.tail(run_dir, "console.log", CONSOLE_LINES))

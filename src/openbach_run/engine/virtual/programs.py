@@ -59,6 +59,7 @@ def ensure_programs(
     """
     found: dict[str, Path] = {}
     for folder in code.values():
+        # A job's program is built on a real agent by the same Makefile.
         for makefile in sorted(folder.glob("*/Makefile")):
             found[f"{DIRECTORY}/{makefile.parent.name}"] = _built(
                 cache, makefile.parent, jail, progress
@@ -93,6 +94,7 @@ def host_programs(code: Mapping[str, Path], root: Path) -> dict[str, Path]:
     They run there with the libraries of the guest tree `root`. Raises SetupError for those that are
     missing, or need what is not in the tree.
     """
+    # The named directories first: who names one means its programs.
     directories = os.pathsep.join(
         filter(None, (os.environ.get(HOST_VARIABLE), os.environ.get("PATH")))
     )
@@ -135,10 +137,12 @@ def _lacking(file: Path, root: Path) -> list[str]:
         if opened.read(4) != b"\x7fELF":
             return []  # a script
     loader, libraries = root / "usr/lib64/ld-linux-x86-64.so.2", root / "usr/lib/x86_64-linux-gnu"
+    # ldd(1) would take this machine's loader, and may run the program.
     command = [str(loader), "--library-path", str(libraries), "--list", str(file)]
     listed = subprocess.run(command, check=False, capture_output=True, text=True)
     lines = [line.strip() for line in (listed.stdout + listed.stderr).splitlines()]
     found = [re.search(r"(?:=> )?(/\S+) \(0x", line) for line in lines]
+    # A library outside the tree is not there in the guest.
     elsewhere = [one[1] for one in found if one and not Path(one[1]).is_relative_to(root)]
     failed = [listed.stderr.strip()] if listed.returncode and listed.stderr.strip() else []
     return [*(line for line in lines if "not found" in line), *elsewhere] or failed
@@ -185,6 +189,7 @@ def _from_registry(
     progress: Progress,
 ) -> Path:
     """The directory of the program, and of those that are built with it."""
+    # A change of the builder makes another program; one of its comments does not.
     how = hashlib.sha256(acting(builder)).hexdigest()
     place = (
         cache / f"{program}-{content_hash(folder.glob('*.patch'), folder, json.dumps(recipe), how)}"
@@ -202,8 +207,11 @@ def _from_registry(
             build = Build(
                 jail(), out, [*builders, *sources_of(folder), *_toolchains()], registry=True
             )
+            # Without site-packages, variables and compiled files: the builder needs the standard
+            # library only.
             python = [str(Path(sys.executable).resolve()), "-SEB"]
             command = [*python, str(builder), str(folder), program, str(out)]
+            # rustup writes to its home, and the jail lets the build write to `out` only.
             _link_rust(out / "rustup")
             homes = {
                 "RUSTUP_HOME": f"{out}/rustup",

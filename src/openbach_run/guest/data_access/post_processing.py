@@ -64,6 +64,7 @@ class Statistics:
                 f"the jobs {', '.join(map(str, job_instances))} have sent none of"
                 f" {', '.join(fields or ['anything'])}"
             )
+        # Given names replace those of the curves from the first one on.
         legends = iter(columns or ())
         begin_ms = 0 if self.origin == 0 else min(times[0] for _, times, _ in found)
         curves = []
