@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A wheel has the checkout's version, and beside the code what the command uses of the checkout: as
-an archive, since a wheel has no links.
+"""Build of a wheel, which has the checkout's version and the command's part of the checkout.
+
+That part is an archive beside the code, since a wheel has no links.
 """
 
 import gzip
@@ -18,6 +19,7 @@ from openbach_run.version import version  # noqa: E402
 
 
 def same_everywhere(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    """Return a file's entry without owner and date, or None for what is not to be installed."""
     if Path(entry.name).name == "__pycache__" or entry.name.endswith(".egg-info"):
         return None
     entry.mtime = entry.uid = entry.gid = 0
@@ -27,7 +29,10 @@ def same_everywhere(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 
 class WithCheckout(build_py):
+    """The build of the package, with the archive of the checkout's files."""
+
     def run(self) -> None:
+        """Build as usual, then add the version and the archive."""
         super().run()
         if not self.editable_mode:
             place = Path(self.build_lib) / "openbach_run" / ARCHIVE.name

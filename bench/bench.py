@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`make bench`: speed as ratios, measured on this machine; the absolute times are only an order of
-magnitude.
+"""Measure speed as ratios on this machine (`make bench`).
+
+Absolute times are only an order of magnitude.
 
 - Virtual time over wall time of a single run (CUBIC, 30 MB), for each VPN, on GEO and on LEO, whose
-  delay changes every
-  second: of the run itself, from boot to power off with its record, and of the whole command as
-  typed, the start of
-  Python included.
+  delay changes every second: of the run itself, from boot to power off with its record, and of the
+  whole command as typed, the start of Python included.
 - Overhead: the wall time of openbach-run's run over that of bare.sh, a transfer in hand-made
-  namespaces on the same kernel.
-  The two are run in turn, and what counts is the median of the ratios: no machine is as fast as a
-  minute before.
+  namespaces on the same kernel. The two are run in turn, and what counts is the median of the
+  ratios: no machine is as fast as a minute before.
 - An empty run: boot, nothing, power off.
 - Virtual time over wall time of a cell of each suite of the published comparisons.
 - The published report's matrix (campaigns/matrix.yml) as one command on all CPUs.
@@ -68,7 +66,7 @@ def main():
 
 
 def bare_guest(command: list[str], folder: Path) -> Callable[[], Outcome]:
-    """Runs a command in a guest without director and jobs; bare.sh is at hand as BARE."""
+    """Run a command in a guest without director and jobs; bare.sh is at hand as BARE."""
     guest = folder / "code/openbach_run/guest"
     guest.mkdir(parents=True)
     for package in (guest.parent, guest):
@@ -102,8 +100,9 @@ def overhead(bare: Callable[[], Outcome], results: Path) -> str:
 
 
 def scenario_run(orbit: str, vpn: str, results: Path) -> dict[str, Any]:
-    """Row of results.csv of the quickest of some runs, and `command_s`, the wall time of its whole
-    command.
+    """Return the results.csv row of the quickest of some runs, with `command_s`.
+
+    That is the wall time of its whole command.
     """
     rows = []
     for _ in range(REPEATS):
@@ -138,7 +137,7 @@ def run_cell(results: Path, *words: str) -> dict[str, Any]:
 
 
 def suites(results: Path, cells: Sequence[Sequence[str]] = SUITES) -> Iterator[str]:
-    """Of each: the cell, its virtual time, its wall time, their ratio."""
+    """Yield for each suite a cell, its virtual time, its wall time, their ratio."""
     for number, words in enumerate(cells):
         row = run_cell(results / str(number), *words)
         virtual_s, wall_s = float(row["virtual_s"]), float(row["wall_s"])
@@ -146,7 +145,7 @@ def suites(results: Path, cells: Sequence[Sequence[str]] = SUITES) -> Iterator[s
 
 
 def matrix(results: Path) -> str:
-    """What the matrix took: cells, virtual and wall time, their ratio."""
+    """Return the cells of the matrix, its virtual time and wall time, and their ratio."""
     start_s = time.monotonic()
     subprocess.run(
         [sys.executable, "-m", "openbach_run", "campaigns/matrix.yml", "--results", str(results)],
@@ -167,6 +166,7 @@ def matrix(results: Path) -> str:
 
 
 def main() -> None:
+    """Print each measurement as soon as it is taken."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         empty, transfer = (

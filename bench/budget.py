@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where the CPU time of one run goes, by cause: `python bench/budget.py geo vpn=none cc=cubic` (a
-scenario and its settings).
+"""CPU time of one run by cause: `python bench/budget.py geo vpn=none cc=cubic`.
 
-perf (Debian's linux-perf) samples all CPUs, and the samples of the command as typed and of all
-processes below it count: its guest, and the host's kernel on its behalf. (Of a command alone perf
-would sample with a counter that it switches with every process.) A sample is counted for the first
-cause below that its program, its place in the guest's kernel or in the guest's memory (its
-programs), or a function of the host's kernel on its stack belongs to. The table is in milliseconds
-of CPU; its sum is that of the samples, and the last line has what the host's kernel accounted to
-the command without perf, the median of some runs.
+The arguments are a scenario and its settings. perf (Debian's linux-perf) samples all CPUs, and the
+samples of the command as typed and of all processes below it count: its guest, and the host's
+kernel on its behalf. (Of a command alone perf would sample with a counter that it switches with
+every process.) A sample is counted for the first cause below that its program, its place in the
+guest's kernel or in the guest's memory (its programs), or a function of the host's kernel on its
+stack belongs to. The table is in milliseconds of CPU; its sum is that of the samples, and the last
+line has what the host's kernel accounted to the command without perf, the median of some runs.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ GUEST_KERNEL = [
     ("devm_alloc_etherdev_mqs", "packets: sockets, TCP/IP, queues"),
     ("malloc", "the guest's kernel: processes, system calls, memory"),
 ]
-"""The guest's kernel is linked folder after folder: the first function of a part, and what the part is."""
+"""The parts of the guest's kernel by their first functions: it is linked folder after folder."""
 IN_GUEST_KERNEL = [
     (r"capture_packet|put_interface|skb_copy_bits", CAPTURE),
     (r"chacha|poly1305|aes|blake2s|sha256|curve25519", "crypto"),
@@ -86,8 +85,9 @@ HOST = {
 
 
 def descendants(events: str, root: int) -> set[int]:
-    """The processes below a process; `events` is what `perf script --show-task-events` prints, in
-    the order of time.
+    """Return the process ids below a process, from the text of `perf script`.
+
+    `events` is what `perf script --show-task-events` prints, in the order of time.
     """
     found = {root}
     for child, parent in re.findall(r"PERF_RECORD_FORK\((\d+):\d+\):\((\d+):\d+\)", events):
@@ -97,8 +97,10 @@ def descendants(events: str, root: int) -> set[int]:
 
 
 def causes(samples: str, processes: Container[int], addresses: Mapping[str, int]) -> Counter[str]:
-    """Samples of some processes by cause; `samples` is what `perf script -F comm,pid,ip,sym,dso`
-    prints, `addresses` those of the guest kernel's functions.
+    """Return the number of samples of some processes by cause.
+
+    `samples` is what `perf script -F comm,pid,ip,sym,dso` prints, `addresses` those of the guest
+    kernel's functions.
     """
     found: Counter[str] = Counter()
     parts = sorted((addresses[function], part) for function, part in GUEST_KERNEL)
@@ -130,7 +132,7 @@ def causes(samples: str, processes: Container[int], addresses: Mapping[str, int]
 
 
 def addresses_of(executable: Path) -> dict[str, int]:
-    """Of a program's functions, by name."""
+    """Return the addresses of a program's functions, by name."""
     lines = subprocess.run(
         ["nm", str(executable)], check=True, capture_output=True, text=True
     ).stdout.splitlines()
@@ -140,11 +142,13 @@ def addresses_of(executable: Path) -> dict[str, int]:
 
 
 def cpu_s() -> float:
+    """Return the CPU time in s of all ended children of this process."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def main(arguments: Sequence[str]) -> int:
+    """Print the table of a run, and return the exit code."""
     if not shutil.which("perf"):
         print("budget: perf is missing: sudo apt-get install linux-perf", file=sys.stderr)
         return 2

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`make bench-clock`: the virtual clock against the real one, on the same kernel.
+"""Compare the virtual clock with the real one, on the same kernel (`make bench-clock`).
 
 The same runs with both clocks: downloads over GEO and LEO without loss, for each VPN and congestion
 control, and pings. In real time a repetition differs by whatever else the machine did. Printed are
@@ -73,7 +73,10 @@ def measured(
 
 
 def options_of(clock: str, workers: int | None, folder: Path) -> list[str]:
-    """Of the command; `folder` gets the job satcom_link with the bucket of real time."""
+    """Return the command's options.
+
+    `folder` gets the job satcom_link with the bucket of real time.
+    """
     if clock == VIRTUAL:
         return []
     if clock != SAME_BUCKET:
@@ -90,7 +93,7 @@ def options_of(clock: str, workers: int | None, folder: Path) -> list[str]:
 def compared(
     title: str, unit: str, by_clock: Mapping[str, Mapping[Cell, list[float]]], as_ratio: bool
 ) -> bool:
-    """Prints a line for each cell and real clock; whether all are as they should be."""
+    """Print a line for each cell and real clock; whether all are as they should be."""
     bound = RATIO_WITHIN if as_ratio else RTT_WITHIN_MS
     words = f"ratio, 1 ± {bound:g}" if as_ratio else f"difference, ± {bound:g} {unit}"
     print(f"\n{f'{title} ({unit})':36}{VIRTUAL:>26}{SAME_BUCKET:>26}  {'clock':10}{'':24}  {words}")
@@ -122,6 +125,7 @@ def _file(clock: str) -> str:
 
 
 def main() -> None:
+    """Print the comparison of clocks for the scenarios of the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`make bench-cluster`: what a cluster costs beside its guests: 64 workers whose runs take 2 s
-(made up; they leave the files of real ones) at a real Dask scheduler, and the command with
-`--scheduler`.
+"""Cost of a cluster beside its guests (`make bench-cluster`).
+
+64 workers, whose runs take 2 s (made up; they leave the files of real ones), at a real Dask
+scheduler, and the command with `--scheduler`.
 
     wall       from the first run's start to the last one's end, over that of workers that never
                wait
     CPU        of scheduler and command, a run and as a share of the wall time; the workers' is not
-               counted: elsewhere they have
-               CPUs of their own, here they share these. What the scheduler takes with idle workers
-               is named too
+               counted: elsewhere they have CPUs of their own, here they share these. What the
+               scheduler takes with idle workers is named too
 
 The first run of each worker, and then one in a hundred, is executed twice (engine/cluster.py):
 these count as runs.
@@ -56,6 +56,7 @@ class Engine(scale.Engine):
         self.runs = 0
 
     def run(self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: OnEvent) -> Outcome:
+        """Leave a real run's files after the time that it takes here."""
         self.runs += 1
         due_s = time.monotonic() + self._run_s
         outcome = super().run(spec, run_dir, cpu, lambda event: None)
@@ -64,19 +65,21 @@ class Engine(scale.Engine):
 
 
 async def work(scheduler: str, numbers: range, run_s: float) -> None:
-    """Workers in this process, until it is ended."""
+    """Keep workers in this process, until it is ended."""
     engine = Engine(run_s)
+    # The worker's own code around an engine that takes a fixed time: what is measured is the rest.
     cluster._worker_engine = lambda parts: engine  # type: ignore[assignment]
     async with AsyncExitStack() as stack:
         for number in numbers:
             await stack.enter_async_context(
                 Worker(scheduler, nthreads=1, name=f"worker-{number}", dashboard_address=None)
             )
+        # For ever: the parent kills this process.
         await asyncio.Event().wait()
 
 
 def campaign(scheduler: str, runs: int, run_s: float, results: Path) -> None:
-    """The command in this process; prints what it took as JSON."""
+    """Execute the command in this process, and print what it took as JSON."""
     here = Engine(run_s)
     engines.VirtualEngine = lambda *_, **__: here  # type: ignore[assignment, misc]
     times_s: list[float] = []
@@ -91,6 +94,7 @@ def campaign(scheduler: str, runs: int, run_s: float, results: Path) -> None:
 
     def counted(self: Any, *arguments: Any) -> Any:
         nonlocal executed
+        # Runs end in several threads at once.
         with lock:
             executed += 1
         return submitted(self, *arguments)
@@ -128,10 +132,12 @@ def campaign(scheduler: str, runs: int, run_s: float, results: Path) -> None:
 
 
 def cpu_s_of(process: subprocess.Popen[bytes]) -> float:
+    """Return the CPU time in s of a process, in user mode and in the kernel."""
     return sum(psutil.Process(process.pid).cpu_times()[:2])
 
 
 def measure() -> None:
+    """Print wall time and CPU time of the campaign on the made-up cluster."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -175,6 +181,7 @@ def measure() -> None:
             start(__file__, *same, "--part", "work", address, str(first))
         with Client(address, set_as_default=False) as client:
             client.wait_for_workers(given.workers, READY_LIMIT_S)
+        # First of workers that have nothing to do: heartbeats are a cost of their own.
         at_start_s = cpu_s_of(scheduler)
         time.sleep(IDLE_S)
         before_s = cpu_s_of(scheduler)

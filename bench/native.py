@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`make bench-native`: VPNs natively between two computers on a LAN without a rate, where the CPU
-is the bottleneck.
+"""Compare VPNs natively between two computers on a LAN without a rate (`make bench-native`).
 
-For networks of 1500 and of 9000 bytes: TCP and UDP throughput, round-trip time and CPU seconds per
-GB (TCP) of each VPN that this host's kernel can run, medians over repetitions with 95 % intervals;
-repetitions are interleaved in random order. Then the order by TCP throughput at 1500 bytes beside
-the published one (reports/published.yml: Spearman's rank correlation, and the probability p that a
-random order agrees as well or better, from all orders), and an A/A test: the repetitions of one
-cell in pairs, as if A and B were two things to compare. The interval of their ratio should contain
-1; its width says what can be told apart here.
+The CPU is the bottleneck there. For networks of 1500 and of 9000 bytes: TCP and UDP throughput,
+round-trip time and CPU seconds per GB (TCP) of each VPN that this host's kernel can run, medians
+over repetitions with 95 % intervals; repetitions are interleaved in random order. Then the order by
+TCP throughput at 1500 bytes beside the published one (reports/published.yml: Spearman's rank
+correlation, and the probability p that a random order agrees as well or better, from all orders),
+and an A/A test: the repetitions of one cell in pairs, as if A and B were two things to compare. The
+interval of their ratio should contain 1; its width says what can be told apart here.
 """
 
 from __future__ import annotations
@@ -33,9 +32,12 @@ from openbach_run.report.published import rank_correlation  # noqa: E402
 from openbach_run.results.intervals import estimate  # noqa: E402
 from openbach_run.results.tables import figure  # noqa: E402
 
-VPNS = "none,boringtun,nebula,openvpn_udp,openvpn_tcp,tailscale,tinc_router,tinc_switch,vpncloud,wireguard_go"
-"""Those that need nothing of the kernel but TUN or TAP (easytier and yggdrasil need more). Not zerotier, hyprspace and mqvpn,
-whose programs no registry has."""
+VPNS = (
+    "none,boringtun,nebula,openvpn_udp,openvpn_tcp,tailscale,tinc_router,tinc_switch,vpncloud,"
+    "wireguard_go"
+)
+"""VPNs that need nothing of the kernel but TUN or TAP (easytier and yggdrasil need more). Not
+zerotier, hyprspace and mqvpn, whose programs no registry has."""
 INVENTORIES = {1500: "three_hosts", 9000: "three_hosts_jumbo"}
 LAN = ("cc=reno", "rate=unlimited", "delay_ms=0")
 """Reno: the one congestion control that every host's namespaces may have."""
@@ -49,7 +51,7 @@ Rows = list[dict[str, str]]
 
 
 def rows(scenario: str, mtu: int, place: Path, vpns: str, seeds: int, *words: str) -> Rows:
-    """Of results.csv, of the runs that finished."""
+    """Return the rows of results.csv, of the runs that finished."""
     results = place / f"{scenario}-{mtu}"
     command = [
         *(
@@ -79,10 +81,12 @@ def rows(scenario: str, mtu: int, place: Path, vpns: str, seeds: int, *words: st
 
 
 def values(found: Rows, vpn: str, measure: str) -> list[float]:
+    """Return a VPN's values of a measure, one for each repetition."""
     return [float(row[measure]) for row in found if row["vpn"] == vpn and row.get(measure)]
 
 
 def table(mtu: int, vpns: Sequence[str], found: Mapping[str, Rows]) -> Iterator[str]:
+    """Yield the lines of the table for an MTU in bytes."""
     columns = [
         (scenario, title, name)
         for scenario, listed in MEASURES.items()
@@ -98,7 +102,7 @@ def table(mtu: int, vpns: Sequence[str], found: Mapping[str, Rows]) -> Iterator[
 
 
 def order(vpns: Sequence[str], found: Rows) -> str:
-    """Ours by TCP throughput beside the published one."""
+    """Return our order by TCP throughput beside the published one."""
     (published,) = (
         one["figures"]
         for one in yaml.safe_load((REPOSITORY / "reports/published.yml").read_text())["ten_vpns"][
@@ -108,10 +112,12 @@ def order(vpns: Sequence[str], found: Rows) -> str:
     )
     both = [vpn for vpn in vpns if vpn in published and values(found, vpn, "tcp_mbps")]
     theirs = [float(published[vpn]) for vpn in both]
-    ours = [one.median for vpn in both if (one := estimate(values(found, vpn, "tcp_mbps")))]
+    estimates = [estimate(values(found, vpn, "tcp_mbps")) for vpn in both]
+    ours = [one.median for one in estimates if one]
     agreement = rank_correlation(theirs, ours) if len(both) > 1 else None
     if agreement is None:
         return f"order beside the published one: too few in both ({', '.join(both)})"
+    # All orders rather than a table of the distribution: there are few VPNs, with ties among them.
     as_good = [
         (rank_correlation(list(one), ours) or 0.0) >= agreement - 1e-9
         for one in itertools.permutations(theirs)
@@ -124,8 +130,9 @@ def order(vpns: Sequence[str], found: Rows) -> str:
 
 
 def same_against_same(found: Rows, vpn: str, measure: str) -> str:
-    """Ratio of A to B, which are the same: consecutive repetitions, one of each pair called A by
-    lot.
+    """Return the ratio of A to B where both are the same cell.
+
+    Of each two consecutive repetitions one is called A by lot.
     """
     taken = values(found, vpn, measure)
     lot = random.Random(1)
@@ -142,6 +149,7 @@ def same_against_same(found: Rows, vpn: str, measure: str) -> str:
 
 
 def main() -> None:
+    """Run the repetitions, and print the tables and comparisons."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How much faster this checkout is than another commit: `python bench/paired.py 4bfc390 [--pairs 5]
-[--matrix]`.
+"""Compare the speed of this checkout with another commit's, in pairs of runs.
+
+    python bench/paired.py 4bfc390 [--pairs 5] [--matrix]
 
 Machines differ, and so does one machine from hour to hour. Both commits therefore run the same
 command in turn, on the same CPU, and what counts is the ratio of each pair: the median of the
@@ -42,7 +43,7 @@ CONFIDENCE = 0.9
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one command, in seconds; `run_s` is the wall time of its runs."""
+    """The cost of one command in seconds; `run_s` is the wall time of its runs."""
 
     cpu_s: float
     wall_s: float
@@ -50,10 +51,12 @@ class Cost:
 
 
 def interval(ratios: Sequence[float]) -> tuple[float, float] | None:
-    """Of the median; none if there are too few pairs for it (binomial: how many of them lie below
-    the true median).
+    """Return the interval of the median; none if there are too few pairs for it.
+
+    It is binomial: from how many pairs lie below the true median.
     """
     ordered, count = sorted(ratios), len(ratios)
+    # From the narrowest interval outwards: the first that is wide enough is the answer.
     for outside in range((count - 1) // 2, -1, -1):
         beyond = 2 * sum(math.comb(count, k) for k in range(outside + 1)) / 2**count
         if 1 - beyond >= CONFIDENCE:
@@ -62,6 +65,7 @@ def interval(ratios: Sequence[float]) -> tuple[float, float] | None:
 
 
 def run_once(checkout: Path, arguments: Sequence[str], results: Path, workers: int) -> Cost:
+    """Run a command of a checkout once, and return what it cost."""
     command = [
         str(checkout / "openbach-run"),
         *arguments,
@@ -73,6 +77,7 @@ def run_once(checkout: Path, arguments: Sequence[str], results: Path, workers: i
     environment = {
         name: value
         for name, value in os.environ.items()
+        # Each checkout has its own environment of Python.
         if not name.startswith(("PYTHON", "OPENBACH_RUN_EXTRA"))
     }
     before, start_s = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
@@ -92,6 +97,7 @@ def run_once(checkout: Path, arguments: Sequence[str], results: Path, workers: i
 
 
 def worktree(commit: str, place: Path) -> Path:
+    """Return the worktree of a commit; make it if it is not there."""
     if not place.exists():
         subprocess.run(
             ["git", "worktree", "add", "--detach", str(place), commit], check=True, cwd=REPOSITORY
@@ -109,8 +115,10 @@ def compare(
     with tempfile.TemporaryDirectory() as folder:
         places = [Path(folder) / name for name in ("other", "this")]
         costs = []
+        # -1 is the pair that sets up.
         for number in range(-1, pairs):
             pair = {}
+            # Who is first changes from pair to pair: caches and clock rates favour one of the two.
             for which in (0, 1) if number % 2 else (1, 0):
                 pair[which] = run_once(checkouts[which], arguments, places[which], workers)
             costs.append((pair[0], pair[1]))
@@ -118,6 +126,7 @@ def compare(
 
 
 def shown(costs: Sequence[tuple[Cost, Cost]]) -> str:
+    """Return the ratios of the pairs as text, each with its interval."""
     words = []
     for name in ("cpu_s", "wall_s", "run_s"):
         both = [(getattr(other, name), getattr(this, name)) for other, this in costs]
@@ -130,6 +139,7 @@ def shown(costs: Sequence[tuple[Cost, Cost]]) -> str:
 
 
 def main() -> None:
+    """Run the pairs, and print a line for each compared command."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -170,9 +180,8 @@ def main() -> None:
             costs = compare((other, REPOSITORY), cell, arguments.pairs, 1)
             print(f"{' '.join(cell[:2]):28}{shown(costs)}", flush=True)
     if arguments.matrix:
-        print(
-            f"{'matrix, 144 cells':28}{shown(compare((other, REPOSITORY), MATRIX, 1, os.cpu_count() or 1))}"
-        )
+        costs = compare((other, REPOSITORY), MATRIX, 1, os.cpu_count() or 1)
+        print(f"{'matrix, 144 cells':28}{shown(costs)}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`make bench-scale`: what the command itself costs, beside its guests, in campaigns of 1 000 to
-100 000 runs.
+"""Cost of the command itself in campaigns of 1 000 to 100 000 runs (`make bench-scale`).
 
 A made-up engine leaves at once what a guest leaves: 76 files and directories a run. What it takes
 for that is not counted. Each step is a process of its own; `us a run` should not grow with the
@@ -71,15 +70,19 @@ class Engine:
         self._lock = threading.Lock()
 
     def identity_of(self, uses: Uses) -> dict[str, str]:
+        """Return the identity of the made-up engine, with the VPNs that a run uses."""
         return {"engine": "made up", "vpns": ",".join(uses.get("vpn-configs", ()))}
 
     def prepare(self, progress: Progress) -> None:
+        """Say that the engine is ready: it needs nothing."""
         progress("ready", 1)
 
     def stop(self) -> None:
-        pass
+        """Do nothing: no run goes on for longer than its call."""
 
     def run(self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: OnEvent) -> Outcome:
+        """Leave a run's files at once, with a made-up transfer time."""
+        # Of this thread alone: what the made-up engine takes is subtracted at the end.
         start_s = time.thread_time()
         taken_s = 28.0 + float(spec["arguments"]["loss"]) + 0.1 * (spec["seed"] % 7)
         events = _events(spec, taken_s)
@@ -176,6 +179,7 @@ def step(name: str, runs: int, results: Path) -> None:
             words.append("--dry-run")
         case "report":
             words = ["report", str(results), "-o", f"{results}-report", "--quiet"]
+    # The last line of stdout is this step's result; the command's table must not be in it.
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         code = main.main(words)
     assert code == 0, printed.getvalue()
@@ -186,7 +190,7 @@ def step(name: str, runs: int, results: Path) -> None:
 
 
 def record_size(results: Path) -> str:
-    """Inodes of a run, and its kB: of the files' content, and on the disk."""
+    """Return the inodes of a run, and its kB: of the files' content, and on the disk."""
     run = next((results / "runs").iterdir())
     places = [run, *run.rglob("*")]
     content = sum(place.stat().st_size for place in places if place.is_file())
@@ -195,6 +199,7 @@ def record_size(results: Path) -> str:
 
 
 def measure() -> None:
+    """Execute the step that the command line names, and print its times."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -216,6 +221,8 @@ def measure() -> None:
                 if one not in arguments.steps:
                     continue
                 done = subprocess.run(
+                    # A process for each step: the peak of memory is that of a process, and imports
+                    # count each time.
                     [sys.executable, __file__, "--step", one, str(results), str(runs)],
                     check=True,
                     stdout=subprocess.PIPE,

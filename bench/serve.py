@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How fast the pages of `openbach-run serve` answer with 20 000 runs in its results directory, and
-how much memory it takes.
-
-`make bench-serve`.
+"""Measure the pages of `openbach-run serve` with 20 000 runs, and its memory (`make bench-serve`).
 
 The runs are made up; their records are as the engine leaves them. Prints how long the index takes,
 then for each view the median time of the answer as a client sees it and the server's CPU time in
@@ -43,6 +40,7 @@ LIMIT_MS, LIMIT_MB = 300, 250
 
 
 def main() -> int:
+    """Make the results, start the server, print its figures, and return the exit code."""
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder) / "results"
         make_store(results)
@@ -112,6 +110,7 @@ def make_store(results: Path) -> None:
 
 
 def write_run(place: Path, values: dict[str, str], seed: int, time_s: float, points: int) -> None:
+    """Write a made-up run's record with a curve of `points` points."""
     place.mkdir(parents=True)
     record = {
         "run_id": place.name,
@@ -148,6 +147,7 @@ def write_run(place: Path, values: dict[str, str], seed: int, time_s: float, poi
 
 
 def measure(url: str, session: requests.Session, pid: int) -> None:
+    """Print the times of each view of the server `pid` at `url`."""
     begun_s, begun_cpu_s = time.monotonic(), cpu_s(pid)
     state_of = url + "page/set/folder/large/state"
     while (state := session.get(state_of, timeout=60)).status_code != 200 or state.json()[
@@ -202,7 +202,7 @@ def measure(url: str, session: requests.Session, pid: int) -> None:
 
 
 def in_browser(url: str, session: requests.Session) -> None:
-    """What a person waits for."""
+    """Print what a person waits for in a browser."""
     from playwright.sync_api import sync_playwright
 
     if shutil.which("chromium") is None:
@@ -249,11 +249,13 @@ def in_browser(url: str, session: requests.Session) -> None:
 
 
 def cpu_s(pid: int) -> float:
+    """Return the CPU time in s of a process (proc(5), utime and stime)."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def resident_mb(pid: int) -> float:
+    """Return the resident memory of a process in MB."""
     (line,) = [
         line
         for line in Path(f"/proc/{pid}/status").read_text().splitlines()

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`make bench-pep`: satpep beside the same path without a proxy, and beside haproxy and pepsal
-where these are installed.
+"""Compare satpep with no proxy, haproxy and pepsal on the same path (`make bench-pep`).
 
-Three hosts in network namespaces of this machine, joined by veth pairs (pep/tests/lab.py), in real
-time. All paths are measured in turn, so that they meet the same noise; each figure is the median of
-all rounds, each ratio the median of the rounds' ratios. CPU time is that of the proxy's process,
-with what the kernel does for it there. `bench.py FLOWS…` measures throughput only, with these
-numbers of flows.
+haproxy and pepsal are compared where they are installed. Three hosts in network namespaces of this
+machine, joined by veth pairs (pep/tests/lab.py), in real time. All paths are measured in turn, so
+that they meet the same noise; each figure is the median of all rounds, each ratio the median of the
+rounds' ratios. CPU time is that of the proxy's process, with what the kernel does for it there.
+`bench.py FLOWS…` measures throughput only, with these numbers of flows.
 """
 
 from __future__ import annotations
@@ -63,7 +62,8 @@ backend servers
     source 0.0.0.0 usesrc client
     server as_asked *:0
 """
-"""TPROXY in, the client's address and port out, splice in both directions whatever the load: what satpep does."""
+"""What satpep does: TPROXY in, the client's address and port out, splice in both directions
+whatever the load."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,7 @@ class Measured:
     columns: dict[str, list[float]] = field(default_factory=dict)
 
     def add(self, values: dict[str, float]) -> None:
+        """Add the values of a round to their columns."""
         for name, value in values.items():
             self.columns.setdefault(name, []).append(value)
 
@@ -115,6 +116,7 @@ def cpu_s(running: Running | None) -> float:
 
 
 def totals(log: Path) -> list[dict[str, float]]:
+    """Return satpep's events `totals` in a log."""
     whole = log.read_text().rpartition("\n")[0]  # it may be writing a line just now
     return [event for event in map(json.loads, whole.splitlines()) if event["event"] == "totals"]
 
@@ -165,6 +167,7 @@ def throughput(lab: Lab, flows: int, running: Running | None) -> dict[str, float
 
 
 def answer(listener: socket.socket) -> None:
+    """Send back what one connection sends, until it ends."""
     end, _ = listener.accept()
     while data := end.recv(100):
         end.sendall(data)
@@ -177,6 +180,7 @@ def echo(lab: Lab, running: Running | None) -> dict[str, float]:
         answering = threading.Thread(target=answer, args=(listener,))
         answering.start()
         with lab.connect() as asking:
+            # Nagle's algorithm (RFC 896) would hold back a question behind one without an ACK.
             asking.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             end_s = time.monotonic() + SECONDS
             while time.monotonic() < end_s:
@@ -191,9 +195,9 @@ def echo(lab: Lab, running: Running | None) -> dict[str, float]:
 
 
 def set_up(lab: Lab, running: Running | None) -> dict[str, float]:
-    """Connections per second, one after the other: connect, a byte there and back, close.
+    """Return connections per second, one after the other, and the proxy's CPU time for each.
 
-    CPU time of the proxy for each.
+    A connection is connect, a byte there and back, close.
     """
     before_s = cpu_s(running)
     with lab.listen() as listener:
@@ -212,12 +216,13 @@ def set_up(lab: Lab, running: Running | None) -> dict[str, float]:
 
 
 def resident_mb(running: Running) -> float:
+    """Return the resident memory of a process in MB."""
     lines = Path(f"/proc/{running.pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024
 
 
 def hold(listener: socket.socket) -> None:
-    """Accepts connections, reads a byte of each and keeps all of them, until killed."""
+    """Accept connections, read a byte of each, and keep all of them, until killed."""
     held = []
     listener.settimeout(None)
     while True:
@@ -227,11 +232,13 @@ def hold(listener: socket.socket) -> None:
 
 
 def idle_memory(lab: Lab, command: list[str], count: int) -> float:
-    """Resident MB of the proxy with `count` connections that have each carried a byte there and
-    back.
+    """Return the resident MB of the proxy with `count` idle connections.
+
+    Each has carried a byte there and back.
     """
     with path(lab, command) as running, lab.listen() as listener:
         assert running is not None
+        # The server's ends are in a process of its own, as this one has the clients' already.
         holder = os.fork()
         if holder == 0:
             hold(listener)
@@ -239,6 +246,7 @@ def idle_memory(lab: Lab, command: list[str], count: int) -> float:
         for _ in range(count):
             clients.append(lab.connect())
             clients[-1].sendall(b"?")
+            # A whole exchange: the proxy has made both legs and its pipes.
             clients[-1].recv(1)
         memory_mb = resident_mb(running)
         os.kill(holder, signal.SIGKILL)
@@ -249,13 +257,14 @@ def idle_memory(lab: Lab, command: list[str], count: int) -> float:
 
 
 def ratio(values: list[float], others: list[float]) -> float:
+    """Return the median ratio of two columns, round by round."""
     return median(value / other for value, other in zip(values, others, strict=True))
 
 
 def compare(
     lab: Lab, commands: dict[str, list[str]], measure: Callable[[Running | None], dict[str, float]]
 ) -> dict[str, Measured]:
-    """Prints each path's columns, and satpep's ratios to the others."""
+    """Print each path's columns, and satpep's ratios to the others."""
     measured = {name: Measured() for name in commands}
     for _ in range(ROUNDS):
         for name, command in commands.items():
@@ -278,8 +287,9 @@ def compare(
 
 
 def allowed_share(measured: dict[str, Measured]) -> float:
-    """Throughput of satpep's path as part of no proxy's if all cores are busy in both and a byte
-    costs what was measured.
+    """Return the throughput of satpep's path as part of no proxy's if all cores are busy in both.
+
+    A byte costs in both what was measured.
     """
     direct, ours = measured[DIRECT].columns, measured[OURS].columns
     needed = zip(direct["ends' CPU s/GB"], ours["ends' CPU s/GB"], ours["CPU s/GB"], strict=True)
@@ -287,6 +297,7 @@ def allowed_share(measured: dict[str, Measured]) -> float:
 
 
 def paths(out: Path, connections: int, pipes: int) -> dict[str, list[str]]:
+    """Return the command of the proxy on each path, by the path's name."""
     commands = {
         DIRECT: [],
         OURS: [f"{out}/satpep", "-u", "", "-c", str(connections), "-l", f"{out}/log"],
@@ -305,6 +316,7 @@ def paths(out: Path, connections: int, pipes: int) -> dict[str, list[str]]:
 
 
 def main() -> None:
+    """Measure all paths round by round, and print the tables."""
     only_flows = [int(flows) for flows in sys.argv[1:]]
     ensure_tools({"nft": "nftables", "iperf3": "iperf3", "make": "make", "gcc": "gcc"})
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What the kernel's own tests run in: two kernels, the selftests, and a Debian tree.
+"""Two kernels, the selftests and a Debian tree, in which the kernel's own tests run.
 
 All of it is made from one Debian source package, and kept in the cache.
 """
@@ -86,7 +86,7 @@ FILES = {
 
 @dataclass(frozen=True)
 class Made:
-    """What all tests need."""
+    """The kernels and the tree that all tests need."""
 
     version: str
     kernels: Mapping[str, Path]
@@ -95,7 +95,7 @@ class Made:
 
 
 def make(cache: Path, progress: Progress) -> Made:
-    """Both kernels, the selftests and the tree that they run in, in `cache`."""
+    """Return both kernels, the selftests and the tree that they run in, made in `cache`."""
     ensure_tools(TOOLS)
     locked = [one for one in read_lock(DEBIAN_LOCK) if one.place == KERNEL]
     (package,) = [one.package for one in locked]
@@ -119,6 +119,7 @@ def make(cache: Path, progress: Progress) -> Made:
 
     def make_kernel(place: Path, kernel: str) -> None:
         tree = unpacked(place)
+        # Everything else is the same, so what differs in the verdicts is the patches' doing.
         if kernel == PATCHED:
             our_kernel._patch(tree, KERNEL_DIR)
         out = place / "build/out"
@@ -159,16 +160,17 @@ def _whole_source(package: Path, name: str, work: Path) -> Path:
 
 
 def _configure(source: Path, out: Path) -> None:
-    """As kernel.py does, with more fragments: what the source's own tests ask for, then
-    kernel/config, then ours.
+    """Configure a kernel source with the fragments for its own tests.
 
-    SetupError if the last two do not come out as they say.
+    The fragments are, in order, what the source's own tests ask for, kernel/config, and ours.
+    Raises SetupError if the last two do not come out as they say.
     """
     out.mkdir()
     testing = source / "tools/testing"
     asked = [testing / "kunit/configs/all_tests.config"]
     asked += [testing / "selftests" / name / "config" for name in (*COLLECTIONS, TC)]
     theirs = _settings(file.read_text() for file in asked if file.exists())
+    # Last, so that ours win where the tests ask for something else.
     ours = _settings(file.read_text() for file in (KERNEL_DIR / "config", HERE / "config"))
     fragment = out / "fragment"
     lines = [f"{name}={value}\n" for name, value in {**theirs, **ours}.items()]
@@ -188,12 +190,19 @@ def _settings(fragments: Iterable[str]) -> dict[str, str]:
     """Symbol → value, the last one counting; what may be a module is built in."""
     text = "\n".join(fragments)
     found = re.findall(r"^(CONFIG_\w+)=(.*)$", text, re.MULTILINE)
+    # The guest has no modules on its disk.
     return {name: "y" if value == "m" else value for name, value in found}
 
 
 def _install_selftests(source: Path, place: Path) -> None:
-    """Builds and installs them with the source's own make: place/kselftest-list.txt names them."""
+    """Build and install the selftests with the source's own make.
+
+    place/kselftest-list.txt names them.
+    """
+    # The selftests are programs for x86: UML runs them as this machine would.
     run(["make", "-C", str(source), "-s", "ARCH=x86", "headers"], "making the kernel's headers")
+    # -k: some need libraries that are not here; tests_of refuses a collection of which nothing was
+    # built.
     make = ["make", "-k", f"-j{os.cpu_count() or 1}", "-C", str(source / "tools/testing/selftests")]
     targets = f"TARGETS={' '.join((*COLLECTIONS, TC))}"
     run([*make, "ARCH=x86", targets, f"INSTALL_PATH={place}", "install"], "building the selftests")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""`make kernel-tests`: the kernel's own tests in our kernel and in the same source without patches.
+"""Run the kernel's own tests in our kernel and in the same source without patches.
 
 Every test is a boot of its own (init.sh), so one that takes its kernel down takes no other with
 it. README.md says what is run, what is left out, and how to read RESULTS.md, which this writes.
@@ -94,7 +94,7 @@ class Column:
 
 
 def tests_of(made: Made, outputs: Path) -> list[Test]:
-    """All that is run, in the order of the table."""
+    """Return the tests to run, in the order of the table."""
     listed = (made.selftests / "kselftest-list.txt").read_text().split()
     selftests = [line.split(":") for line in listed]
     found = [Test(KUNIT, suite) for suite in _kunit_suites(made, outputs)]
@@ -111,11 +111,13 @@ def tests_of(made: Made, outputs: Path) -> list[Test]:
 
 
 def _kunit_suites(made: Made, outputs: Path) -> list[str]:
-    """Of both kernels, which have the same ones or differ in it."""
+    """Return the suites of KUnit in both kernels, which may differ in them."""
     suites: set[str] = set()
     for kernel in KERNELS:
         arguments = [*KUNIT_ARGUMENTS, "kunit.action=list"]
         log = outputs / f"{kernel}-suites.log"
+        # The kernels themselves know what is built in: asked for both, as a patch may bring a
+        # suite.
         listing = boot(made, Column(kernel, VIRTUAL), arguments, log)
         suites |= set(re.findall(r"^([\w-]+)\.\w+$", listing.output, re.MULTILINE))
     if not suites:
@@ -125,7 +127,7 @@ def _kunit_suites(made: Made, outputs: Path) -> list[str]:
 
 @dataclass(frozen=True)
 class Booted:
-    """What a boot printed."""
+    """The output of a boot."""
 
     output: str
     timed_out: bool
@@ -134,20 +136,23 @@ class Booted:
 def boot(
     made: Made, column: Column, arguments: Sequence[str], log: Path, limit_s: float = LIMIT_S
 ) -> Booted:
-    """Boots a kernel, which runs one test and powers off, or is killed after `limit_s`."""
+    """Boot a kernel, which runs one test and powers off, or is killed after `limit_s`."""
     log.parent.mkdir(parents=True, exist_ok=True)
     command = [
         str(made.kernels[column.kernel]),
         *("mem=1024M", "root=/dev/root", "rootfstype=hostfs", f"rootflags={made.root}", "ro"),
         *(*ARGUMENTS[column.clock], "seccomp=on", "con=null", "con0=fd:0,fd:1"),
+        # Without times, whose digits would differ from run to run.
         *("panic=-1", "printk.time=0", "init=/init", f"INIT={HERE}"),
         f"SELFTESTS={made.selftests}",
         *(PATCHED_ARGUMENTS if column.kernel == PATCHED else ()),
         *arguments,
     ]
+    # KUnit prints its verdicts as messages of the kernel; of all other tests only errors are shown.
     if not any(argument.startswith("kunit.") for argument in arguments):
         command.append("loglevel=4")
     with (
+        # UML keeps its socket and pid there, by default in the user's home.
         tempfile.TemporaryDirectory() as own,
         log.open("wb") as output,
         subprocess.Popen(
@@ -156,6 +161,7 @@ def boot(
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
+            # UML has several processes on the host; a session of its own ends them all.
             start_new_session=True,
         ) as guest,
     ):
@@ -167,12 +173,13 @@ def boot(
         finally:
             _kill_session(guest.pid)
     with log.open("rb") as printed:
+        # Bounded: a test that loops may print without end.
         text = printed.read(OUTPUT_BYTES).decode(errors="replace")
     return Booted(text.replace("\r", ""), timed_out)
 
 
 def _kill_session(leader: int) -> None:
-    """Ends the guest and all of its processes on the host."""
+    """End the guest and all of its processes on the host."""
     try:
         os.killpg(leader, signal.SIGKILL)
     except ProcessLookupError:
@@ -216,6 +223,7 @@ def verdicts_of(
 
 
 def key_of(test: Test) -> str:
+    """Return the name of a test with its collection, as the expectations have it."""
     return f"{test.collection}/{test.name}"
 
 
@@ -244,13 +252,12 @@ def main() -> int:
             results = old if of == stamp else {}
         tests = tests_of(made, OUTPUTS)
         for clock in options.clock or CLOCKS:
-            wanted = [
-                test
-                for test in tests
-                if _is_run(test.collection, clock)
-                and (not options.part or any(part in key_of(test) for part in options.part))
-                and not (options.resume and key_of(test) in results.get(clock, {}))
-            ]
+            done = results.get(clock, {}) if options.resume else {}
+            wanted = []
+            for test in tests:
+                asked = not options.part or any(part in key_of(test) for part in options.part)
+                if asked and _is_run(test.collection, clock) and key_of(test) not in done:
+                    wanted.append(test)
             with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as beside:
                 jobs = {
                     beside.submit(

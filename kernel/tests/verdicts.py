@@ -34,18 +34,21 @@ Results = dict[str, dict[str, dict[str, list[Verdicts]]]]
 
 
 def verdicts_in(output: str, *, timed_out: bool = False) -> Verdicts:
-    """The verdicts in a test's output: of the points in it (KTAP, or `name [ OK ]` of the shell's
-    tests) and, by its exit code, its own.
+    """Return the verdicts in a test's output: of its points and, by the exit code, its own.
+
+    The points are those of KTAP, or the lines `name [ OK ]` of the shell's tests.
     """
     found: Verdicts = {}
     seen: Counter[str] = Counter()
     for line in output.splitlines():
         if point := _point(line):
             name, verdict = point
+            # Points of one name are told apart by their order.
             seen[name] += 1
             found[name if seen[name] == 1 else f"{name} #{seen[name]}"] = verdict
     if timed_out:
         found[WHOLE] = TIMEOUT
+    # init.sh prints the exit code last: without it the kernel went down.
     elif (ended := EXIT.search(output)) is None:
         found[WHOLE] = CRASH
     else:
@@ -55,8 +58,10 @@ def verdicts_in(output: str, *, timed_out: bool = False) -> Verdicts:
 
 def _point(line: str) -> tuple[str, str] | None:
     """Name and verdict, if the line has one."""
+    # Some scripts print their verdicts in colour.
     line = re.sub(r"\x1b\[[0-9;]*m", "", line)
     if found := POINT.match(line):
+        # KTAP: `ok 1 name # SKIP reason` (Documentation/dev-tools/ktap.rst).
         name, _, directive = (found[3] or found[2]).partition(" # ")
         if directive.upper().startswith(("SKIP", "XFAIL")) or name.startswith("# SKIP"):
             return _plain(name), SKIP
@@ -77,7 +82,8 @@ def kunit_verdicts_in(output: str, *, timed_out: bool = False) -> Verdicts:
     lines = [line for line in output.splitlines() if POINT.match(line)]
     cases = [line for line in lines if line.startswith(" ")]
     found = verdicts_in("\n".join(cases), timed_out=timed_out)
-    own = [point for line in lines if line not in cases and (point := _point(line))]
+    own = list(filter(None, (_point(line) for line in lines if line not in cases)))
+    # The suite's own verdict is its last line; a guest that was killed may not have come to it.
     if own and not timed_out:
         found[WHOLE] = own[-1][1]
     return found
@@ -98,7 +104,7 @@ class Difference:
 
 
 def differences(results: Results) -> Iterator[Difference]:
-    """What differs.
+    """Return the differences between two kernels' verdicts.
 
     Where a test's own verdict is that it did not end, its points are not told: those after the end
     are missing.
@@ -108,16 +114,23 @@ def differences(results: Results) -> Iterator[Difference]:
             runs = [kernels[kernel] for kernel in KERNELS]
             points = {point for attempts in runs for one in attempts for point in one}
             ends = {one[WHOLE] for attempts in runs for one in attempts}
+            # One ended and the other did not: points after the end are missing, not different.
             if ends & {TIMEOUT, CRASH} and len(ends) > 1:
                 points = {WHOLE}
             elif ends & {TIMEOUT, CRASH}:
                 points = set()
             for point in sorted(points):
-                seen = [[one.get(point, "missing") for one in attempts] for attempts in runs]
-                if seen[0] != seen[1]:
-                    varies = bool(set(seen[0]) & set(seen[1]))
-                    without, patched = (" ".join(verdicts) for verdicts in seen)
-                    yield Difference(clock, test, point, without, patched, varies)
+                unpatched, patched = (_seen(point, attempts) for attempts in runs)
+                if unpatched != patched:
+                    varies = bool(set(unpatched) & set(patched))
+                    yield Difference(
+                        clock, test, point, " ".join(unpatched), " ".join(patched), varies
+                    )
+
+
+def _seen(point: str, attempts: Iterable[Verdicts]) -> list[str]:
+    """Return a point's verdict in each attempt."""
+    return [one.get(point, "missing") for one in attempts]
 
 
 def load_known(text: str) -> list[dict[str, str]]:
@@ -132,8 +145,9 @@ def load_known(text: str) -> list[dict[str, str]]:
 
 
 def cause_of(difference: Difference, known: Iterable[Mapping[str, str]]) -> str | None:
-    """Why, if it is known: an entry without a clock holds for both, one without a point for all of
-    the test's.
+    """Return the known cause of a verdict, or None.
+
+    An entry without a clock holds for both, one without a point for all of the test's.
     """
     for one in known:
         same = one["test"] == difference.test

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A laboratory for every test, and satpep built under ASan and UBSan: what a sanitizer finds fails
-the test.
+"""Fixtures: a laboratory for every test, and satpep built under ASan and UBSan.
+
+What a sanitizer finds fails the test.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ StartSatpep = Callable[..., Satpep]
 
 @pytest.fixture(scope="session")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return satpep, built with the sanitizers."""
     ensure_tools(
         {"nft": "nftables", "ip": "iproute2", "ss": "iproute2", "make": "make", "gcc": "gcc"}
     )
@@ -32,6 +34,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def lab() -> Iterator[Lab]:
+    """Yield a laboratory of three hosts, and close it."""
     made = Lab()
     yield made
     made.close()
@@ -39,6 +42,7 @@ def lab() -> Iterator[Lab]:
 
 @pytest.fixture
 def satpep(lab: Lab, program: Path, tmp_path: Path) -> Iterator[StartSatpep]:
+    """Yield a function that starts satpep in the laboratory; end what it has started."""
     started: list[Satpep] = []
 
     def start(*options: str, descriptors: int | None = None) -> Satpep:

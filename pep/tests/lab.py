@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Three hosts on this machine, as network namespaces, and satpep on the middle one, in real time:
+"""Three hosts on this machine, as network namespaces, and satpep on the middle one, in real time.
 
     client 10.1.0.2 ── 10.1.0.1 pep 10.2.0.1 ── 10.2.0.2 server (fd01::/64 and fd02::/64 likewise)
 
@@ -53,6 +53,7 @@ def until(condition: Callable[[], Any], what: str, limit_s: float = LIMIT_S) -> 
 
 
 def setns(fd: int) -> None:
+    """Enter the network namespace of a descriptor. Raises OSError."""
     if libc.setns(fd, CLONE_NEWNET):
         raise OSError(ctypes.get_errno(), "setns")
 
@@ -102,8 +103,9 @@ class Lab:
         until(self._is_up, "the links")
 
     def _is_up(self) -> bool:
-        """The kernel takes note of a link's carrier a little later, and gives it its IPv6 routes
-        then.
+        """Return whether a link is up: its carrier is there, and so are its IPv6 routes.
+
+        The kernel takes note of a link's carrier a little later, and gives it its IPv6 routes then.
         """
         with self.inside("pep"):
             local, routes = (
@@ -146,12 +148,15 @@ class Lab:
         self.run("ip", "-batch", "-", text="\n".join(lines))
 
     def run(self, *command: str, text: str | None = None) -> str:
+        """Return what a command prints in the present namespace; it has to succeed."""
         done = subprocess.run(command, check=False, capture_output=True, text=True, input=text)
         assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
         return done.stdout
 
     @contextmanager
     def inside(self, host: str) -> Iterator[None]:
+        """Be in the namespace of a host meanwhile."""
+        # A namespace is a thread's, not a process's: /proc/self would be that of the main thread.
         outside = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         setns(self.namespaces[host])
         try:
@@ -161,14 +166,17 @@ class Lab:
             os.close(outside)
 
     def new_socket(self, host: str, family: int = 4) -> socket.socket:
+        """Return a new socket of a host, of IPv4 or IPv6."""
         with self.inside(host):
+            # A socket belongs to the namespace in which it was made, wherever it is used later.
             made = socket.socket(socket.AF_INET if family == 4 else socket.AF_INET6)
         made.settimeout(LIMIT_S)
         return made
 
     def listen(self, family: int = 4, port: int = 80, **options: int) -> socket.socket:
-        """On the server. `options` are SO_… by name, set before."""
+        """Return a listening socket of the server. `options` are SO_… by name, set before."""
         made = self.new_socket("server", family)
+        # The port may be in TIME_WAIT from the test before.
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         for name, value in options.items():
             made.setsockopt(socket.SOL_SOCKET, getattr(socket, name), value)
@@ -177,7 +185,7 @@ class Lab:
         return made
 
     def connect(self, family: int = 4, port: int = 80, **options: int) -> socket.socket:
-        """From the client to the server."""
+        """Return a socket of the client, connected to the server."""
         made = self.new_socket("client", family)
         for name, value in options.items():
             made.setsockopt(socket.SOL_SOCKET, getattr(socket, name), value)
@@ -192,6 +200,7 @@ class Lab:
         return client, server
 
     def close(self) -> None:
+        """Close all descriptors, and with them the namespaces."""
         for fd in (*self.namespaces.values(), self.home):
             os.close(fd)
 
@@ -219,13 +228,16 @@ class Satpep:
                 text=True,
                 preexec_fn=limit,
             )
+            # The job's own rules: what is tested is what a run has.
             satpep.put_rules(arguments, [])
         until(lambda: self.process.poll() is not None or self.events(), "satpep ready")
         assert self.process.poll() is None, self.process.stderr and self.process.stderr.read()
 
     def events(self, kind: str = "") -> list[dict[str, Any]]:
+        """Return the whole lines of satpep's log as events; of one `kind` if it is given."""
         if self.log.exists():
             with self.log.open("rb") as file:
+                # Only what is new: the soak test writes hundreds of thousands of events.
                 file.seek(self.read_bytes)
                 written = file.read()
             whole = written[: written.rfind(b"\n") + 1]  # it may be writing a line just now
@@ -234,19 +246,23 @@ class Satpep:
         return [event for event in self.seen if kind in ("", event["event"])]
 
     def ended(self, count: int = 1) -> list[dict[str, Any]]:
+        """Return the events `ended`, as soon as there are `count` of them."""
         return until(
             lambda: self.events("ended") if len(self.events("ended")) >= count else None,
             f"{count} ended",
         )  # type: ignore[no-any-return]
 
     def status(self, key: str) -> str:
+        """Return a field of the process's /proc/PID/status."""
         lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
         return next(line.split(None, 1)[1] for line in lines if line.startswith(key + ":"))
 
     def descriptors(self) -> int:
+        """Return the number of the process's open descriptors."""
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
     def totals(self) -> dict[str, Any]:
+        """Return the totals that satpep writes to its log on SIGUSR1."""
         before = len(self.events("totals"))
         self.process.send_signal(signal.SIGUSR1)
         return until(lambda: self.events("totals")[before:], "totals")[0]  # type: ignore[no-any-return]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Random connects, transfers, half-closes, resets and stalls through satpep: `python
-pep/tests/soak.py SECONDS [SEED]`.
+"""Random connects, transfers, half-closes, resets and stalls through satpep.
+
+    python pep/tests/soak.py SECONDS [SEED]
 
 What arrives is compared with what was sent; at the end nothing may be left: no connection, no
 descriptor, no memory (ASan's leak detector looks when the program ends). The short form of it runs
@@ -34,8 +35,9 @@ SETTLED_AT = 0.2  # part of the time after which memory should grow no more
 
 
 class Pairs:
-    """Connections through the proxy, whichever thread asks: the server's end is found by the
-    client's address.
+    """Connections through the proxy, for any thread that asks.
+
+    The server's end is found by the client's address.
     """
 
     def __init__(self, lab: Lab) -> None:
@@ -55,6 +57,7 @@ class Pairs:
                 self.changed.notify_all()
 
     def new(self) -> tuple[socket.socket, socket.socket]:
+        """Return the client's and the server's end of a new connection."""
         client = self.lab.connect(port=PORT)
         client.settimeout(30)
         address = client.getsockname()
@@ -76,15 +79,17 @@ def transfer(one: socket.socket, other: socket.socket, chance: random.Random) ->
 
 
 def send(end: socket.socket, size: int) -> None:
+    """Send `size` bytes of the pattern, then a FIN."""
     for offset in range(0, size, len(PATTERN)):
         end.sendall(PATTERN[: size - offset])
     end.shutdown(socket.SHUT_WR)
 
 
 def received(end: socket.socket) -> int:
-    """How many bytes came until the FIN; each must be the one that was sent there."""
+    """Return the number of bytes until the FIN; each must be the one that was sent there."""
     count = 0
     while data := end.recv(1 << 16):
+        # Each byte is known from its place, so data lost or doubled in between is found.
         start = count % len(PATTERN)
         assert (PATTERN * 2)[start : start + len(data)] == data, f"a wrong byte after {count}"
         count += len(data)
@@ -93,6 +98,7 @@ def received(end: socket.socket) -> int:
 
 def stall_and_reset(one: socket.socket, other: socket.socket, chance: random.Random) -> None:
     """One end sends until nobody takes any more; then one of the two is reset."""
+    # The time-out is how one notices that the buffers are full.
     one.settimeout(chance.uniform(0.01, 0.3))
     try:
         while True:
@@ -102,6 +108,7 @@ def stall_and_reset(one: socket.socket, other: socket.socket, chance: random.Ran
 
 
 def reset_at_once(one: socket.socket, other: socket.socket, chance: random.Random) -> None:
+    """Send a few bytes, and prepare one end, both or none at random to close with a reset."""
     one.sendall(PATTERN[: chance.randrange(1, 5000)])
     for end in (one, other):
         if chance.random() < 0.7:
@@ -109,14 +116,18 @@ def reset_at_once(one: socket.socket, other: socket.socket, chance: random.Rando
 
 
 def leave(one: socket.socket, other: socket.socket, chance: random.Random) -> None:
+    """Leave a connection at random: half closed, or as it is."""
     if chance.random() < 0.5:
         one.shutdown(socket.SHUT_WR)
 
 
+# Transfers three times as often: they last longest, so that others go on beside them.
 WAYS = (transfer, transfer, transfer, stall_and_reset, reset_at_once, leave)
 
 
 def work(lab: Lab, pairs: Pairs, end_s: float, seed: int) -> Counter[str]:
+    """Do random things with connections until a time, and return how often each was done."""
+    # A generator for each thread: the same seed does the same things, whichever thread is faster.
     chance, done = random.Random(seed), Counter[str]()
     while time.monotonic() < end_s:
         if chance.random() < 0.1:
@@ -134,6 +145,7 @@ def work(lab: Lab, pairs: Pairs, end_s: float, seed: int) -> Counter[str]:
 
 
 def refused(lab: Lab) -> None:
+    """Raise AssertionError unless a port where nobody listens refuses a connection."""
     try:
         lab.connect(port=NOBODY_LISTENS).recv(1)
     except ConnectionResetError:
@@ -142,13 +154,14 @@ def refused(lab: Lab) -> None:
 
 
 def resident_kb(satpep: Satpep) -> int:
+    """Return the resident memory of satpep in kB."""
     return int(satpep.status("VmRSS").split()[0])
 
 
 def soak(lab: Lab, satpep: Satpep, seconds: float, seed: int) -> str:
-    """Works for so long and returns what was done.
+    """Work for so long, and return what was done.
 
-    AssertionError for any byte, connection or descriptor amiss.
+    Raises AssertionError for any byte, connection or descriptor amiss.
     """
     before = satpep.descriptors()
     pairs = Pairs(lab)
@@ -174,6 +187,7 @@ def soak(lab: Lab, satpep: Satpep, seconds: float, seed: int) -> str:
 
 
 def main() -> None:
+    """Run the soak test of the command line."""
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 3600.0
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else 1
     os.environ["ASAN_OPTIONS"] = (

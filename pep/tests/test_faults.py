@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What once went wrong: data lost or held back, failures that looked like ends, ends that nobody
-noticed.
-"""
+"""Tests of faults that once were: lost data, failures that looked like ends, ends unnoticed."""
 
 from __future__ import annotations
 
@@ -31,6 +29,8 @@ PR_SET_PDEATHSIG = 1
 
 
 def urgent(end: socket.socket) -> None:
+    """Send a byte as urgent data, between others."""
+    # Data on both sides, since TCP marks only a place in the stream as urgent (RFC 6093).
     end.sendall(b"before")
     end.send(b"!", socket.MSG_OOB)
     end.sendall(b"after" * 1000)
@@ -229,6 +229,7 @@ def test_dscp_is_copied_in_both_directions(lab: Lab, satpep: StartSatpep, family
 
 
 def set_tos(end: socket.socket, family: int, tos: int) -> None:
+    """Set the type of service (IPv4) or the traffic class (IPv6) of a socket."""
     if family == 4:
         end.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, tos)
     else:
@@ -263,7 +264,7 @@ def test_a_daemon_that_cannot_start_says_so(lab: Lab, program: Path) -> None:
 
 
 def take_all_pipes(user: int, ready: int) -> None:
-    """As that user, all the room that fs.pipe-user-pages-soft gives its pipes; until killed."""
+    """Take all the room that fs.pipe-user-pages-soft gives a user's pipes, until killed."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     os.setuid(user)
     try:
@@ -303,7 +304,7 @@ def test_a_user_without_room_for_pipes_is_told_and_bytes_are_copied(
 def test_bytes_go_through_pipes_also_when_most_descriptors_are_for_connections(
     lab: Lab, satpep: StartSatpep
 ) -> None:
-    """As many connections as there may be descriptors for: a part of these is pipes nevertheless."""
+    """Serve as many connections as there are descriptors for, some of which are pipes."""
     running = satpep("-c", "498", descriptors=1024)
     client, server = lab.pair(lab.listen())
     client.sendall(b"s" * MEGABYTE)

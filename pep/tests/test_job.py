@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The job satpep on the host in the middle: proves that a connection goes through, and leaves
-nothing behind.
-"""
+"""Tests of the job satpep on the host in the middle: a connection passes, and nothing is left."""
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture
 def start(lab: Lab, program: Path, tmp_path: Path) -> Iterator[Start]:
-    """Starts the job on the host pep, with the sanitized satpep as the one that is installed."""
+    """Start the job on the host pep, with the sanitized satpep as the one that is installed."""
     (tmp_path / "satpep").write_text(f'#!/bin/sh\nexec {program} -u "" "$@"\n')
     (tmp_path / "satpep").chmod(0o755)
     environment = {
@@ -61,7 +59,7 @@ def start(lab: Lab, program: Path, tmp_path: Path) -> Iterator[Start]:
 
 
 def state(lab: Lab) -> str:
-    """All that the job may change on its host."""
+    """Return all that the job may change on its host."""
     shown = [("nft", "list", "ruleset")]
     shown += [
         ("ip", family, *what)
@@ -74,6 +72,7 @@ def state(lab: Lab) -> str:
 
 
 def ended(job: subprocess.Popen[str]) -> tuple[int, str]:
+    """Return exit code and output of a job that ends by itself."""
     said, _ = job.communicate(timeout=60)
     return job.returncode, said
 
@@ -129,6 +128,7 @@ RT_SIGTIMEDWAIT = "128"
 
 
 def awaits_a_signal(job: subprocess.Popen[str]) -> bool:
+    """Return whether the job waits in sigtimedwait(2)."""
     return Path(f"/proc/{job.pid}/syscall").read_text().split()[0] == RT_SIGTIMEDWAIT
 
 

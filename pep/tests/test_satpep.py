@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the two ends of a split connection see is, as nearly as a split allows, what they would have
-seen of each other.
+"""Tests of what both ends of a split connection see of each other.
+
+It is, as nearly as a split allows, what they would have seen without it.
 """
 
 from __future__ import annotations
@@ -32,12 +33,14 @@ CAP_NET_BIND_SERVICE, CAP_NET_ADMIN = 10, 12  # linux/capability.h
 
 
 def reset(end: socket.socket) -> None:
+    """Reset a connection from this end."""
+    # A linger time of 0 makes close(2) send a RST instead of a FIN (socket(7)).
     end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RST_ON_CLOSE)
     end.close()
 
 
 def send_all(end: socket.socket, data: bytes, seed: int) -> None:
-    """In pieces of many sizes, then a FIN."""
+    """Send the data in pieces of many sizes, then a FIN."""
     random_sizes = random.Random(seed)
     while data:
         size = random_sizes.choice((1, 100, 1448, 5000, 100_000))
@@ -55,7 +58,7 @@ def receive_all(end: socket.socket) -> bytes:
 
 
 def ss(lab: Lab, peer: str) -> str:
-    """What `ss -tim` shows on the host pep of the leg to a peer (address:port)."""
+    """Return what `ss -tim` shows on the host pep of the leg to a peer (address:port)."""
     with lab.inside("pep"):
         lines = lab.run("ss", "-tinmHOa").splitlines()
     (line,) = [line for line in lines if line.split()[4] == peer]
@@ -172,11 +175,12 @@ def test_a_reset_is_passed_on_while_the_other_direction_is_stalled(
 
 
 def is_established(end: socket.socket) -> bool:
+    """Return whether a connection is established, by TCP_INFO."""
     return end.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == 1
 
 
 def fill(end: socket.socket) -> int:
-    """Sends until nothing has been taken for a while. The end does not block."""
+    """Send until nothing has been taken for a while. The end does not block."""
     sent = 0
     while select.select([], [end], [], 0.5)[1]:
         sent += end.send(b"z" * (1 << 16))
@@ -236,8 +240,9 @@ def test_a_silent_connection_is_reset_after_its_lifetime(lab: Lab, satpep: Start
 
 
 def test_backpressure_bounds_what_a_stalled_connection_holds(lab: Lab, satpep: StartSatpep) -> None:
-    """The receiver does not read: the sender stops, with no more in the proxy than its buffers and
-    its pipe.
+    """Stop the sender of a receiver that does not read.
+
+    The proxy holds no more than its buffers and its pipe.
     """
     running = satpep(
         "--client", "sndbuf=64k,rcvbuf=64k", "--server", "sndbuf=64k,rcvbuf=64k", "--pipe", "64k"
@@ -271,8 +276,10 @@ def test_many_connections_leave_no_descriptor_and_no_memory(lab: Lab, satpep: St
 
 
 def test_beyond_its_limit_connections_pass_by(lab: Lab, satpep: StartSatpep) -> None:
-    """They are unsplit, none that it has is hurt, and when there is room again it takes new ones;
-    the ones that passed stay.
+    """Pass connections beyond the limit by, unsplit.
+
+    None that it has is hurt, and when there is room again it takes new ones; the ones that passed
+    stay.
     """
     running = satpep("-c", "10")
     listener = lab.listen()
@@ -319,7 +326,7 @@ def test_a_client_with_all_its_connections_leaves_the_others_theirs(
 
 
 def test_with_few_descriptors_it_serves_fewer_and_copies(lab: Lab, satpep: StartSatpep) -> None:
-    """32 descriptors of its own and ten pairs: eight connections, a pipe, and one that comes late."""
+    """Serve eight connections, a pipe and a late one with 32 descriptors and ten pairs."""
     running = satpep("-c", "500", descriptors=52)
     listener = lab.listen()
     data = os.urandom(MEGABYTE)
@@ -337,8 +344,9 @@ def test_with_few_descriptors_it_serves_fewer_and_copies(lab: Lab, satpep: Start
 
 
 def test_a_syn_flood_takes_no_connection_from_others(lab: Lab, satpep: StartSatpep) -> None:
-    """20 000 SYNs from addresses that do not answer; the kernel answers with cookies, the proxy
-    never hears of them.
+    """Send 20 000 SYNs from addresses that do not answer.
+
+    The kernel answers with cookies, the proxy never hears of them.
     """
     running = satpep()
     listener = lab.listen()
@@ -361,6 +369,8 @@ def test_a_syn_flood_takes_no_connection_from_others(lab: Lab, satpep: StartSatp
 
 
 def syn(source: str, destination: str, port: int) -> bytes:
+    """Return a TCP SYN segment with its checksum."""
+    # The checksum covers a pseudo-header: addresses, protocol 6 and length (RFC 9293, 3.1).
     pseudo = socket.inet_aton(source) + socket.inet_aton(destination) + struct.pack("!HH", 6, 20)
     header = struct.pack("!HHIIBBHHH", port, 80, port * 7919, 0, 5 << 4, 2, 65535, 0, 0)
     total = sum(struct.unpack("!16H", pseudo + header))
@@ -374,8 +384,9 @@ def syn(source: str, destination: str, port: int) -> bytes:
 def test_each_leg_has_its_own_settings_and_a_download_uses_them(
     lab: Lab, satpep: StartSatpep
 ) -> None:
-    """On a download the leg towards the client sends: its congestion control is the one that
-    pepsal's -C does not reach.
+    """Set each leg by itself: on a download the leg towards the client sends.
+
+    Its congestion control is the one that pepsal's -C does not reach.
     """
     satpep(
         "--client",
@@ -407,6 +418,7 @@ def test_each_leg_has_its_own_initial_window(lab: Lab, satpep: StartSatpep) -> N
 
 
 def leg_number(line: str, key: str) -> int:
+    """Return the number that `ss` shows under a key."""
     found = re.search(rf"\b{key}:(\d+)", line)
     assert found, f"{key} is not in: {line}"
     return int(found[1])

@@ -18,7 +18,10 @@ PUBLIC = {
 
 
 def __getattr__(name: str) -> object:
-    """Return a name of api.py, so that only who uses one imports pandas."""
+    """Return `openbach_run.run`, `.load` and the rest of api.py.
+
+    The import is late, so that only those who use it import pandas.
+    """
     from importlib import import_module
 
     if name not in PUBLIC:

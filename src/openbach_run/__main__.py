@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`python -m openbach_run`.
+"""The command line's beginning: `python -m openbach_run`.
 
 It also makes the launcher's Python environment again if that is damaged.
 """
@@ -17,9 +17,7 @@ MADE_AGAIN = "OPENBACH_RUN_MADE_AGAIN"
 
 
 def damaged(error: ImportError | SyntaxError) -> bool:
-    """Return whether a package of the launcher's environment cannot be imported, rather than a
-    module of ours.
-    """
+    """Return whether a package of the launcher's environment, and no module of ours, is missing."""
     where = error.filename if isinstance(error, SyntaxError) else error.path or error.name or ""
     # Modules of jobs are imported by their bare names (satellite/__init__.py).
     of_a_job = (
@@ -32,6 +30,7 @@ def damaged(error: ImportError | SyntaxError) -> bool:
 
 
 def main() -> int:
+    """Run the command line, and return the exit code."""
     gc.set_threshold(100_000)  # of 700: what is imported and planned is there to stay
     # numpy's threads would spin on the guests' CPUs.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

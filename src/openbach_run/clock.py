@@ -20,8 +20,6 @@ def clock_named(text: str) -> str:
 
 
 def slowdown(clock: str) -> int:
-    """Return how many seconds of this machine a second of the guest takes: 10 for `real/10`, 1 for
-    any other clock.
-    """
+    """Return the seconds of this machine in a second of the guest: 10 for `real/10`, else 1."""
     found = re.fullmatch(rf"{REAL}/([1-9][0-9]{{0,3}})", clock)
     return int(found[1]) if found else 1

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The look of figures: width, colours, lines, markers; and the library that draws charts in a
-browser.
-"""
+"""Width, colours, lines and markers of figures, and the library that draws charts in a browser."""
 
 from __future__ import annotations
 

@@ -25,10 +25,10 @@ def cache_directory() -> Path:
 
 
 def _unpacked(archive: Path) -> Path:
-    """Unpack an installed package's part of a checkout (setup.py) into the cache, once; return the
-    folder.
+    """Return the folder of an installed package's part of a checkout; unpack it there once.
 
-    There the links of the checkout are links. Raises SetupError.
+    The folder is in the cache. Its links are links, which a wheel (setup.py) cannot hold. Raises
+    SetupError.
     """
     import tarfile
     import tempfile

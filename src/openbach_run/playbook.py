@@ -45,7 +45,8 @@ INSTEAD = {
     "python3-pyyaml": "python3-yaml",
     "python3-python-iptables": "python3-iptables",
 }
-"""OpenBACH's own builds and names of PyPI → the packages of Debian that have the same program or module."""
+"""OpenBACH's own builds and names of PyPI → the packages of Debian that have the same program or
+module."""
 AGENT_HAS = {
     "apscheduler": "python3-apscheduler",
     "dateutil": "python3-dateutil",
@@ -57,9 +58,11 @@ AGENT_HAS = {
     "requests": "python3-requests",
     "yaml": "python3-yaml",
 }
-"""Python modules that every agent has in its virtualenv, so that no playbook installs them → their packages."""
+"""Python modules that every agent has in its virtualenv, so that no playbook installs them → their
+packages."""
 WITH = {"python3-iptables": "libc-bin"}
-"""Packages → what every Debian has beside them: python3-iptables finds its libraries by ldconfig."""
+"""Packages → what every Debian has beside them: python3-iptables finds its libraries by
+ldconfig."""
 MODPROBE = "echo /usr/sbin/modprobe > /proc/sys/kernel/modprobe"
 """It calls what the kernel would call for a module, which is nothing in a guest."""
 AGENT_PACKAGES = ("iproute2", "procps", "iputils-ping")
@@ -286,9 +289,10 @@ def _pip(own: Mapping[str, Any], found: Installation, said: str) -> None:
 
 
 def _names(value: Any) -> list[str]:
-    """Names of packages, without versions, however they are listed."""
+    """Return the names of packages, without versions, however they are listed."""
     listed = value if isinstance(value, list) else str(value).split(",")
-    return [name for one in listed if (name := VERSION.sub("", str(one)).strip())]
+    names = [VERSION.sub("", str(one)).strip() for one in listed]
+    return [name for name in names if name]
 
 
 def _arguments(value: Any) -> dict[str, Any]:
@@ -449,10 +453,9 @@ def _rendered(value: Any, values: Mapping[str, Any]) -> Any:
 
 
 def _value(expression: str, values: Mapping[str, Any]) -> Any:
-    """Return the value of an expression that is Python's, too: names, attributes, comparisons, `a
-    if b else c`.
+    """Return the value of an expression that Jinja and Python both have.
 
-    Raises Unknown.
+    These are names, attributes, comparisons and `a if b else c`. Raises Unknown.
     """
     try:
         return _evaluated(ast.parse(expression.strip(), mode="eval").body, values)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Live progress on stderr: a bar on a terminal, a line that changes in a notebook, a line now and
-then elsewhere.
+"""Live progress on stderr: a bar, a changing line, or a line now and then.
+
+A terminal gets the bar, a notebook the line that changes, and anything else the lines.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ UNSHOWN = re.compile(
 
 
 def shown(text: str) -> str:
-    """Return the text with escapes (`\\x1b`) in place of orders to a terminal: it may come from a
-    job, or from another file.
+    r"""Return the text with escapes (`\x1b`) in place of orders to a terminal.
+
+    The text may come from a job, or from another file.
     """
     return UNSHOWN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
@@ -45,6 +47,7 @@ class _Shown:
 
     def write(self, text: str) -> int:
         self._stream.write(shown(text))
+        # The length of what was given: callers compare it with their text.
         return len(text)
 
     def __getattr__(self, name: str) -> Any:
@@ -104,6 +107,7 @@ def beside(progress: Progress, *tasks: Callable[[Progress], Made]) -> list[Made]
     from concurrent.futures import ThreadPoolExecutor
 
     together = Together(progress)
+    # The end of the block waits for all, so no task goes on behind an error of another.
     with ThreadPoolExecutor(len(tasks)) as threads:
         running = [threads.submit(together.make, task) for task in tasks]
     return [one.result() for one in running]
@@ -121,6 +125,7 @@ class Reporter:
         self._bar: Bar | None = None
         self._last_line_s = -LINE_EVERY_S
         self._last_line = ""
+        # Its stderr is no terminal, but takes "\r" as one does.
         self._notebook = type(sys.stderr).__module__.startswith("ipykernel.")
         if not quiet and sys.stderr.isatty():
             self._bar = _bar()
@@ -155,6 +160,7 @@ class Reporter:
                 return
             line = f"{part:4.0%}  {text}"
             every_s = NOTEBOOK_EVERY_S if self._notebook else LINE_EVERY_S
+            # A log file gets few lines, and always the last one.
             due = part >= 1 or time.monotonic() - self._last_line_s >= every_s
             if due and line != self._last_line:
                 over, end = (

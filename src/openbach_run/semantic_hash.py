@@ -44,8 +44,9 @@ HEREDOC = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
 
 @cache
 def way() -> str:
-    """Return a hash of this module and of Python: a hash of acting content is kept for the same
-    ones only.
+    """Return a hash of this module and of Python's version.
+
+    A hash of acting content that is kept in the cache holds for the same ones only.
     """
     return hashlib.sha256(Path(__file__).read_bytes() + sys.version.encode()).hexdigest()
 
@@ -73,12 +74,15 @@ def _acting(name: str, content: bytes) -> bytes:
             case ".py":
                 return _python(text).encode()
             case ".c" | ".h" | ".S":
+                # A text in quotes is matched, too, and kept: what looks like a comment in it is
+                # none.
                 return _tidy(C_COMMENT.sub(lambda match: match[1] or " ", text)).encode()
             case ".json":
                 return _described(json.loads(text)).encode()
             case ".yml":
                 return _described(yaml_loaders.load(text)).encode()
             case ".patch":
+                # What comes before the first file of a patch is its message.
                 return text[text.find("\n--- ") :].encode()
             case _ if (
                 text.startswith("#!")
@@ -93,17 +97,20 @@ def _acting(name: str, content: bytes) -> bytes:
 
 def acting_job(job: dict[str, Any]) -> dict[str, Any]:
     """Return the parts of a job (`Job.to_dict`) that its command line follows from."""
+    # "setup" only where it is: records of before it existed keep their names.
     keys = ("name", "command", "command_stop", *(["setup"] if "setup" in job else []))
     return {**{key: job[key] for key in keys}, "tree": _tree(job["tree"])}
 
 
 def acting_scenario(stored: dict[str, Any]) -> dict[str, Any]:
-    """Return a scenario in stored form without its description, its arguments' descriptions, and
-    its functions' labels.
+    """Return a scenario in stored form without what is written for people.
+
+    That is its description, its arguments' descriptions, and its functions' labels.
     """
     functions = []
     for one in stored["openbach_functions"]:
         functions.append({key: value for key, value in one.items() if key != "label"})
+    # Without their descriptions, which are the values of this mapping.
     arguments = sorted(stored["arguments"])
     return {**stored, "description": None, "arguments": arguments, "openbach_functions": functions}
 

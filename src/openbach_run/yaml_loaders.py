@@ -30,8 +30,10 @@ NO_JSON = tuple(f"tag:yaml.org,2002:{kind}" for kind in ("set", "omap", "pairs",
 
 
 class _Bounded:
-    """A loader that refuses what is too long with its aliases written out, what contains itself,
-    and values that JSON does not have.
+    """A loader that refuses documents that are not plain data of bounded size.
+
+    It refuses what is too long with its aliases written out, what contains itself, and values that
+    JSON does not have.
     """
 
     def get_single_node(self) -> yaml.Node | None:
@@ -42,8 +44,7 @@ class _Bounded:
 
 
 def _written_out(node: yaml.Node, known: dict[int, int]) -> int:
-    """Return the length of a node's values and of the nodes in it, each as often as it stands
-    there.
+    """Return the length of a node's values and of the nodes in it, with aliases written out.
 
     `known` has the lengths by the node's id. Raises YAMLError.
     """
@@ -59,6 +60,7 @@ def _written_out(node: yaml.Node, known: dict[int, int]) -> int:
         return 1 + len(node.value)
     if id(node) not in known:
         known[id(node)] = -1  # while it is read
+        # A mapping's value is a list of pairs of nodes.
         inner = (
             node.value if isinstance(node, yaml.SequenceNode) else chain.from_iterable(node.value)
         )
@@ -84,6 +86,7 @@ class _Once:
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
         for key, _ in node.value:
+            # YAML forbids it, and PyYAML lets the last one win (YAML 1.2).
             if isinstance(key, yaml.ScalarNode) and key.value in seen:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"{key.value!r} is there twice", key.start_mark
@@ -115,6 +118,8 @@ def load(text: str, *, as_texts: bool = False) -> Any:
         raise ValueError(f"longer than {LONGEST >> 20} MiB")
     try:
         try:
+            # The loader in C is some ten times as fast, but its messages say less: a text that it
+            # refuses is read again.
             content = yaml.load(text, fast)
         except yaml.YAMLError as error:
             if "nesting depth" in str(error):

@@ -162,14 +162,10 @@ def test_columns_of_several_scenarios_stay_in_order() -> None:
     assert columns(rows) == ["scenario", "flows", "loss", "seed", "mos", "bytes"]
 
 
-def test_parquet_is_written_without_pandas_and_numpy(tmp_path: Path) -> None:
-    """Which take 0.4 and 0.1 s to import; they can be imported afterwards."""
+def test_parquet_is_written_without_pandas(tmp_path: Path) -> None:
+    """Write a table without an import of pandas, which takes 0.2 s."""
     code = "import sys, pathlib; from openbach_run.results.files import write_parquet\n"
-    code += (
-        "write_parquet([], pathlib.Path(sys.argv[1])); assert not {'pandas', 'numpy'} &"
-        " sys.modules.keys()\n"
-    )
-    code += "import pandas; assert pandas.Series([1]).sum() == 1"
+    code += "write_parquet([], pathlib.Path(sys.argv[1])); assert 'pandas' not in sys.modules\n"
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "results.parquet")], check=True)
     assert pyarrow.parquet.read_table(tmp_path / "results.parquet").num_rows == 0
 

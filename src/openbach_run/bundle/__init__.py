@@ -1,4 +1,2 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One file that has all that a run needs, for any x86-64 Linux, and archives of results made with
-it.
-"""
+"""Bundles: all that a run needs in one file for any x86-64 Linux, and archives of results."""

@@ -40,6 +40,8 @@ DIST_PACKAGES = "lib/python3/dist-packages"
 
 @dataclass(frozen=True)
 class Bundle:
+    """The parts of a bundle before they are written as one file."""
+
     start: Path
     """The program at the beginning of the file."""
     content: Content
@@ -63,6 +65,7 @@ def content(progress: Progress, *, built: bool) -> Iterator[Bundle]:
         code = _compiled_code(Path(name) / "src", engine.image.root)
         image = engine.image.root.parent
         found = {
+            # Links, as the bundle's Python, its libraries and the guest tree are the same files.
             "guest": Member(link=f"{CACHE}/{image.name}/root"),
             f"lib/{GUEST_PYTHON}": Member(link=f"../guest/usr/lib/{GUEST_PYTHON}"),
             "bin/python3": Member(start, mode=0o755),
@@ -70,6 +73,7 @@ def content(progress: Progress, *, built: bool) -> Iterator[Bundle]:
             f"{DIST_PACKAGES}/openbach_run-{version()}.dist-info/METADATA": Member(
                 content=_metadata()
             ),
+            # Where the bundle is unpacked nothing can make an entry again: none is deleted.
             f"{CACHE}/{KEEPS_ALL}": Member(),
             **_tree(packages / INSTALLED, DIST_PACKAGES),
             **_repository(),
@@ -88,6 +92,7 @@ def content(progress: Progress, *, built: bool) -> Iterator[Bundle]:
                 sources.update(one)
             return files
 
+        # It calls files_of, which also fills `sources`.
         described = sbom(engine.entries, json.loads((packages / LISTED).read_text()), files_of)
         found["sbom.spdx.json"] = Member(content=(json.dumps(described, indent=1) + "\n").encode())
         kernel = next(entry for entry in engine.entries if (entry / KERNEL_FILE).exists())
@@ -149,8 +154,9 @@ def _repository() -> Content:
 
 
 def _tree(path: Path, name: str, without: str = "") -> dict[str, Member]:
-    """Return a file, or a directory with all below it, as `name` in the bundle; with empty
-    directories.
+    """Return a file, or a directory with all below it, as `name` in the bundle.
+
+    Empty directories are kept.
     """
     if path.is_symlink() or not path.is_dir():
         return {name: Member.of(path)}
@@ -162,10 +168,10 @@ def _tree(path: Path, name: str, without: str = "") -> dict[str, Member]:
 
 
 def _manifest(entry: Path) -> Member:
-    """Return the manifest of a cache entry without its first line, the files' state on this
-    machine.
+    """Return the manifest of a cache entry without its first line, which is this machine's.
 
-    Where the bundle is unpacked, the entry's content is checked again.
+    That line says what stat(2) said of the files. Where the bundle is unpacked, the entry's content
+    is checked again.
     """
     text = entry.with_name(f"{entry.name}.manifest").read_text(encoding="utf-8").partition("\n")[2]
     return Member(content=f"\n{text}".encode())

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The format of a bundle's file: the program of start.c, a tar of the content compressed by zstd,
-and a line that identifies it.
+"""The format of a bundle: the program of start.c, a compressed tar, and a line that identifies it.
 
-The same content makes the same bytes: entries are sorted, without dates and owners.
+The tar is compressed by zstd. The same content makes the same bytes: entries are sorted, without
+dates and owners.
 """
 
 from __future__ import annotations
@@ -72,6 +72,7 @@ def write(output: Path, start: Path, content: Content, level: int, progress: Pro
 
     Raises SetupError, OSError.
     """
+    # In the output's directory, so that it can be renamed to the output when it is whole.
     with tempfile.NamedTemporaryFile(
         dir=output.parent, prefix=f".{output.name}-", delete=False
     ) as made:
@@ -83,6 +84,7 @@ def write(output: Path, start: Path, content: Content, level: int, progress: Pro
             made.seek(0, os.SEEK_END)
             made.write(END.format(identity=identity, size=made.tell() - begin).encode())
             made.flush()
+            # Temporary files are for their owner only; a bundle is a program.
             os.fchmod(made.fileno(), 0o755)
             os.replace(made.name, output)
         except BaseException:
@@ -96,6 +98,8 @@ def _compress(content: Content, output: IO[bytes], level: int, progress: Progres
 
     Raises SetupError.
     """
+    # The program rather than a Python package: it uses all CPUs, and building a bundle needs it
+    # anyway.
     command = ["zstd", f"-{level}", "-T0", "--check", "-q", "-c"]
     digest = hashlib.sha256()
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=output) as zstd:
@@ -103,7 +107,11 @@ def _compress(content: Content, output: IO[bytes], level: int, progress: Progres
         # The hash is that of the tar: the level of compression does not change the identity.
         sink = cast(IO[bytes], _Both(digest.update, zstd.stdin.write))
         with tarfile.open(
-            fileobj=sink, mode="w|", format=tarfile.GNU_FORMAT, bufsize=CHUNK_BYTES
+            # "w|": the tar is a stream, which is never as a whole in memory or on the disk.
+            fileobj=sink,
+            mode="w|",
+            format=tarfile.GNU_FORMAT,
+            bufsize=CHUNK_BYTES,
         ) as tar:
             for number, (name, member) in enumerate(_with_directories(content)):
                 _add(tar, name, member)
@@ -127,7 +135,7 @@ class _Both:
 
 
 def _with_directories(content: Content) -> Iterator[tuple[str, Member | None]]:
-    """Yield the content, sorted; each directory (whose member is None) comes before what is in it."""
+    """Yield the content, sorted; a directory (whose member is None) comes before its content."""
     parents: set[str] = set()
     for name in content:
         parents |= {str(parent) for parent in Path(name).parents} - {"."}
@@ -139,6 +147,7 @@ def _with_directories(content: Content) -> Iterator[tuple[str, Member | None]]:
 
 def _add(tar: tarfile.TarFile, name: str, member: Member | None) -> None:
     """Add a member to the tar; None is a directory."""
+    # A new TarInfo has no date and no owner: the same content makes the same bytes.
     entry = tarfile.TarInfo(name)
     if member is None:
         entry.type, entry.mode = tarfile.DIRTYPE, 0o755

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The Python packages of a bundle: those of requirements.lock, checked by their hashes, for the
-guest tree's Python.
+"""Python packages of a bundle, for the guest tree's Python.
+
+They are those of requirements.lock, and are checked by their hashes.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ def ensure_python_packages(cache: Path, image: Image, progress: Progress) -> Pat
 
 def _install(place: Path, root: Path, progress: Progress) -> None:
     """Install the packages with pip, and compile them. Raises SetupError."""
+    # This environment's pip, run by the guest's Python: that one has none, and wheels must be for
+    # it.
     pip = find_spec("pip")
     if pip is None or pip.origin is None:
         raise SetupError(
@@ -75,6 +78,8 @@ def _install(place: Path, root: Path, progress: Progress) -> None:
         for found in list(installed.glob(pattern)):
             shutil.rmtree(found)
     progress("compiling the Python packages of the bundle", 0.7)
+    # pip would compile with the date of the source in the result; this way the bytes are always the
+    # same.
     compile_python(root, installed, "/")
     listed = [_described(one) for one in json.loads(report.read_text())["install"]]
     (place / LISTED).write_text(

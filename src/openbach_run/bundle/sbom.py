@@ -64,6 +64,8 @@ class Part:
             "downloadLocation": UNKNOWN,
             "filesAnalyzed": False,
             "licenseConcluded": UNKNOWN,
+            # SPDX takes expressions of its own identifiers only; other texts would make the
+            # document invalid.
             "licenseDeclared": self.license if LICENSE.fullmatch(self.license) else UNKNOWN,
             "copyrightText": UNKNOWN,
             "externalRefs": [
@@ -104,6 +106,7 @@ def sbom(
         *_linked(),
         *(_python(one) for one in python),
     ]
+    # Licences ask for the sources of what is passed on; several packages are built from one.
     built_from = sorted({part.source for part in parts if part.source})
     files = sources(built_from)
     origins = {one: _source(one, files[one]) for one in built_from}

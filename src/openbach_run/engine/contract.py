@@ -33,7 +33,7 @@ class Outcome:
 
 
 class Withdrawn(Exception):
-    """Results are not what they should be: the text says why.
+    """Results that are not what they should be; the text says why.
 
     The runs of these names are to be executed again.
     """
@@ -47,27 +47,35 @@ class Engine(Protocol):
     """An executor of runs."""
 
     def identity_of(self, uses: Uses) -> dict[str, str]:
-        """Everything outside the scenario that the packets of a run which uses these depend on."""
+        """Return the identity of everything outside the scenario that a run's packets depend on.
+
+        `uses` are the folders that the run uses.
+        """
         ...
 
     @property
-    def packages(self) -> tuple[str, ...]: ...
+    def packages(self) -> tuple[str, ...]:
+        """Return names and versions of the Debian packages in the guest."""
+        ...
 
-    def prepare(self, progress: Progress) -> None: ...
+    def prepare(self, progress: Progress) -> None:
+        """Make what runs need and is not there yet. Raises SetupError, InputError."""
+        ...
 
     def look(self) -> str:
-        """Return the name of what would have to be made before a run's name is known; "" if
-        nothing.
+        """Return the name of what is to be made before a run's name is known; "" if nothing.
 
         Like `prepare`, but makes and changes nothing.
         """
         ...
 
     def run(self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: OnEvent) -> Outcome:
-        """Executes a run in the directory <run_id>.unfinished.
+        """Execute a run in the directory <run_id>.unfinished.
 
         May raise Withdrawn, of this run and earlier ones.
         """
         ...
 
-    def stop(self) -> None: ...
+    def stop(self) -> None:
+        """Stop the runs that go on, and start no others."""
+        ...

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The agents of all hosts of the guest: one object that starts, watches and stops the jobs'
-processes.
+"""The agents of all hosts: one object that starts, watches and stops the jobs' processes.
 
 Everything waits in one select() over pidfds, until the time the director wants back control: no
 thread, no polling.
@@ -100,13 +99,16 @@ class GuestAgents:
     # The director's side
 
     def now_us(self) -> int:
+        """Return the time in µs since the run began."""
         return (time.clock_gettime_ns(time.CLOCK_MONOTONIC) - self.origin_ns) // 1000
 
     def wait_until(self, due_us: int) -> None:
+        """Serve processes and stop procedures until a time in µs."""
         while (now_us := self.now_us()) < due_us:
             self._serve(due_us - now_us)
 
     def start(self, job: JobInstance) -> None:
+        """Start a job instance's process on its host. Raises LaunchRefused."""
         if job.entity not in self.namespaces:
             raise LaunchRefused(f"no entity {job.entity}; there are {', '.join(self.namespaces)}")
         directory = f"{JOBS_DIRECTORY}/{job.id}_{job.job}_{job.entity}"
@@ -121,6 +123,8 @@ class GuestAgents:
         try:
             pid = self._spawn(job.entity, directory, command_line, environment)
         except LaunchRefused:
+            # A job that never ran leaves no directory: the record would show it as one that was
+            # silent.
             for name in os.listdir(directory):
                 os.remove(f"{directory}/{name}")
             os.rmdir(directory)
@@ -130,8 +134,13 @@ class GuestAgents:
         )
 
     def poll(self, instance_id: int) -> JobStatus:
+        """Return the status of a job instance by its process."""
+        # A process that has ended is a zombie until it is waited for; only then its exit code is
+        # known.
         self._reap()
         process = self.processes[instance_id]
+        # As on a platform, a job that was asked to stop is Stopped from then on, though its
+        # processes may still be ending.
         if process.stop_ordered:
             return JobStatus.STOPPED
         if process.exit_code is None:
@@ -139,6 +148,7 @@ class GuestAgents:
         return JobStatus.ERROR if process.exit_code else JobStatus.NOT_RUNNING
 
     def stop(self, instance_id: int) -> None:
+        """Begin to stop a job instance, unless it has ended."""
         self._reap()
         process = self.processes[instance_id]
         if not process.stop_ordered:
@@ -172,6 +182,7 @@ class GuestAgents:
         lines: list[str] = []
         for name in ("stderr", "stdout"):
             with open(f"{self.processes[instance_id].directory}/{name}", "rb") as file:
+                # Only the end is read: a job may have written megabytes.
                 file.seek(max(0, file.seek(0, os.SEEK_END) - LAST_LINES_BYTES))
                 lines = file.read().decode(errors="replace").splitlines() + lines
         return lines[-LAST_LINES:]
@@ -182,6 +193,7 @@ class GuestAgents:
         self, entity: str, directory: str, command_line: list[str], environment: dict[str, str]
     ) -> int:
         """Start a program on a host, in a session of its own. Raises LaunchRefused."""
+        # The whole environment of a job: nothing of the host's may change a run.
         base = {
             "PATH": f"{PROGRAMS}:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
             "HOME": "/root",
@@ -196,9 +208,13 @@ class GuestAgents:
             "OPENBACH_RUN_HOST": self.namespaces[entity].name,
             "OPENBACH_RUN_BEGAN_NS": str(self.origin_ns),
         }
+        # Appended to, since command_stop writes to the same files as its job.
         append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        # A child is born in the namespaces of its parent, so the agent goes there to start it.
         with inside(self.namespaces[entity]):
             os.chdir(directory)
+            # A Python job is forked from a process that has its imports done, which saves CPU in
+            # every run.
             if warm.runs(command_line):
                 return warm.start(command_line, {**base, **environment})
             try:
@@ -218,17 +234,22 @@ class GuestAgents:
                 raise LaunchRefused(f"{command_line[0]} on {entity}: {error.strerror}") from error
 
     def _serve(self, timeout_us: int) -> None:
-        """Wait for the end of a process, for a stop procedure's time, or for the time-out; then do
-        what it asks for.
+        """Wait for the next event or the time-out, and do what it asks for.
+
+        An event is the end of a process, or a stop procedure's time.
         """
+        # Sleep until the first thing that is due: with all of the guest asleep its clock jumps
+        # there.
         due_us = min([self.now_us() + timeout_us, *(wait.due_us for wait in self.waits)])
         running = [
             process.pidfd for process in self.processes.values() if process.exit_code is None
         ]
         stopping = [pidfd for wait in self.waits for pidfd in wait.pidfds]
         timeout_s = max(0, due_us - self.now_us()) / SECOND_US
+        # A pidfd becomes readable when its process ends (pidfd_open(2)).
         ended = set(select.select({*running, *stopping}, [], [], timeout_s)[0])
         self._reap()
+        # A copy, since procedures that go on may add to the list.
         for wait in self.waits[:]:
             wait.pidfds = [pidfd for pidfd in wait.pidfds if pidfd not in ended]
             if not wait.pidfds or wait.due_us <= self.now_us():
@@ -239,6 +260,8 @@ class GuestAgents:
         """Take note of all children that ended; orphans end up here too."""
         while True:
             try:
+                # The director is process 1 of the guest: children of jobs that have ended become
+                # its own.
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
                 return
@@ -258,17 +281,20 @@ class GuestAgents:
                 return
 
     def _stop(self, process: Process) -> Procedure:
-        """Stop a job as a real agent does: end its children, then the job, then run its
-        command_stop.
-        """
+        """Stop a job as a real agent does: its children, then the job, then by its command_stop."""
         if process.exit_code is None:
+            # Children first, as OpenBACH's agent does: a parent that sees them end may end by
+            # itself.
             children = [*_descendants(process.pid)]
             yield from _end(children, CHILDREN_GRACE_US)
+            # Kept open until here: a pidfd names this process and never a later one with the same
+            # id.
             for pidfd in children:
                 os.close(pidfd)
             yield from _end([process.pidfd], JOB_GRACE_US)
         command_stop = self.jobs[process.job.job].command_stop
         if command_stop:
+            # A real agent calls command_stop with the arguments of the start.
             line = [*shlex.split(command_stop), *process.job.argv]
             try:
                 pid = self._spawn(process.job.entity, process.directory, line, {})
@@ -278,6 +304,7 @@ class GuestAgents:
                 return
             pidfd = os.pidfd_open(pid)
             yield [pidfd], STOP_LIMIT_US
+            # What is not over after STOP_LIMIT_US is ended, so that a run ends.
             _send(pidfd, signal.SIGKILL)
             os.close(pidfd)
             self._reap()
@@ -298,9 +325,10 @@ def _send(pidfd: int, number: signal.Signals) -> None:
 
 
 def _descendants(pid: int) -> Iterable[int]:
-    """Pidfds of a process's children and their children."""
+    """Return pidfds of a process's children and their children."""
     try:
         tasks = os.listdir(f"/proc/{pid}/task")
+        # Children are listed by the thread that has started them (proc(5)).
         for task in sorted(tasks):
             with open(f"/proc/{pid}/task/{task}/children") as file:
                 children = [int(child) for child in file.read().split()]

@@ -6,16 +6,13 @@ not know the nature of: agents and their clock. A scenario that passes here pass
 and takes as long.
 
 - A scenario instance is looked at every 0.2 s while functions are unfinished, then every second; a
-  job instance
-  every 2 s from its launch. So whatever waits for the end of a job starts up to 2.2 s after that
-  end.
+  job instance every 2 s from its launch. So whatever waits for the end of a job starts up to 2.2 s
+  after that end.
 - Where a controller would hang, a run ends at once as `Finished Ko`, and says why: functions that
-  can never start
-  (they wait in a circle, or with finished_ids for one that starts nothing, or with launched_ids for
-  one that was
-  retried or whose failure was ignored), `offset`, `interval`, and functions that only a platform
-  has (push_file,
-  pull_file, reboot, restart_job_instance, status_job_instance).
+  can never start (they wait in a circle, or with finished_ids for one that starts nothing, or with
+  launched_ids for one that was retried or whose failure was ignored), `offset`, `interval`, and
+  functions that only a platform has (push_file, pull_file, reboot, restart_job_instance,
+  status_job_instance).
 - `if`, `while` and the other functions that a controller stores but cannot run end the instance as
   they do there.
 - A launch is refused when the job's program cannot be executed; a real agent reports such a job as
@@ -36,6 +33,9 @@ from openbach_run.errors import InputError
 if TYPE_CHECKING:
     from openbach_run.openbach.job import Job
 
+# The periods are those of OpenBACH's director: of its looks at a scenario instance while functions
+# are left, then while only jobs are, and of its questions for a job's status. So a run takes as
+# many virtual seconds as it would take on a platform.
 SECOND_US = 1_000_000
 PASS_UNFINISHED_US = 200_000
 PASS_FINISHED_US = 1_000_000
@@ -54,6 +54,8 @@ RUNNABLE = STARTING + STOPPING + PLATFORM_ONLY
 
 
 class FunctionStatus(StrEnum):
+    """The status of a function, in OpenBACH's words."""
+
     SCHEDULED = "Scheduled"
     RUNNING = "Running"
     STOPPED = "Stopped"
@@ -63,6 +65,8 @@ class FunctionStatus(StrEnum):
 
 
 class JobStatus(StrEnum):
+    """The status of a job instance, in OpenBACH's words."""
+
     SCHEDULED = "Scheduled"
     RUNNING = "Running"
     ERROR = "Error"
@@ -71,6 +75,8 @@ class JobStatus(StrEnum):
 
 
 class ScenarioStatus(StrEnum):
+    """The status of a scenario instance, in OpenBACH's words."""
+
     SCHEDULING = "Scheduling"
     RUNNING = "Running"
     FINISHED_KO = "Finished Ko"
@@ -87,9 +93,7 @@ class FunctionFailed(Exception):
 
 
 class CannotGoOn(Exception):
-    """The run would hang or do nothing sensible: it ends as Finished Ko whatever the failure
-    policies.
-    """
+    """The run would hang or do nothing sensible: it ends as Finished Ko, whatever on_fail says."""
 
 
 class Function(NamedTuple):
@@ -107,6 +111,7 @@ class Function(NamedTuple):
 
     @staticmethod
     def from_stored(entry: dict[str, Any]) -> Function:
+        """Return the function of an entry of a scenario in stored form."""
         (kind,) = entry.keys() - {"id", "label", "wait", "on_fail"}
         wait, on_fail = entry.get("wait", {}), entry.get("on_fail", {})
         return Function(
@@ -150,15 +155,19 @@ class JobInstance:
 class Agents(Protocol):
     """The agents that run jobs, and their clock. Times are microseconds since the run began."""
 
-    def now_us(self) -> int: ...
+    def now_us(self) -> int:
+        """Return the time in µs since the run began."""
+        ...
 
     def wait_until(self, due_us: int) -> None:
         """Return at due_us, or at once if that is past."""
 
     def start(self, job: JobInstance) -> None:
-        """Raises LaunchRefused."""
+        """Start a job instance. Raises LaunchRefused."""
 
-    def poll(self, instance_id: int) -> JobStatus: ...
+    def poll(self, instance_id: int) -> JobStatus:
+        """Return the status of a job instance, as its agent sees it."""
+        ...
 
     def stop(self, instance_id: int) -> None:
         """Accept the order and return at once: the agent stops the job's processes by itself."""
@@ -196,10 +205,12 @@ class ScenarioInstance:
 
     @property
     def name(self) -> str:
+        """Return the scenario's name, without those of the scenarios that it is in."""
         return self.lineage[-1]
 
     @property
     def ended(self) -> bool:
+        """Return whether the scenario instance has ended, in whatever way."""
         return self.status not in (ScenarioStatus.SCHEDULING, ScenarioStatus.RUNNING)
 
 
@@ -232,6 +243,7 @@ class Director:
     def run(self, scenario: dict[str, Any], arguments: dict[str, str]) -> ScenarioStatus:
         """Run the scenario to its end. What failed is then in `failed`."""
         self.time_us = self.agents.now_us()
+        # `root` exists only after the next lines, but before any timer is due.
         self._after(self.limit_us, RANK_LIMIT, lambda: self._limit_reached(root))
         self._after(HEARTBEAT_US, RANK_HEARTBEAT, self._heartbeat)
         try:
@@ -248,6 +260,7 @@ class Director:
             except CannotGoOn as error:
                 self._fail(function=None, error=str(error))
                 self._terminate(root)
+        # The scenario may be over before the last poll of a job: ask once more for the record.
         for job in self.job_instances:
             if job.status is JobStatus.RUNNING:
                 job.status = self.agents.poll(job.id)
@@ -256,6 +269,8 @@ class Director:
     # Time
 
     def _after(self, delay_us: int, rank: int, action: Callable[[], None]) -> None:
+        # The count keeps actions of one instant and rank in their order, and the heap from
+        # comparing functions.
         self.timer_count += 1
         heapq.heappush(self.timers, (self.time_us + delay_us, rank, self.timer_count, action))
 
@@ -307,11 +322,14 @@ class Director:
         function_id: int | None = None,
     ) -> ScenarioInstance:
         number = len(self.scenario_instances) + 1
+        # Constants and arguments share their names' space; arguments win.
         values = {**scenario.get("constants", {}), **arguments}
         owner_id, ancestors = (parent.owner_id, parent.lineage) if parent else (number, ())
         run = ScenarioInstance(number, owner_id, (*ancestors, scenario["name"]), values)
         for entry in scenario["openbach_functions"]:
             function = Function.from_stored(entry)
+            # The three policies of on_fail are one number: how often a function may still be tried,
+            # None for never mind.
             retries = {"fail": 0, "ignore": None, "retry": function.retry}[function.policy]
             run.rows.append(FunctionInstance(function, _us(function.time_s, values), retries))
         run.status = ScenarioStatus.RUNNING
@@ -336,6 +354,8 @@ class Director:
             for row in run.rows
             if row.status is FunctionStatus.ERROR and row.retries_left is not None
         ]
+        # A job that fails ends the whole scenario instance, whatever its function said, unless that
+        # ignores failures.
         failed_job = any(
             row.job and row.job.status is JobStatus.ERROR and not row.job.ignorable
             for row in run.rows
@@ -343,10 +363,13 @@ class Director:
         if failed_job or any(not _can_retry(row) for row in errors):
             self._terminate(run)
             return
+        # All can be retried: any other would have ended the instance above.
         for row in errors:
             self._retry(run, row)
         for row in run.rows:
             if row.status is FunctionStatus.SCHEDULED and not any(self._waits_for(run, row)):
+                # `if`, `while` and others: a controller stores them, but its director cannot run
+                # them.
                 if row.function.kind not in RUNNABLE:
                     self._function_failed(
                         run, row, "OpenBACH stores this kind of function, but cannot run it"
@@ -355,6 +378,7 @@ class Director:
                     return
                 self._start_function(run, row)
         self._check_not_stuck(run)
+        # OpenBACH looks more often while functions are left than while only jobs go on.
         if any(row.status in UNFINISHED for row in run.rows):
             self._after(PASS_UNFINISHED_US, RANK_PASS, lambda: self._look_at(run))
         elif any(_has_running(row) for row in run.rows):
@@ -376,13 +400,14 @@ class Director:
             if row.job is not None and row.job.stop_us is None:
                 self._stop_job(row.job)
             if row.scenario is not None and not row.scenario.ended:
+                # Sub-scenarios are part of the instance: what is left of them ends with it.
                 self._stop_all(row.scenario)
                 self._end(row.scenario, ScenarioStatus.STOPPED)
             if row.status is FunctionStatus.RUNNING:
                 self._set_status(run, row, FunctionStatus.STOPPED)
 
     def _check_not_stuck(self, run: ScenarioInstance) -> None:
-        """Raises CannotGoOn if a function can never start, whatever the others do."""
+        """Raise CannotGoOn if a function can never start, whatever the others do."""
         waiting = {
             row.function.id: row for row in run.rows if row.status is FunctionStatus.SCHEDULED
         }
@@ -396,6 +421,8 @@ class Director:
                             f" {kind} for function {waited}, {reason}. A controller would wait for"
                             " ever"
                         )
+        # Add what waits only for functions that can start, until nothing is added: the rest is a
+        # circle.
         can_start: set[int] = set()
         while more := {
             number
@@ -418,12 +445,14 @@ class Director:
 
     def _act(self, run: ScenarioInstance, row: FunctionInstance) -> None:
         """Carry a function out, once its wait.time is over."""
+        # The instance may have been stopped while the function waited for its time.
         if row.status is not FunctionStatus.RUNNING:
             return
         try:
             self._carry_out(run, row)
         except (FunctionFailed, LaunchRefused, InputError) as error:
             self._set_status(run, row, FunctionStatus.ERROR, error=str(error))
+            # A function that will be retried, or whose failure is ignored, has not failed the run.
             if row.retries_left is not None and not _can_retry(row):
                 self._function_failed(run, row, str(error))
         else:
@@ -432,6 +461,8 @@ class Director:
     def _retry(self, run: ScenarioInstance, row: FunctionInstance) -> None:
         assert row.retries_left is not None
         self._set_status(run, row, FunctionStatus.RETRIED)
+        # A retry is a row of its own, as in OpenBACH: waits for the function see the old one as
+        # retried for ever.
         again = FunctionInstance(
             row.function, _us(row.function.delay_s, run.values), row.retries_left - 1
         )
@@ -460,8 +491,9 @@ class Director:
         )
 
     def _carry_out(self, run: ScenarioInstance, row: FunctionInstance) -> None:
-        """Raises FunctionFailed, LaunchRefused, InputError; CannotGoOn for what only a platform
-        has.
+        """Carry out a function.
+
+        Raises FunctionFailed, LaunchRefused, InputError; CannotGoOn for what only a platform has.
         """
         body = row.function.body
         match row.function.kind:
@@ -490,6 +522,8 @@ class Director:
                     " such a scenario never ends; use wait.time"
                 )
         entity = body.pop("entity_name")
+        # What is left of a stored start_job_instance is one entry: the job's name with its
+        # arguments.
         ((name, arguments),) = body.items()
         if name not in self.jobs:
             raise FunctionFailed(
@@ -532,6 +566,7 @@ class Director:
             raise FunctionFailed(
                 f"no scenario {name}; there are {', '.join(sorted(self.sub_scenarios)) or 'none'}"
             )
+        # Scenarios that start each other would never end.
         if name in run.lineage:
             raise FunctionFailed(
                 f"scenario {name} would start itself: {' > '.join([*run.lineage, name])}"
@@ -559,8 +594,10 @@ class Director:
         return rows[-1]
 
     def _instance_id(self, run: ScenarioInstance, path: list[int]) -> int:
-        """Return the instance that function ids stand for as a job's argument: [3] is what function
-        3 started here, [2, 0] what function 0 started in the sub-scenario of function 2.
+        """Return the instance that function ids stand for as a job's argument.
+
+        [3] is what function 3 started here, [2, 0] what function 0 started in the sub-scenario of
+        function 2.
         """
         *outer, number = path
         for step in outer:

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Process 1 of the guest: mounts what a run needs, hands over to openbach_run.guest.main, and
-powers off.
+"""Process 1 of the guest: mount what a run needs, run openbach_run.guest.main, power off.
 
 The kernel starts it with RUN_DIR and CODE_DIR, directories of the host, in the environment. It is
 copied into the guest tree as /init.py; everything else comes from CODE_DIR, a snapshot of the
@@ -20,23 +19,28 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def mount(kind: str, point: str, options: str = "", flags: int = 0) -> None:
+    """Mount a file system of a kind, which has no device, by mount(2). Raises OSError."""
     os.makedirs(point, exist_ok=True)
     if libc.mount(kind.encode(), point.encode(), kind.encode(), flags, options.encode()):
         raise OSError(ctypes.get_errno(), f"mounting {kind} ({options})", point)
 
 
 def mount_all() -> None:
+    """Mount the kernel's file systems, and the host's directories of the run and of the code."""
     mount("proc", "/proc")
     mount("sysfs", "/sys")
+    # The guest tree is read-only and the same for all runs: what a run writes is in memory.
     for directory in ("/run", "/tmp", "/root", "/var/lib", "/var/log", "/opt/openbach/agent"):
         mount("tmpfs", directory)
     mount("devpts", "/dev/pts")
     mount("tmpfs", "/dev/shm")
+    # hostfs shows a directory of the host as a file system of UML (Documentation/virt/uml).
     mount("hostfs", RUN_POINT, os.environ["RUN_DIR"])
     mount("hostfs", CODE_POINT, os.environ["CODE_DIR"], READ_ONLY)
 
 
 def make_devices() -> None:
+    """Make the device of tunnels, and the links to a process's own descriptors."""
     if not os.path.exists("/dev/net/tun"):
         os.makedirs("/dev/net", exist_ok=True)
         os.mknod("/dev/net/tun", 0o20666, os.makedev(10, 200))
@@ -45,26 +49,30 @@ def make_devices() -> None:
 
 
 def link_jobs() -> None:
-    """Jobs stand where a real agent has them: /opt/openbach/agent/jobs/<job>."""
+    """Link jobs where a real agent has them: /opt/openbach/agent/jobs/<job>."""
     os.makedirs("/opt/openbach/agent/jobs", exist_ok=True)
     for job in sorted(os.listdir(f"{CODE_POINT}/jobs")):
         os.symlink(f"{CODE_POINT}/jobs/{job}", f"/opt/openbach/agent/jobs/{job}")
 
 
 def main() -> None:
+    """Run the scenario, and power off, whatever goes wrong."""
     try:
         mount_all()
         make_devices()
         link_jobs()
+        # The kernel's arguments are process 1's environment; a job must not see the host's paths.
         os.environ.clear()
         os.environ.update(
             PATH="/usr/sbin:/usr/bin:/sbin:/bin", HOME="/root", LANG="C.UTF-8", PYTHONHASHSEED="0"
         )
         os.chdir("/root")
+        # Only now, since CODE_POINT has just been mounted.
         sys.path.insert(0, f"{CODE_POINT}/src")
         from openbach_run.guest.main import main as run
 
         run()
+    # There is nobody to raise to: process 1 that ends is a panic of the kernel.
     except BaseException:
         import traceback
 

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A run, inside the guest: reads run.json, builds the hosts, runs the scenario, leaves its results
-in RUN_DIR.
+"""A run, inside the guest: reads run.json, builds the hosts, runs the scenario, leaves results.
 
-It leaves events.jsonl (written as things happen), commands.sh (what built the platform, ready to
-paste), jobs/<instance>_<job>_<entity>/{stdout,stderr}, jobs.jsonl (what became of each job), and
-result.json, whatever goes wrong. Times are seconds since the run began: virtual ones, unless the
-engine says that the clock is real.
+It leaves, in RUN_DIR, events.jsonl (written as things happen), commands.sh (what built the
+platform, ready to paste), jobs/<instance>_<job>_<entity>/{stdout,stderr}, jobs.jsonl (what became
+of each job), and result.json, whatever goes wrong. Times are seconds since the run began: virtual
+ones, unless the engine says that the clock is real.
 """
 
 from __future__ import annotations
@@ -20,11 +19,13 @@ from typing import Any, TextIO
 RUN_DIRECTORY = "/run/openbach"
 LINK_FILES = "/run/link_files"
 BEGIN_NS = 10**9
-"""Of CLOCK_MONOTONIC: a run begins a second after its kernel, however long its preparation took. What differs in that (a
-module to load, an import) then moves no packet. On a kernel that runs for longer it begins at once."""
+"""The begin of a run by CLOCK_MONOTONIC: a second after its kernel, however long its preparation
+took. What differs in that (a module to load, an import) then moves no packet. On a kernel that runs
+for longer it begins at once."""
 SECOND_NS = 10**9
 HOST_KERNEL = "native"
-"""The engine whose kernel is the host's: of that only what belongs to the run's namespaces is changed."""
+"""The engine whose kernel is the host's: of that only what belongs to the run's namespaces is
+changed."""
 MODULES = "/opt/openbach-run/modules"
 CPU_MODEL = "cpu_model"
 """The module of runs that use a profile of a CPU."""
@@ -37,8 +38,9 @@ class ModuleRefused(Exception):
 
 
 def main() -> int:
-    """Returns 0 if the scenario ended as Finished Ok, else 1."""
+    """Return 0 if the scenario ended as Finished Ok, else 1."""
     began_ns = max(BEGIN_NS, time.clock_gettime_ns(time.CLOCK_MONOTONIC))
+    # Line by line, so that the engine sees progress while the run goes on.
     with open(f"{RUN_DIRECTORY}/events.jsonl", "w", buffering=1) as events:
         try:
             result = _run(events, began_ns)
@@ -47,6 +49,7 @@ def main() -> int:
                 "status": "Finished Ko",
                 "failed": [{"function": None, "error": str(refused)}],
             }
+        # The guest powers off after this: whatever went wrong has to be in the record.
         except BaseException:
             import traceback
 
@@ -78,12 +81,14 @@ def _run(events: TextIO, began_ns: int) -> dict[str, Any]:
         run = json.load(file)
     uses = run["uses"]
     identity = run["identity"]
+    # In the native engine these settings would be the host's.
     own_kernel = identity["engine"] != HOST_KERNEL
     if own_kernel:
         _answer_no_kernel()
         _load_modules(
             [*uses.get("congestion-controls", ()), *([CPU_MODEL] if uses.get("cpus") else ())]
         )
+    # All of this takes virtual time that differs from run to run: it is done before the run begins.
     _place_link_files(run["link_files"])
     jobs = {name: Job.from_dict(job) for name, job in run["jobs"].items()}
     warm.prepare(PYTHON_PATH)
@@ -94,7 +99,9 @@ def _run(events: TextIO, began_ns: int) -> dict[str, Any]:
         from openbach_run.guest.setup import set_up
 
         failures = set_up(run, jobs, inventory, places)
+        # A playbook may take longer than the second that every run waits.
         began_ns = _begin_after(began_ns)
+    # From here on every step takes the same virtual time in every run of the same specification.
     _wait_until(began_ns)
     namespaces = network.build(inventory, places, COMMANDS, own_kernel)
     agents = GuestAgents(namespaces, jobs, run["seed"], began_ns, identity["clock"])
@@ -103,6 +110,8 @@ def _run(events: TextIO, began_ns: int) -> dict[str, Any]:
     director = Director(agents, jobs, bind, run["sub_scenarios"], observe, run["virtual_limit_s"])
     try:
         status = director.run(run["scenario"], run["arguments"])
+        # Jobs that were asked to stop may be in their grace period; their last lines belong to the
+        # record.
         agents.close()
     finally:
         with open(f"{RUN_DIRECTORY}/jobs.jsonl", "w") as records:
@@ -120,20 +129,21 @@ def _run(events: TextIO, began_ns: int) -> dict[str, Any]:
 
 def _begin_after(began_ns: int) -> int:
     """Return when a run begins whose preparation has taken longer than that: at a whole second."""
+    # A whole second, so that small differences of the preparation move nothing.
     now_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
     return began_ns if now_ns < began_ns else (now_ns // SECOND_NS + 1) * SECOND_NS
 
 
 def _load_modules(names: Sequence[str]) -> None:
-    """Load the kernel modules of the congestion controls that have one: others are the kernel's
-    own.
+    """Load the kernel modules of the congestion controls that have one.
 
-    Raises ModuleRefused.
+    Others are built into the kernel. Raises ModuleRefused.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     for name in names:
         if not os.path.exists(file := f"{MODULES}/{name}.ko"):
             continue
+        # Only the lines that the module adds say why it was refused.
         before = _kernel_log(libc)
         module = os.open(file, os.O_RDONLY)
         if libc.syscall(FINIT_MODULE, module, b"", 0):
@@ -148,8 +158,9 @@ def _load_modules(names: Sequence[str]) -> None:
 
 
 def _answer_no_kernel() -> None:
-    """The kernel, too, calls modprobe, when it is asked for what it has not: that would take
-    virtual time.
+    """Switch off the kernel's own calls of modprobe, which would take virtual time.
+
+    The kernel calls it when it is asked for what it has not.
     """
     file = os.open("/proc/sys/kernel/modprobe", os.O_WRONLY)
     os.write(file, b"/sbin/none")
@@ -164,6 +175,7 @@ def _kernel_log(libc: ctypes.CDLL) -> list[str]:
 
 
 def _wait_until(time_ns: int) -> None:
+    # An absolute time: a sleep for the rest would add the time since it was calculated.
     timer = os.timerfd_create(time.CLOCK_MONOTONIC)
     os.timerfd_settime_ns(timer, flags=os.TFD_TIMER_ABSTIME, initial=time_ns)
     os.read(timer, 8)

@@ -102,20 +102,22 @@ class NetworkError(Exception):
 
 
 def make_places(inventory: Inventory) -> dict[str, int]:
-    """Mount namespaces with directories of their own, as open file descriptors, by the names of
-    hosts and of networks with a switch.
+    """Return mount namespaces with directories of their own, as open file descriptors.
 
-    It takes virtual time: do it before the run begins. Raises NetworkError.
+    They are by the names of hosts and of networks with a switch. It takes virtual time: do it
+    before the run begins. Raises NetworkError.
     """
     for place in (CHANGES, *OF_THE_RUN):
         os.makedirs(place, exist_ok=True)
     switches = [network for network, ends in inventory.attached() if len(ends) > 2]
-    return {name: _make_place() for name in (*(host.name for host in inventory.hosts), *switches)}
+    hosts = [host.name for host in inventory.hosts]
+    return {name: _make_place() for name in (*hosts, *switches)}
 
 
 def _make_place() -> int:
     with _home():
         _unshare(CLONE_NEWNS)
+        # Private: else mounts of one host would appear on all others (mount_namespaces(7)).
         _mount("none", "/", "none", MS_PRIVATE_RECURSIVE)
         _own_directories()
         return os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
@@ -130,13 +132,16 @@ def in_place(mount_fd: int) -> Iterator[None]:
 
 
 def make_writable(directory: str) -> None:
-    """Give the present host changes of its own at `directory` (or behind a link there), over what
-    all hosts see.
+    """Give the present host changes of its own at `directory`, over what all hosts see.
+
+    If the directory is a link, the changes are behind it.
     """
+    # Before the link goes: it names the files that all hosts see.
     lower = os.path.realpath(directory)
     if os.path.islink(directory):
         os.unlink(directory)
         os.mkdir(directory)
+    # What an overlay writes to needs extended attributes, which the guest's root (hostfs) has not.
     _mount("tmpfs", ASIDE, "tmpfs", 0)
     upper, work = f"{ASIDE}/upper", f"{ASIDE}/work"
     os.mkdir(upper)
@@ -148,6 +153,7 @@ def make_writable(directory: str) -> None:
         0,
         f"lowerdir={lower},upperdir={upper},workdir={work},userxattr",
     )
+    # The overlay keeps the tmpfs alive; nothing else should find it.
     if libc.umount2(ASIDE.encode(), MNT_DETACH):
         raise NetworkError(f"unmounting {ASIDE}: {os.strerror(ctypes.get_errno())}")
 
@@ -193,13 +199,17 @@ def _build(
     switches = {
         network: _make_namespace(network, places[network], False, typed) for network in lans
     }
+    # All pairs in one call of `ip`, which spares a process for each.
     links = [
         line for network, ends in inventory.attached() for line in _links(inventory, network, ends)
     ]
     _batch([IP], links, None, typed)
     for network, ends in lans.items():
         with inside(switches[network]):
+            # A port has the name of the host at its other end.
             ports = [host.name for host, _ in ends]
+            # With static entries the switch never floods: the first packet goes the same way as the
+            # last.
             known = [
                 f"fdb add {mac(port.address)} dev {host.name} master static" for host, port in ends
             ]
@@ -208,6 +218,7 @@ def _build(
             _switch_offloads_off(network, ports, typed)
     for host in inventory.hosts:
         with inside(namespaces[host.entity]):
+            # Before the addresses: while IPv6 is off the kernel takes none.
             _switch_ipv6_on(host, typed)
             _batch([IP], _configuration(inventory, host), host.name, typed)
             for family in ("-4", "-6"):
@@ -217,8 +228,9 @@ def _build(
 
 
 def _allow_congestion_controls(typed: list[str]) -> None:
-    """Hosts may use every one: outside the first namespace the kernel counts even root as a user
-    that needs leave.
+    """Allow hosts to use every congestion control.
+
+    Outside the first network namespace the kernel counts even root as a user that needs leave.
     """
     with open("/proc/sys/net/ipv4/tcp_available_congestion_control") as available:
         names = available.read().strip()
@@ -241,7 +253,7 @@ def mac(address: str, first: int = HOST_MAC) -> str:
 
 @contextmanager
 def _home() -> Iterator[None]:
-    """Comes back to the present namespaces and directory at the end."""
+    """Come back to the present namespaces and directory at the end."""
     kinds = {"net": CLONE_NEWNET, "mnt": CLONE_NEWNS}
     here = {kind: os.open(f"/proc/self/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC) for kind in kinds}
     directory = os.getcwd()
@@ -251,17 +263,20 @@ def _home() -> Iterator[None]:
         for kind, fd in here.items():
             _setns(fd, kinds[kind])
             os.close(fd)
+        # setns(2) of a mount namespace sets the directory to its root.
         os.chdir(directory)
 
 
 def _make_namespace(name: str, mount_fd: int, forwarding: bool, typed: list[str]) -> Namespace:
     typed.append(pasted(["ip", "netns", "add", name], None, None))
     path = f"{DIRECTORY}/{name}"
+    # As ip-netns(8) does: the namespace lives as long as it is mounted on a file.
     os.close(os.open(path, os.O_CREAT | os.O_CLOEXEC, 0o444))
     with _home():
         _unshare(CLONE_NEWNET)
         _mount("/proc/self/ns/net", path, "none", MS_BIND)
         _setns(mount_fd, CLONE_NEWNS)
+        # A sysfs shows the network namespace in which it was mounted.
         _mount("sysfs", "/sys", "sysfs", MS_NOSUID_NODEV_NOEXEC)
         _set({**SYSCTLS, "net/ipv4/ip_forward": str(int(forwarding))}, name, typed)
         return Namespace(name, os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC), mount_fd)
@@ -270,6 +285,7 @@ def _make_namespace(name: str, mount_fd: int, forwarding: bool, typed: list[str]
 def _own_directories() -> None:
     """Mount a host's own directories in the present mount namespace."""
     _mount("tmpfs", CHANGES, "tmpfs", MS_NOSUID_NODEV_NOEXEC)
+    # An overlay shows the guest's own files, and keeps this host's changes to them in its tmpfs.
     for place in OVERLAID:
         upper = f"{CHANGES}/{place.replace('/', '_')}"
         work = f"{upper}.work"
@@ -288,6 +304,7 @@ def _own_directories() -> None:
         os.mkdir(CHANGES + place)
     for place in OF_THE_RUN:
         _mount(place, CHANGES + place, "none", MS_BIND)
+    # Last, since it hides /run/changes and all else that was in /run.
     _mount(f"{CHANGES}/run", "/run", "none", MS_BIND | MS_RECURSIVE)
 
 
@@ -311,7 +328,7 @@ def _unshare(kind: int) -> None:
 
 
 def _set(sysctls: dict[str, str], host: str | None, typed: list[str]) -> None:
-    """`host` is where this process is; None is outside of all."""
+    """Set a kernel setting (sysctl) of `host`, where this process is; None is outside of all."""
     for name, value in sysctls.items():
         with open(f"/proc/sys/{name}", "w") as file:
             file.write(value)
@@ -323,8 +340,9 @@ def _set(sysctls: dict[str, str], host: str | None, typed: list[str]) -> None:
 
 
 def _switch_ipv6_on(host: Host, typed: list[str]) -> None:
-    """Switch IPv6 on for the interfaces that have an IPv6 address, which is theirs at once: nobody
-    is asked whether it has another owner.
+    """Switch IPv6 on for the interfaces that have an IPv6 address.
+
+    The address is theirs at once: nobody is asked whether it has another owner (RFC 4862, 5.4).
     """
     ports = [port.name for port in host.interfaces if port.ipv6]
     if not ports:
@@ -351,6 +369,7 @@ def _links(inventory: Inventory, network: str, ends: list[tuple[Host, Interface]
 
     if len(ends) == 2:
         first, second = ends
+        # Both ends are made in their namespaces at once: no interface is ever in another one.
         return [f"link add {host_end(*first)} type veth peer {host_end(*second)}"]
     return [
         f"link add {host_end(host, port)} type veth peer"
@@ -361,6 +380,7 @@ def _links(inventory: Inventory, network: str, ends: list[tuple[Host, Interface]
 
 def _switch(inventory: Inventory, network: str, ports: list[str]) -> list[str]:
     """The lines for `ip -batch` inside a switch's namespace."""
+    # A bridge without an address takes that of a port, and may change it when ports come and go.
     address = mac(inventory.networks[network].address.partition("/")[0], SWITCH_MAC)
     return [
         *_named(network),
@@ -412,8 +432,9 @@ def _route(route: Route) -> str:
 
 
 def _rules(host: Host, family: str) -> list[str]:
-    """Return the rules of one family, -4 or -6, as options of `ip`; a rule for all addresses is of
-    both.
+    """Return the rules of one family, -4 or -6, as options of `ip`.
+
+    A rule for all addresses is of both.
     """
     lines = []
     for number, rule in enumerate(host.rules):
@@ -441,6 +462,7 @@ def _batch(command: list[str], lines: list[str], host: str | None, typed: list[s
     if not lines:
         return
     words = [*command, "-batch", "-"]
+    # Files in memory: a pipe could fill up while both sides wait.
     batch = os.memfd_create("batch", 0)
     said = os.memfd_create("errors", 0)
     os.write(batch, "".join(f"{line}\n" for line in lines).encode())
@@ -463,6 +485,7 @@ def _batch(command: list[str], lines: list[str], host: str | None, typed: list[s
 def _switch_offloads_off(name: str, interfaces: list[str], typed: list[str]) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as control:
         for interface in interfaces:
+            # By ioctl(2), which spares several processes of ethtool for each interface.
             for offload, command in OFFLOADS_OFF.items():
                 _ethtool(
                     control,
@@ -482,18 +505,21 @@ def _switch_offloads_off(name: str, interfaces: list[str], typed: list[str]) -> 
 
 
 def _features_off(control: socket.socket, name: str, interface: str) -> bytes:
-    """linux/ethtool.h: struct ethtool_sfeatures, with the bits of FEATURES_OFF valid and not
-    requested.
+    """Return a struct ethtool_sfeatures (linux/ethtool.h) that switches FEATURES_OFF off.
+
+    Their bits are valid and not requested.
     """
     names = struct.pack("=III", ETHTOOL_GSTRINGS, ETH_SS_FEATURES, 0) + bytes(
         FEATURES_MAX * ETH_GSTRING_LEN
     )
     said = _ethtool(control, name, interface, "reading the names of features", names)
+    # Bits of features have no fixed numbers: the kernel names them in their order.
     (count,) = struct.unpack_from("=8xI", said)
     strings = [
         said[12 + ETH_GSTRING_LEN * bit :][:ETH_GSTRING_LEN].rstrip(b"\0").decode()
         for bit in range(count)
     ]
+    # Features are set in blocks of 32 bits.
     words = (count + 31) // 32
     valid = [0] * words
     for feature in FEATURES_OFF:

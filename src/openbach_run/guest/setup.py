@@ -32,11 +32,13 @@ Failures = dict[tuple[str, str], list[str]]
 def set_up(
     run: Mapping[str, Any], jobs: Mapping[str, Job], inventory: Inventory, places: Mapping[str, int]
 ) -> Failures:
-    """Carry out the commands of each job on the hosts that run it; `places` are their mount
-    namespaces.
+    """Carry out the commands of each job on the hosts that run it.
+
+    `places` are the hosts' mount namespaces.
     """
     failures: Failures = {}
     writable = set()
+    # Sorted, since the order of the commands may matter to what they leave.
     pairs = sorted(set(_started([run["scenario"], *run["sub_scenarios"].values()])))
     for entity, name in pairs:
         job, host = (
@@ -45,6 +47,7 @@ def set_up(
         )
         if job is not None and host is not None and job.setup:
             with in_place(places[host.name]):
+                # Once for each host, though several of its jobs may have a playbook.
                 for directory in (f"{JOBS}/{name}", *(WRITABLE if entity not in writable else ())):
                     make_writable(directory)
                 writable.add(entity)
@@ -65,11 +68,12 @@ def _started(scenarios: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]
 
 
 def _carried_out(entity: str, job: str, steps: Iterable[Iterable[str]]) -> Iterator[str]:
-    """Yields what went wrong."""
+    """Yield what went wrong."""
     log = os.open(LOG, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
     try:
         for task, command in steps:
             os.write(log, f"# {job} on {entity}: {task}\n{command}\n".encode())
+            # What the command prints begins here: a failure is shown with that alone.
             begin = os.lseek(log, 0, os.SEEK_END)
             pid = os.posix_spawn(
                 "/bin/sh",

@@ -64,6 +64,7 @@ def packets(capture: Path) -> Iterator[Packet]:
     try:
         with capture.open("rb") as file:
             for kind, block in blocks(file):
+                # Between type and length at the beginning and the length again at the end.
                 body = block[8:-4]
                 # Packets refer to interfaces by the order of their descriptions.
                 if kind == INTERFACE_DESCRIPTION:
@@ -71,21 +72,21 @@ def packets(capture: Path) -> Iterator[Packet]:
                 elif kind == ENHANCED_PACKET:
                     number, high, low, captured, _ = struct.unpack_from("<5I", body)
                     name, link_type = interfaces[number]
+                    # The kernel writes times in ns (if_tsresol 9), so they are not scaled.
                     yield Packet(name, link_type, high << 32 | low, body[20 : 20 + captured])
     except (struct.error, IndexError, ValueError):
         raise InputError(f"{capture}: is no whole capture of a run") from None
 
 
 def blocks(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """Yield the type and all bytes of each block of a pcapng stream; the last one may be cut off."""
+    """Yield the type and all bytes of each block of a pcapng stream; the last may be cut off."""
     while header := stream.read(8):
         kind, length = struct.unpack("<II", header.ljust(8, b"\0"))
         yield kind, header + stream.read(max(0, min(length, BLOCK_LIMIT_BYTES) - 8))
 
 
 def last_time_ns(end: bytes) -> int | None:
-    """Return the time in ns of the last packet in the last bytes of a stream; None if there is
-    none.
+    """Return the time in ns of the last packet in a stream's last bytes; None if there is none.
 
     Every block ends with its own length, so the blocks are followed from the end backwards.
     """
@@ -105,7 +106,7 @@ def last_time_ns(end: bytes) -> int | None:
 
 
 def keys_in(secrets: bytes) -> bytes:
-    """Return the text of a DECRYPTION_SECRETS block with WireGuard keys; empty for other secrets."""
+    """Return the text of a block of WireGuard keys; empty for a block of other secrets."""
     kind, length = struct.unpack_from("<II", secrets.ljust(16, b"\0"), 8)
     return secrets[16 : 16 + length] if kind == WIREGUARD_KEY_LOG else b""
 

@@ -6,12 +6,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-import sys
-import threading
-from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib import import_module
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +20,6 @@ NUMBERS = {"seed": "int64", "virtual_s": "float64", "wall_s": "float64"}
 """Columns besides the measures that are numbers in results.parquet. All other columns are text,
 with the arguments as they were given."""
 
-CODES = {"int64": "q", "float64": "d"}
-"""Type codes of `array` for the Arrow types of numbers."""
 BATCH = 10_000
 """The number of rows that are written to results.parquet at a time."""
 
@@ -92,6 +85,7 @@ def csv_lines(records: Sequence[Record]) -> Iterator[str]:
 
 
 def csv_line(record: Record, names: Sequence[str]) -> str:
+    """Return a record's line of results.csv, with the values of the columns `names`."""
     values = row(record)
     return _line([values.get(name) for name in names])
 
@@ -103,30 +97,24 @@ def _line(values: Sequence[Any]) -> str:
 
 
 def as_csv(records: Sequence[Record]) -> str:
+    """Return the records as the text of results.csv."""
     return "".join(csv_lines(records))
 
 
 def as_json(records: Sequence[Record]) -> str:
+    """Return the records as a JSON list, with an object for each row of results.csv."""
     return json.dumps([row(record) for record in records], indent=1) + "\n"
 
 
 def arrow() -> Any:
-    """Return pyarrow, with pyarrow.parquet imported.
+    """Return pyarrow, with its modules that read JSON and write Parquet.
 
-    pyarrow imports numpy, which takes two thirds of its CPU time (0.1 s of every command), but does
-    not need it since version 18. So a command imports it without numpy if neither of the two is
-    imported yet. Other threads than the main one, for example those of `serve`, leave numpy alone:
-    another thread could be importing it at the same time.
+    The import takes 0.2 s. It is done when it is needed: most commands write no table.
     """
-    of_command = threading.current_thread() is threading.main_thread()
-    with_numpy = "numpy" in sys.modules or "pyarrow" in sys.modules or not of_command
-    if not with_numpy:
-        sys.modules["numpy"] = None  # type: ignore[assignment]  # an import of it fails
-    try:
-        return import_module("pyarrow.parquet") and sys.modules["pyarrow"]
-    finally:
-        if not with_numpy:
-            del sys.modules["numpy"]
+    import pyarrow.json
+    import pyarrow.parquet
+
+    return pyarrow
 
 
 def write_parquet(records: Sequence[Record], file: Path) -> None:
@@ -162,31 +150,26 @@ def write_parquet(records: Sequence[Record], file: Path) -> None:
         ]
     )
     with pyarrow.parquet.ParquetWriter(file, schema) as writer:
+        # Of no records there is one empty part: a file without any has no columns.
         for first in range(0, len(records), BATCH) or [0]:
-            rows = [row(record) for record in records[first : first + BATCH]]
-            columns = []
-            for name in names:
-                parts = _buffers([one.get(name) for one in rows], types.get(name, "string"))
-                buffers = list(map(pyarrow.py_buffer, parts))
-                kind = schema.field(name).type
-                columns.append(pyarrow.Array.from_buffers(kind, len(rows), buffers))
-            writer.write_batch(pyarrow.RecordBatch.from_arrays(columns, schema=schema))
+            writer.write_table(_table(records[first : first + BATCH], schema))
 
 
-def _buffers(values: Sequence[Any], kind: str) -> list[bytes]:
-    """Return the buffers of an Arrow array: the validity bits (one per value), then the values.
-
-    The layout is that of the Arrow columnar format, "Physical memory layout". `pyarrow.array` would
-    do the same, but imports pandas to see whether it is given pandas data: 0.4 s of every command.
-    """
-    # The first value is the lowest bit, so the number is written with the last value first.
-    there = int("".join("01"[value is not None] for value in reversed(values)) or "0", 2)
-    valid = there.to_bytes(len(values) // 8 + 1, "little")
-    if kind in CODES:
-        return [valid, array(CODES[kind], [value or 0 for value in values]).tobytes()]
-    texts = [(value or "").encode() for value in values]
-    # Texts are one block of bytes, with the offsets at which each one begins and ends.
-    return [valid, array("i", accumulate(map(len, texts), initial=0)).tobytes(), b"".join(texts)]
+def _table(records: Sequence[Record], schema: Any) -> Any:
+    """Return the rows of the records as a pyarrow.Table with this schema."""
+    pyarrow = arrow()
+    lines = b"".join(json.dumps(row(record)).encode() + b"\n" for record in records)
+    if not lines:
+        return schema.empty_table()
+    # As JSON, since pyarrow.array imports pandas first, to see whether it is given pandas data:
+    # 0.2 s of every command. The block holds all lines, because none may be longer than a block.
+    read = pyarrow.json.read_json(
+        pyarrow.BufferReader(lines),
+        pyarrow.json.ReadOptions(use_threads=False, block_size=len(lines)),
+        pyarrow.json.ParseOptions(explicit_schema=schema),
+    )
+    # What is read has no metadata: the units and titles come from the schema.
+    return pyarrow.Table.from_arrays(read.select(schema.names).columns, schema=schema)
 
 
 def _type(measure: Measure, values: Iterable[Any]) -> str:

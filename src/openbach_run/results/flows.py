@@ -20,8 +20,7 @@ class Interval(NamedTuple):
 
 
 def total_rate_bps(flows: Mapping[str, Rates]) -> float | None:
-    """Return the rate in bit/s of all flows together, from the first one's start to the last one's
-    end.
+    """Return the rate in bit/s of all flows together, from the first start to the last end.
 
     Return None unless there are several flows with several intervals each, and time between their
     start and end. The other functions do the same.
@@ -52,9 +51,7 @@ def fairness(flows: Mapping[str, Rates]) -> float | None:
 
 
 def _while_all_went_on(flows: Mapping[str, Rates]) -> dict[str, float]:
-    """Return the bytes by flow in the time when all flows went on; {} if there was none or no
-    bytes.
-    """
+    """Return the bytes by flow in the time when all flows went on; {} if there were none."""
     if not (found := _several(flows)):
         return {}
     starts_s, ends_s = [], []
@@ -67,7 +64,7 @@ def _while_all_went_on(flows: Mapping[str, Rates]) -> dict[str, float]:
 
 
 def _several(flows: Mapping[str, Rates]) -> dict[str, list[Interval]]:
-    """Return the intervals by flow, of flows with several intervals; {} unless there are several."""
+    """Return the intervals of flows that have several; {} unless there are several such flows."""
     found = {name: _intervals(rates) for name, rates in flows.items() if len(rates) > 1}
     return found if len(found) > 1 else {}
 

@@ -68,8 +68,9 @@ def difference(cell: Mapping[int, float], baseline: Mapping[int, float]) -> Esti
 
 
 def ratio(cell: Mapping[int, float], baseline: Mapping[int, float]) -> Estimate | None:
-    """Return the median of `cell / baseline` over the seeds that both have and where the baseline
-    is not zero.
+    """Return the median of `cell / baseline` over the seeds that both have.
+
+    Seeds for which the baseline is zero are left out.
     """
     return estimate(list(ratios(cell, baseline).values()))
 
@@ -80,8 +81,9 @@ def differences(cell: Mapping[int, float], baseline: Mapping[int, float]) -> dic
 
 
 def ratios(cell: Mapping[int, float], baseline: Mapping[int, float]) -> dict[int, float]:
-    """Return `cell / baseline` by seed, for the seeds that both have and where the baseline is not
-    zero.
+    """Return `cell / baseline` by seed, for the seeds that both have.
+
+    Seeds for which the baseline is zero are left out.
     """
     return {
         seed: cell[seed] / baseline[seed]
@@ -98,6 +100,8 @@ def _medians(taken: Floats) -> Floats:
     """
     import numpy
 
+    # Resamples are counted rather than sorted: with the values in order, a running sum of how often
+    # each was drawn finds the middle.
     order, counts = numpy.argsort(taken), _counts(len(taken))
     drawn = numpy.zeros(RESAMPLES, numpy.min_scalar_type(len(taken)))
     lower, upper = numpy.zeros((2, RESAMPLES), numpy.uint32)

@@ -72,8 +72,7 @@ def measures(
     taken: Collection[str] = (),
     scenario_instance_id: int | None = None,
 ) -> dict[str, Any]:
-    """Return the measured values by column; None for a statistic that a job declared but did not
-    send.
+    """Return the measured values by column; None for a declared statistic that was not sent.
 
     Statistics with a suffix have columns of their own, `suffix_column`. A column that two jobs have
     measured, or that is in `taken` (arguments), gets its job's name in front. Return {} if several
@@ -114,6 +113,7 @@ def measures_of(record: Record) -> dict[str, tuple[Measure, ...]]:
 
 def measures_of_all(records: Iterable[Record]) -> dict[str, tuple[Measure, ...]]:
     """Return the measures of several records by job, as the first record with that job has them."""
+    # Thousands of records have the same declarations; one of each kind is enough.
     kinds = {json.dumps(record.declared): record for record in records}
     found: dict[str, tuple[Measure, ...]] = {}
     # Backwards, so that the earlier declarations overwrite the later ones.
@@ -123,9 +123,7 @@ def measures_of_all(records: Iterable[Record]) -> dict[str, tuple[Measure, ...]]
 
 
 def _by_kind(declared: Declared) -> tuple[dict[str, tuple[Measure, ...]], list[str]]:
-    """Return the jobs that describe their columns, with these, and the jobs whose every statistic
-    is one.
-    """
+    """Return the described measures by job, and the jobs whose every statistic is a column."""
     described: dict[str, tuple[Measure, ...]] = {}
     each: list[str] = []
     for job, listed in declared.items():
@@ -225,11 +223,11 @@ def as_column(name: str) -> str:
 def _sent(
     run_dir: Path, declared: Declared, lines: Iterable[tuple[int, Mapping[str, Any]]]
 ) -> dict[str, Sent]:
-    """Return what the jobs have sent of their declared statistics, by job in the order of
-    `declared`.
+    """Return the declared statistics that the jobs have sent, by job in the order of `declared`.
 
     Raises DamagedRecord for a value that is no number.
     """
+    # Sets, as every line of the statistics is looked up in them.
     wanted: dict[str, set[str]] = {}
     for job, listed in declared.items():
         wanted[job] = {one.statistic for one in listed}
@@ -254,7 +252,7 @@ def _sent(
 
 
 def _of_job(declared: Sequence[Measure], sent: Sent) -> Iterator[tuple[str, float | int | None]]:
-    """Yield columns and values; first those that combine all suffixes, then those of each suffix."""
+    """Yield columns and values: first those that combine all suffixes, then each suffix's own."""
     for measure in declared:
         if measure.take in TAKES_OF_ALL:
             rates = {

@@ -180,8 +180,7 @@ class Record:
 
     @property
     def repetition(self) -> list[str]:
-        """Return the words behind `openbach-run` that repeat the run: its scenario, values and
-        seed.
+        """Return the words behind `openbach-run` that repeat the run: scenario, values, seed.
 
         Nothing else is taken from its command: the record may be somebody else's, and an option
         could name a directory of code. Raises InputError if a word looks like an option.
@@ -197,8 +196,9 @@ class Record:
 
     @property
     def options(self) -> list[str]:
-        """Return the sorted names of the other options in its command; without them a run may
-        differ.
+        """Return the sorted names of the other options in its command.
+
+        Without them, a repeated run may differ.
         """
         words = self._command_words()
         return sorted(
@@ -242,6 +242,7 @@ class Store:
         """
         with self._writing():
             self.runs.mkdir(parents=True, exist_ok=True)
+            # The kernel lets go of the lock when the process ends, however it ends.
             lock = (self.directory / ".lock").open("w")
         with lock:
             try:
@@ -281,7 +282,7 @@ class Store:
             run_files.remove(left)
 
     def _try_writing(self) -> None:
-        """Write and remove PROBE_BYTES, to see now rather than after a run that the disk is full."""
+        """Write and remove PROBE_BYTES, to find a full disk now rather than after a run."""
         probe = self.begin("probe")
         try:
             (probe / "probe").write_bytes(bytes(PROBE_BYTES))
@@ -293,13 +294,13 @@ class Store:
         return self._read(self.runs / run_id)
 
     def all(self) -> list[Record]:
-        """Return every record of the directory, of whatever campaign, in the order of the run_ids."""
+        """Return every record of the directory, of any campaign, in the order of the run_ids."""
         places = sorted(place for place in self.runs.glob("*") if not place.suffix)
         records = map(self._read, places)
         return [record for record in records if record is not None]
 
     def begin(self, run_id: str) -> Path:
-        """Make a new directory for a run that starts, which only this user can read, and return it."""
+        """Make and return a new directory for a run that starts; only this user can read it."""
         unfinished = self.runs / f"{run_id}.unfinished"
         run_files.remove(unfinished)
         unfinished.mkdir(0o700)
@@ -312,6 +313,7 @@ class Store:
         instead.
         """
         if record.finished:
+            # Only finished runs: a failed one is looked into, so its files stay as they are.
             run_files.pack(unfinished, LEFT_OUT)
         run_files.write_new(unfinished, "record.json", self._text(record))
         place = self.runs / record.run_id
@@ -324,6 +326,8 @@ class Store:
             return unfinished.rename(failed)
         run_files.remove(replaced)
         _sync(unfinished / "record.json")  # the older one goes for good
+        # Two renames, at no time without one of the two records; _clean_up mends what is between
+        # them.
         place.rename(replaced)
         unfinished.rename(place)
         run_files.remove(replaced)
@@ -334,7 +338,7 @@ class Store:
         run_files.remove(self.runs / run_id)
 
     def rewrite(self, record: Record) -> None:
-        """Write a finished run's record again, with other words or measures for what it has left."""
+        """Write a finished run's record again, with other words or measures for its files."""
         run_dir = self.runs / record.run_id
         run_files.write_new(run_dir, "record.json.new", self._text(record))
         os.replace(run_dir / "record.json.new", run_dir / "record.json")
@@ -354,12 +358,15 @@ class Store:
     def _text(self, record: Record) -> str:
         """Return the content of record.json, and store the shared fields in their own file."""
         fields = dict(record.__dict__)
+        # Engine, packages and measures are the same in most records of a campaign, and would be
+        # most of each.
         shared = self._shared.put({name: fields.pop(name) for name in SHARED})
         return json.dumps({**fields, "shared": shared, SOURCES: SAID_BY_GUEST}, indent=1) + "\n"
 
     def _read(self, run_dir: Path) -> Record | None:
-        """Return a record, or None for one that this version does not understand; its run is then
-        repeated.
+        """Return a record, or None for one that this version does not understand.
+
+        The run is then repeated.
         """
         try:
             fields = run_files.document(run_dir, "record.json")
@@ -382,9 +389,7 @@ class Store:
 
 
 class _Shared:
-    """Stores the fields that many records have in common, each set once, in a file named by its
-    hash.
-    """
+    """A store of the fields that many records have in common: each set once, named by its hash."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -407,10 +412,9 @@ class _Shared:
             return self._names[same][0]
 
     def _put(self, fields: dict[str, Any]) -> str:
-        """Write the fields to the file named by their hash, if that is not known yet; return the
-        name.
-        """
+        """Write the fields to the file named by their hash, if that is new; return the name."""
         text = json.dumps(fields, indent=1, sort_keys=True) + "\n"
+        # Named by its content: two commands that write the same file do no harm.
         name = hashlib.sha256(text.encode()).hexdigest()[:16]
         if name not in self._known:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -422,6 +426,8 @@ class _Shared:
     def get(self, name: str) -> dict[str, Any]:
         """Return the fields stored under a name. Raises OSError, DamagedRecord."""
         if name not in self._known:
+            # The name comes from a record, perhaps somebody else's: only its last part is taken as
+            # one.
             fields = run_files.document(self._folder, f"{Path(name).name}.json")
             if wrong := _wrong_shared(fields):
                 raise DamagedRecord(f"{self._folder / Path(name).name}.json: {wrong}")
@@ -449,6 +455,7 @@ def _wrong_part(fields: Mapping[str, Any]) -> str | None:
     if not all(type(value) is str for value in fields["arguments"].values()):
         return "an argument is no text"
     numbers = [one for one in (*fields["measures"].values(), fields.get("seed")) if one is not None]
+    # A table or a figure would fail far from here, and not name the record.
     if not all(map(run_files.is_number, numbers)):
         return "a measure is no number"
     too_large = any(isinstance(one, int) and abs(one) > LARGEST for one in numbers)
@@ -475,9 +482,7 @@ def _wrong_shared(fields: Any) -> str | None:
 
 
 def not_locked(records: Iterable[Record]) -> list[str]:
-    """Return a sentence that names the packages that are not those of debian.lock; [] if there are
-    none.
-    """
+    """Return a sentence with the packages that are not debian.lock's; [] if there are none."""
     texts: set[str] = set()
     for one in records:
         texts.update(one.identity.get(NOT_LOCKED, "").split("; "))

@@ -40,9 +40,7 @@ def write_runs(file: Path, runs: Iterable[tuple[Store, Iterable[str]]]) -> None:
 
 
 def _files(store: Store, run_ids: Sequence[str]) -> Iterator[tuple[str, bytes]]:
-    """Yield names and contents of the files of one results directory; files that are missing are
-    left out.
-    """
+    """Yield names and contents of the files of one results directory; missing ones are left out."""
     with suppress(FileNotFoundError):
         yield campaign_file.FILE, run_files.content(store.directory, campaign_file.FILE)
     for place in sorted(store.shared.glob("*.json")):

@@ -44,8 +44,9 @@ class DamagedRecord(InputError):
 
 
 def within(damage: DamagedRecord, run_dir: Path) -> str:
-    """Return the fault's text with files named relative to the run's directory, which will be
-    renamed.
+    """Return the fault's text with files named relative to the run's directory.
+
+    That directory will be renamed when the run's record is complete.
     """
     return str(damage).replace(f"{run_dir}/", "")
 
@@ -58,6 +59,7 @@ def opened(run_dir: Path, name: str) -> Iterator[BinaryIO]:
     """
     place = run_dir / name
     *folders, last = Path(name).parts
+    # Not to follow a link to a file of the host, nor to wait for a FIFO's other end.
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         at = os.open(run_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -76,6 +78,7 @@ def opened(run_dir: Path, name: str) -> Iterator[BinaryIO]:
         raise DamagedRecord(
             f"{place}: {_kind(place) or error.strerror}; a regular file was expected"
         ) from error
+    # Of the open file: what the path names may change between a check and the opening.
     found = os.fstat(fd)
     if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
         os.close(fd)
@@ -119,9 +122,7 @@ def content(run_dir: Path, name: str) -> bytes:
 
 
 def _packed_content(run_dir: Path, name: str) -> bytes:
-    """Return the content of a file that `pack` has stored; at most a byte more than
-    FILE_LIMIT_BYTES.
-    """
+    """Return the content of a file that `pack` has stored; at most FILE_LIMIT_BYTES + 1 bytes."""
     archive = f"{name}.gz" if name in SERIES else PACKED
     try:
         with opened(run_dir, archive) as packed, gzip.GzipFile(fileobj=packed) as unpacked:
@@ -145,6 +146,7 @@ def _packed_content(run_dir: Path, name: str) -> bytes:
 def tail(run_dir: Path, name: str, count: int) -> list[str]:
     """Return the last lines of a file of any size; [] if it is missing or cannot be read."""
     with suppress(FileNotFoundError, DamagedRecord), opened(run_dir, name) as file:
+        # A console may be large; its last lines are in its last 64 KiB.
         file.seek(max(0, os.fstat(file.fileno()).st_size - (1 << 16)))
         return file.read(1 << 16).decode(errors="replace").splitlines()[-count:]
     return []
@@ -174,6 +176,7 @@ def checked(found: bytes, place: str, first: int, check: Callable[[Any], str | N
     Raises DamagedRecord.
     """
     documents = []
+    # A line without its end was being written when the guest was ended.
     whole = found[: found.rfind(b"\n") + 1].split(b"\n")[:-1]
     for number, line in enumerate(whole, first):
         one = parsed(line, place, number)
@@ -258,7 +261,10 @@ def _is_of(value: Any, kind: Any) -> bool:
 
 
 def short(value: Any) -> str:
-    """Return a value as a message shows it, at most 80 letters: a guest's may be as long as a file."""
+    """Return a value as a message shows it, in at most 80 letters.
+
+    A guest's value may be as long as a file.
+    """
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:80]}…"
 
@@ -271,6 +277,7 @@ def excess(run_dir: Path, limit_bytes: int, limit_files: int, ignored: str) -> s
     and write every directory.
     """
     total = 0
+    # Counted on the way, so that a tree without end is not walked to its end.
     for count, (depth, name, size_bytes) in enumerate(_walk(run_dir, None, 0), 1):
         total += 0 if name == ignored else size_bytes
         if depth > DEEPEST:
@@ -301,6 +308,7 @@ def _walk(folder: Path | str, parent: int | None, depth: int) -> Iterator[tuple[
                         entry.name,
                         0 if is_folder else entry.stat(follow_symlinks=False).st_size,
                     )
+                    # Deeper ones would be recursion without a bound.
                     if is_folder and depth <= DEEPEST:
                         yield from _walk(entry.name, at, depth + 1)
     finally:
@@ -327,9 +335,7 @@ def _entered(folder: Path | str, parent: int | None) -> int:
 
 
 def restrict(folder: Path | str, parent: int | None = None, depth: int = 0) -> None:
-    """Give every directory of an ended run the mode 0700 and every file 0600, whatever the guest
-    set.
-    """
+    """Set every directory of an ended run to mode 0700 and every file to 0600."""
     at = _entered(folder, parent)
     try:
         os.fchmod(at, stat.S_IRWXU)
@@ -370,7 +376,7 @@ def pack(run_dir: Path, kept: Collection[str]) -> None:
 
 
 def _tar(files: Mapping[str, bytes]) -> bytes:
-    """Return a tar archive of the files; without times and owners, so that it is always the same."""
+    """Return a tar archive of the files, without times and owners: it is always the same."""
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for name, found in files.items():
@@ -435,6 +441,7 @@ def remove(tree: Path) -> None:
     with suppress(RecursionError):
         shutil.rmtree(tree, ignore_errors=True)
     # What is left was too deep for Python, or has a mode that forbids to remove it.
+    # rm(1) walks by descriptors, without a limit of depth.
     for command in (["rm", "-rf"], ["chmod", "-R", "u+rwx"], ["rm", "-rf"]):
         if os.path.lexists(tree):
             subprocess.run([*command, "--", str(tree)], check=False, stderr=subprocess.DEVNULL)
@@ -460,6 +467,8 @@ def write_secret(run_dir: Path, name: str, content: bytes) -> None:
 def _write_bytes(run_dir: Path, name: str, content: bytes, mode: int = 0o644) -> None:
     place, flags = (
         run_dir / name,
+        # O_EXCL: a guest may have left a link of this name, through which a write would go
+        # elsewhere.
         os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
     )
     try:

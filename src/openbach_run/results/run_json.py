@@ -88,7 +88,7 @@ def _faults(content: Any) -> Iterator[str]:
 
 
 def _of(content: Mapping[str, Any], name: str, at: str) -> Iterator[tuple[str, Any]]:
-    """Yield each entry of a list with its place in the file; for a value that is no list one None."""
+    """Yield each entry of a list with its place in the file; a single None if it is no list."""
     listed = content.get(name, [])
     for number, one in enumerate(listed if isinstance(listed, list) else [None]):
         yield f"{at}.{name}.{number}", one

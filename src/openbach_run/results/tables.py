@@ -101,6 +101,7 @@ def plain(text: str) -> Markdown:
 
 
 def as_markdown(shown: Table) -> str:
+    """Return the table in Markdown, with its title and note."""
     return f"**{plain(shown.title)}**\n\n{markdown_rows(shown)}\n\n{plain(shown.note)}\n"
 
 
@@ -112,7 +113,7 @@ def markdown_rows(shown: Table) -> Markdown:
 
 
 def as_latex(shown: Table) -> str:
-    """Return a floating table for a paper; it needs \\usepackage{booktabs}.
+    """Return a floating table for a paper; it needs the LaTeX package booktabs.
 
     Columns of long texts break their lines.
     """

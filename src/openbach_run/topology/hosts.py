@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The hosts and the networks that join them: an inventory, which `inventory` reads from a file and
-the guest builds.
+"""Hosts and the networks that join them: the inventory that a run's hosts are built from.
 
-It uses only the standard library: the guest gets an Inventory in the form of its `to_dict`, in
-run.json.
+`inventory` reads it from a file. It uses only the standard library: the guest gets an Inventory in
+the form of its `to_dict`, in run.json.
 """
 
 from __future__ import annotations
@@ -95,6 +94,7 @@ class Inventory(NamedTuple):
     @property
     def interfaces(self) -> int:
         """Return the number of interfaces, including those of the switches of LANs."""
+        # A link of two has an end at each; in a LAN every host has one, and the switch one for it.
         return sum(len(ends) * (1 if len(ends) == 2 else 2) for _, ends in self.attached())
 
     def host(self, entity: str) -> Host | None:
@@ -102,8 +102,9 @@ class Inventory(NamedTuple):
         return next((host for host in self.hosts if host.entity == entity), None)
 
     def attached(self) -> Iterator[tuple[str, list[tuple[Host, Interface]]]]:
-        """Yield each network that has interfaces, with these and their hosts, in the order of
-        networks and hosts.
+        """Yield each network that has interfaces, with these and their hosts.
+
+        Networks and hosts come in the order of the inventory.
         """
         for network in self.networks:
             ends = [
@@ -116,7 +117,7 @@ class Inventory(NamedTuple):
                 yield network, ends
 
     def neighbours(self, host: Host) -> Iterator[tuple[Interface, list[Interface]]]:
-        """Yield each interface of the host, with the interfaces of the other hosts in its network."""
+        """Yield each interface of the host, with the others' interfaces in its network."""
         for port in host.interfaces:
             yield (
                 port,
@@ -131,17 +132,8 @@ class Inventory(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the inventory as values that JSON has."""
-        hosts = [
-            {
-                **host._asdict(),
-                "interfaces": [port._asdict() for port in host.interfaces],
-                "routes": [route._asdict() for route in host.routes],
-                "rules": [rule._asdict() for rule in host.rules],
-            }
-            for host in self.hosts
-        ]
         return {
-            "hosts": hosts,
+            "hosts": [_host_to_dict(host) for host in self.hosts],
             "networks": {name: network._asdict() for name, network in self.networks.items()},
         }
 
@@ -149,16 +141,26 @@ class Inventory(NamedTuple):
     def from_dict(data: dict[str, Any]) -> Inventory:
         """Return the inventory that to_dict made this data from. Nothing is checked."""
         return Inventory(
-            hosts=tuple(
-                Host(
-                    **{
-                        **host,
-                        "interfaces": tuple(Interface(**port) for port in host["interfaces"]),
-                        "routes": tuple(Route(**route) for route in host["routes"]),
-                        "rules": tuple(Rule(**rule) for rule in host["rules"]),
-                    }
-                )
-                for host in data["hosts"]
-            ),
+            hosts=tuple(_host_from_dict(host) for host in data["hosts"]),
             networks={name: Network(**network) for name, network in data["networks"].items()},
         )
+
+
+def _host_to_dict(host: Host) -> dict[str, Any]:
+    """Return a host as values that JSON has: _asdict alone leaves tuples of tuples within it."""
+    return {
+        **host._asdict(),
+        "interfaces": [port._asdict() for port in host.interfaces],
+        "routes": [route._asdict() for route in host.routes],
+        "rules": [rule._asdict() for rule in host.rules],
+    }
+
+
+def _host_from_dict(data: dict[str, Any]) -> Host:
+    """Return the host that _host_to_dict made this data from."""
+    parts = {
+        "interfaces": tuple(Interface(**port) for port in data["interfaces"]),
+        "routes": tuple(Route(**route) for route in data["routes"]),
+        "rules": tuple(Rule(**rule) for rule in data["rules"]),
+    }
+    return Host(**{**data, **parts})

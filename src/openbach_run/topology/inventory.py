@@ -87,10 +87,9 @@ def check_size(inventory: Inventory, file: Path) -> None:
 
 
 def agent_addresses(path: Path) -> dict[str, str]:
-    """Return the address of each entity's agent (`ansible_host`), for Ansible and so for the
-    controller.
+    """Return the address of each entity's agent (`ansible_host`).
 
-    No run depends on it.
+    It is for Ansible and so for the controller: no run depends on it.
     """
     reader, content = _Reader(path), read_yaml(path)
     variables = {entity: values for entity, _, values in reader.hosts(content["all"], "all", {})}
@@ -125,13 +124,13 @@ class _Reader:
         return value
 
     def entry(self, value: object, key: str, keys: Keys, required: Iterable[str]) -> dict[str, Any]:
-        """Return a mapping that has all keys `required`, no others than `keys`, and values of their
-        types.
+        """Return a mapping with all keys `required`, and none but `keys`, of their types.
 
         Raises InputError.
         """
         entry = self.mapping(value, key)
         for name, given in entry.items():
+            # Unknown keys are refused: a misspelled one would silently be the default.
             if name not in keys:
                 raise self.error(
                     f"{key}.{name}", f"no such key; {_near(name, keys)}there are {_listed(keys)}"
@@ -140,6 +139,7 @@ class _Reader:
             if (
                 not isinstance(given, kind)
                 or given == ""
+                # In Python a bool is an int.
                 or (isinstance(given, bool) and kind is int)
             ):
                 raise self.error(
@@ -176,6 +176,7 @@ class _Reader:
                 "top level", "the key `all` is missing: an Ansible inventory begins with it"
             )
         group = self.mapping(top["all"], "all")
+        # Networks first: interfaces and routes refer to them by name.
         self.read_networks(self.mapping(group.get("vars"), "all.vars").get("satvpn_networks"))
         variables: dict[str, tuple[str, dict[str, Any]]] = {}
         for entity, key, values in self.hosts(group, "all", {}):
@@ -421,6 +422,7 @@ class _Reader:
         )
         if address not in within:
             raise self.error(f"{key}.ipv6", f"{address} is not in {network} ({within})")
+        # The Subnet-Router anycast address (RFC 4291, 2.6.1).
         if address == within.network_address:
             raise self.error(
                 f"{key}.ipv6", f"{address} addresses the routers of {within}, not a host"
@@ -554,6 +556,7 @@ class _Reader:
                         f"{route.via} is no neighbour of {host.entity}; there are"
                         f" {_listed(neighbours)}",
                     )
+                # The kernel would refuse the second one (EEXIST), at the start of every run.
                 if any(_place(route) == _place(earlier) for earlier in host.routes[:index]):
                     raise self.error(
                         f"{key}.to",

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The MTUs that a scenario's values give: the value NETWORK_mtu is for the inventory's network
-NETWORK.
-"""
+"""MTUs from a scenario's values: NETWORK_mtu is for the inventory's network NETWORK."""
 
 from __future__ import annotations
 
@@ -39,6 +37,7 @@ def check_mtus(networks: Mapping[str, Mapping[str, Any]], values: Mapping[str, s
                 f"{name}{SUFFIX}={value}: the inventory has no network {name}; it has"
                 f" {listed(networks)}"
             )
+        # Below 1280 bytes Linux switches IPv6 off on an interface.
         least = MTU_LEAST if networks[name].get("ipv6") is None else MTU_LEAST_IPV6
         if not value.isdecimal() or not least <= int(value) <= MTU_MAX:
             raise InputError(
@@ -48,9 +47,7 @@ def check_mtus(networks: Mapping[str, Mapping[str, Any]], values: Mapping[str, s
 
 
 def with_mtus(inventory: Mapping[str, Any], values: Mapping[str, str]) -> Mapping[str, Any]:
-    """Return an inventory, in the form of Inventory.to_dict, with the MTUs that values give to its
-    networks.
-    """
+    """Return an inventory (in the form of Inventory.to_dict) with the MTUs that values give."""
     mtus = {name: {"mtu": int(value)} for name, value in given_mtus(values).items()}
     networks = {
         name: {**network, **mtus.get(name, {})}

@@ -1,4 +1,2 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The native engine: the guest tree, director and jobs in namespaces of this machine's own kernel,
-in real time.
-"""
+"""The native engine: guest tree, director and jobs in namespaces of this machine, in real time."""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The namespaces of a native run: how they are started on this host (enter.py), and what its kernel
-has in them.
+"""The namespaces of a native run: how they are started, and what the host's kernel has in them.
+
+enter.py starts them.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ FEATURES = {
     "mptcp": "ip mptcp endpoint add 127.0.0.1",
     "users": "python3 -Sc 'import os; os.setgroups([]); os.setgid(33); os.setuid(33)'",
 }
-"""What a job or a VPN may need of a kernel, and the command that shows, in a network namespace of its own, that it is there."""
+"""What a job or a VPN may need of a kernel, and the command that shows, in a network namespace of
+its own, that it is there."""
 CONGESTION_CONTROLS = "/proc/sys/net/ipv4/tcp_available_congestion_control"
 CONGESTION_CONTROL = "/proc/sys/net/ipv4/tcp_congestion_control"
 IN_WORDS = {
@@ -74,7 +76,7 @@ class Boundary:
     def command(
         self, cgroup: str, root: Path, code: Path, run_dir: Path, *program: str
     ) -> list[str]:
-        """Runs as long as its standard input is open and `program` has not ended."""
+        """Run as long as its standard input is open and `program` has not ended."""
         places = (
             str(place.absolute()) for place in (root, code, run_dir)
         )  # enter.py changes its directory
@@ -83,15 +85,14 @@ class Boundary:
 
 @dataclass(frozen=True)
 class Host:
-    """The abilities of this host's kernel: the names of FEATURES, and of congestion controls that a
-    host may have.
-    """
+    """The abilities of this host's kernel: names of FEATURES, and of congestion controls."""
 
     features: frozenset[str]
     congestion_controls: frozenset[str]
 
     @property
     def lacking(self) -> list[str]:
+        """Return the names of FEATURES that this kernel does not have."""
         return [name for name in FEATURES if name not in self.features]
 
 
@@ -118,7 +119,10 @@ def ensure_boundary(root: Path) -> Boundary:
 
 @cache
 def host(boundary: Boundary, root: Path) -> Host:
-    """Found by trying, in namespaces like those of a run. Raises SetupError."""
+    """Return the abilities of this host, found by trying in namespaces like those of a run.
+
+    Raises SetupError.
+    """
     tried = [f"( {command} ) > /dev/null 2>&1 && echo {name}" for name, command in FEATURES.items()]
     controls = (
         f"for cc in $(cat {CONGESTION_CONTROLS}); do echo $cc 2> /dev/null > {CONGESTION_CONTROL}"
@@ -136,9 +140,7 @@ def host(boundary: Boundary, root: Path) -> Host:
 
 
 def _run(boundary: Boundary, root: Path, *program: str) -> subprocess.CompletedProcess[str]:
-    """Run a program in the boundary, with an empty directory in place of a run's directory and of
-    the code.
-    """
+    """Run a program in the boundary, with empty directories for the run and the code."""
     with tempfile.TemporaryDirectory(prefix="openbach-run-") as name:
         command: Sequence[str] = boundary.command("", root, Path(name), Path(name), *program)
         with subprocess.Popen(

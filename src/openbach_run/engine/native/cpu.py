@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""CPU time of a native run: of each host and each of its programs, and of everything else on the
-machine meanwhile.
+"""CPU time of a native run: of each host, each of its programs, and the rest of the machine.
 
 From /proc/PID/stat: user and system time of a process and of its children that have ended, in ticks
 of 10 ms; what the kernel does for a packet in a soft interrupt counts for the process that it
@@ -32,7 +31,8 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 BYTES = ("received_bytes", "bytes")
 """Statistics that say what a job has transferred."""
 WAITING = ("path_ready", "vpn")
-"""Jobs that end by themselves when what they wait for is there: a VPN that logs in may take longer than a measurement."""
+"""Jobs that end by themselves when what they wait for is there: a VPN that logs in may take longer
+than a measurement."""
 DIRECTOR = "director"
 """The host of process 1, and of orphans that have ended."""
 IN_RUN, BY_PROGRAM = "cpu", "cpu_by_program"
@@ -66,6 +66,8 @@ class Process:
 
 @dataclass(frozen=True)
 class Sample:
+    """The CPU times in s up to a moment of the run."""
+
     time_s: float
     """Of CLOCK_MONOTONIC."""
     programs_s: Mapping[tuple[str, str], float]
@@ -85,7 +87,7 @@ class Window:
 
 @dataclass
 class Watch:
-    """Looks every PERIOD_S at the processes below `keeper` (enter.py), and when told of an event."""
+    """A thread that looks every PERIOD_S at the processes below `keeper`, and at events."""
 
     keeper: int
     cgroup: str
@@ -104,6 +106,7 @@ class Watch:
         self._thread.start()
 
     def told(self, event: Mapping[str, Any]) -> None:
+        """Take note of a director's event: a job's start or end."""
         if event["event"] == "job_started":
             self._begun[event["instance_id"]] = self._last
         elif event["event"] == "job_ended" and event["instance_id"] in self._begun:
@@ -114,6 +117,7 @@ class Watch:
             self._begun.pop(event["instance_id"], None)
 
     def stop(self) -> None:
+        """End the thread, and wait for it."""
         self._ended.set()
         self._thread.join()
 
@@ -127,11 +131,14 @@ class Watch:
 
     def _look(self) -> Sample:
         below = list(descendants(self.keeper))
+        # keeper → outer (depth 0) → process 1 (depth 1).
         process_1 = next((pid for depth, pid, _ in below if depth == 1), 0)
         ended = self._ended_below({pid for _, pid, _ in below})
         for depth, pid, parent in below:
             with suppress(OSError, IndexError, ValueError):  # it has ended
                 name, own, waited_for = cpu_ticks(Path(f"/proc/{pid}/stat").read_text())
+                # A parent's counter has all children that it waited for; those that were seen count
+                # by themselves.
                 unseen = waited_for - ended[pid]
                 host = DIRECTOR if depth < 2 else self._host(pid, process_1)
                 self._known[pid] = Process(host, name, parent, own + max(unseen, 0))
@@ -139,17 +146,17 @@ class Watch:
         for one in self._known.values():
             programs[one.host, one.program] += one.ticks / TICKS_PER_S
         with open("/proc/stat") as file:
+            # The first line of /proc/stat is the sum of all CPUs (proc(5)).
             machine = [int(word) / TICKS_PER_S for word in file.readline().split()[1:]]
         busy_s = sum(machine[number] for number in BUSY)
         return Sample(time.monotonic(), programs, self._run_s(programs), busy_s, machine[STEAL])
 
     def _ended_below(self, alive: set[int]) -> dict[int, int]:
-        """Ticks of processes that were seen and have ended, by the nearest one above them that is
-        alive.
-        """
+        """Return the ticks of ended processes, by the nearest living process above them."""
         ticks: dict[int, int] = defaultdict(int)
         for pid in self._known.keys() - alive:
             above = self._known[pid].parent
+            # A grandchild's time may be in the counter of any living process above it.
             while above not in alive and above in self._known:
                 above = self._known[above].parent
             ticks[above] += self._known[pid].ticks
@@ -158,15 +165,15 @@ class Watch:
     def _run_s(self, programs: Mapping[tuple[str, str], float]) -> float:
         with suppress(OSError, KeyError, ValueError):
             lines = Path(self.cgroup, "cpu.stat").read_text().splitlines() if self.cgroup else []
+            # The cgroup counts every process, however short it lived.
             return int(dict(line.split() for line in lines)["usage_usec"]) / 1e6
         return sum(programs.values())
 
     def _host(self, pid: int, process_1: int) -> str:
-        """Return the host of a process, by its network namespace, to which process 1 has given a
-        name.
-        """
+        """Return a process's host by its network namespace, which process 1 has named."""
         namespace = os.stat(f"/proc/{pid}/ns/net").st_ino
         if namespace not in self._hosts:
+            # Read anew for a namespace that is not known: a job may have made it.
             self._hosts = {
                 file.stat().st_ino: file.name
                 for file in Path(f"/proc/{process_1}/root/run/netns").glob("*")
@@ -175,9 +182,7 @@ class Watch:
 
 
 def descendants(pid: int, depth: int = 0) -> Iterator[tuple[int, int, int]]:
-    """Yield the descendants of a process: how far below it (0 is a child), process id, and the
-    parent's.
-    """
+    """Yield a process's descendants: depth below it (0 is a child), process id, parent's id."""
     with suppress(OSError):
         for task in os.listdir(f"/proc/{pid}/task"):
             for child in Path(f"/proc/{pid}/task/{task}/children").read_text().split():
@@ -186,16 +191,18 @@ def descendants(pid: int, depth: int = 0) -> Iterator[tuple[int, int, int]]:
 
 
 def cpu_ticks(stat: str) -> tuple[str, int, int]:
-    """Program and CPU time of a /proc/PID/stat (proc(5)): utime and stime, and those of children
-    that were waited for.
+    """Return program and CPU time of a /proc/PID/stat (proc(5)).
+
+    The time is utime and stime, and those of children that were waited for, in ticks.
     """
+    # A program's name may have blanks and parentheses: the last one ends it.
     head, _, rest = stat.rpartition(")")
     user, system, waited_user, waited_system = map(int, rest.split()[11:15])
     return head.partition("(")[2], user + system, waited_user + waited_system
 
 
 def send(run_dir: Path, windows: Mapping[int, Window]) -> None:
-    """Adds the CPU time over the job that measured to the statistics of a run."""
+    """Add the CPU time over the job that measured to the statistics of a run."""
     if not windows:
         return
     sizes: dict[int, float] = defaultdict(float)
@@ -207,6 +214,7 @@ def send(run_dir: Path, windows: Mapping[int, Window]) -> None:
     jobs = {one["instance_id"]: one for one in events(run_dir) if one["event"] == "job_started"}
     transferring = [instance for instance in windows if sizes[instance]]
     busy = [instance for instance in windows if jobs[instance]["job"] not in WAITING]
+    # Of several that measured, the longest: a short test beside it says less.
     measuring = max(
         transferring or busy or windows,
         key=lambda one: windows[one].after.time_s - windows[one].before.time_s,
@@ -255,8 +263,9 @@ def _per_gb(time_s: float, size: float) -> dict[str, float]:
 
 
 def new_cgroup() -> str:
-    """A place for one of version 2, below that of this process; "" where there is none or it is
-    another user's.
+    """Return the path for a new cgroup of version 2 below this process's; "" if there can be none.
+
+    There can be none where there is no version 2, or where it is another user's.
     """
     with suppress(OSError, StopIteration):
         own = next(line[3:].strip() for line in open("/proc/self/cgroup") if line.startswith("0::"))

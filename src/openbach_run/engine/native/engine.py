@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The native engine: director, jobs and guest tree of the virtual engine in namespaces of this
-machine's kernel.
+"""The native engine: runs in namespaces of this machine's own kernel.
 
-Time is real and the CPU costs what it costs here. The run's directory is /run/openbach in there.
-There is no capture.
+Director, jobs and guest tree are those of the virtual engine. Time is real and the CPU costs what
+it costs here. The run's directory is /run/openbach in there. There is no capture.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class NativeEngine(VirtualEngine):
         return {}
 
     def _kernel_identity(self) -> dict[str, str]:
-        """Results are this machine's: of its kernel and CPU."""
+        """Return the kernel and the CPU of this machine: results are theirs."""
         assert self._boundary
         kernel = f"{platform.release()} {platform.version()}"
         return {
@@ -74,7 +73,7 @@ class NativeEngine(VirtualEngine):
         guest.terminate()  # enter.py ends the rest, and removes what it has made
 
     def run(self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: OnEvent) -> Outcome:
-        """Executes `spec` in `run_dir`; returns when all of it has ended."""
+        """Execute `spec` in `run_dir`; returns when all of it has ended."""
         (run_dir / "run.json").write_text(json.dumps(spec))
         assert self._boundary and self._code
         started = time.monotonic()
@@ -108,6 +107,7 @@ class NativeEngine(VirtualEngine):
 
 
 def cpu_model() -> str:
+    """Return the CPU's name from /proc/cpuinfo; "" where it has none."""
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
             if line.startswith("model name"):

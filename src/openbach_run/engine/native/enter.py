@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Starts a program in namespaces of its own, with the guest tree as its root; a program by itself,
-started by boundary.py:
+"""Start a program in namespaces of its own, with the guest tree as its root.
+
+A program by itself, started by boundary.py:
 
     python3 enter.py user|root CGROUP ROOT CODE RUN PROGRAM [ARGUMENT]...
 
@@ -49,7 +50,8 @@ WRITABLE = ("run", "tmp", "root", "var/lib", "var/log", "opt/openbach/agent")
 READ_ONLY = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
 """Of /proc, where the host's root would change the host."""
 CAPABILITIES = (*range(14), 14, 15, 18, 19, 21, 23, 24, 31)
-"""What process 1 may have: no modules (16), raw I/O (17), reboot (22), date (25), devices (27), kernel log (34), and so on."""
+"""What process 1 may have (linux/capability.h). Among those that it may not: modules (16), raw I/O
+(17), reboot (22), date (25), devices (27), kernel log (34)."""
 LAST_CAPABILITY = 63
 REMOVAL_LIMIT_S = 5.0
 
@@ -57,17 +59,20 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def must(result: int, what: str) -> None:
+    """Exit with the error of a C function whose result is negative; `what` names what was tried."""
     if result < 0:
         cannot(f"{what}: {os.strerror(ctypes.get_errno())}")
 
 
 def cannot(why: str) -> None:
+    """Write the reason to stderr, and exit."""
     sys.stderr.write(f"{why}\n")
     sys.stderr.flush()
     os._exit(CANNOT)
 
 
 def mount(source: str, target: str, kind: str | None, flags: int = 0, options: str = "") -> None:
+    """Mount a file system by mount(2). Exits if it fails."""
     given = None if kind is None else kind.encode()
     must(
         libc.mount(source.encode(), target.encode(), given, flags, options.encode()),
@@ -76,10 +81,12 @@ def mount(source: str, target: str, kind: str | None, flags: int = 0, options: s
 
 
 def bind(source: str, target: str) -> None:
+    """Mount a file or directory of the host, with all mounts below it, at another place."""
     mount(source, target, None, MS_BIND | MS_REC)
 
 
 def set_read_only(target: str) -> None:
+    """Make a mount read-only, with all that is mounted below it (mount_setattr(2))."""
     attributes = (ctypes.c_uint64 * 4)(MOUNT_ATTR_RDONLY, 0, 0, 0)
     done = libc.syscall(
         SYS_MOUNT_SETATTR,
@@ -93,6 +100,7 @@ def set_read_only(target: str) -> None:
 
 
 def write(file: str, text: str) -> None:
+    """Write a text to a file."""
     with open(file, "w") as opened:
         opened.write(text)
 
@@ -101,18 +109,22 @@ def write(file: str, text: str) -> None:
 
 
 def keep(mode: str, cgroup: str, command: list[str]) -> int:
-    """Starts the rest and waits for its end, or for that of who has started this; the exit code."""
+    """Start the rest, wait for its end or for that of the caller, and return the exit code."""
     signal.signal(signal.SIGTERM, _end)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's Ctrl-C is not for the run
+    # Two pipes: the child says that its namespaces are there, the keeper that its ids are mapped.
+    # From inside only one id could be mapped (user_namespaces(7)).
     ready, told = os.pipe()
     mapped, go = os.pipe()
     child = os.fork()
     if not child:
+        # The child's copies of the keeper's ends: with them open it would not see the keeper's end.
         os.close(ready)
         os.close(go)
         outer(mode, told, mapped, command)
     os.close(told)
     os.close(mapped)
+    # A pidfd can be waited for together with standard input.
     pidfd = os.pidfd_open(child)
     code = CANNOT
     try:
@@ -123,6 +135,7 @@ def keep(mode: str, cgroup: str, command: list[str]) -> int:
                 join(cgroup, child)
             os.write(go, b"1")
         os.close(go)
+        # Standard input ends when the engine does, however it ends.
         ended = select.select([0, pidfd], [], [])[0]
         if pidfd not in ended:
             os.kill(child, signal.SIGKILL)
@@ -137,15 +150,15 @@ def keep(mode: str, cgroup: str, command: list[str]) -> int:
 
 
 def _end(number: int, frame: FrameType | None) -> None:
+    # Not again while the rest is ended.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise SystemExit(128 + number)
 
 
 def map_ids(child: int) -> None:
-    """Map the ids of a child's user namespace: all of this user's ids, or for an ordinary user the
-    one that is root's inside.
-    """
+    """Map the ids of a child's user namespace: all of root's, or an ordinary user's one as root."""
     with suppress(OSError):
+        # Root may map all ids; an ordinary user only his own, and must first give up setgroups(2).
         write(f"/proc/{child}/uid_map", ALL_IDS)
         write(f"/proc/{child}/gid_map", ALL_IDS)
         return
@@ -156,6 +169,7 @@ def map_ids(child: int) -> None:
 
 
 def join(cgroup: str, child: int) -> None:
+    """Make the run's cgroup, and put the child into it."""
     with suppress(OSError):
         os.mkdir(cgroup)
         write(f"{cgroup}/cgroup.procs", str(child))
@@ -168,6 +182,7 @@ def remove(cgroup: str) -> None:
         try:
             os.rmdir(cgroup)
         except OSError:
+            # Its last process may not be gone yet (EBUSY), and no event tells when it is.
             time.sleep(0.01)
 
 
@@ -175,9 +190,10 @@ def remove(cgroup: str) -> None:
 
 
 def outer(mode: str, told: int, mapped: int, command: list[str]) -> None:
-    """Never returns."""
+    """Be the first process in the new namespaces; never return."""
     die_with_parent()
     flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS
+    # In user mode all others belong to the new user namespace, in which this process is root.
     must(libc.unshare(flags | (CLONE_NEWUSER if mode == USER else 0)), "making namespaces")
     die_with_parent()  # a change of credentials may have cleared it
     os.write(told, b"1")
@@ -191,6 +207,7 @@ def outer(mode: str, told: int, mapped: int, command: list[str]) -> None:
     if not child:
         os.close(kept)
         die_with_parent()
+        # The pipe's other end is closed if the parent ended before the call above took effect.
         if select.select([alive], [], [], 0)[0]:
             os._exit(CANNOT)  # the parent was killed before that held
         os.close(alive)
@@ -203,18 +220,23 @@ def outer(mode: str, told: int, mapped: int, command: list[str]) -> None:
 
 
 def die_with_parent() -> None:
+    """Let the kernel kill this process when its parent ends (prctl(2), PR_SET_PDEATHSIG)."""
     must(libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "prctl")
 
 
 def process_1(command: list[str]) -> None:
-    """Never returns."""
+    """Be process 1 until PROGRAM is executed in its place; never return."""
     root, code, run, *program = command
+    # Else the mounts below would appear on the host.
     must(libc.mount(None, b"/", None, MS_REC | MS_PRIVATE, None), "making mounts private")
     make_root(root, code, run)
+    # Both are the present directory: the old root is mounted over the new one, and unmounted next
+    # (pivot_root(2)). chroot(2) would leave a way back.
     must(libc.syscall(SYS_PIVOT_ROOT, b".", b"."), "pivot_root")
     must(libc.umount2(b".", MNT_DETACH), "leaving the host's files")
     os.chdir("/root")
     socket.sethostname("guest")
+    # Dropped from the bounding set, no program gets one back (capabilities(7)).
     for capability in range(LAST_CAPABILITY + 1):
         if capability not in CAPABILITIES:
             libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
@@ -237,6 +259,7 @@ def process_1(command: list[str]) -> None:
 
 def make_root(root: str, code: str, run: str) -> None:
     """The present directory becomes the root to be."""
+    # pivot_root(2) wants a mount, and read-only must not become the host's own directory.
     bind(root, root)
     set_read_only(root)
     os.chdir(root)
@@ -260,7 +283,7 @@ def make_root(root: str, code: str, run: str) -> None:
 
 
 def make_devices() -> None:
-    """Bound, not made: in a user namespace nobody makes devices."""
+    """Bind the host's devices in the new root: in a user namespace nobody makes devices."""
     mount("tmpfs", "dev", "tmpfs", MS_NOSUID | MS_NOEXEC, "mode=0755")
     for name in DEVICES:
         if os.path.exists(f"/dev/{name}"):
@@ -270,6 +293,7 @@ def make_devices() -> None:
     for name, target in LINKS.items():
         os.symlink(f"/proc/self/fd{target}", f"dev/{name}")
     os.mkdir("dev/pts")
+    # An instance of its own: the host's terminals are not in there.
     mount("devpts", "dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666")
     os.symlink("pts/ptmx", "dev/ptmx")
     os.mkdir("dev/shm")
@@ -277,7 +301,10 @@ def make_devices() -> None:
 
 
 def main() -> int:
+    """Be the keeper: start the rest, wait until it or standard input ends; return the exit code."""
     mode, cgroup, *command = sys.argv[1:]
+    # Out of the terminal's session: the keeper ends when the engine does, not when a key is
+    # pressed.
     os.setsid()
     return keep(mode, cgroup, command)
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The controller engine: a run is a scenario instance of a real OpenBACH platform, started and
-followed over its REST API.
+"""The controller engine: a run is a scenario instance of a real OpenBACH platform.
 
-`prepare` names everything that the platform lacks, then uploads the scenario and its sub-scenarios
-where they differ from what is there. A platform has one set of hosts: runs go one at a time. Its
-clock is real and its chance is not seeded: a seed is only the number of a repetition there.
+It is started and followed over the platform's REST API. `prepare` names everything that the
+platform lacks, then uploads the scenario and its sub-scenarios where they differ from what is
+there. A platform has one set of hosts: runs go one at a time. Its clock is real and its chance is
+not seeded: a seed is only the number of a repetition there.
 
 The number of the instance that was started for a run is in runs/<run_id>.instance. So neither a
 lost connection nor a killed command loses a run: the next command goes on with that instance unless
@@ -42,14 +42,16 @@ from openbach_run.satellite.checks import ORBIT, in_force, read_presets
 
 POLL_S = 1.0
 ARRIVAL_LIMIT_S = 10.0
-"""After a start without an answer: how long its instance is looked for before the order is given again."""
+"""After a start without an answer: how long its instance is looked for before the order is given
+again."""
 STOP_LIMIT_S = 60.0
 LEFTOVERS_LIMIT_S = 10.0
 """What a stop has reached gets this long to end: an agent kills a job some 3 s after its stop."""
 SETTLED_S = 5.0
 """After a stop: when no job has come of the instance and none runs for so long, none will."""
 STATISTICS_LIMIT_S = 30.0
-"""The collector writes what jobs have sent some seconds later: what it has is read until it stays the same."""
+"""The collector writes what jobs have sent some seconds later: what it has is read until it stays
+the same."""
 STARTS_LOOKED_AT = 5
 FETCHED = "instance.json"
 """In a record: the controller's last answer. It is written when the results are there."""
@@ -73,7 +75,7 @@ class ControllerEngine:
         *,
         poll_s: float | None = None,
     ) -> None:
-        """`scenarios`: the one to start first, then its sub-scenarios."""
+        """Keep the platform and the scenarios: the one to start first, then its sub-scenarios."""
         self._controller = controller
         self._project = project
         self._scenarios = scenarios
@@ -87,13 +89,16 @@ class ControllerEngine:
         self._stopping = threading.Event()
 
     def look(self) -> str:
-        """Logs in and checks the platform. Raises SetupError with all that is missing."""
+        """Log in and check the platform.
+
+        Raises SetupError with all that is missing.
+        """
         self._controller.log_in()
         self._check_platform()
         return ""
 
     def prepare(self, progress: Progress) -> None:
-        """Logs in, checks the platform, uploads the scenarios.
+        """Log in, check the platform, upload the scenarios.
 
         Raises SetupError with all that is missing.
         """
@@ -102,6 +107,7 @@ class ControllerEngine:
         self._controller.log_in()
         progress(f"{where}: checking entities, agents and jobs", 0.3)
         self._check_platform()
+        # Sub-scenarios first: a scenario names those that it starts.
         for number, scenario in enumerate(reversed(self._scenarios)):
             progress(
                 f"{where}: scenario {scenario.name}", 0.6 + 0.4 * number / len(self._scenarios)
@@ -139,8 +145,10 @@ class ControllerEngine:
         self._job_versions = {
             job: known[job] for jobs in needed.values() for job in jobs if job in known
         }
+        # Jobs without declared statistics send none: nobody waits for them at the end.
         self._measuring = {name for name, job in described.items() if job.get("statistics")}
-        self._addresses = sorted({address for entity in needed if (address := agents.get(entity))})
+        addresses = {agents.get(entity) for entity in needed}
+        self._addresses = sorted(address for address in addresses if address)
         if missing := list(self._missing(needed, agents, known, form)):
             head = (
                 f"{self._controller.access.url}, project {self._project}, cannot run"
@@ -173,6 +181,7 @@ class ControllerEngine:
         known: Mapping[str, str],
         form: str | None,
     ) -> Iterator[str]:
+        # All that is missing is told at once: somebody else may have to install it.
         absent = sorted({job for jobs in needed.values() for job in jobs if job not in known})
         for job in absent:
             file = f"jobs-{form}/{job}.tar.gz" if form else "its package"
@@ -201,6 +210,7 @@ class ControllerEngine:
     def _upload(self, stored: dict[str, Any]) -> None:
         place = ("project/", self._project, "scenario/", stored["name"])
         end_s = time.monotonic() + rest.LOST_LIMIT_S
+        # An upload is checked by reading it back: an answer may be lost although the order arrived.
         while (there := self._uploaded(place)) != stored:
             if there is not None:
                 self._controller.put(*place, body=stored)
@@ -224,12 +234,11 @@ class ControllerEngine:
     # A run
 
     def run(self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: OnEvent) -> Outcome:
-        """Starts the scenario with the run's values, or takes up the instance that an earlier
-        command has started for it, and follows it to its end.
+        """Start the scenario with the run's values, and follow it to its end.
 
-        The record gets the controller's last answer (instance.json), what it was seen to do
-        (events.jsonl) and the statistics as a collector got them. Raises SetupError for what still
-        runs there.
+        An instance that an earlier command has started for the run is taken up instead. The record
+        gets the controller's last answer (instance.json), what it was seen to do (events.jsonl) and
+        the statistics as a collector got them. Raises SetupError for what still runs there.
         """
         (run_dir / "run.json").write_text(json.dumps(spec))
         order = _order_of(spec, self._scenarios)
@@ -243,6 +252,7 @@ class ControllerEngine:
             if number is None:
                 number = self._start(run_dir, order)
         except Refused as refusal:
+            # A refused run does not stop the campaign; its record says why.
             return ended("Not Started", str(refusal))
         except Lost as lost:
             return ended("Controller Lost", str(lost))
@@ -265,12 +275,13 @@ class ControllerEngine:
         return ended(instance["status"], reason, _duration_s(instance))
 
     def stop(self) -> None:
-        """Stops the scenario instance that runs, makes sure that it and its jobs have ended, and
-        lets no other one start.
+        """Stop the scenario instance that runs, make sure of its end, and let no other one start.
 
-        Raises SetupError, with the commands that help, for what may still run.
+        Its jobs must have ended, too. Raises SetupError, with the commands that help, for what may
+        still run.
         """
         self._stopping.set()
+        # While an order is on its way nobody knows the number of the instance that it makes.
         if not self._starting.acquire(timeout=STOP_LIMIT_S):
             raise Lost(
                 f"{self._controller.access.url}: a scenario is being started there and may run on"
@@ -289,11 +300,13 @@ class ControllerEngine:
     # Its start
 
     def _earlier(self, run_dir: Path, order: _Order) -> int | None:
-        """The instance that an earlier command has started for this run, if it goes on or has ended
-        by itself, and its results are not in the run's record.
+        """Return the instance that an earlier command has started for this run, or None.
+
+        It must go on or have ended by itself, and its results must not be in the run's record.
         """
         with suppress(FileNotFoundError, ValueError):
             number = int(_started(run_dir).read_text())
+            # Its results are in the record: a --rerun wants another instance.
             if number == _fetched(run_dir):
                 return None
             try:
@@ -302,16 +315,20 @@ class ControllerEngine:
                 if refusal.status != 404:
                     raise
                 return None
+            # A stopped one has no whole results, and one of another order is not this run's.
             if instance["status"] != "Stopped" and order.is_of(instance):
                 self._running = None if instance["stop_date"] else number
                 return number
         return None
 
     def _start(self, run_dir: Path, order: _Order) -> int:
+        # Before the start: a job that is left from another run would make this one fail, or measure
+        # with it.
         self._expect_idle_hosts(order.called)
         for scenario in order.scenarios:
             if scenario["name"] not in {known.name for known in self._scenarios}:
                 self._upload(scenario)
+        # Held until the number is on the disk, so that `stop` and the next command find it.
         with self._starting:
             number = self._ordered(order)
             _started(run_dir).write_text(f"{number}\n")
@@ -319,11 +336,12 @@ class ControllerEngine:
         return number
 
     def _ordered(self, order: _Order) -> int:
-        """Gives the order to start.
+        """Give the order to start.
 
         Where its answer is lost it is given again only if no instance has come of it.
         """
         place = ("project/", self._project, "scenario/", order.name, "scenario_instance/")
+        # Numbers of instances only grow: a greater one is of this order or of somebody else's.
         before = max(self._newest(place), default=0)
         end_s = time.monotonic() + rest.LOST_LIMIT_S
         while True:
@@ -350,6 +368,8 @@ class ControllerEngine:
         end_s = time.monotonic() + ARRIVAL_LIMIT_S
         while True:
             for number in self._newest(place):
+                # Somebody else may have started the scenario at the same time, with other
+                # arguments.
                 if number > before and order.is_of(
                     self._controller.get("scenario_instance/", number)
                 ):
@@ -365,7 +385,7 @@ class ControllerEngine:
     # Its end
 
     def _follow(self, number: int, limit_s: float, events: _Events) -> dict[str, Any]:
-        """Looks at the instance until it has a stop date: its status alone is not to be trusted."""
+        """Look at the instance until it has a stop date: its status alone is not to be trusted."""
         started_s = heard_s = time.monotonic()
         due_s, late = started_s + limit_s, False
         while True:
@@ -385,15 +405,14 @@ class ControllerEngine:
                             f"scenario instance {number} was asked to stop after {limit_s:g} s, and"
                             " does not end"
                         )
+                    # Once: then the instance gets STOP_LIMIT_S to end.
                     due_s, late = heard_s + STOP_LIMIT_S, True
                     self._controller.post("scenario_instance/", number, body={}, repeat=True)
             if self._stopping.wait(self._poll_s):
                 raise InterruptedError(f"scenario instance {number} was asked to stop")
 
     def _end(self, number: int) -> None:
-        """Gives the order to stop until the instance has a stop date, then looks for jobs that it
-        has missed.
-        """
+        """Order the stop until the instance has a stop date, then end the jobs that it missed."""
         try:
             self._controller.post("scenario_instance/", number, body={}, repeat=True)
             end_s = time.monotonic() + STOP_LIMIT_S
@@ -411,11 +430,13 @@ class ControllerEngine:
             raise Lost(f"{text} {command}\n  {error}") from None
 
     def _end_jobs(self, number: int) -> None:
-        """Stops the jobs that a stop has met while they were being started: OpenBACH loses it then,
-        and it goes on starting functions for seconds after the instance has its stop date.
+        """Stop the jobs that a stop has met while they were being started.
 
-        Returns when no job runs and none comes for SETTLED_S.
+        OpenBACH loses such a stop, and goes on starting functions for seconds after the instance
+        has its stop date. Returns when no job runs and none comes for SETTLED_S.
         """
+        # Functions may start jobs after the instance has its stop date, so their number may still
+        # grow.
         known: set[int] = set()
         quiet_s = end_s = time.monotonic()
         while True:
@@ -424,6 +445,7 @@ class ControllerEngine:
             jobs = leftovers.running_jobs(self._controller, self._addresses)
             left = [job for job in jobs if job.instance_id in found]
             now_s = time.monotonic()
+            # New jobs begin the time anew, as each may have missed the stop.
             if found - known:
                 known, quiet_s, end_s = known | found, now_s, now_s + LEFTOVERS_LIMIT_S
             if left:
@@ -439,9 +461,11 @@ class ControllerEngine:
             time.sleep(self._poll_s)
 
     def _expect_idle_hosts(self, called: Mapping[str, str]) -> None:
-        """Raises SetupError if the scenario or its jobs still run on the hosts: they would share
-        links and ports.
+        """Raise SetupError if the scenario or its jobs still run on the hosts.
+
+        They would share links and ports with the run.
         """
+        # Under all names that the scenario has there, with changed constants and without.
         names = {*called, *(scenario.name for scenario in self._scenarios)}
         end_s = time.monotonic() + LEFTOVERS_LIMIT_S
         while True:
@@ -459,7 +483,8 @@ class ControllerEngine:
     # Its results
 
     def _keep_statistics(self, instance: Mapping[str, Any], place: Path) -> None:
-        """Reads them until they stay the same. Where none can be expected, none are waited for."""
+        """Read them until they stay the same. Where none can be expected, none are waited for."""
+        # The collector gets statistics later than the controller learns of the end.
         expected = instance["status"] == "Finished Ok" and any(
             job["name"] in self._measuring for job in leftovers.jobs_in(instance)
         )
@@ -487,9 +512,7 @@ class ControllerEngine:
 
 
 def _started(run_dir: Path) -> Path:
-    """The file with the number of the instance that was started for a run, beside the run's
-    directory.
-    """
+    """Return the file with the number of a run's instance, beside the run's directory."""
     return run_dir.with_suffix(".instance")
 
 
@@ -501,7 +524,7 @@ def _fetched(run_dir: Path) -> int | None:
 
 
 def _unreachable(errors: Sequence[Mapping[str, Any]]) -> str:
-    """Why the controller could not ask an agent for its jobs; nothing if it could.
+    """Return why the controller could not ask an agent for its jobs; "" if it could.
 
     Another error there is about a job that the agent has and the controller does not know.
     """
@@ -510,7 +533,10 @@ def _unreachable(errors: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _version(said: str, form: str | None) -> str:
-    """OpenBACH 2.7.0 says of itself that it is 2.6.0: the form of its jobs tells them apart."""
+    """Return the platform's version, in words.
+
+    OpenBACH 2.7.0 says of itself that it is 2.6.0: the form of its jobs tells them apart.
+    """
     if form == "2.7" and said.startswith(("2.6", "2.5")):
         return f"2.7 or later (it says {said})"
     return said
@@ -546,9 +572,10 @@ class _Order:
 
 
 def _order_of(spec: Mapping[str, Any], own: Sequence[Scenario]) -> _Order:
-    """`own` are the scenarios of the files.
+    """Return the order that starts the run on the platform.
 
-    `values` of the run's specification has all as it was given.
+    `own` are the scenarios of the files. `values` of the run's specification has all as it was
+    given.
     """
     arguments = {name: str(spec["values"][name]) for name in own[0].arguments}
     usual = _usual_values(own, spec["values"])
@@ -564,20 +591,23 @@ def _order_of(spec: Mapping[str, Any], own: Sequence[Scenario]) -> _Order:
         for name, value in given[scenario.name].constants.items()
         if value != scenario.constants.get(name)
     }
+    # The same constants have the same name: no upload is needed for the next run with them.
     mark = hashlib.sha256(json.dumps(changed, sort_keys=True).encode()).hexdigest()[:8]
     said = ", ".join(f"{name}={value}" for name, value in changed.items())
     called = {name: f"{name}-{mark}" if changed else name for name in given}
-    scenarios = [
-        {
-            **scenario.as_stored(),
-            "name": called[name],
-            "description": (
-                f"{scenario.description or name}; {said}" if said else scenario.description
-            ),
-            "openbach_functions": [_renamed(function, called) for function in scenario.functions],
-        }
-        for name, scenario in reversed(given.items())
-    ]
+    scenarios = []
+    # The controller takes a scenario only if those that it starts are there already.
+    for name, scenario in reversed(given.items()):
+        functions = [_renamed(function, called) for function in scenario.functions]
+        description = f"{scenario.description or name}; {said}" if said else scenario.description
+        scenarios.append(
+            {
+                **scenario.as_stored(),
+                "name": called[name],
+                "description": description,
+                "openbach_functions": functions,
+            }
+        )
     return _Order(scenarios, arguments, {there: here for here, there in called.items()})
 
 
@@ -602,10 +632,10 @@ def _renamed(function: dict[str, Any], called: Mapping[str, str]) -> dict[str, A
 
 
 def as_collected(text: str) -> Iterator[dict[str, Any]]:
-    """The rows of a controller's CSV file in the form in which a collector got them: {name: value,
-    "_metadata": …}.
+    """Return the rows of a controller's CSV file as a collector got them.
 
-    `time` is in ms since 1970; a cell of the wrong form stays a text.
+    The form is {name: value, "_metadata": …}. `time` is in ms since 1970; a cell of the wrong form
+    stays a text.
     """
     for row in _rows(text):
         values = {
@@ -634,7 +664,7 @@ def as_collected(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _rows(text: str) -> Iterator[dict[str, str]]:
-    """Raises Lost for what is no whole CSV file."""
+    """Return the rows of a CSV file. Raises Lost for what is no whole one."""
     try:
         yield from csv.DictReader(io.StringIO(text, newline=""))
     except csv.Error as error:
@@ -660,14 +690,12 @@ def _duration_s(instance: Mapping[str, Any]) -> float:
 
 
 class _Events:
-    """Tells what has changed between two looks at an instance, in the words of the director's
-    events.
-    """
+    """Tells the changes between two looks at an instance, as events of the director's form."""
 
     def __init__(
         self, write: Callable[[str], Any], on_event: OnEvent, called: Mapping[str, str]
     ) -> None:
-        """`called`: names of scenarios on the platform → their names."""
+        """Begin with nothing told; `called` has the scenarios' names by those on the platform."""
         self._write, self._on_event, self._called = write, on_event, called
         self._told: set[str] = set()
 
@@ -676,6 +704,7 @@ class _Events:
         for event in _events(instance):
             if "scenario" in event:
                 event["scenario"] = self._called.get(event["scenario"], event["scenario"])
+            # A look shows the whole instance: what was told before is left out.
             if (key := json.dumps(event)) not in self._told:
                 self._told.add(key)
                 self._write(json.dumps({"t_s": round(t_s, 3), **event}) + "\n")

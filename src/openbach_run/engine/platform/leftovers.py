@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Jobs and scenario instances that still run on a platform's hosts although nothing should, and the
-commands that end them.
+"""Jobs and scenario instances left running on a platform's hosts, and commands that end them.
 
 OpenBACH loses a stop that reaches a job while it is being started: the job stays, its port stays
 taken, and each later run on these hosts fails.
@@ -21,6 +20,8 @@ INSTANCES_LOOKED_AT = 50
 
 @dataclass(frozen=True)
 class RunningJob:
+    """A job instance that still runs on an entity."""
+
     name: str
     instance_id: int
     entity: str
@@ -74,8 +75,9 @@ def _job_numbers(controller: Controller, instance: int) -> set[int]:
 
 
 def told(jobs: Sequence[RunningJob], scenarios: Mapping[int, str]) -> list[str]:
-    """Return a line for each that runs: what it is, and the command of OpenBACH's auditorium
-    scripts that ends it.
+    """Return a line for each that runs: what it is, and the command that ends it.
+
+    The commands are OpenBACH's auditorium scripts.
     """
     lines = [
         f"scenario instance {number} ({name}) is running; end it with:"
@@ -86,16 +88,19 @@ def told(jobs: Sequence[RunningJob], scenarios: Mapping[int, str]) -> list[str]:
         f"{job} is running; end it with: python3 stop_job_instance.py {job.instance_id}"
         for job in jobs
     ]
+    # One command for all, as a failed campaign may leave dozens.
     if len(jobs) > 1:
-        names = " ".join(f"-j {name}" for name in sorted({job.name for job in jobs}))
+        names = sorted({job.name for job in jobs})
+        options = " ".join(f"-j {name}" for name in names)
         addresses = " ".join(sorted({job.address for job in jobs}))
         lines.append(
-            f"all of these jobs at once: python3 stop_all_job_instances.py {addresses} {names}"
+            f"all of these jobs at once: python3 stop_all_job_instances.py {addresses} {options}"
         )
     return lines
 
 
 def stop_scenario_command(number: int) -> str:
+    """Return the auditorium script's command that stops a scenario instance."""
     return f"python3 stop_scenario_instance.py {number}"
 
 

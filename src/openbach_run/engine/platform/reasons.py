@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Why a scenario instance failed on a platform: its functions and jobs that failed, each with what
-was logged about it.
+"""Reasons for a scenario instance's failure: its failed functions and jobs, with their log lines.
 
 A job's log lines go from its agent to the collector, whose Elasticsearch answers without a password
 unless the platform uses LDAP. Lines of the controller itself (an agent that refused an order) come
@@ -36,6 +35,8 @@ WARNING = 4
 
 @dataclass(frozen=True)
 class LogLine:
+    """A line that a job has logged, as the collector has it."""
+
     job_instance_id: int
     severity: int
     message: str
@@ -105,19 +106,15 @@ def _collectors(controller: Controller) -> list[str]:
             for one in controller.get("collector/")
         ]
     with suppress(Refused, Lost, KeyError, TypeError):
-        return [
-            f"http://{ip}:{LOGS_PORT}"
-            for ip in sorted({one["collector_ip"] for one in controller.get("agent/")})
-        ]
+        addresses = {one["collector_ip"] for one in controller.get("agent/")}
+        return [f"http://{address}:{LOGS_PORT}" for address in sorted(addresses)]
     return []
 
 
 def _job_lines(
     collectors: Sequence[str], instance: Mapping[str, Any], wanted: set[int], limit_s: float
 ) -> dict[int, list[str]]:
-    """The last lines of each of these jobs, as soon as each has one; what there is when the time is
-    over.
-    """
+    """Return the last lines of each of these jobs, as soon as each has one or the time is over."""
     end_s = time.monotonic() + limit_s
     while True:
         found: dict[int, list[str]] = {}
@@ -134,11 +131,10 @@ def _job_lines(
 
 
 def read_logs(url: str, scenario_instance_id: int) -> list[LogLine]:
-    """The log lines of a scenario instance and of its sub-scenarios, oldest first, from a
-    collector's Elasticsearch.
+    """Return the log lines of a scenario instance and its sub-scenarios, oldest first.
 
-    Raises requests.RequestException, and ValueError, KeyError or TypeError for another kind of
-    answer.
+    They come from a collector's Elasticsearch. Raises requests.RequestException, and ValueError,
+    KeyError or TypeError for another kind of answer.
     """
     number = scenario_instance_id
     query = {

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The REST API of an OpenBACH controller as a client sees it: where it is, who logs in, and what
-went wrong, in words.
+"""A client of an OpenBACH controller's REST API: its address, the log-in, and errors in words.
 
 Every request has a connection of its own, which is closed after it: the controller's web server
 closes kept ones without telling the client. A request that does no harm twice is repeated, with
@@ -31,7 +30,8 @@ from openbach_run.paths import CONTROLLER_PORT
 TIMEOUT_S = 30.0
 """For a whole answer, from the request on."""
 LOST_LIMIT_S = 120.0
-"""How long a request is repeated while the controller cannot be reached; agents go on without it."""
+"""The time for which a request is repeated while the controller cannot be reached; agents go on
+without it."""
 LOG_IN_LIMIT_S = 3.0
 """The same before anything has worked: more likely the address is wrong."""
 RETRY_S, LONGEST_RETRY_S = 0.2, 5.0
@@ -41,7 +41,8 @@ VAULT_PASSWORD_NEEDED = 460
 BAD_GATEWAY = (502, 503, 504)
 """A proxy before the controller got no answer from it."""
 CONTROLLER_FILE = "controller"
-"""OpenBACH's name for the file that says where the controller is and who logs in; in the current directory."""
+"""OpenBACH's name for the file that says where the controller is and who logs in; it is in the
+current directory."""
 KEYS = ("controller", "login", "password", "vault_password")
 
 
@@ -74,7 +75,7 @@ class Answer:
     body: bytes
 
     def json(self) -> Any:
-        """Raises ValueError."""
+        """Return the answer's body as JSON. Raises ValueError."""
         return json.loads(self.body)
 
 
@@ -90,17 +91,18 @@ class Access:
 
 
 def read_access(address: str | None, file: Path) -> Access:
-    """The access that OpenBACH's own file `controller` gives; `address` (HOST, HOST:PORT or a URL)
-    goes before its own.
+    """Return the access that OpenBACH's own file `controller` gives.
 
-    The file holds a JSON object with the keys controller, login, password and vault_password, a
-    JSON text, or a bare line with the address. Its password is sent to no other controller than the
-    file's own; what it does not give is asked for on a terminal. Raises InputError.
+    An `address` (HOST, HOST:PORT or a URL) goes before the file's. The file holds a JSON object
+    with the keys controller, login, password and vault_password, a JSON text, or a bare line with
+    the address. Its password is sent to no other controller than the file's own; what it does not
+    give is asked for on a terminal. Raises InputError.
     """
     known = _said_in(file) if file.exists() else {}
     if address is None and not known.get("controller"):
         raise InputError(f"which controller? Give --controller HOST, or write {file}: {_example()}")
     url = base_url(address or known["controller"])
+    # The file's password is for the file's controller; no other one gets to see it.
     if known.get("controller") and base_url(known["controller"]) != url:
         known = {}
     login = known.get("login") or _ask("Login", url, file, hidden=False)
@@ -109,7 +111,7 @@ def read_access(address: str | None, file: Path) -> Access:
 
 
 def write_access(file: Path, address: str, login: str, password: str) -> None:
-    """Writes the file `controller`, whole or not at all, for its owner's eyes only.
+    """Write the file `controller`, whole or not at all, for its owner's eyes only.
 
     `address` is as `read_access` takes it; the auditorium scripts take a host alone. Raises
     InputError, and leaves a file for another controller alone.
@@ -119,6 +121,7 @@ def write_access(file: Path, address: str, login: str, password: str) -> None:
         others = known.get("controller", "")
         if file.exists() and (not others or base_url(others) != base_url(address)):
             raise InputError(f"{file} is for another controller ({others or 'none'})")
+        # A new file that only its owner can read from the first byte on, renamed when it is whole.
         new = file.with_name(f".{file.name}.{secrets.token_hex(8)}")
         with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
             json.dump({"controller": address, "login": login, "password": password}, stream)
@@ -131,10 +134,11 @@ def write_access(file: Path, address: str, login: str, password: str) -> None:
 
 
 def base_url(address: str) -> str:
-    """`HOST`, `HOST:PORT` or a URL as a base URL. Raises InputError."""
+    """Return `HOST`, `HOST:PORT` or a URL as a base URL. Raises InputError."""
     url = address if "://" in address else f"http://{address}"
     try:
         parts = urlsplit(url)
+        # A URL is taken as it is: it may name a proxy on the usual port of HTTP.
         port = parts.port or (CONTROLLER_PORT if "://" not in address else None)
     except ValueError as error:
         raise InputError(f"controller {address!r}: {error}") from error
@@ -155,6 +159,7 @@ def base_url(address: str) -> str:
 
 def _read_file(file: Path) -> dict[str, str]:
     text = file.read_text(encoding="utf-8").strip()
+    # OpenBACH's scripts take the bare address, too.
     if text[:1] not in ("{", '"'):
         return {"controller": text.splitlines()[0].strip()} if text else {}
     content = read_json(file)
@@ -204,6 +209,7 @@ class Controller:
         self._logged_in = False
 
     def log_in(self) -> None:
+        """Begin a session; its cookie goes with every later request."""
         body = {"login": self.access.login, "password": self.access.password}
         vault = {"vault_password": self.access.vault_password} if self.access.vault_password else {}
         try:
@@ -224,13 +230,18 @@ class Controller:
         return _patiently(lambda: self._json(self._send("GET", path, params=query)))
 
     def text(self, *path: str | int) -> str:
+        """Return the answer to a GET as text."""
         return _patiently(lambda: self._send("GET", path)).body.decode(errors="replace")
 
     def put(self, *path: str | int, body: dict[str, Any]) -> Any:
+        """Return the JSON answer to a PUT."""
         return _patiently(lambda: self._json(self._send("PUT", path, json=body)))
 
     def post(self, *path: str | int, body: dict[str, Any], repeat: bool = False) -> Any:
-        """`repeat`: the order does no harm twice, so it is given again when its answer is lost."""
+        """Return the JSON answer to a POST.
+
+        With `repeat` the order does no harm twice, so it is given again when its answer is lost.
+        """
 
         def send() -> Any:
             return self._json(self._send("POST", path, json=body))
@@ -238,12 +249,14 @@ class Controller:
         return _patiently(send) if repeat else send()
 
     def _send(self, method: str, path: tuple[str | int, ...], **more: Any) -> Answer:
-        """Logs in again when the controller has forgotten the session; it has not done then what it
-        was asked for.
+        """Return the answer to a request; log in again if the controller has forgotten the session.
+
+        It has not done then what it was asked for.
         """
         try:
             return self._once(method, path, **more)
         except Refused as refusal:
+            # Sessions end: after hours, or when the controller starts again.
             if refusal.status not in (401, 403) or not self._logged_in:
                 raise
         self.log_in()
@@ -279,6 +292,7 @@ class Controller:
             )
             session.cookies = self._cookies
             session.headers["Connection"] = "close"
+            # requests' own time-out is for each read: a slow sender could go on for ever.
             end_s = time.monotonic() + self._timeout_s
             with session.request(
                 method, url, timeout=self._timeout_s, allow_redirects=False, stream=True, **more
@@ -297,6 +311,7 @@ class Controller:
         try:
             return answer.json()
         except ValueError:
+            # Cut off in the middle: whether the order was carried out is not known.
             if "json" in answer.kind:
                 raise Lost(
                     f"{self.access.url}: the connection was dropped in the middle of the answer"
@@ -355,6 +370,7 @@ def _patiently(send: Callable[[], T], limit_s: float | None = None) -> T:
 
 def _reason(error: requests.RequestException) -> str:
     text = str(error)
+    # urllib3 wraps errors in errors; their texts are what tells them apart.
     for part, words in (
         ("refused", "connection refused: nothing listens there"),
         ("RemoteDisconnected", "the connection was dropped before an answer came"),
@@ -381,6 +397,7 @@ def _said(answer: Answer) -> str:
         return json.dumps(said)[:500]
     parts = [str(said[key]) for key in ("error", "msg", "message") if said.get(key)]
     detail = said.get("error_message")
+    # The backend's checks name the entry at fault, the conductor's errors are texts.
     if isinstance(detail, dict):
         parts.append(
             ": ".join(str(detail[key]) for key in ("offending_entry", "error") if key in detail)
@@ -392,9 +409,7 @@ def _said(answer: Answer) -> str:
 
 
 def _entities(entities: Any) -> list[str]:
-    """Return the entities of an answer 422, in words: those without an agent, or with the jobs that
-    their agents lack.
-    """
+    """Return the entities of an answer 422, in words, with what each lacks: an agent, or jobs."""
     if isinstance(entities, dict):
         return [
             f"{name} lacks {', '.join(map(str, entry.get('jobs', [])))}"

@@ -37,10 +37,10 @@ LAST_LINES = 200
 
 @dataclass(frozen=True)
 class Build:
-    """A build in the jail: it writes to `out` only, which exists; `readable` is beside the system's
-    what it reads.
+    """A build in the jail, which writes to `out` only.
 
-    One from a `registry` has a network, and prints lines `<part done> <what>`.
+    `out` exists. `readable` is what the build reads beside the system's files. One from a
+    `registry` has a network, and prints lines `<part done> <what>`.
     """
 
     jail: Jail
@@ -51,7 +51,7 @@ class Build:
     def run(
         self, command: Sequence[str], title: str, progress: Progress, **environment: str
     ) -> None:
-        """Runs a command in `out`, and passes on what it tells of its progress.
+        """Run a command in `out`, and pass on its lines of progress.
 
         SetupError carries all else that it prints.
         """
@@ -82,7 +82,7 @@ class Build:
             raise SetupError(f"{title} failed: {''.join(said).strip()}\n({shlex.join(command)})")
 
     def take(self, name: str, place: Path) -> None:
-        """Copies a file that the build has made, as an executable one.
+        """Copy a file that the build has made, as an executable one.
 
         SetupError if it has made none, or something else.
         """
@@ -130,8 +130,5 @@ def _is_added(directory: Path) -> bool:
 
 def _links(folder: Path) -> Iterable[Path]:
     for directory, subdirectories, names in os.walk(folder):
-        yield from (
-            place
-            for name in (*subdirectories, *names)
-            if (place := Path(directory) / name).is_symlink()
-        )
+        places = (Path(directory) / name for name in (*subdirectories, *names))
+        yield from (place for place in places if place.is_symlink())

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The user's cache: directories named by the hash of what they were made from, made whole or not at
-all.
+"""The user's cache: directories named by the hash of their sources, made whole or not at all.
 
 Each has two files beside it. The date of NAME.lock says when it was used last. Entries unused for a
 month are deleted when a new one is made. NAME.manifest has the hash of every file in it, and what
@@ -32,10 +31,12 @@ KEEPS_ALL = "keeps-all"
 
 
 def content_hash(files: Iterable[Path], root: Path, *more: str) -> str:
-    """Hash of the files' names (relative to `root`), contents and of further strings; 16
-    hexadecimal digits.
+    """Return a hash (16 hexadecimal digits) of files' names and contents and of further strings.
+
+    The names are relative to `root`.
     """
     digest = hashlib.sha256()
+    # Sorted, since a directory lists its files in any order.
     for file in sorted(files):
         content = hashlib.sha256(file.read_bytes()).hexdigest()
         digest.update(f"{file.relative_to(root)} {content}\n".encode())
@@ -53,9 +54,9 @@ _LOOKS_ONLY = ContextVar("looks only", default=False)
 
 @contextmanager
 def looking_only() -> Iterator[None]:
-    """Within it `made_once` and `refuse_to_make` raise NotMade where anything would have to be
-    made.
-    """
+    """Make `made_once` and `refuse_to_make` raise NotMade where anything would have to be made."""
+    # A context variable holds for this thread's calls only: `serve` looks in one and makes in
+    # another.
     before = _LOOKS_ONLY.set(True)
     try:
         yield
@@ -69,16 +70,16 @@ def looks_only() -> bool:
 
 
 def refuse_to_make(name: str) -> None:
-    """Raises NotMade if nothing is to be made now."""
+    """Raise NotMade if nothing is to be made now."""
     if _LOOKS_ONLY.get():
         raise NotMade(name)
 
 
 def made_once(place: Path, make: Callable[[Path], None]) -> Path:
-    """`place`, made by `make(directory)` if it is not there yet, or not as it was made; another
-    process that makes the same is waited for.
+    """Return `place`, made by `make(directory)` if it is not there, or not as it was made.
 
-    Raises SetupError for a cache that this user cannot read or write.
+    Another process that makes the same is waited for. Raises SetupError for a cache that this user
+    cannot read or write.
     """
     return _made(place, make, lambda: refuse_to_make(place.name.rpartition("-")[0]))
 
@@ -96,6 +97,8 @@ def _made(
         missing()
         place.parent.mkdir(parents=True, exist_ok=True)
         lock.touch()
+    # A lock file beside the entry: the entry itself is renamed into its place only when it is
+    # whole.
     with exclusively(lock):
         if place.exists() and (
             damaged := damage(place)
@@ -109,9 +112,11 @@ def _made(
                 _remove(place)
         if not place.exists():
             with _explained(place.parent):
+                # Left behind by a process that was killed.
                 _remove(unfinished)
                 unfinished.mkdir()
             make(unfinished)
+            # Before the rename: an entry that is there has its manifest.
             _write_manifest(place, unfinished)
             unfinished.rename(place)
     _forget_unused(place.parent)
@@ -144,6 +149,7 @@ def damage(place: Path) -> str:
     looked = _looked(place)
     try:
         with _manifest(place).open(encoding="utf-8") as manifest:
+            # The quick answer of nearly every command: no file was touched, so none is read.
             if manifest.readline().rstrip() == looked:
                 return ""
             made = json.load(manifest)
@@ -183,13 +189,15 @@ def _write_manifest(place: Path, directory: Path) -> None:
     new.write_text(
         f"{_looked(directory)}\n{json.dumps(hashes, indent=0, sort_keys=True)}\n", encoding="utf-8"
     )
+    # Renamed over the old one, so that nobody reads half a manifest.
     new.replace(_manifest(place))
 
 
 def _entries(directory: Path) -> list[os.DirEntry[str]]:
-    """Everything below it but directories."""
+    """Yield everything below it but directories."""
     found, waiting = [], [str(directory)]
     while waiting:
+        # scandir rather than glob: the guest tree has some ten thousand files, at every command.
         with os.scandir(waiting.pop()) as listed:
             for entry in listed:
                 if entry.is_dir(follow_symlinks=False):
@@ -200,8 +208,9 @@ def _entries(directory: Path) -> list[os.DirEntry[str]]:
 
 
 def _looked(place: Path) -> str:
-    """Hash of what stat(2) says of every file: changes whenever one is written, replaced, added or
-    removed.
+    """Return a hash of what stat(2) says of every file.
+
+    It changes whenever a file is written, replaced, added or removed.
     """
     root, seen = len(str(place)), []
     for entry in _entries(place):
@@ -246,6 +255,7 @@ def _forget_unused(cache: Path) -> None:
     oldest = time.time() - KEPT_UNUSED_DAYS * 24 * 3600
     for lock in cache.glob("*.lock"):
         with suppress(OSError):  # gone meanwhile, or another user's
+            # Only entries named by a hash: other locks are not of this kind.
             if not re.search(r"-[0-9a-f]{16}$", lock.stem) or lock.stat().st_mtime > oldest:
                 continue
             for left in (lock.with_suffix(""), lock.with_suffix(".unfinished")):

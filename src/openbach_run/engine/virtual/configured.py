@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The configuration that Debian gives to packages when it installs them, as far as jobs need it,
-without their scripts.
+"""Configuration that Debian gives to packages at their installation, without their scripts.
 
 Maintainer scripts want root, and do what depends on the machine. What of them matters in a guest is
 said in a few forms, which are read here: alternatives (`update-alternatives --install`), users and
@@ -72,8 +71,9 @@ class Accounts:
 
 
 def configure(root: Path, scripts: Mapping[str, str], files: Mapping[str, str]) -> None:
-    """Do it in the tree `root`, whose packages have these scripts (name → postinst); `files` are
-    our own, whose users come first.
+    """Configure the tree `root`, whose packages have these scripts (name → postinst).
+
+    `files` are our own, whose users come first.
     """
     link(root, alternatives(scripts.values()))
     for name, text in accounts(root, scripts.values(), files).text().items():
@@ -89,13 +89,17 @@ def alternatives(scripts: Iterable[str]) -> list[Alternative]:
     for text in sorted(scripts):
         for words in _calls(text, "update-alternatives"):
             for one in _alternatives(words):
+                # As update-alternatives does in its automatic mode.
                 if one.link not in best or one.priority > best[one.link].priority:
                     best[one.link] = one
     return [best[name] for name in sorted(best)]
 
 
 def _alternatives(words: list[str]) -> Iterator[Alternative]:
-    """`--install LINK NAME PATH PRIORITY [--slave LINK NAME PATH]…`"""
+    """Yield the alternatives that an `update-alternatives` of a script installs.
+
+    Its words are `--install LINK NAME PATH PRIORITY [--slave LINK NAME PATH]…`.
+    """
     if "--install" not in words:
         return
     place = words.index("--install") + 1
@@ -114,6 +118,7 @@ def _calls(text: str, *programs: str) -> Iterator[list[str]]:
     """The words of each call of these programs that has no variable in it."""
     for line in text.replace("\\\n", " ").splitlines():
         call = re.split(r";|\|\||&&|>", re.sub(r"^\s*(if|!|then|&&|\|\|)\s+", "", line.strip()))[0]
+        # A call with a variable depends on the machine, and is left out.
         if call.startswith(programs) and "$" not in call and "`" not in call:
             try:
                 words = shlex.split(call)
@@ -124,10 +129,10 @@ def _calls(text: str, *programs: str) -> Iterator[list[str]]:
 
 
 def link(root: Path, found: Iterable[Alternative]) -> None:
-    """Make the links of alternatives as Debian does: a link leads to one in /etc/alternatives, and
-    that to the program.
+    """Make the links of alternatives as Debian does.
 
-    A package's own file at the place stays.
+    A link leads to one in /etc/alternatives, and that to the program. A package's own file at the
+    place stays.
     """
     (root / ALTERNATIVES).mkdir(parents=True, exist_ok=True)
     for one in found:
@@ -147,6 +152,7 @@ def accounts(root: Path, scripts: Iterable[str], files: Mapping[str, str]) -> Ac
     """Our own, those of base-passwd, and those that packages make."""
     found = Accounts()
     for kind, known in (("passwd", found.users), ("group", found.groups)):
+        # base-passwd's lists have the ids that are the same on every Debian.
         master = root / MASTERS / f"{kind}.master"
         text = files[f"etc/{kind}"] + (master.read_text() if master.exists() else "")
         for line in text.splitlines():
@@ -155,6 +161,7 @@ def accounts(root: Path, scripts: Iterable[str], files: Mapping[str, str]) -> Ac
     for file in sorted((root / SYSUSERS).glob("*.conf")) if (root / SYSUSERS).is_dir() else ():
         wanted |= dict(_sysusers(file.read_text()))
     taken = {int(line.split(":")[2]) for line in (*found.users.values(), *found.groups.values())}
+    # Sorted, so that who gives way to whom does not depend on the packages' order.
     for name in sorted(wanted):
         home, with_user = wanted[name]
         number = _number(name, taken)
@@ -169,9 +176,11 @@ def accounts(root: Path, scripts: Iterable[str], files: Mapping[str, str]) -> Ac
 
 
 def _number(name: str, taken: set[int]) -> int:
-    """Return a free number that follows from the name; of two names with the same number, the
-    second in order gets the next.
+    """Return a free number that follows from the name.
+
+    Of two names with the same number, the second in order gets the next.
     """
+    # From the name alone: of trees with different packages both give a user the same id.
     first = zlib.crc32(name.encode()) % len(SYSTEM_IDS)
     numbers = [SYSTEM_IDS[(first + step) % len(SYSTEM_IDS)] for step in range(len(SYSTEM_IDS))]
     return next(number for number in numbers if number not in taken)
@@ -199,7 +208,10 @@ def _system_accounts(scripts: Iterable[str]) -> Iterator[tuple[str, tuple[str, b
 
 
 def _sysusers(text: str) -> Iterator[tuple[str, tuple[str, bool]]]:
-    """`u NAME ID "GECOS" HOME` and `g NAME ID` of a file of sysusers.d."""
+    """Yield the entries of a file of sysusers.d.
+
+    They are `u NAME ID "GECOS" HOME` and `g NAME ID`.
+    """
     for line in text.splitlines():
         words = shlex.split(line, comments=True)
         if len(words) > 1 and words[0].rstrip("!") in ("u", "g") and NAME.fullmatch(words[1]):
@@ -208,8 +220,9 @@ def _sysusers(text: str) -> Iterator[tuple[str, tuple[str, bool]]]:
 
 
 def state(root: Path) -> Iterator[str]:
-    """The lines of a script for a host: directories that packages have where hosts begin empty, to
-    whom they belong, and what else is configured.
+    """Return the lines of a script that sets up a host's own directories and configuration.
+
+    The directories are those that packages have where hosts begin empty, with their owners.
     """
     yield "set -e"
     for place in EMPTY_PLACES:

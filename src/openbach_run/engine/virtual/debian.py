@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Debian packages without touching the machine's own package lists: a private apt under the cache
-directory.
+"""Debian packages by a private apt below the cache: the machine's own package lists stay.
 
 Nothing is installed: packages are resolved as if on an empty machine, downloaded and unpacked. apt
 checks the signature of Debian's lists, and the hash of every file. No root is needed.
@@ -45,7 +44,7 @@ DEBIAN_MAIN = re.compile(
 
 
 def run(command: Sequence[str], what: str, **environment: str) -> str:
-    """Runs a command of the set-up; SetupError carries the command and all it printed."""
+    """Run a command of the set-up; SetupError carries the command and all it printed."""
     done = subprocess.run(
         command,
         check=False,
@@ -65,8 +64,8 @@ BUILD_TOOLS = {
     "patch": "patch", "tar": "tar", "dpkg-deb": "dpkg", "apt-get": "apt",
     "/usr/include/stdlib.h": "libc6-dev",
 }  # fmt: skip
-"""Commands and files that building the kernel, the jail, the guest tree and programs need, and the Debian packages they
-are in."""
+"""Commands and files that building the kernel, the jail, the guest tree and programs need, and the
+Debian packages they are in."""
 
 OTHER_SYSTEMS = {
     "dnf": (
@@ -76,20 +75,21 @@ OTHER_SYSTEMS = {
     "pacman": ("pacman -S --needed", {"xz-utils": "xz", "libc6-dev": "glibc"}),
     "zypper": ("zypper install", {"xz-utils": "xz", "libc6-dev": "glibc-devel"}),
 }
-"""Of systems that are not Debian's: package manager → how it installs, and what it calls differently. From their
-documentation; tried on none of them (docs/bundle.md)."""
+"""Of systems that are not Debian's: package manager → how it installs, and what it calls
+differently. From their documentation; tried on none of them (docs/bundle.md)."""
 
 _INSTALLING = threading.Lock()
 
 
 def ensure_tools(tools: Mapping[str, str] = BUILD_TOOLS, *, install: bool = True) -> None:
-    """Installs the packages whose commands (or files) are missing when root; otherwise, or if not
-    to `install`, SetupError says which they are.
+    """Install the packages whose commands (or files) are missing when root.
 
-    InputError for a name that is none of a package.
+    Otherwise, or if not to `install`, SetupError says which they are. InputError for a name that is
+    none of a package.
     """
     for name in tools.values():
         check_package("tools", name)
+    # Two threads set up at the same time, and dpkg lets only one program install.
     with _INSTALLING:
         _ensure_tools(tools, install)
 
@@ -106,6 +106,7 @@ def _ensure_tools(tools: Mapping[str, str], install: bool) -> None:
         return
     if shutil.which("apt-get") is None:
         raise SetupError(_without_apt(missing))
+    # An ordinary user is told the command, rather than asked for a password.
     if os.geteuid() != 0 or not install:
         raise SetupError(
             f"missing packages; install them with: sudo apt-get install {' '.join(missing)}"
@@ -120,7 +121,7 @@ def _ensure_tools(tools: Mapping[str, str], install: bool) -> None:
 
 
 def _without_apt(missing: Sequence[str]) -> str:
-    """Return what a system without Debian's tools can do, in the words of its own package manager."""
+    """Return what a system without Debian's tools can do, by its own package manager."""
     found = [words for manager, words in OTHER_SYSTEMS.items() if shutil.which(manager)]
     bundle = "A bundle, made on Debian or Ubuntu, runs here as it is: docs/bundle.md"
     if not found:
@@ -171,20 +172,23 @@ class Download:
 
 
 def download(files: Sequence[Download], progress: Progress, what: str) -> dict[Path, str]:
-    """Download files by apt's own means, which know this machine's proxies and passwords, follow
-    redirects, resume what broke off, and check the hash.
+    """Download files by apt, and return for each target that did not come why.
 
-    Returns, for each target that did not come, why. A part of one that broke off stays there, and
-    is resumed by the next call.
+    apt knows this machine's proxies and passwords, follows redirects, resumes what broke off, and
+    checks the hash. A part of a file that broke off stays there, and is resumed by the next call.
     """
+    # apt-helper is no command of the PATH; its place differs between versions of apt.
     helper = next((one for one in HELPERS if one.exists()), None)
     if helper is None:
         raise SetupError(f"apt-helper is missing ({' or '.join(map(str, HELPERS))}): install apt")
     wanted = [word for one in files for word in (one.uri, str(one.target), f"SHA256:{one.sha256}")]
     options = [word for option in DOWNLOAD_OPTIONS for word in ("-o", option)]
+    # At least 1, as it divides.
     total_bytes = max(sum(one.size_bytes for one in files), 1)
+    # A file rather than a pipe, which would fill up while nobody reads it.
     with tempfile.TemporaryFile("w+") as said:
         command = [str(helper), *options, "download-file", *wanted]
+        # FAILED reads apt's messages in English.
         environment = {**os.environ, "LC_ALL": "C"}
         with subprocess.Popen(
             command, env=environment, stdin=subprocess.DEVNULL, stdout=said, stderr=said, text=True
@@ -254,11 +258,12 @@ class Package:
 
     @property
     def identity(self) -> str:
-        """`name_version_architecture`"""
+        """Return `name_version_architecture`, which no other package has."""
         return f"{self.name}_{self.version}_{self.architecture}"
 
     @property
     def file_name(self) -> str:
+        """Return the name under which apt stores the package."""
         return f"{self.identity.replace(':', '%3a')}.deb"
 
     def as_installed(self, archives: Path) -> str:
@@ -290,6 +295,7 @@ def unpack(packages: Iterable[Package], archives: Path, root: Path) -> Iterator[
         'dpkg-deb --fsys-tarfile "$1" | tar -x -C "$2" --keep-directory-symlink --no-same-owner'
         " --no-same-permissions"
     )
+    # False sorts before True.
     for package in sorted(packages, key=lambda one: one.name != "base-files"):
         yield package
         archive = str(archives / package.file_name)
@@ -308,8 +314,9 @@ def postinst(archive: Path) -> str:
 
 
 def needs_among(archives: Iterable[Path]) -> dict[str, list[str]]:
-    """Name of each package → those of the others that its Depends and Pre-Depends name, all
-    alternatives of them.
+    """Return for each package those others that its Depends and Pre-Depends name.
+
+    All alternatives of them count.
     """
     depends: dict[str, list[str]] = {}
     provided: dict[str, set[str]] = {}
@@ -322,14 +329,18 @@ def needs_among(archives: Iterable[Path]) -> dict[str, list[str]]:
         depends.setdefault(name, []).extend(_names(needed))
         for one in (name, *_names(provides)):
             provided.setdefault(one, set()).add(name)
-    return {
-        name: sorted({found for one in names for found in provided.get(one, ())} - {name})
-        for name, names in depends.items()
-    }
+    needs: dict[str, list[str]] = {}
+    for name, names in depends.items():
+        # A virtual package, like mail-transport-agent, stands for all that provide it.
+        providers: set[str] = set()
+        for one in names:
+            providers |= provided.get(one, set())
+        needs[name] = sorted(providers - {name})
+    return needs
 
 
 def _names(relations: str) -> list[str]:
-    """`a (>= 1), b:any | c` → a, b, c"""
+    """Return the names in a dependency: a, b and c for `a (>= 1), b:any | c`."""
     return [
         word.split("(")[0].strip().split(":")[0]
         for word in re.split("[,|]", relations)
@@ -344,8 +355,9 @@ HASHED = re.compile(r"^ ([0-9a-f]{64}) \d+ (\S+)$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Apt:
-    """An apt of our own in `directory`, over the suites given; `pins` take packages from a suite
-    that is not the first.
+    """An apt of our own in `directory`, over the suites given.
+
+    `pins` take packages from a suite that is not the first.
     """
 
     directory: Path
@@ -354,11 +366,12 @@ class Apt:
     kind: tuple[str, str] = BINARY
 
     def prepare(self, installed: str = "") -> None:
-        """Write the configuration and fetch the package lists; `installed` has the stanzas of
-        packages that are there already (dpkg's status file).
+        """Write the configuration and fetch the package lists.
 
-        Raises SetupError.
+        `installed` has the stanzas of packages that are there already (dpkg's status file). Raises
+        SetupError.
         """
+        # Without Debian's keys apt could not tell Debian's lists from anybody's.
         if not KEYRING.exists():
             raise SetupError(f"{KEYRING} is missing: install the package debian-archive-keyring")
         for name in ("lists/partial", "archives/partial"):
@@ -373,6 +386,8 @@ class Apt:
         self._write("preferences", self._preferences())
         self._write("status", installed)
         self._write("apt.conf", self._configuration())
+        # By default apt only warns about a list that it could not fetch, and goes on with an old
+        # one.
         self._apt("fetching Debian's package lists", "update", "--error-on=any")
 
     def resolve(self, names: Sequence[str]) -> list[Package]:
@@ -407,6 +422,7 @@ class Apt:
             r"Candidate: (\S+)",
             self._apt(f"looking for {name}", "policy", name, program="apt-cache"),
         )
+        # apt says (none) for a package that it knows by name only.
         return None if found is None or found[1] == "(none)" else found[1]
 
     def has(self, name: str) -> bool:
@@ -417,10 +433,10 @@ class Apt:
         )
 
     def source_files(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Return the files of source packages with one of these names: by `name version` their
-        paths on the mirror, with their SHA-256.
+        """Return the files of source packages with one of these names.
 
-        For an apt of the kind SOURCE.
+        They are by `name version` the paths on the mirror, with their SHA-256. For an apt of the
+        kind SOURCE.
         """
         shown = self._apt(
             "reading Debian's source packages",

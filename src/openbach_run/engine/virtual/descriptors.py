@@ -13,8 +13,9 @@ WANTED = 4096
 
 
 def ensure_descriptors() -> None:
-    """Raises this process's limit of open files as far as it may; SetupError if that is too low for
-    a run.
+    """Raise this process's limit of open files as far as it may.
+
+    Raises SetupError if that is too low for a run.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= WANTED:

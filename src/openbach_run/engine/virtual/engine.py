@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The virtual engine: one run is one User Mode Linux process in time-travel mode, pinned to one
-CPU.
+"""The virtual engine: a run is one User Mode Linux process in time-travel mode, on one CPU.
 
 The guest's clock stands still while anything in it computes and jumps when all of it is idle; a
 real clock is this machine's, or a slower one, and checks the other. The run's directory is the
@@ -59,10 +58,12 @@ from openbach_run.results.record import wrong_event
 from openbach_run.results.run_files import DamagedRecord
 
 GUEST_MEMORY_MB, HOST_MEMORY_MB = 512, 16
-"""A guest's memory, and what it has at least for each host: some 0.6 MB for the host, the rest for its jobs."""
+"""A guest's memory, and what it has at least for each host: some 0.6 MB for the host, the rest for
+its jobs."""
 GUEST_START_NS = 1767225600 * 10**9  # 2026-01-01T00:00:00Z: the guest's date, the same in every run
 SILENCE_LIMIT_S = 120.0
-"""Wall time without a packet and an event (a heartbeat comes every 10 virtual seconds) after which a guest has hung."""
+"""Wall time without a packet and an event after which a guest has hung; a heartbeat comes every 10
+virtual seconds."""
 END_LIMIT_S = 60.0
 """From the signal that ends a guest to the end of its last process."""
 LOOK_S = 0.2
@@ -100,9 +101,11 @@ class VirtualEngine:
         cache: Path | None = None,
         silence_limit_s: float = SILENCE_LIMIT_S,
     ) -> None:
-        """`code` is what the guest gets to see in /opt/openbach-run (see `guest_code`); `pcap`
-        keeps the captures, `keys` those of WireGuard's tunnels; `clock` is as clock.py names it;
-        `locked` refuses packages other than those of debian.lock.
+        """Prepare no files yet; see `prepare`.
+
+        `code` is what the guest gets to see in /opt/openbach-run (see `guest_code`); `pcap` keeps
+        the captures, `keys` those of WireGuard's tunnels; `clock` is as clock.py names it; `locked`
+        refuses packages other than those of debian.lock.
         """
         self._repository = repository
         self._code_folders = code
@@ -110,6 +113,7 @@ class VirtualEngine:
         self._keys = keys
         self._clock = clock
         self._only_locked = locked
+        # A guest on a slower clock is silent for longer in wall time.
         self._silence_limit_s = silence_limit_s * slowdown(clock)
         self._cache = cache or cache_directory()
         self._kernel: Kernel | None = None
@@ -124,14 +128,15 @@ class VirtualEngine:
         self._stopping = False
 
     def prepare(self, progress: Progress) -> None:
-        """Makes what is missing of the jail, the kernel, the guest tree, the programs of jobs and
-        VPNs, the modules of congestion controls and the snapshot of the code.
+        """Make what is missing of all that a run needs.
 
-        Raises InputError, SetupError.
+        That is the jail, the kernel, the guest tree, the programs of jobs and VPNs, the modules of
+        congestion controls and the snapshot of the code. Raises InputError, SetupError.
         """
         ensure_descriptors()
         try:
             self._make_what_is_missing(progress)
+            # Last: the snapshot holds what was built, and is compiled by the guest tree's Python.
             code = {**self._code_folders, **self._host_programs, **self._built}
             self._code = ensure_code(self._cache, self.image, code)
         except OSError as error:
@@ -151,6 +156,7 @@ class VirtualEngine:
 
     def _make_what_is_missing(self, progress: Progress) -> None:
         self._prepare_kernel(progress)
+        # They are checked against the libraries of the guest tree, so that one comes first.
         self._host_programs = host_programs(self._code_folders, self.image.root)
         programs = ensure_programs(
             self._cache, self._code_folders, lambda: self._ensure_jail(progress), progress
@@ -162,6 +168,8 @@ class VirtualEngine:
         self._ensure_jail(progress)
         kernel, tree = self.kernel_build(), self.tree()
         with self._downloaded([kernel.entry, tree.entry], progress):
+            # A kernel takes minutes on all CPUs, the tree seconds of downloading: they do not
+            # disturb each other.
             if kernel.entry.place is None:
                 beside(progress, kernel.ensure, tree.ensure)
             self._kernel = kernel.ensure(progress)
@@ -173,16 +181,19 @@ class VirtualEngine:
 
     @contextmanager
     def _downloaded(self, entries: Sequence[Entry], progress: Progress) -> Iterator[None]:
-        """Download the packages for what is not made yet, and say, before anything is built, which
-        are not the locked ones.
+        """Download the packages for what is not made yet, before anything is built.
 
-        No other command downloads or builds until the end.
+        It says which of them are not the locked ones. No other command downloads or builds until
+        the end.
         """
+        # The usual case: nothing is to be made, so no lock is taken.
         if all(one.place for one in entries):
             yield
             return
         refuse_to_make("the kernel or the guest tree")
+        # Two commands would otherwise download the same files into the same places.
         with exclusively(self._cache / "debian-archives.lock"):
+            # Again: another command may have made some while this one waited for the lock.
             missing = [one for one in entries if one.place is None]
             sets = _packages_of(missing, progress)
             if texts := [text for one in sets for text in one.differing.values()]:
@@ -206,9 +217,7 @@ class VirtualEngine:
         )
 
     def tree(self) -> Tree:
-        """Return the maker of the guest tree, with the packages of this checkout and of the
-        engine's code.
-        """
+        """Return the maker of the guest tree, with the packages of checkout and code."""
         wanted = self._packages()
         return Tree(
             self._cache,
@@ -227,10 +236,10 @@ class VirtualEngine:
         )
 
     def _packages(self) -> dict[str, str]:
-        """Return the Debian packages of our own folders and of those that a user adds, each with
-        what wants it, in words.
+        """Return the Debian packages of all folders, each with what wants it, in words.
 
-        Ours are all there, so that one guest tree serves every run.
+        The folders are our own and those that a user adds. Ours are all there, so that one guest
+        tree serves every run.
         """
         ours = Catalog((self._repository,))
         folders = [folder for kind in DESCRIBED for folder in ours.all(kind).values()]
@@ -241,9 +250,15 @@ class VirtualEngine:
         return {name: why for folder in folders for name, why in wanted_by(folder).items()}
 
     def identity_of(self, uses: Uses) -> dict[str, str]:
+        """Return the identity of what a run with these folders is executed by.
+
+        It names kernel, guest tree and code by their hashes: another identity, another run.
+        """
+        # Many cells of a campaign use the same folders; their identity is calculated once.
         key = json.dumps(uses, sort_keys=True)
         if key not in self._identities:
             code = {**self._code_folders, **self._host_programs}
+            # Only what this run uses: another VPN's change must not make its record stale.
             used = {place: folder for place, folder in code.items() if is_used(place, uses)}
             if uses.get("cpus"):
                 used[f"{DIRECTORY}/{CPU_MODEL}"] = cpu_model(self._repository / "kernel")
@@ -257,9 +272,7 @@ class VirtualEngine:
         return self._identities[key]
 
     def _not_locked(self, packages: Iterable[str]) -> dict[str, str]:
-        """Return the packages of a run that are not the locked ones, in words under the key of a
-        record; {} if all are.
-        """
+        """Return the packages of a run that are not locked, in words, by a key; {} if none."""
         used = self.image.used_with(packages)
         texts = [text for name, text in self.image.differing.items() if name in used]
         if self._kernel and self._kernel.differing:
@@ -297,18 +310,22 @@ class VirtualEngine:
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """Names and versions of the Debian packages in the guest."""
+        """Return names and versions of the Debian packages in the guest."""
         return self.image.packages
 
     def run(self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: OnEvent) -> Outcome:
-        """Executes `spec` (the guest's run.json) in `run_dir`, pinned to `cpu`; returns when the
-        guest has powered off.
+        """Execute `spec` (the guest's run.json) in `run_dir`, pinned to `cpu`.
+
+        Returns when the guest has powered off.
         """
         (run_dir / "run.json").write_text(json.dumps(spec))
         assert self._code
         started = time.monotonic()
+        # "x": run_dir is new, and nothing is to be overwritten in it.
         with (run_dir / "console.log").open("xb") as console:
             keep = open(run_dir / CAPTURE if self._pcap else os.devnull, "wb", buffering=0)
+            # The kernel writes its packets into the pipe; it never sees a file of the host for
+            # them.
             read_end, write_end = os.pipe()
             _widen(read_end)
             capture = _Capture(FileIO(read_end), keep, with_keys=self._keys)
@@ -317,23 +334,29 @@ class VirtualEngine:
             finally:
                 os.close(write_end)
             ended_why = self._watch(guest, run_dir, on_event, capture)
+        # The capture ends when the last process with the pipe's other end has ended.
         capture.join(END_LIMIT_S)
         if capture.is_alive():
             raise SetupError(
                 f"{run_dir}: a process of the guest was there {END_LIMIT_S:g} s after its end"
             )
         ended_why = capture.wrong() or ended_why
+        # In this order: a limit of the jail, or too many files, explains what else went wrong.
         if guest.returncode == EXIT_LIMIT:
             ended_why = "passed a limit of the jail"
         ended_why = tidy(run_dir, spec) or ended_why
         if self._keys:
             run_files.write_secret(run_dir, KEYS, capture.keys)
         wall_s = time.monotonic() - started
+        # Only now, since `tidy` has made sure that what is read is not larger than allowed.
         outcome = outcome_of(run_dir, wall_s, capture.hash, ended_why, guest.returncode)
         return replace(outcome, host=self._measured(guest.returncode, capture))
 
     def _measured(self, exit_code: int, capture: _Capture) -> dict[str, Any]:
-        """`Record.host`. Real clocks begin with this machine's date, not with GUEST_START_NS."""
+        """Return what a record's `host` says of this machine during the run.
+
+        Real clocks begin with this machine's date, not with GUEST_START_NS.
+        """
         last_ns = capture.last_packet_ns if self._clock == VIRTUAL else None
         last_s = None if last_ns is None else (last_ns - GUEST_START_NS - BEGIN_NS) / 1e9
         return {
@@ -343,7 +366,7 @@ class VirtualEngine:
         }
 
     def stop(self) -> None:
-        """Ends every guest that runs, and lets no other one start."""
+        """End every guest that runs, and let no other one start."""
         with self._lock:
             self._stopping = True
             for guest in self._guests:
@@ -362,17 +385,24 @@ class VirtualEngine:
         console: BinaryIO,
     ) -> subprocess.Popen[bytes]:
         assert self._kernel and self._jail and self._image
+        # More hosts need more memory; the kernel cannot take more later.
         hosts = len(spec.get("inventory", {}).get("hosts", ()))
+        # inf-cpu: computing takes no virtual time, and the clock jumps when all is idle
+        # (Documentation/virt/uml, time-travel mode). The start makes dates in files the same in
+        # every run.
         time_travel = ("time-travel=inf-cpu", f"time-travel-start={GUEST_START_NS}")
         clock = time_travel if self._clock == VIRTUAL else (f"slow_clock={slowdown(self._clock)}",)
         kernel_arguments = (
             f"mem={max(GUEST_MEMORY_MB, HOST_MEMORY_MB * hosts)}M",
             "quiet",
             "loglevel=5",  # warnings too
+            # The guest ends at a panic, and does not wait for somebody to look at it.
             "panic=-1",
             *("root=/dev/root", "rootfstype=hostfs", "ro"),
+            # The seed is what the kernel's random numbers follow from (kernel/patches).
             *(*clock, "seccomp=on", f"seed={spec['seed']}"),
             *(
+                # The console is written to a file, and reads nothing: descriptor 3 is /dev/null.
                 "con=null",
                 "con0=fd:3,fd:1",
                 "capture=0",
@@ -393,7 +423,12 @@ class VirtualEngine:
             if self._stopping:
                 raise InterruptedError("the engine is stopping")
             guest = subprocess.Popen(
-                command, env={}, stdin=stdin, stdout=stdout, stderr=subprocess.STDOUT
+                # No environment: nothing of this user's may act on a run.
+                command,
+                env={},
+                stdin=stdin,
+                stdout=stdout,
+                stderr=subprocess.STDOUT,
             )
             self._guests.add(guest)
         return guest
@@ -405,7 +440,7 @@ class VirtualEngine:
         on_event: OnEvent,
         capture: _Capture | None = None,
     ) -> str | None:
-        """Passes events on until the guest is gone. Why it was killed, if it was."""
+        """Pass events on until the guest is gone; return why it was killed, if it was."""
         reader = _EventReader(run_dir, on_event)
         waiting = threading.Thread(
             target=guest.wait, daemon=True
@@ -413,12 +448,15 @@ class VirtualEngine:
         waiting.start()
         heard, captured_bytes = time.monotonic(), 0
         try:
+            # The guest is looked at now and then rather than listened to: its files are on this
+            # machine's disk.
             while not _ended_within(waiting, LOOK_S):
                 before, captured_bytes = captured_bytes, capture.size_bytes if capture else 0
                 if reader.read() or captured_bytes > before:
                     heard = time.monotonic()
                 elif time.monotonic() - heard > self._silence_limit_s:
                     raise _Ended(f"showed no progress for {self._silence_limit_s:g} s")
+                # The guest may be somebody else's code: a full disk is this machine's trouble.
                 if excess := _excess(run_dir) or (capture and capture.wrong()):
                     raise _Ended(excess)
             reader.read()
@@ -429,6 +467,7 @@ class VirtualEngine:
         finally:
             self._end(guest)
             if not _ended_within(waiting, END_LIMIT_S):
+                # The keeper has not ended its guest in time; with it gone the kernel ends the rest.
                 guest.kill()
                 waiting.join()
             with self._lock:
@@ -447,11 +486,13 @@ def _excess(run_dir: Path) -> str | None:
 
 
 def tidy(run_dir: Path, spec: Mapping[str, Any]) -> str | None:
-    """Puts right what a guest may have changed, and removes what is too much. Why it is, if so."""
+    """Put right what a guest may have changed, remove what is too much, and return why, if so."""
     excess = _excess(run_dir)  # first: it makes every directory writable
+    # What is too much to read is removed before anybody reads the record.
     if excess:
         run_files.keep_only(run_dir, ("events.jsonl", "console.log", CAPTURE))
     run_files.restrict(run_dir)
+    # Written again, since the guest could have changed it, and the record's name follows from it.
     run_files.write_new(run_dir, "run.json", json.dumps(spec))
     return excess and f"{excess} and was ended"
 
@@ -475,7 +516,7 @@ def _packages_of(entries: Sequence[Entry], progress: Progress) -> list[PackageSe
 
 
 class _Ended(Exception):
-    """Why a guest is ended: what it did."""
+    """The end that the engine gives to a guest; the text says what the guest did."""
 
 
 class _Capture(threading.Thread):
@@ -515,6 +556,7 @@ class _Capture(threading.Thread):
                 f"sent more than {CAPTURE_LIMIT_BYTES >> 20} MiB of packets, the most that --pcap"
                 " keeps,"
             )
+        # A view: packets are not copied between reading, hashing and writing.
         rest = memoryview(part)
         try:
             while rest:  # a disk that becomes full takes a part
@@ -523,7 +565,7 @@ class _Capture(threading.Thread):
             raise OSError(error.errno, error.strerror, str(self._keep.name)) from error
 
     def wrong(self) -> str | None:
-        """Why the capture is not whole, if so. Raises OSError for what is the disk's."""
+        """Return why the capture is not whole, if so. Raises OSError for what is the disk's."""
         if isinstance(self._failure, OSError):
             raise self._failure
         if self._failure:
@@ -536,14 +578,15 @@ class _Capture(threading.Thread):
         return None
 
     def _all(self) -> Iterator[memoryview]:
-        """Yield all packets as they come, in turn in two buffers, which together are as large as
-        the pipe.
+        """Yield all packets as they come.
 
-        So the part before the last one is still there at the end. It is copied only where the last
-        one is too small for a packet.
+        They are, in turn, in two buffers, which together are as large as the pipe. So the part
+        before the last one is still there at the end. It is copied only where the last one is too
+        small for a packet.
         """
         buffers = [memoryview(bytearray(PIPE_BYTES // 2)) for _ in range(2)]
         before, last = buffers[0][:0], buffers[0][:0]
+        # Read into the same memory again and again: a transfer of 30 MB sends some 0.3 GB.
         while size := self._packets.readinto(buffers[0]):
             before = memoryview(b"") if size >= LARGEST_BLOCK_BYTES else _joined(before, last)
             last = buffers[0][:size]
@@ -556,6 +599,7 @@ class _Capture(threading.Thread):
             if kind != DECRYPTION_SECRETS:
                 self._end = block if kind == ENHANCED_PACKET else self._end
                 yield block
+            # Bounded, since a guest may send keys without end.
             elif len(self.keys) < RUN_LIMIT_BYTES:
                 self.keys += keys_in(block)
 
@@ -565,8 +609,9 @@ class _Capture(threading.Thread):
 
     @property
     def last_packet_ns(self) -> int | None:
-        """The guest's date in the last packet that it has sent; None if the stream does not end
-        with one.
+        """Return the guest's date in the last packet that it has sent, in ns since 1970.
+
+        None if the stream does not end with one.
         """
         return last_time_ns(self._end)
 
@@ -596,6 +641,7 @@ class _EventReader:
             return False
         place = str(self._run_dir / "events.jsonl")
         events = run_files.checked(added, place, self._lines + 1, wrong_event)
+        # The guest may be in the middle of a line; the rest of it is read next time.
         self._offset += added.rfind(b"\n") + 1
         self._lines += len(events)
         for event in events:
@@ -604,8 +650,9 @@ class _EventReader:
 
 
 def guest_code(repository: Path, parts: Mapping[str, Path]) -> dict[str, Path]:
-    """The code of a run by its place in the guest: what directs it, and `parts` (see
-    `Additions.parts`).
+    """Return the code of a run by its place in the guest: the director's, and `parts`.
+
+    `parts` are those of `Catalog.parts`.
     """
     return {
         f"src/openbach_run/{name}": repository / "src/openbach_run" / name for name in GUEST_MODULES

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The guest's files: a Debian tree of its own, and a snapshot of the repository's code that runs in
-it.
+"""The guest's files: a Debian tree, and a snapshot of the repository's code that runs in it.
 
 The tree is unpacked from the Debian packages of debian.lock and no maintainer script runs: it needs
 no root, is made in seconds, and its content follows from the packages alone. What the scripts would
@@ -93,10 +92,11 @@ UNUSED = (
 )
 GUEST_PYTHON = "python3.13"
 BESIDE_THE_ROOT = (IMAGE_FILE := "image.json", COPYRIGHT := "copyright")
-"""What a tree's directory has besides `root`, which is what the guest sees: the packages, and their licences."""
+"""What a tree's directory has besides `root`, which the guest sees: the packages and their
+licences."""
 WRITES_NOTHING = "-B"
-"""Of Python: else it would compile what it imports itself by the times of the sources; a copy of the tree (a bundle) has other
-times, and Python would write there."""
+"""An option of Python. Without it, Python compiles what it imports by the times of the sources; a
+copy of the tree (a bundle) has other times, and Python would write there."""
 
 
 @dataclass(frozen=True)
@@ -116,8 +116,9 @@ class Image:
     """What differs from debian.lock, in words, by the names of packages."""
 
     def used_with(self, names: Iterable[str]) -> set[str]:
-        """The packages of a run that uses those named: these, those of every run, and what they
-        need.
+        """Return the packages of a run that uses those named.
+
+        They are these, those of every run, and all that these need.
         """
         waiting, found = {*self.needs[""], *names}, set[str]()
         while waiting:
@@ -129,6 +130,7 @@ class Image:
         """Hash of what is in it for a run that uses the packages named."""
         used = self.used_with(names)
         there = {one for one in self.packages if one.partition("_")[0] in used}
+        # Absent names count, too: a package that comes later changes what runs.
         absent = used - {one.partition("_")[0] for one in there}
         lines = sorted([*(f"{one} {self.hashes.get(one, '')}" for one in there), *absent])
         return hashlib.sha256("\n".join([self.own, *lines]).encode()).hexdigest()[:16]
@@ -150,8 +152,9 @@ class Tree:
         only_locked: bool,
         reasons: Mapping[str, str] | None = None,
     ) -> None:
-        """`packages` are wanted beside guest/packages.json; `reasons` have what wants one, in
-        words.
+        """Keep what the tree is to have; nothing is made yet.
+
+        `packages` are wanted beside guest/packages.json; `reasons` have what wants one, in words.
         """
         self._cache = cache
         self._reasons = reasons or {}
@@ -184,6 +187,7 @@ class Tree:
             lambda place, packages: self._make(place, packages, progress), progress
         )
         made = json.loads((place / IMAGE_FILE).read_text())
+        # To find out what acts of init.py takes longer than to read the hash from the cache.
         digest = kept(
             self._cache,
             "acting",
@@ -207,13 +211,15 @@ class Tree:
         missing = obtain(self._lines, archives, progress, DOWNLOADING)
         if self._only_locked:
             refuse(missing)
+        # The usual case: exactly what debian.lock says.
         if not missing and not self.additions:
             return PackageSet(by_place(self._lines), archives)
         return self.current(progress, missing) if missing else self._with_additions(progress)
 
     def current(self, progress: Progress, reasons: Sequence[str] = ()) -> PackageSet:
-        """The packages as the mirror has them now, downloaded; `reasons` say why not the locked
-        ones.
+        """Return the packages as the mirror has them now, downloaded.
+
+        `reasons` say why not the locked ones.
         """
         progress("guest: fetching Debian's package lists", 0)
         apt = self._apt()
@@ -226,6 +232,8 @@ class Tree:
         progress("guest: fetching Debian's package lists", 0)
         locked, archives = by_place(self._lines), self._cache / ARCHIVES
         apt = self._apt()
+        # Told that the locked packages are installed, apt adds to them and replaces as few as it
+        # can.
         apt.prepare("".join(one.as_installed(archives) for one in locked[ROOT]))
         if lacking := [name for name in self.additions if not apt.has(name)]:
             said = [
@@ -259,7 +267,9 @@ class Tree:
         for directory in self._beside:
             (root / directory).mkdir(parents=True)
             list(unpack(packages.places[f"/{directory}"], packages.archives, root / directory))
+        # Before the documentation is removed: who passes a bundle on must pass on the licences.
         _keep_copyright(root / "usr/share/doc", place / COPYRIGHT)
+        # Read, never run (configured.py).
         scripts = {one.name: postinst(packages.archives / one.file_name) for one in there}
         _add_own(root, self._init)
         configured.configure(root, scripts, FILES)
@@ -277,6 +287,7 @@ class Tree:
         }
         (place / IMAGE_FILE).write_text(json.dumps(described, indent=1) + "\n")
         for one in every:
+            # Their content is in the tree now; the archives would double what the cache takes.
             (packages.archives / one.file_name).unlink()
 
 
@@ -304,7 +315,7 @@ def _add_own(root: Path, init: Path) -> None:
 
 
 def compile_python(root: Path, directory: Path, seen_as: str) -> None:
-    """Compiles `directory` with the guest's own Python (its files are hostfs, read-only to a run).
+    """Compile `directory` with the guest's own Python (its files are hostfs, read-only to a run).
 
     Without this every run would compile anew, or the first one would differ from the next: a
     program that finds its compiled form makes other system calls than one that does not.
@@ -315,12 +326,13 @@ def compile_python(root: Path, directory: Path, seen_as: str) -> None:
 
 
 def run_python(root: Path, arguments: Sequence[str], what: str, **environment: str) -> str:
-    """Runs the guest's own Python on this machine, with the loader and the libraries of the guest
-    tree.
+    """Run the guest's own Python on this machine.
 
-    Raises SetupError.
+    It gets the loader and the libraries of the guest tree. Raises SetupError.
     """
     python = [
+        # The tree's own loader, as the machine may have an older C library than the guest's Python
+        # needs.
         *(str(root / "usr/lib64/ld-linux-x86-64.so.2"), "--inhibit-cache"),
         *("--library-path", str(root / "usr/lib/x86_64-linux-gnu")),
         *(
@@ -335,11 +347,10 @@ def run_python(root: Path, arguments: Sequence[str], what: str, **environment: s
 
 
 def code_identity(cache: Path, folders: Mapping[str, Path]) -> str:
-    """Hash of what acts of the code that a run uses (see semantic_hash.py); what OpenBACH reads of a job
-    counts elsewhere.
+    """Return a hash of what acts of the code that a run uses (see semantic_hash.py).
 
-    It is kept in the cache under the hash of the files as they are: to read Python for what acts
-    takes a command 0.3 s.
+    What OpenBACH reads of a job counts elsewhere. The hash is kept in the cache under that of the
+    files as they are: to read Python for what acts takes a command 0.3 s.
     """
     files = [
         (f"{name}/{file.relative_to(folder)} {os.access(file, os.X_OK)}", file)
@@ -361,12 +372,11 @@ def code_identity(cache: Path, folders: Mapping[str, Path]) -> str:
 
 
 def ensure_code(cache: Path, image: Image, folders: Mapping[str, Path]) -> Path:
-    """A snapshot of the code that runs in the guest: `folders` maps names in it to directories or
-    files of the host.
+    """Return a snapshot of the code that runs in the guest; make it if it is not there.
 
-    A run sees this copy, so that an edit in the middle of a campaign changes no run that has
-    started. A link of a job to a folder of a kind (`vpn-configs`) leads to that folder of the
-    snapshot.
+    `folders` maps names in it to directories or files of the host. A run sees this copy, so that an
+    edit in the middle of a campaign changes no run that has started. A link of a job to a folder of
+    a kind (`vpn-configs`) leads to that folder of the snapshot.
     """
     files = [(name, folder, file) for name, folder in folders.items() for file in _files(folder)]
     links = {
@@ -375,6 +385,7 @@ def ensure_code(cache: Path, image: Image, folders: Mapping[str, Path]) -> Path:
         for kind in KINDS
         if (folder / kind).is_symlink()
     }
+    # The image counts, since its Python compiles the snapshot.
     digest = hashlib.sha256(json.dumps([image.root.parent.name, links]).encode())
     for name, folder, file in files:
         content = hashlib.sha256(file.read_bytes()).hexdigest()
@@ -397,9 +408,9 @@ def ensure_code(cache: Path, image: Image, folders: Mapping[str, Path]) -> Path:
 
 
 def _files(folder: Path) -> list[Path]:
-    """The folder's files (or the file), of links to directories those behind them, but for links to
-    the folder of a kind; in an order of our own.
+    """Yield the folder's files (or the file), in an order of our own.
 
+    Of links to directories they are those behind them, but not for links to the folder of a kind.
     Raises InputError for a link that leads out of where the folder is from.
     """
     if folder.is_file():
@@ -426,9 +437,9 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _check_within(place: Path, folder: Path) -> None:
-    """Raises InputError for what is elsewhere than in this checkout or where the folder is from:
-    another's job could have a link to anything that its user may read, which a run would then
-    see.
+    """Raise InputError for what is neither in this checkout nor where the folder is from.
+
+    Another's job could have a link to anything that its user may read, which a run would then see.
     """
     kinds = (one.parent for one in folder.parents if one.name in KINDS)
     own = next(kinds, folder.parent)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The boundary around a guest: kernel/jail/jail.c starts its kernel where nothing of the host can
-be reached but the guest tree and the code (read-only) and the directory of the run.
+"""The boundary around a guest: its kernel reaches nothing of the host but a run's files.
 
-docs/method/boundary.md describes it, and the attacks that were tried.
+kernel/jail/jail.c starts the kernel. It sees the guest tree and the code (read-only) and the
+directory of the run. docs/method/boundary.md describes the boundary, and the attacks that were
+tried.
 """
 
 from __future__ import annotations
@@ -38,13 +39,17 @@ UNJAILED = (
     f"{VARIABLE}={NONE}: guests are not kept from this user's files; run nobody else's scenarios"
     " and jobs"
 )
+# A backslash at the end of a line joins it with the next one: commands stay on one line.
 HOW_TO_ALLOW = f"""\
 Either of two means is enough. Allow one of them:
   namespaces   sudo sysctl kernel.unprivileged_userns_clone=1            (Debian, where it is 0)
                sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0  (Ubuntu 23.10 and later)
-               docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined …   (a container)
-  Landlock     a kernel of Linux 6.12 or later with landlock in its list of security modules (boot with lsm=landlock,…)
-or, if all scenarios and jobs that you run are your own, run without a boundary: {VARIABLE}={NONE}"""
+               docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined …  \
+ (a container)
+  Landlock     a kernel of Linux 6.12 or later with landlock in its list of security modules\
+ (boot with lsm=landlock,…)
+or, if all scenarios and jobs that you run are your own, run without a boundary:\
+ {VARIABLE}={NONE}"""
 
 
 @dataclass(frozen=True)
@@ -57,10 +62,9 @@ class Jail:
     def command(
         self, cpu: int, root: Path, code: Path, run_dir: Path, kernel: Path, *arguments: str
     ) -> list[str]:
-        """Starts `kernel` with `arguments` and those that name the three places, pinned to `cpu`;
-        it dies with the thread that starts it.
+        """Start `kernel` with `arguments` and those that name the three places, pinned to `cpu`.
 
-        Descriptor 3 is /dev/null; 0 to 2 are passed on.
+        It dies with the thread that starts it. Descriptor 3 is /dev/null; 0 to 2 are passed on.
         """
         return [
             str(self.launcher),
@@ -73,9 +77,7 @@ class Jail:
     def build(
         self, out: Path, readable: Sequence[Path], command: Sequence[str], *, network: bool
     ) -> list[str]:
-        """Runs a command that reads the system's programs and what is `readable`, and writes to
-        `out`.
-        """
+        """Run a command that reads the system's programs and `readable`, and writes to `out`."""
         options = ["--build", str(out), *(["--network"] if network else []), *map(str, readable)]
         return [str(self.launcher), self.mode, *options, "--", *command]
 
@@ -123,7 +125,7 @@ def _mode(launcher: Path, asked: str) -> str:
 
 
 def _why_not(launcher: Path, mode: str) -> str | None:
-    """Tries a mode with the launcher itself in place of the kernel. None if it works."""
+    """Return why a mode does not work, tried with the launcher in place of the kernel, or None."""
     cpu, place = min(os.sched_getaffinity(0)), launcher.parent
     tried = _run(Jail(launcher, mode).command(cpu, place, place, place, launcher, "--inside"))
     return (

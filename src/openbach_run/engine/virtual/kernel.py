@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The virtual-time kernel: User Mode Linux from a Debian kernel source, with kernel/'s
-configuration, patches and sources.
+"""The virtual-time kernel: User Mode Linux from Debian's source, with what is in kernel/.
+
+That is its configuration, patches and sources.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ SOURCES = ("linux-source-7.2", "linux-source-7.3")
 RENAMED = {"CONFIG_PROC_SYSCTL": "CONFIG_SYSCTL"}
 """Symbols of kernel/config that the later of these versions have as another one."""
 DRIVERS = "arch/um/drivers"
-"""Where in the kernel source the files of kernel/src are built (kernel/patches have the Makefile)."""
+"""The folder of the kernel source where the files of kernel/src are built; its Makefile is in
+kernel/patches."""
 HEADERS = (
     *("Makefile", "scripts", "arch/um", "arch/x86/Makefile.um", "arch/x86/include", "arch/x86/um"),
     *(
@@ -70,36 +72,28 @@ MADE_HEADERS = (
 """What modules are built with, of the source and of what was made from it."""
 HEADERS_FILE = "headers.tar.gz"
 OBJECTS = ("*.o", "*.a", "*.so*", "*.cmd")
-UNUSED = (
-    *("*/Documentation/ABI/*", "*/tools/perf/*", "*/tools/testing/*"),
-    *(
-        f"*/{folder}/*{ending}"
-        for folder in (
-            *("Documentation", "arch/[a-tv-wyz]*", "arch/xtensa", "rust", "samples", "sound"),
-            *(
-                "drivers/[!bcnt]*",
-                "drivers/b[!a]*",
-                "drivers/c[!h]*",
-                "drivers/n[!e]*",
-                "drivers/t[!t]*",
-            ),
-            *("drivers/net/[a-np-v]*", "drivers/net/w[!i]*", "drivers/net/wireless"),
-            *(
-                "fs/[a-cfgijlqt-z]*",
-                "fs/e[!x]*",
-                "fs/exfat",
-                "fs/ext*",
-                "fs/hfs*",
-                "fs/nfs*",
-                "fs/ntfs*",
-            ),
-            *("fs/ocfs2", "fs/smb", "tools/[!il]*"),
-        )
-        for ending in (".[chSs]", ".dts*", ".json", ".py", ".rs", ".rst", ".sh", ".txt", ".yaml")
-    ),
+# What is not unpacked: nine tenths of the source are for machines that the guest is not. Of a
+# folder it is the files with these endings only, since Kconfig reads the Kconfig files of all
+# folders. Where the guest gets something new (kernel/config), take its folder out.
+UNUSED_ENDINGS = (".[chSs]", ".dts*", ".json", ".py", ".rs", ".rst", ".sh", ".txt", ".yaml")
+UNUSED_FOLDERS = (
+    # all architectures but um and x86
+    *("arch/[a-tv-wyz]*", "arch/xtensa"),
+    # all drivers but base, char, net and tty; of net all but its own files, ovpn and wireguard
+    *("drivers/[!bcnt]*", "drivers/b[!a]*", "drivers/c[!h]*", "drivers/n[!e]*", "drivers/t[!t]*"),
+    *("drivers/net/[a-np-v]*", "drivers/net/w[!i]*", "drivers/net/wireless"),
+    # file systems that need a disk or a server
+    *("fs/[a-cfgijlqt-z]*", "fs/e[!x]*", "fs/exfat", "fs/ext*", "fs/hfs*", "fs/nfs*", "fs/ntfs*"),
+    *("fs/ocfs2", "fs/smb"),
+    # all tools but include and lib
+    "tools/[!il]*",
+    *("Documentation", "rust", "samples", "sound"),
 )
-"""What is not unpacked: nine tenths of the source are for machines that the guest is not. Kconfig reads of all of it. Where
-the guest gets something new (kernel/config), take its folder out."""
+UNUSED = (
+    # whole: many small files with other endings
+    *("*/Documentation/ABI/*", "*/tools/perf/*", "*/tools/testing/*"),
+    *(f"*/{folder}/*{ending}" for folder in UNUSED_FOLDERS for ending in UNUSED_ENDINGS),
+)
 
 DOWNLOADING = "downloading the kernel's source"
 BUILD_STEPS = 1480  # lines that make prints for one build; only the progress bar depends on it
@@ -197,8 +191,9 @@ def ensure_kernel(cache: Path, kernel_dir: Path, progress: Progress) -> Kernel:
 
 
 def source_differs(lines: Sequence[Locked], package: Package) -> dict[str, str]:
-    """Return how the kernel's source differs from the lock, which may have it under another name;
-    {} if it does not.
+    """Return how the kernel's source differs from the lock; {} if it does not.
+
+    The lock may have the source under another name.
     """
     if package.sha256 in [line.package.sha256 for line in lines]:
         return {}
@@ -243,8 +238,9 @@ def _inputs(kernel_dir: Path) -> list[Path]:
 
 
 def _acting_hash(kernel_dir: Path) -> str:
-    """Hash of what is built, without the words for people; of kernel/series, the order of the
-    patches.
+    """Return a hash of what is built, without the words for people.
+
+    Of kernel/series, the order of the patches counts.
     """
     digest = hashlib.sha256()
     for file in _inputs(kernel_dir):
@@ -258,6 +254,7 @@ def _acting_hash(kernel_dir: Path) -> str:
 
 def current_source(directory: Path) -> Package:
     """The kernel's source of the first suite that has one now; `directory` is for an apt."""
+    # Backports first: its kernel is newer than that of the suite, and older than that of sid.
     for suite in SUITES:
         apt = Apt(directory, (suite,), {})
         apt.prepare()
@@ -304,12 +301,13 @@ def _configure(source: Path, out: Path, fragment: Path) -> None:
     ]
     run(command, "configuring the kernel", **FIXED_BUILD)
     wanted = re.findall(r"^CONFIG_\w+=[^n].*$", fragment.read_text(), re.MULTILINE)
+    # Kconfig drops what depends on something that is off, and says nothing.
     if lost := not_taken(wanted, (out / ".config").read_text()):
         raise SetupError(f"this kernel source does not take from {fragment}: {', '.join(lost)}")
 
 
 def not_taken(wanted: Iterable[str], configuration: str) -> list[str]:
-    """Lines that a configuration should have and has not, not even by their new names."""
+    """Return the lines that a configuration lacks, even by their new names."""
     lines = configuration.splitlines()
 
     def is_taken(line: str) -> bool:
@@ -322,7 +320,7 @@ def not_taken(wanted: Iterable[str], configuration: str) -> list[str]:
 
 
 def _keep_headers(source: Path, out: Path, archive: Path) -> None:
-    """Packs what `make -C TREE ARCH=um M=FOLDER modules` needs: one tree, wherever it is unpacked."""
+    """Pack what `make -C TREE ARCH=um M=FOLDER modules` needs, wherever it is unpacked."""
     same = [
         "--sort=name",
         "--mtime=@0",
@@ -344,12 +342,13 @@ def _keep_headers(source: Path, out: Path, archive: Path) -> None:
 
 
 def _make(source: Path, out: Path, tools: Path) -> Iterator[int]:
-    """Builds the kernel; yields the number of steps done.
+    """Build the kernel; yields the number of steps done.
 
     `tools` has a compiler that reads the headers once (build/cc).
     """
     shutil.copy2(tools / "precompiled.h", out)
     compiler = f"CC={(tools / 'cc').resolve()}"
+    # By itself: all other files wait for the headers that it compiles.
     yield from _steps([*_make_command(source, out), compiler, "init/main.o"])
     # There are no modules; that target makes Module.symvers and scripts/module.lds.
     yield from _steps(
@@ -358,7 +357,7 @@ def _make(source: Path, out: Path, tools: Path) -> Iterator[int]:
 
 
 def _steps(command: list[str]) -> Iterator[int]:
-    """Runs make; yields the number of steps done. SetupError carries the last lines."""
+    """Run make; yields the number of steps done. SetupError carries the last lines."""
     printed: list[str] = []
     environment = {**os.environ, **FIXED_BUILD, "LC_ALL": "C"}
     with subprocess.Popen(
@@ -373,9 +372,11 @@ def _steps(command: list[str]) -> Iterator[int]:
         try:
             for line in make.stdout:
                 printed.append(line)
+                # Kbuild's short form of a command: "  CC      init/main.o".
                 if line.startswith("  "):
                     yield len(printed)
         except BaseException:
+            # Ctrl-C, or an error elsewhere: make would build on for minutes.
             make.terminate()
             raise
     if make.returncode:

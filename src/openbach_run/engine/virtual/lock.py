@@ -34,7 +34,8 @@ HEADER = (
     f" {' '.join(COLUMNS)}\n"
 )
 ARCHIVES = "debian-archives"
-"""Folder of the cache for packages until they are unpacked: a set-up that was interrupted goes on."""
+"""Folder of the cache for packages until they are unpacked, so that an interrupted set-up goes
+on."""
 NOT_LOCKED = "not the locked packages"
 MOST_DIGITS = 12
 """Of the size of a package in bytes."""
@@ -52,6 +53,7 @@ class Locked:
 
     @property
     def line(self) -> str:
+        """Return the package's line of debian.lock."""
         one = self.package
         columns = (self.place, one.name, one.version, one.architecture, str(one.size_bytes))
         return " ".join((*columns, one.sha256, self.sha1, one.path))
@@ -66,7 +68,7 @@ class PackageSet:
     archives: Path
     """The directory of their files."""
     differing: Mapping[str, str] = field(default_factory=dict)
-    """What differs from the lock, in words, by the names of packages that are not the locked ones."""
+    """The differences from the lock, in words, by the names of packages that are not locked."""
     reasons: Sequence[str] = ()
     """Why locked packages could not be had."""
 
@@ -92,6 +94,7 @@ def _read_line(line: str, at: str) -> Locked:
     for column, value, digits in (("sha256", sha256, 64), ("sha1", sha1, 40)):
         if len(value) != digits or set(value) - set("0123456789abcdef"):
             raise InputError(f"{at}: {column} should be {digits} hexadecimal digits; it is {value}")
+    # isdecimal alone takes numbers so long that int() refuses them.
     if not size.isdecimal() or len(size) > MOST_DIGITS:
         raise InputError(f"{at}: size should be a number of bytes; it is {size}")
     return Locked(place, Package(name, version, architecture, path, sha256, int(size)), sha1)
@@ -126,14 +129,15 @@ def by_place(lines: Iterable[Locked]) -> dict[str, list[Package]]:
 
 
 def obtain(lines: Sequence[Locked], archives: Path, progress: Progress, what: str) -> list[str]:
-    """Download the files of locked packages that are not in `archives` yet: from this machine's
-    mirror, and what it does not have from the archive.
+    """Download the files of locked packages that are not in `archives` yet.
 
-    Returns a line for each package that neither has, with what both said.
+    They come from this machine's mirror, and what it does not have from the archive. Returns a line
+    for each package that neither has, with what both said.
     """
     archives.mkdir(parents=True, exist_ok=True)
     wanted = [one for one in lines if not is_there(one.package, archives)]
     said: dict[str, list[str]] = {one.package.identity: [] for one in wanted}
+    # The mirror has today's versions, the archive has all that ever were.
     for source, base in _sources(said):
         files = {archives / one.package.file_name: one for one in wanted}
         if not files:
@@ -144,6 +148,7 @@ def obtain(lines: Sequence[Locked], archives: Path, progress: Progress, what: st
         ]
         failed = debian.download(downloads, progress, what)
         for file, reason in failed.items():
+            # Both refusals are told: they differ where a proxy or a firewall is in between.
             said[files[file].package.identity].append(f"{source}: {reason}")
         wanted = [files[file] for file in failed]
     identities = [one.package.identity for one in wanted]
@@ -151,8 +156,9 @@ def obtain(lines: Sequence[Locked], archives: Path, progress: Progress, what: st
 
 
 def refuse(missing: Collection[str], additions: Collection[str] = ()) -> None:
-    """Raise InputError if --locked cannot be kept: for locked packages that are missing, and for
-    names of packages that the lock does not have.
+    """Raise InputError if --locked cannot be kept.
+
+    It cannot for locked packages that are missing, and for names that the lock does not have.
     """
     if missing:
         raise InputError(
@@ -179,6 +185,7 @@ def _sources(said: Mapping[str, list[str]]) -> Iterator[tuple[str, Callable[[Loc
     else:
         yield "the mirror", lambda one: f"{mirror}/{quote(one.package.path)}"
     archive = debian.archive().rstrip("/")
+    # snapshot.debian.org names files by their SHA-1; the SHA-256 is checked afterwards.
     yield "the archive", lambda one: f"{archive}/file/{one.sha1}"
 
 
@@ -205,9 +212,11 @@ def fetch_current(
 
 
 def differing(lines: Iterable[Locked], packages: Mapping[str, Sequence[Package]]) -> dict[str, str]:
-    """Return the differences from the lock, in words, by the package's name: versions, files,
-    additions.
+    """Return the differences from the lock, in words, by the package's name.
+
+    They are other versions, other files, and packages that the lock does not have.
     """
+    # By place, too: a tree beside the root may have the same package in another version.
     locked = {(one.place, one.package.name): one.package for one in lines}
     found = {}
     for place, several in packages.items():
@@ -229,8 +238,9 @@ def in_words(texts: Collection[str]) -> str:
 
 
 class Entry:
-    """An entry of the cache that is made from packages: that of the locked ones, or another one
-    where these cannot be had, which is used until --locked asks for them again.
+    """An entry of the cache that is made from packages: the locked ones if they can be had.
+
+    Where they cannot, it is made from others, and used until --locked asks for the locked ones.
     """
 
     def __init__(
@@ -264,11 +274,11 @@ class Entry:
         return self._packages
 
     def ensure(self, make: Callable[[Path, PackageSet], None], progress: Progress) -> Path:
-        """The entry's directory, made by `make(directory, packages)` if it is not there, or
-        damaged.
-        """
+        """Return the entry's directory; `make(directory, packages)` makes it if it is not whole."""
         place = self.place
         if place is None:
+            # Another place for other packages: the entry of the locked ones is never made of
+            # others.
             place = self._other if self.packages(progress).differing else self._locked
 
         def make_here(directory: Path) -> None:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Modules that Linux does not have, each a folder with a Kbuild and C files, built for the virtual
-kernel: those of congestion controls (docs/congestion-controls.md), and the CPU model
-(docs/method/cpu.md).
+"""Kernel modules that Linux does not have, built for the virtual kernel.
+
+Each is a folder with a Kbuild and C files: those of congestion controls
+(docs/congestion-controls.md), and the CPU model (docs/method/cpu.md).
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ def ensure_modules(
     jail: Jail,
     progress: Progress,
 ) -> dict[str, Path]:
-    """The modules of the congestion controls in the guest's `code` (place → folder), and of
-    `kernel_dir` (kernel/ of the repository) if there is a profile of a CPU; by their place in
-    the code.
+    """Return the modules of a run by their place in the code; build those that are missing.
 
-    Raises SetupError for a source.
+    They are those of the congestion controls in the guest's `code` (place → folder), and that of
+    `kernel_dir` (kernel/ of the repository) if there is a profile of a CPU. Raises SetupError for a
+    source.
     """
     folders = [folder for folder in code.values() if (folder / "profile.json").is_file()]
     named = {folder: description(folder).get("algorithm", folder.name) for folder in folders}

@@ -39,6 +39,10 @@ CONSOLE_LINES = 15
 def outcome_of(
     run_dir: Path, wall_s: float, capture_hash: str, ended_why: str | None, exit_code: int
 ) -> Outcome:
+    """Return how a run ended, from what its guest has left.
+
+    `ended_why` says why the engine has ended the guest, None if it ended by itself.
+    """
     try:
         result = _result(run_dir)
         complaint = _kernel_complaint(run_dir)
@@ -50,6 +54,7 @@ def outcome_of(
             capture_hash,
             f"the guest left {run_files.within(damage, run_dir)}",
         )
+    # Without a result the guest has crashed or was ended; its console says more than an exit code.
     if result is None or ended_why:
         why = ended_why or f"ended before the scenario did ({how_ended(exit_code)})"
         tail = "\n".join(run_files.tail(run_dir, "console.log", CONSOLE_LINES))
@@ -108,19 +113,20 @@ def _result(run_dir: Path) -> dict[str, Any] | None:
 
 
 def _kernel_complaint(run_dir: Path) -> str | None:
-    """The first line of the guest's kernel log that tells of trouble, without its time; if it ran
-    out of memory, the one that says so.
+    """Return the first line of the guest's kernel log that tells of trouble, without its time.
 
-    Raises DamagedRecord.
+    If the guest ran out of memory, it is the line that says so. Raises DamagedRecord.
     """
     try:
         lines = run_files.content(run_dir, "console.log").decode(errors="replace").splitlines()
     except FileNotFoundError:
         raise DamagedRecord(f"{run_dir / 'console.log'}: no such file") from None
-    told = [found[1] for line in lines if (found := COMPLAINT.match(line))]
-    return next(
-        (line for line in told if line.startswith(OUT_OF_MEMORY)), told[0] if told else None
-    )
+    complaints = [found[1] for found in map(COMPLAINT.match, lines) if found]
+    # Other complaints may come before it, of which the lack of memory is the cause.
+    for complaint in complaints:
+        if complaint.startswith(OUT_OF_MEMORY):
+            return complaint
+    return complaints[0] if complaints else None
 
 
 def _explain(result: Mapping[str, Any]) -> str:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Programs that no Debian package has: linked statically, as the guest's C library is not this
-machine's.
+"""Programs that no Debian package has, linked statically.
+
+The guest's C library is not this machine's, where they are built.
 
 Those that jobs bring as source: `files/<program>/Makefile` in a job's folder builds <program>, as
 on a real agent. Those of VPNs: `programs` of a vpn.json names them, and the vpn job's own BUILDERS
@@ -52,13 +53,13 @@ HOST_VARIABLE = "OPENBACH_RUN_PROGRAMS"
 def ensure_programs(
     cache: Path, code: Mapping[str, Path], jail: Callable[[], Jail], progress: Progress
 ) -> dict[str, Path]:
-    """The programs of all folders of the guest's `code`, by their place in it; those that are not
-    there yet are built in the `jail`.
+    """Return the programs of all folders of the guest's `code`, by their place in it.
 
-    Raises InputError, SetupError.
+    Those that are not there yet are built in the `jail`. Raises InputError, SetupError.
     """
     found: dict[str, Path] = {}
     for folder in code.values():
+        # A job's program is built on a real agent by the same Makefile.
         for makefile in sorted(folder.glob("*/Makefile")):
             found[f"{DIRECTORY}/{makefile.parent.name}"] = _built(
                 cache, makefile.parent, jail, progress
@@ -88,11 +89,12 @@ def _recipes(folder: Path) -> dict[str, Mapping[str, Any]]:
 
 
 def host_programs(code: Mapping[str, Path], root: Path) -> dict[str, Path]:
-    """This machine's programs that folders of the guest's `code` name, by their place in it.
+    """Return the programs of this machine that folders of the guest's `code` name, by their place.
 
     They run there with the libraries of the guest tree `root`. Raises SetupError for those that are
     missing, or need what is not in the tree.
     """
+    # The named directories first: who names one means its programs.
     directories = os.pathsep.join(
         filter(None, (os.environ.get(HOST_VARIABLE), os.environ.get("PATH")))
     )
@@ -127,17 +129,20 @@ def _of_this_machine(folder: Path, named: str, root: Path) -> Path:
 
 
 def _lacking(file: Path, root: Path) -> list[str]:
-    """Return what a program wants that the guest tree has not, as the tree's own loader says, which
-    only loads: nothing of it runs.
+    """Return what a program wants that the guest tree has not, as the tree's own loader says.
+
+    The loader only loads: nothing of the program runs.
     """
     with file.open("rb") as opened:
         if opened.read(4) != b"\x7fELF":
             return []  # a script
     loader, libraries = root / "usr/lib64/ld-linux-x86-64.so.2", root / "usr/lib/x86_64-linux-gnu"
+    # ldd(1) would take this machine's loader, and may run the program.
     command = [str(loader), "--library-path", str(libraries), "--list", str(file)]
     listed = subprocess.run(command, check=False, capture_output=True, text=True)
     lines = [line.strip() for line in (listed.stdout + listed.stderr).splitlines()]
     found = [re.search(r"(?:=> )?(/\S+) \(0x", line) for line in lines]
+    # A library outside the tree is not there in the guest.
     elsewhere = [one[1] for one in found if one and not Path(one[1]).is_relative_to(root)]
     failed = [listed.stderr.strip()] if listed.returncode and listed.stderr.strip() else []
     return [*(line for line in lines if "not found" in line), *elsewhere] or failed
@@ -184,6 +189,7 @@ def _from_registry(
     progress: Progress,
 ) -> Path:
     """The directory of the program, and of those that are built with it."""
+    # A change of the builder makes another program; one of its comments does not.
     how = hashlib.sha256(acting(builder)).hexdigest()
     place = (
         cache / f"{program}-{content_hash(folder.glob('*.patch'), folder, json.dumps(recipe), how)}"
@@ -201,8 +207,11 @@ def _from_registry(
             build = Build(
                 jail(), out, [*builders, *sources_of(folder), *_toolchains()], registry=True
             )
+            # Without site-packages, variables and compiled files: the builder needs the standard
+            # library only.
             python = [str(Path(sys.executable).resolve()), "-SEB"]
             command = [*python, str(builder), str(folder), program, str(out)]
+            # rustup writes to its home, and the jail lets the build write to `out` only.
             _link_rust(out / "rustup")
             homes = {
                 "RUSTUP_HOME": f"{out}/rustup",
@@ -217,8 +226,9 @@ def _from_registry(
 
 
 def _toolchains() -> list[Path]:
-    """Return the folders of Python, Cargo and Go, where a user has them of his own: not his caches,
-    settings and credentials.
+    """Return the folders of Python, Cargo and Go, where a user has them of his own.
+
+    His caches, settings and credentials are not among them.
     """
     found = [Path(sys.base_prefix), _rustup() / "toolchains"]
     if cargo := shutil.which("cargo"):

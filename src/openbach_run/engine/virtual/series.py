@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The patches of the virtual-time kernel, in the order of kernel/series, and the sources that come
-with them.
+"""The patches of the virtual-time kernel, in the order of kernel/series, with their sources.
 
 A group of patches is a folder of kernel/patches; a folder of kernel/src with the same name has its
 sources.
@@ -57,9 +56,7 @@ def patches(kernel_dir: Path) -> list[Path]:
 
 
 def sources(kernel_dir: Path) -> list[Path]:
-    """Return the C and assembler files that are built with the patches, in the order of their
-    names.
-    """
+    """Return the C and assembler files that are built with the patches, sorted by name."""
     found = sorted(kernel_dir.glob("src/**/*.[chS]"))
     return [file for file in found if file.parent.name != left_out()]
 

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""OpenBACH's collect_agent for jobs that run in the guest: the same functions, without a collector
-behind them.
+"""OpenBACH's collect_agent for jobs in the guest: the same functions, without a collector.
 
 Statistics become lines of the file OPENBACH_STATISTICS in the form in which a collector gets them;
 logs go to stderr, which the engine keeps. A real agent has its own collect_agent and never sees
@@ -28,6 +27,7 @@ PLAIN = (type(None), bool, int, float, str, list, tuple, dict)
 
 
 def connect(config_file: str) -> bool:
+    """Do nothing: there is no agent to connect to."""
     return True
 
 
@@ -37,6 +37,7 @@ def register_collect(
     log_facility: int = syslog.LOG_USER,
     new: bool = False,
 ) -> bool:
+    """Return True: there is no agent that could refuse the job."""
     return True
 
 
@@ -51,7 +52,7 @@ def send_stat(
     metadatas: dict[str, Any] | None = None,
     **statistics: Any,
 ) -> str:
-    """Keeps statistics taken at `timestamp` (ms).
+    """Keep statistics taken at `timestamp` (ms).
 
     ValueError for a value that JSON cannot hold; "OK" or "KO <why>".
     """
@@ -67,7 +68,7 @@ def store_files(
     metadatas: dict[str, Any] | None = None,
     **filepaths: str,
 ) -> str:
-    """Keeps files: copies them to the record, and their paths as statistics.
+    """Keep files: copies them to the record, and their paths as statistics.
 
     RuntimeError if a copy fails.
     """
@@ -122,14 +123,12 @@ def _number(variable: str) -> int:
 
 
 def now() -> int:
-    """Milliseconds since 1970."""
+    """Return the milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
 
 def wait_for_signal(handler: Callable[..., Any] | None = None) -> None:
-    """Blocks until SIGTERM or SIGINT comes, then calls `handler(signal number, None)` if one is
-    given.
-    """
+    """Block until SIGTERM or SIGINT comes, then call `handler(signal number, None)` if given."""
     awaited = {signal.SIGTERM, signal.SIGINT}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, awaited)  # one that comes now is not missed
     number = signal.sigwait(awaited)
@@ -140,9 +139,7 @@ def wait_for_signal(handler: Callable[..., Any] | None = None) -> None:
 
 @contextmanager
 def use_configuration(filepath: str) -> Iterator[None]:
-    """Around a job's work: what goes wrong in it is logged, and ends the job with a non-zero exit
-    code.
-    """
+    """Log what goes wrong in the job's work, and end the job with a non-zero exit code."""
     try:
         yield
     except SystemExit as end:
@@ -157,20 +154,25 @@ def use_configuration(filepath: str) -> Iterator[None]:
 
 
 def reload_stat() -> str:
+    """Return OK: there is nothing to reload."""
     return "OK"
 
 
 def remove_stat() -> str:
+    """Return OK: there is nothing to remove."""
     return "OK"
 
 
 def reload_all_stats() -> str:
+    """Return OK: there is nothing to reload."""
     return "OK"
 
 
 def change_config(storage: bool, broadcast: bool) -> str:
+    """Return OK: every statistic goes to the file."""
     return "OK"
 
 
 def restart_rstats() -> str:
+    """Return OK: there is no such service."""
     return "OK"

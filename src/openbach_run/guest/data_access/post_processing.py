@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The part of OpenBACH's data_access that its jobs time_series, histogram and comparison use, over
-the statistics that the jobs of this run have sent so far.
+"""The part of OpenBACH's data_access that its jobs time_series, histogram and comparison use.
 
-A real agent has its own data_access and never sees this one.
+It reads the statistics that the jobs of this run have sent so far. A real agent has its own
+data_access and never sees this one.
 
 Other post-processing jobs need days of an agent's statistics in a database; they are refused in
 words.
@@ -39,6 +39,7 @@ class Statistics:
 
     @classmethod
     def from_default_collector(cls) -> Statistics:
+        """Return the statistics of this run."""
         return cls()
 
     def fetch_all(
@@ -63,14 +64,14 @@ class Statistics:
                 f"the jobs {', '.join(map(str, job_instances))} have sent none of"
                 f" {', '.join(fields or ['anything'])}"
             )
+        # Given names replace those of the curves from the first one on.
         legends = iter(columns or ())
         begin_ms = 0 if self.origin == 0 else min(times[0] for _, times, _ in found)
-        return Curves(
-            [
-                (next(legends, legend), [(one - begin_ms) / 1000 for one in times], values)
-                for legend, times, values in found
-            ]
-        )
+        curves = []
+        for legend, times_ms, values in found:
+            times_s = [(time_ms - begin_ms) / 1000 for time_ms in times_ms]
+            curves.append((next(legends, legend), times_s, values))
+        return Curves(curves)
 
     def fetch(self, *given: Any, **named: Any) -> Iterator[Curves]:
         """Yield the curves, each by itself."""
@@ -117,7 +118,7 @@ class Curves:
     def plot_time_series(
         self, axis: Any, label: str | None = None, legend: bool = True, **others: Any
     ) -> Any:
-        """Values over seconds."""
+        """Plot values over seconds."""
         return self._drawn(
             axis, lambda one: axis.plot(one[1], one[2], label=one[0]), "Time (s)", label, legend
         )
@@ -146,7 +147,7 @@ class Curves:
         return self._drawn(axis, draw, label, "Part of the values", legend)
 
     def plot_comparison(self, axis: Any, label: str | None = None, legend: bool = True) -> Any:
-        """Mean and standard deviation of each."""
+        """Plot mean and standard deviation of each."""
         for place, (_, _, values) in enumerate(self.curves):
             axis.errorbar([place], [fmean(values)], yerr=[pstdev(values)], marker="o", capsize=4)
         axis.set_xticks(range(len(self.curves)), [name for name, _, _ in self.curves])
@@ -180,7 +181,7 @@ _Plot = Curves
 
 
 def save(figure: Any, filename: str, use_pickle: bool = False, set_legend: bool = True) -> None:
-    """Writes the figure to a file: an image, or as pickle has it."""
+    """Write the figure to a file: an image, or as pickle has it."""
     if use_pickle:
         with open(filename, "wb") as file:
             pickle.dump(figure, file)

@@ -1,11 +1,12 @@
 #!/usr/bin/python3 -SB
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`modprobe` and `rmmod` of the guest, whose kernel has all that it has built in and takes no
-module.
+"""`modprobe` and `rmmod` of the guest, whose kernel has all built in and takes no module.
 
-    modprobe NAME [PARAMETER=VALUE…] succeeds for what the kernel has; ifb and dummy make their
-    interfaces, as the modprobe -r NAME modules do when they are loaded, on the host that asks; -r
-    removes them
+    modprobe NAME [PARAMETER=VALUE…]
+    modprobe -r NAME
+
+The first succeeds for what the kernel has; ifb and dummy make their interfaces, as the modules do
+when they are loaded, on the host that asks; -r removes them.
 
 The interfaces are of the host's network namespace: a real host has a kernel of its own.
 """
@@ -40,13 +41,14 @@ BUILT_IN = {
     "xt_mark": "NETFILTER_XT_MARK", "xt_multiport": "NETFILTER_XT_MATCH_MULTIPORT",
     "xt_socket": "NETFILTER_XT_MATCH_SOCKET", "xt_statistic": "NETFILTER_XT_MATCH_STATISTIC",
 }  # fmt: skip
-"""Modules of Debian's kernel that jobs ask for → their symbol in kernel/config, where they are built in."""
+"""Modules of Debian's kernel that jobs ask for → their symbol in kernel/config, where they are
+built in."""
 CONTROLS = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 INTERFACES = Path("/sys/class/net")
 
 
 def main(words: list[str]) -> int:
-    """The exit code."""
+    """Return the exit code."""
     options = [word for word in words[1:] if word.startswith("-")]
     names = [word for word in words[1:] if not word.startswith("-")]
     removes = words[0].rpartition("/")[2].startswith("rmmod") or bool(
@@ -97,7 +99,7 @@ def _is_there(name: str) -> bool:
 
 
 def _links(kind: str) -> list[str]:
-    """This host's interfaces that are called as the module calls them."""
+    """Return the host's interfaces that are named as the module names them."""
     names = [one.name for one in INTERFACES.iterdir()]
     return sorted(name for name in names if name.startswith(kind) and name[len(kind) :].isdecimal())
 

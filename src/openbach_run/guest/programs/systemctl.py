@@ -1,10 +1,10 @@
 #!/usr/bin/python3 -SB
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`systemctl` of the guest, where no systemd runs: starts and stops services by the unit files of
-their packages.
+"""`systemctl` of the guest, where no systemd runs: starts and stops services by their unit files.
 
-    systemctl start|stop|restart|reload|try-restart NAME… systemctl is-active|status NAME systemctl
-    show [-p X] NAME
+    systemctl start|stop|restart|reload|try-restart NAME…
+    systemctl is-active|status NAME
+    systemctl show [-p X] NAME
 
 A service is of the host that asks. Its processes have a keeper, as systemd is on a real host: the
 service is active as long as the keeper lives, and that is until the last of them has ended.
@@ -56,7 +56,7 @@ Unit = dict[str, list[str]]
 
 
 class Refused(Exception):
-    """Why something is not done; systemctl's exit code."""
+    """A refusal that says why, with systemctl's exit code."""
 
     def __init__(self, text: str, code: int = 1) -> None:
         super().__init__(text)
@@ -64,7 +64,7 @@ class Refused(Exception):
 
 
 def main(words: list[str]) -> int:
-    """The exit code."""
+    """Return the exit code."""
     options, names = _parsed(words)
     action = names.pop(0) if names else ""
     names = [name.removesuffix(".service") for name in names]
@@ -101,6 +101,7 @@ def _parsed(words: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _act(action: str, name: str) -> None:
+    # These are no daemons: they apply /etc/sysctl.d and end.
     if name in SYSCTL:
         if action != "stop" and subprocess.run(["sysctl", "--system"], check=False).returncode:
             raise Refused(f"{name}: sysctl --system failed")
@@ -124,6 +125,7 @@ def _act(action: str, name: str) -> None:
 
 
 def _unit(name: str) -> Unit:
+    # name@instance has the unit file name@.service, with %i for the instance (systemd.unit(5)).
     base, at, instance = name.partition("@")
     for folder in UNITS:
         for file in (folder / f"{name}.service", folder / f"{base}{at}.service"):
@@ -149,9 +151,10 @@ def _service_of(text: str) -> Unit:
 
 
 def _start(name: str, unit: Unit) -> None:
-    """Returns when the service is there, as far as its type says when."""
+    """Return when the service is there, as far as its type says when."""
     KEEPERS.mkdir(parents=True, exist_ok=True)
     told, tell = os.pipe()
+    # The keeper: it outlives this command, as systemd does.
     if not os.fork():
         os.close(told)
         code = 1
@@ -161,15 +164,17 @@ def _start(name: str, unit: Unit) -> None:
             os._exit(code)
     os.close(tell)
     with os.fdopen(told) as file:
+        # Read until the keeper closes the pipe: when the service is up, or with the reason why not.
         if why := file.read():
             raise Refused(f"{name}: {why}")
 
 
 def _keep(name: str, unit: Unit, tell: int) -> int:
-    """The keeper: starts the service, says on `tell` what went wrong with that, and waits for all
-    processes of it.
-    """
+    """Be the keeper: start the service, tell what went wrong, wait for all of its processes."""
+    # A session of its own, as a service of systemd has.
     os.setsid()
+    # What the service's programs leave behind becomes the keeper's child (prctl(2)), so it knows
+    # when all have ended.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     state = KEEPERS / name
     try:
@@ -181,6 +186,8 @@ def _keep(name: str, unit: Unit, tell: int) -> int:
         is_once = unit.get("Type", ["simple"])[-1] == "oneshot"
         started = [_spawn(line, unit, name, {}) for line in unit.get("ExecStart", ())]
         state.write_text(f"{os.getpid()} {started[-1].pid if started else 0}\n")
+        # The first program of these types ends when the service is there; of all others it is the
+        # service.
         for one in started if is_forking or is_once else ():
             if one.wait():
                 raise Refused(f"{shlex.join(map(str, one.args))}: exit code {one.returncode}")  # type: ignore[arg-type]
@@ -194,6 +201,7 @@ def _keep(name: str, unit: Unit, tell: int) -> int:
     signal.signal(signal.SIGTERM, lambda number, frame: _end_all())
     while True:
         try:
+            # Until there is no child left: then the service has ended.
             os.wait()
         except ChildProcessError:
             break
@@ -236,7 +244,7 @@ def _stop(name: str, unit: Unit, keeper: int) -> None:
 
 
 def _execute(unit: Unit, key: str, name: str, variables: dict[str, str]) -> None:
-    """Runs the commands of a key to their end.
+    """Run the commands of a key to their end.
 
     Raises Refused for one that fails, but for those that may.
     """
@@ -249,7 +257,10 @@ def _execute(unit: Unit, key: str, name: str, variables: dict[str, str]) -> None
 def _spawn(line: str, unit: Unit, name: str, variables: dict[str, str]) -> subprocess.Popen[bytes]:
     known = {**_environment(unit), **variables}
     words: list[str] = []
+    # Characters before the path are orders to systemd (systemd.service(5)): "-" lets a command
+    # fail.
     for word in shlex.split(line.lstrip("-@:+!")):
+        # $NAME as a word of its own becomes several words, ${NAME} within one stays in it.
         if word.startswith("$") and not word.startswith("${"):
             words += known.get(word[1:], "").split()
             continue
@@ -274,13 +285,18 @@ def _environment(unit: Unit) -> dict[str, str]:
             words += [
                 word for line in lines if line and line[0] != "#" for word in shlex.split(line)
             ]
-    return {key: value for key, _, value in (word.partition("=") for word in words)}
+    variables = {}
+    for word in words:
+        name, _, value = word.partition("=")
+        variables[name] = value
+    return variables
 
 
 def _keeper(name: str) -> int | None:
     """The process of a service's keeper, if the service is active."""
     with suppress(OSError, ValueError):
         pid = int((KEEPERS / name).read_text().split()[0])
+        # A signal 0 only asks whether the process exists.
         os.kill(pid, 0)
         return pid
     return None
