@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import importlib.util
 import os
@@ -33,16 +34,17 @@ KEYS = {
 }  # fmt: skip
 
 
-def arguments(role: str, remote_network: str = "192.168.20.0/24") -> object:
-    return vpn.parse(["wireguard", "127.0.0.1", "127.0.0.1", remote_network, role])
+def arguments(role: str, remote_network: str = "192.168.20.0/24") -> argparse.Namespace:
+    parsed: argparse.Namespace = vpn.parse(
+        ["wireguard", "127.0.0.1", "127.0.0.1", remote_network, role]
+    )
+    return parsed
 
 
 def test_the_ends_of_the_tunnel_see_each_other() -> None:
     client, server = arguments("client"), arguments("server")
-    assert (client.tunnel_ip, client.remote_tunnel_ip) == (
-        server.remote_tunnel_ip,
-        server.tunnel_ip,
-    )  # type: ignore[attr-defined]
+    assert client.tunnel_ip == server.remote_tunnel_ip
+    assert client.remote_tunnel_ip == server.tunnel_ip
 
 
 def test_each_end_gets_the_others_public_key(monkeypatch: pytest.MonkeyPatch) -> None:
