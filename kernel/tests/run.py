@@ -252,11 +252,11 @@ def main() -> int:
             results = old if of == stamp else {}
         tests = tests_of(made, OUTPUTS)
         for clock in options.clock or CLOCKS:
-            done = results.get(clock, {}) if options.resume else {}
+            earlier = results.get(clock, {}) if options.resume else {}
             wanted = []
             for test in tests:
                 asked = not options.part or any(part in key_of(test) for part in options.part)
-                if asked and _is_run(test.collection, clock) and key_of(test) not in done:
+                if asked and _is_run(test.collection, clock) and key_of(test) not in earlier:
                     wanted.append(test)
             with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as beside:
                 jobs = {

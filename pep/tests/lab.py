@@ -247,10 +247,11 @@ class Satpep:
 
     def ended(self, count: int = 1) -> list[dict[str, Any]]:
         """Return the events `ended`, as soon as there are `count` of them."""
-        return until(
+        found: list[dict[str, Any]] = until(
             lambda: self.events("ended") if len(self.events("ended")) >= count else None,
             f"{count} ended",
-        )  # type: ignore[no-any-return]
+        )
+        return found
 
     def status(self, key: str) -> str:
         """Return a field of the process's /proc/PID/status."""

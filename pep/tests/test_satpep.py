@@ -488,10 +488,8 @@ def test_it_starts_without_root_with_the_capabilities_that_systemd_gives(
     running.send_signal(signal.SIGINT)
     assert running.communicate(timeout=20)[1] == ""
     shutil.rmtree(reachable.parent)
-    assert (
-        int(re.search("CapPrm:\\s+(\\w+)", status)[1], 16)
-        == 1 << CAP_NET_ADMIN | 1 << CAP_NET_BIND_SERVICE
-    )  # type: ignore[index]
+    permitted = int(re.search(r"CapPrm:\s+(\w+)", status)[1], 16)  # type: ignore[index]
+    assert permitted == 1 << CAP_NET_ADMIN | 1 << CAP_NET_BIND_SERVICE
 
 
 def test_stopping_resets_what_is_open_and_gives_the_totals(lab: Lab, satpep: StartSatpep) -> None:
