@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import time
+from functools import partial
 from typing import Any
 
 from stack import COLLECTOR, CONTROLLER
@@ -25,6 +26,10 @@ def set_up(run: Run) -> None:
     until(
         lambda: _done(run.controller.get("collector/", COLLECTOR, "state/")["add"]), STATE_LIMIT_S
     )
+
+    def is_installed(address: str) -> bool:
+        return _done(run.controller.get("agent/", address, "state/")["install"])
+
     for agent in run.stack.agents.values():
         body = {
             "address": agent.address,
@@ -33,10 +38,7 @@ def set_up(run: Run) -> None:
             "skip_playbook": True,
         }
         run.controller.post("agent/", body=body)
-        until(
-            lambda at=agent.address: _done(run.controller.get("agent/", at, "state/")["install"]),
-            STATE_LIMIT_S,
-        )  # type: ignore[misc]
+        until(partial(is_installed, agent.address), STATE_LIMIT_S)
     run.record.count("agents", len(run.stack.agents))
     jobs = run.checkout / "src/jobs"
     for playbook in sorted(jobs.glob("**/install_*.yml")):
