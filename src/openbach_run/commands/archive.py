@@ -28,6 +28,7 @@ from openbach_run.campaign.options import Options
 from openbach_run.campaign.request import plan_of
 from openbach_run.campaign.run import run_with_progress
 from openbach_run.clock import VIRTUAL
+from openbach_run.commands.arguments import add_jobs, add_with
 from openbach_run.commands.report import write_report
 from openbach_run.engine.virtual.debian import sha256_of
 from openbach_run.errors import InputError, SetupError
@@ -89,18 +90,8 @@ def parser() -> argparse.ArgumentParser:
         metavar="N|all",
         help="how many runs are repeated, evenly spread over all (default 3)",
     )
-    made.add_argument(
-        "--with",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="DIR",
-        dest="with_dirs",
-        help="for runs that were made with it: it is taken from no record",
-    )
-    made.add_argument(
-        "--jobs", type=Path, action="append", default=[], metavar="PATH", help="the same"
-    )
+    add_with(made, "for runs that were made with it: it is taken from no record")
+    add_jobs(made, "the same")
     made.add_argument("--inventory", type=Path, metavar="FILE", help="the same")
     made.add_argument("--without-bundle", action="store_true", help="leave the bundle out (210 MB)")
     made.add_argument("--quiet", action="store_true", help="no progress")

@@ -20,6 +20,7 @@ from openbach_run.campaign.options import Options
 from openbach_run.campaign.request import Plan, plan_of
 from openbach_run.campaign.run import run_with_progress
 from openbach_run.catalog import Catalog, description
+from openbach_run.commands.arguments import add_with
 from openbach_run.errors import InputError
 from openbach_run.results.cpu_times import Seen, seen_in, vpns_of
 from openbach_run.results.record import Record, Store
@@ -71,15 +72,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--repetitions", metavar="N", type=int, default=5, help="of each measurement (default 5)"
     )
-    made.add_argument(
-        "--with",
-        metavar="DIR",
-        dest="with_dirs",
-        type=Path,
-        action="append",
-        default=[],
-        help="your own additions",
-    )
+    add_with(made, "your own additions")
     made.add_argument(
         "--results",
         metavar="DIR",

@@ -490,9 +490,9 @@ def runs_of(
     for draft in _drafts(scenarios, seeds):
         inventory = load_inventory(inventory_file(draft.scenario, draft.path, None))
         engine = _engine(
-            json.dumps(joined(draft.uses(_packages(), _additions())), sort_keys=True), quiet
+            json.dumps(joined(draft.uses(_packages(), _catalog())), sort_keys=True), quiet
         )
-        for one in draft.runs(_packages(), inventory, _additions(), engine.identity_of):
+        for one in draft.runs(_packages(), inventory, _catalog(), engine.identity_of):
             found[one.run_id] = {**one.values, "scenario": one.scenario_name, "seed": str(one.seed)}
     return found
 
@@ -511,7 +511,7 @@ def _engine(uses: str, quiet: bool) -> VirtualEngine:
     `uses` is JSON, so that it can be a key of the cache.
     """
     engine = VirtualEngine(
-        REPOSITORY, guest_code(REPOSITORY, parts_of(json.loads(uses), _packages(), _additions()))
+        REPOSITORY, guest_code(REPOSITORY, parts_of(json.loads(uses), _packages(), _catalog()))
     )
     if looks_only():
         if missing := engine.look():
@@ -523,18 +523,18 @@ def _engine(uses: str, quiet: bool) -> VirtualEngine:
 
 
 @cache
-def _additions() -> Catalog:
+def _catalog() -> Catalog:
     return Catalog.beside_ours([ALTERNATIVES])
 
 
 @cache
 def _packages() -> dict[str, Package]:
-    return load_packages(_additions().jobs, _additions())
+    return load_packages(_catalog().jobs, _catalog())
 
 
 @cache
 def _read(scenario: str) -> tuple[Path, Scenario, dict[str, Scenario]]:
-    file = _additions().find("scenarios", scenario)
+    file = _catalog().find("scenarios", scenario)
     if file is None:
         raise InputError(f"there is no scenario {scenario}")
     return file, *read_with_subs(file, _packages())

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import FrameType
 
 from openbach_run.clock import VIRTUAL
+from openbach_run.commands.arguments import add_jobs, add_with
 from openbach_run.errors import InputError, SetupError
 from openbach_run.paths import PROJECT
 from openbach_run.progress import only_shown
@@ -194,27 +195,13 @@ def parser() -> argparse.ArgumentParser:
         default=PROJECT,
         help=f"project of the controller in which the scenario runs (default {PROJECT})",
     )
-    made.add_argument(
-        "--with",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="DIR",
-        dest="with_dirs",
-        help=(
-            "VPNs, congestion controls, jobs, satellites, topologies, scenarios of yours: a"
-            " directory of this checkout's shape (vpn-configs/NAME, congestion-controls/NAME, …;"
-            " docs/additions.md)"
-        ),
+    add_with(
+        made,
+        "VPNs, congestion controls, jobs, satellites, topologies, scenarios of yours: a"
+        " directory of this checkout's shape (vpn-configs/NAME, congestion-controls/NAME, …;"
+        " docs/additions.md)",
     )
-    made.add_argument(
-        "--jobs",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="PATH",
-        help="more jobs: a folder of packages, or a JSON file of argument trees",
-    )
+    add_jobs(made)
     made.add_argument(
         "--inventory",
         type=Path,

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from openbach_run.catalog import Catalog
+from openbach_run.commands.arguments import add_with
 from openbach_run.errors import InputError
 from openbach_run.openbach.addresses import with_addresses
 from openbach_run.openbach.job_folders import faults, load_packages
@@ -65,15 +66,7 @@ def parser() -> argparse.ArgumentParser:
             " inventory.yml)"
         ),
     )
-    made.add_argument(
-        "--with",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="DIR",
-        dest="with_dirs",
-        help="a directory of yours whose jobs are packed as well (docs/jobs.md)",
-    )
+    add_with(made, "a directory of yours whose jobs are packed as well (docs/jobs.md)")
     return made
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from openbach_run.commands.arguments import add_jobs, add_with
 from openbach_run.paths import CONTROLLER_PORT, INVENTORY
 from openbach_run.web.sessions import LOGIN
 
@@ -82,26 +83,12 @@ def parser() -> argparse.ArgumentParser:
         metavar="N",
         help="runs at the same time (default: the CPUs this process may use)",
     )
-    made.add_argument(
-        "--with",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="DIR",
-        dest="with_dirs",
-        help=(
-            "VPNs, congestion controls, jobs, satellites of yours: a directory of this checkout's"
-            " shape"
-        ),
+    add_with(
+        made,
+        "VPNs, congestion controls, jobs, satellites of yours: a directory of this checkout's"
+        " shape",
     )
-    made.add_argument(
-        "--jobs",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="PATH",
-        help="more jobs: a folder of packages, or a JSON file of argument trees",
-    )
+    add_jobs(made)
     made.add_argument(
         "--inventory",
         type=Path,

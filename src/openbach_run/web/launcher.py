@@ -76,7 +76,7 @@ class Launcher:
     ) -> None:
         self.results = results
         self._database, self._make_engine = database, make_engine
-        self._packages, self._additions = packages, catalog
+        self._packages, self._catalog = packages, catalog
         self._engines: dict[int, Engine] = {}
         self._virtual_s: dict[int, float] = {}
         self._stopped: set[int] = set()
@@ -103,10 +103,10 @@ class Launcher:
         """
         check(campaign, self._packages)
         campaign = replace(campaign, link_files=links.contents(self.results, campaign))
-        uses = joined(campaign.uses(self._packages, self._additions))
+        uses = joined(campaign.uses(self._packages, self._catalog))
         engine = self._make_engine(uses)
         directory = self.directory(campaign.scenario.name)
-        specs = campaign.runs(self._packages, inventory, self._additions, engine.identity_of)
+        specs = campaign.runs(self._packages, inventory, self._catalog, engine.identity_of)
         # Every cell once, then again: the table is soon full. So a small launch does not wait for
         # all seeds of a large one, either.
         seeds = (*campaign.seeds, *campaign.more_seeds)

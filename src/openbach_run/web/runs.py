@@ -355,9 +355,9 @@ def make_capture(services: Services, run: Run) -> None:
     if capture_file(services, run) is not None:
         return
     target = services.launcher.results / CAPTURES / run.folder
-    catalog: list[str] = []
+    additions: list[str] = []
     for root in services.platform.catalog.roots[:-1]:
-        catalog += ["--with", str(root)]
+        additions += ["--with", str(root)]
     options = ["--pcap", "--quiet", "--workers", "1", "--results", str(target)]
     # A process of its own: it can be ended after a time, with its guest.
     command = [
@@ -366,7 +366,7 @@ def make_capture(services: Services, run: Run) -> None:
         "-m",
         "openbach_run",
         *run.record.repetition,
-        *catalog,
+        *additions,
         *options,
     ]
     try:
