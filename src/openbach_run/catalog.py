@@ -179,6 +179,16 @@ def description(folder: Path) -> dict[str, Any]:
     return described
 
 
+def with_base(folder: Path, folders: Mapping[str, Path]) -> dict[str, Any]:
+    """Return a folder's description with what only its base has; `folders` are those of its kind.
+
+    A base that is not there is left out: the check of the folder tells of it. Raises InputError.
+    """
+    own = description(folder)
+    base = folders.get(str(own.get("base")))
+    return {**(description(base) if base else {}), **own}
+
+
 def packages_of(folder: Path) -> list[str]:
     """Return the Debian packages that a folder names. Raises InputError.
 

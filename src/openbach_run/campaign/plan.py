@@ -18,7 +18,7 @@ from openbach_run.campaign.entries import check_entries
 from openbach_run.campaign.settings import is_list, is_value, parse_settings
 from openbach_run.campaign.spec import CellSpec, Origin, RunSpec
 from openbach_run.campaign.vpn_values import check_values_of_vpns, folded, setting_of
-from openbach_run.catalog import Catalog, Uses, description, joined
+from openbach_run.catalog import Catalog, Uses, joined, with_base
 from openbach_run.errors import InputError
 from openbach_run.openbach import limits, rules
 from openbach_run.openbach.addresses import with_addresses
@@ -726,10 +726,7 @@ def _carriers(
             and name
             and (folder := vpns.get(cell.get(name, "")))
         ):
-            own = description(folder)
-            base_folder = vpns.get(str(own.get("base")))
-            base = description(base_folder) if base_folder else {}
-            found[f"{name}_carrier"] = str({**base, **own}.get("carrier", ""))
+            found[f"{name}_carrier"] = str(with_base(folder, vpns).get("carrier", ""))
     return found
 
 

@@ -10,11 +10,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from statistics import median
 
-from openbach_run.catalog import Catalog, description
+from openbach_run.catalog import Catalog, with_base
 from openbach_run.openbach.scenario import SAME
 from openbach_run.report.cells import Cell, Partners
-from openbach_run.results.intervals import Estimate, ratio
+from openbach_run.results.intervals import Estimate, ratio, ratios
 from openbach_run.results.seeds import MIN_SEEDS
 
 LEAST_TIE = 1.01
@@ -79,8 +80,8 @@ def ties(cells: Sequence[Cell], measure: str) -> dict[str, float]:
     partners = Partners(cells, ("scenario", "pep", "cc_pep", "cc_tunnel"))
     for cell in filter(_has_idle_pep, cells):
         for other in partners.of(cell):
-            compared = ratio(cell.measured(measure), other.measured(measure))
-            if other.values.get("pep") == "none" and compared and compared.seeds >= MIN_SEEDS:
+            paired = ratios(cell.measured(measure), other.measured(measure))
+            if other.values.get("pep") == "none" and len(paired) >= MIN_SEEDS:
                 change = max(_slower(cell, other, measure), _slower(other, cell, measure))
                 cc = cell.values.get("cc", "")
                 found[cc] = max(change, found.get(cc, LEAST_TIE))
@@ -134,11 +135,11 @@ def _slower(cell: Cell, other: Cell, measure: str) -> float:
 
     The paired median alone would call a cell equivalent whose own median is seen to be longer.
     """
-    paired = ratio(cell.measured(measure), other.measured(measure))
+    paired = ratios(cell.measured(measure), other.measured(measure))
     medians = [one.estimate(measure) for one in (cell, other)]
-    if paired is None or medians[0] is None or not medians[1] or not medians[1].median:
+    if not paired or medians[0] is None or not medians[1] or not medians[1].median:
         return math.inf
-    return max(paired.median, medians[0].median / medians[1].median)
+    return max(median(paired.values()), medians[0].median / medians[1].median)
 
 
 def _effort(cell: Cell) -> tuple[bool, bool, bool, bool]:
@@ -176,8 +177,7 @@ def _vpn(cell: Cell) -> Mapping[str, str]:
 def _facts() -> dict[str, dict[str, str]]:
     """Return by VPN its carrier and where it runs, as far as its description has them."""
     folders = Catalog().all("vpn-configs")
-    own = {name: description(folder) for name, folder in folders.items()}
-    found = {name: {**own.get(str(one.get("base")), {}), **one} for name, one in own.items()}
+    found = {name: with_base(folder, folders) for name, folder in folders.items()}
     wanted = ("carrier", "runs_in")
     return {name: {key: one[key] for key in wanted if key in one} for name, one in found.items()}
 
