@@ -104,7 +104,7 @@ class Difference:
 
 
 def differences(results: Results) -> Iterator[Difference]:
-    """Return the differences between two kernels' verdicts.
+    """Yield the differences between two kernels' verdicts.
 
     Where a test's own verdict is that it did not end, its points are not told: those after the end
     are missing.

@@ -52,7 +52,7 @@ def jitters_ms(packets: Sequence[Packet]) -> Iterator[float]:
 
 
 def playout_delays_ms(packets: Sequence[Packet], buffer_ms: float) -> Iterator[float]:
-    """Return how long after it was sent each packet is played, in ms: `buffer_ms` after the highest
+    """Yield how long after it was sent each packet is played, in ms: `buffer_ms` after the highest
     delay of the last packets.
 
     Such an adaptive buffer changes its delay between talkspurts only (Moon, Kurose, Towsley, Packet

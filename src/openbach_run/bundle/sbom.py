@@ -135,7 +135,7 @@ def sbom(
 
 
 def _debian(image: Path) -> Iterable[Part]:
-    """Return the Debian packages of a guest tree."""
+    """Yield the Debian packages of a guest tree."""
     for identity, origin in json.loads((image / IMAGE_FILE).read_text())["origins"].items():
         name, version, architecture = identity.split("_")
         there = (image / COPYRIGHT / name).exists()

@@ -325,7 +325,7 @@ def _send(pidfd: int, number: signal.Signals) -> None:
 
 
 def _descendants(pid: int) -> Iterable[int]:
-    """Return pidfds of a process's children and their children."""
+    """Yield pidfds of a process's children and their children."""
     try:
         tasks = os.listdir(f"/proc/{pid}/task")
         # Children are listed by the thread that has started them (proc(5)).

@@ -292,7 +292,7 @@ class Director:
         )
 
     def _unfinished(self, run: ScenarioInstance) -> Iterator[str]:
-        """Return what still runs or waits, in words."""
+        """Yield what still runs or waits, in words."""
         for row in run.rows:
             name = _name(row.function)
             if row.status is FunctionStatus.SCHEDULED:

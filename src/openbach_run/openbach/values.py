@@ -125,7 +125,7 @@ def jobs_started(function: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, A
 
 
 def job_values(command: Command, arguments: Mapping[str, Any]) -> Iterator[tuple[Argument, Any]]:
-    """Return every single value of job arguments in stored form, with the argument that it is given
+    """Yield every single value of job arguments in stored form, with the argument that it is given
     to.
     """
     for name, value in arguments.items():

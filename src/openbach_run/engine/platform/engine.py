@@ -632,7 +632,7 @@ def _renamed(function: dict[str, Any], called: Mapping[str, str]) -> dict[str, A
 
 
 def as_collected(text: str) -> Iterator[dict[str, Any]]:
-    """Return the rows of a controller's CSV file as a collector got them.
+    """Yield the rows of a controller's CSV file as a collector got them.
 
     The form is {name: value, "_metadata": …}. `time` is in ms since 1970; a cell of the wrong form
     stays a text.
@@ -664,7 +664,7 @@ def as_collected(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _rows(text: str) -> Iterator[dict[str, str]]:
-    """Return the rows of a CSV file. Raises Lost for what is no whole one."""
+    """Yield the rows of a CSV file. Raises Lost for what is no whole one."""
     try:
         yield from csv.DictReader(io.StringIO(text, newline=""))
     except csv.Error as error:
@@ -711,7 +711,7 @@ class _Events:
 
 
 def _events(instance: Mapping[str, Any], **parent: int) -> Iterator[dict[str, Any]]:
-    """Return the events that an instance shows, as far as it still shows them."""
+    """Yield the events that an instance shows, as far as it still shows them."""
     number = {"scenario_instance_id": instance["scenario_instance_id"]}
     arguments = {argument["name"]: argument["value"] for argument in instance["arguments"]}
     name = instance["scenario_name"]

@@ -194,7 +194,7 @@ def _write_manifest(place: Path, directory: Path) -> None:
 
 
 def _entries(directory: Path) -> list[os.DirEntry[str]]:
-    """Yield everything below it but directories."""
+    """Return everything below it but directories."""
     found, waiting = [], [str(directory)]
     while waiting:
         # scandir rather than glob: the guest tree has some ten thousand files, at every command.

@@ -220,7 +220,7 @@ def _sysusers(text: str) -> Iterator[tuple[str, tuple[str, bool]]]:
 
 
 def state(root: Path) -> Iterator[str]:
-    """Return the lines of a script that sets up a host's own directories and configuration.
+    """Yield the lines of a script that sets up a host's own directories and configuration.
 
     The directories are those that packages have where hosts begin empty, with their owners.
     """

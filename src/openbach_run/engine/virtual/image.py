@@ -408,7 +408,7 @@ def ensure_code(cache: Path, image: Image, folders: Mapping[str, Path]) -> Path:
 
 
 def _files(folder: Path) -> list[Path]:
-    """Yield the folder's files (or the file), in an order of our own.
+    """Return the folder's files (or the file), in an order of our own.
 
     Of links to directories they are those behind them, but not for links to the folder of a kind.
     Raises InputError for a link that leads out of where the folder is from.

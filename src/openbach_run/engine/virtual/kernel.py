@@ -342,7 +342,7 @@ def _keep_headers(source: Path, out: Path, archive: Path) -> None:
 
 
 def _make(source: Path, out: Path, tools: Path) -> Iterator[int]:
-    """Build the kernel; yields the number of steps done.
+    """Build the kernel; yield the number of steps done.
 
     `tools` has a compiler that reads the headers once (build/cc).
     """
@@ -357,7 +357,7 @@ def _make(source: Path, out: Path, tools: Path) -> Iterator[int]:
 
 
 def _steps(command: list[str]) -> Iterator[int]:
-    """Run make; yields the number of steps done. SetupError carries the last lines."""
+    """Run make; yield the number of steps done. SetupError carries the last lines."""
     printed: list[str] = []
     environment = {**os.environ, **FIXED_BUILD, "LC_ALL": "C"}
     with subprocess.Popen(

@@ -85,7 +85,7 @@ class Statistics:
 def _curves(
     job_instances: Sequence[int], suffix: str | None, fields: Sequence[str] | None
 ) -> Iterator[Curve]:
-    """Return a curve for each job instance, suffix and field that was sent as a number.
+    """Yield a curve for each job instance, suffix and field that was sent as a number.
 
     `suffix` "" takes what has none.
     """
