@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from openbach_run.campaign.executor import cpus_for
 from openbach_run.campaign.file import plan_file
-from openbach_run.campaign.plan import Campaign, plan
+from openbach_run.campaign.model import Campaign
+from openbach_run.campaign.plan import plan
 from openbach_run.campaign.settings import parse_seeds
 from openbach_run.campaign.spec import RunSpec
 from openbach_run.catalog import Catalog

@@ -17,7 +17,8 @@ from test_jobs import package
 from test_results import OURS, record, write_statistics
 
 from openbach_run.campaign.execute import PlannedRun, execute_run, known_record
-from openbach_run.campaign.plan import Campaign, plan
+from openbach_run.campaign.model import Campaign
+from openbach_run.campaign.plan import plan
 from openbach_run.catalog import Catalog
 from openbach_run.commands import main
 from openbach_run.errors import InputError

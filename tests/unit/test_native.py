@@ -19,8 +19,9 @@ from typing import Any
 import pytest
 
 from openbach_run.campaign.execute import PlannedRun, interleaved
+from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.needs import check_host
-from openbach_run.campaign.plan import Campaign, plan
+from openbach_run.campaign.plan import plan
 from openbach_run.campaign.spec import CellSpec, Origin, RunSpec
 from openbach_run.catalog import Catalog
 from openbach_run.commands.main import parser

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from test_results import OURS, record
 
-from openbach_run.campaign.plan import Campaign
+from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.table import MEDIANS, MOST_COLUMNS, campaign_table, not_sent
 from openbach_run.openbach.measures import EVERY_STATISTIC
 from openbach_run.openbach.scenario import parse_scenario

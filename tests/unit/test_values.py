@@ -18,7 +18,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openbach_run.campaign.plan import notes_of, plan
+from openbach_run.campaign.notes import notes_of
+from openbach_run.campaign.plan import plan
 from openbach_run.commands import main
 from openbach_run.errors import InputError
 from openbach_run.guest import collect_agent

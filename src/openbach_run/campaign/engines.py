@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.options import Options
-from openbach_run.campaign.plan import Campaign
 from openbach_run.campaign.request import Plan
 from openbach_run.catalog import Catalog, Uses, joined
 from openbach_run.engine.contract import Engine

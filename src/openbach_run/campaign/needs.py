@@ -13,12 +13,13 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from openbach_run.campaign.plan import Campaign, own_values
+from openbach_run.campaign.checks import own_values
+from openbach_run.campaign.model import Campaign
 from openbach_run.catalog import Catalog, description
 from openbach_run.engine.native.boundary import IN_WORDS, Host
 from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import Package
-from openbach_run.openbach.limits import Use, names_folders, needed, uses
+from openbach_run.openbach.limits import Use, names_folders, needed
 
 VPNS, CONTROLS = "vpn-configs", "congestion-controls"
 PARAMETERS = Path("/sys/module")
@@ -33,7 +34,7 @@ def check_host(
     Raises InputError that names the values which the host rules out, each with the reason.
     """
     jobs = {name: package.job for name, package in packages.items()}
-    places = uses(campaign.scenario, jobs, campaign.sub_scenarios)
+    places = campaign.places(jobs)
     reasons: dict[str, str] = {}
     for cell in (own_values(campaign, one) for one in campaign.cells):
         own = [use for use in places if use.names <= cell.keys()]

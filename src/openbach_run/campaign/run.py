@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from openbach_run.campaign.engines import controller_of, engine_of, inventory_of
 from openbach_run.campaign.execute import Execution, PlannedRun
 from openbach_run.campaign.executor import cpus_for
+from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.options import Options, shown_path
-from openbach_run.campaign.plan import Campaign
 from openbach_run.campaign.request import Plan
 from openbach_run.campaign.sub_runs import unfold_all, unfold_campaign
 from openbach_run.campaign.table import campaign_table, not_sent

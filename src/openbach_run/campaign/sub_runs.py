@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from openbach_run.campaign.plan import Campaign
+from openbach_run.campaign.model import Campaign
 from openbach_run.engine.contract import COMPLAINED
 from openbach_run.openbach.values import kind_of
 from openbach_run.results import run_files

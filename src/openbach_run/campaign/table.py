@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
-from openbach_run.campaign.plan import MEASURE, USUAL, Campaign
+from openbach_run.campaign.model import USUAL, Campaign
 from openbach_run.clock import VIRTUAL
 from openbach_run.guest.main import HOST_KERNEL
+from openbach_run.openbach.extras import MEASURE
 from openbach_run.openbach.measures import measure_of
 from openbach_run.results.intervals import estimate
 from openbach_run.results.least_transfer_time import least_transfer_time_s, rate_of

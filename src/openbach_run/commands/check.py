@@ -10,11 +10,12 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from openbach_run.campaign.plan import check_measure, measures_of_jobs, read_with_subs, sweep_table
+from openbach_run.campaign.checks import check_measure
+from openbach_run.campaign.reading import read_with_subs, sweep_table
 from openbach_run.errors import InputError
 from openbach_run.openbach.addresses import inventory_file, unknown_entities, with_addresses
 from openbach_run.openbach.job import Job
-from openbach_run.openbach.job_folders import Package
+from openbach_run.openbach.job_folders import Package, measures_of_jobs
 from openbach_run.openbach.limits import WITHIN, uses, wrong_values
 from openbach_run.openbach.lint import lint
 from openbach_run.openbach.refusals import Malformed

@@ -25,8 +25,10 @@ import yaml
 
 from openbach_run.campaign.executor import cpus_for
 from openbach_run.campaign.forecast import duration, mean_wall_s
+from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.options import Options, shown_path
-from openbach_run.campaign.plan import Campaign, draft_of, read_with_subs
+from openbach_run.campaign.plan import draft_of
+from openbach_run.campaign.reading import read_with_subs
 from openbach_run.campaign.request import plan_of
 from openbach_run.campaign.run import commit, run_with_progress
 from openbach_run.campaign.settings import parse_seeds

@@ -17,7 +17,7 @@ from openbach_run.errors import InputError
 from openbach_run.json_files import read_json
 from openbach_run.openbach.job import CONVERTERS, INSTANCE_TYPES, Command, Job
 from openbach_run.openbach.limits import check_declaration
-from openbach_run.openbach.measures import Measure, read_measures
+from openbach_run.openbach.measures import Measure, check_agreement, read_measures
 from openbach_run.playbook import REMEDY, installation_of
 from openbach_run.yaml_files import read_yaml
 
@@ -122,6 +122,26 @@ def _with_folders(package: Package, catalog: Catalog) -> Package:
     return replace(
         package, job=package.job._replace(tree=with_names(package.job.tree)), entries=entries
     )
+
+
+def entries_of(kind: str, packages: Mapping[str, Package]) -> dict[str, Path]:
+    """Return the folders or files of a kind that arguments of the jobs may name, by name."""
+    found: dict[str, Path] = {}
+    for package in packages.values():
+        found |= package.entries.get(kind, {})
+    return found
+
+
+def measures_of_jobs(
+    jobs: Iterable[str], packages: Mapping[str, Package]
+) -> dict[str, tuple[Measure, ...]]:
+    """Return the measures of these jobs, by job.
+
+    Raises InputError for two that do not agree on a column.
+    """
+    found = {name: packages[name].measures for name in jobs if packages[name].measures}
+    check_agreement(found)
+    return found
 
 
 def parts_of(uses: Uses, packages: Mapping[str, Package], catalog: Catalog) -> dict[str, Path]:

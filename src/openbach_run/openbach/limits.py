@@ -36,7 +36,6 @@ A job declares in its YAML what an argument takes beyond OpenBACH's type, under 
 from __future__ import annotations
 
 import math
-import operator
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -338,13 +337,6 @@ def _in_words(argument: Argument) -> str:
 
 # Where a scenario gives values to what has limits
 
-_REMEMBERED = 4
-_remembered: list[tuple[tuple[object, ...], list[Use]]] = []
-"""What `uses` found last, with what it was found for.
-
-A campaign's checks ask one after another for the uses of the same scenario, which take 2 ms each.
-"""
-
 
 def uses(
     scenario: Scenario, jobs: Mapping[str, Job], sub_scenarios: Mapping[str, Scenario]
@@ -354,16 +346,9 @@ def uses(
 
     Sub-scenarios are included; their constants stand in the templates by their names.
     """
-    # compared by identity: scenarios and jobs are frozen, and comparing their content is as slow
-    asked = (scenario, *jobs.values(), *sub_scenarios.values())
-    for key, known in _remembered:
-        if len(key) == len(asked) and all(map(operator.is_, key, asked)):
-            return list(known)
     subs = {name: sub.spelled_out for name, sub in sub_scenarios.items()}
     found = every_use(scenario.spelled_out, jobs, subs)
-    limited = [use for use in found if use.argument.choices or use.argument.limits]
-    _remembered[:] = [(asked, limited), *_remembered[: _REMEMBERED - 1]]
-    return list(limited)
+    return [use for use in found if use.argument.choices or use.argument.limits]
 
 
 def every_use(

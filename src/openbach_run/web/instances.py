@@ -12,7 +12,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from openbach_run.campaign.plan import Campaign, sub_scenarios
+from openbach_run.campaign.model import Campaign
+from openbach_run.campaign.reading import sub_scenarios
 from openbach_run.engine.virtual.engine import GUEST_START_NS
 from openbach_run.errors import InputError
 from openbach_run.openbach.refusals import Malformed

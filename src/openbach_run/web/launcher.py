@@ -20,14 +20,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from openbach_run.campaign.checks import check_cells
 from openbach_run.campaign.execute import PlannedRun, execute_run, known_record
 from openbach_run.campaign.executor import Executor
-from openbach_run.campaign.plan import Campaign, check_cells, check_references, measures_of_jobs
+from openbach_run.campaign.model import Campaign
+from openbach_run.campaign.reading import check_references
 from openbach_run.campaign.spec import RunSpec
 from openbach_run.catalog import Catalog, Uses, joined
 from openbach_run.engine.contract import Engine
 from openbach_run.errors import InputError, SetupError
-from openbach_run.openbach.job_folders import Package
+from openbach_run.openbach.job_folders import Package, measures_of_jobs
 from openbach_run.results import run_files
 from openbach_run.results.record import Record, Store, events
 from openbach_run.topology.hosts import Inventory
