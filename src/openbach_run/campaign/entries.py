@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from openbach_run.catalog import DESCRIBED, Catalog, Uses, description
-from openbach_run.engine.native.boundary import FEATURES
+from openbach_run.engine.native.features import FEATURES
 from openbach_run.errors import InputError
 from openbach_run.json_files import read_json
 from openbach_run.openbach.refusals import near

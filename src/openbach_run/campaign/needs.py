@@ -16,7 +16,8 @@ from typing import Any
 from openbach_run.campaign.checks import own_values
 from openbach_run.campaign.model import Campaign
 from openbach_run.catalog import Catalog, description
-from openbach_run.engine.native.boundary import IN_WORDS, Host
+from openbach_run.engine.native.boundary import Host
+from openbach_run.engine.native.features import IN_WORDS
 from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import Package
 from openbach_run.openbach.limits import Use, names_folders, needed

@@ -99,29 +99,39 @@ def _malformed(name: str, error: InputError) -> Package:
 
 
 def _with_folders(package: Package, catalog: Catalog) -> Package:
-    """The package with the names of the folders there are among the choices of the arguments that
-    take them.
-    """
-    entries: dict[str, Mapping[str, Path]] = {}
+    """Return the package with the folders that its arguments may name, also as their choices."""
     if isinstance(package.job, MalformedJob):
         return package
+    entries: dict[str, Mapping[str, Path]] = {}
+    tree = _with_names(package.job.tree, catalog, entries)
+    return replace(package, job=package.job._replace(tree=tree), entries=entries)
 
-    def with_names(value: Any) -> Any:
-        if isinstance(value, list):
-            return [with_names(one) for one in value]
-        if not isinstance(value, dict):
-            return value
-        if kind := isinstance(value.get("limits"), dict) and value["limits"].get("folder"):
-            entries[kind] = catalog.all(kind)
-            return {
-                **value,
-                "choices": list(dict.fromkeys([*value.get("choices", ()), *entries[kind]])),
-            }
-        return {key: with_names(one) for key, one in value.items()}
 
-    return replace(
-        package, job=package.job._replace(tree=with_names(package.job.tree)), entries=entries
-    )
+def _with_names(
+    tree: Mapping[str, Any], catalog: Catalog, entries: dict[str, Mapping[str, Path]]
+) -> dict[str, Any]:
+    """Return an argument tree in which names of folders are choices; put the folders in `entries`."""
+    made = dict(tree)
+    for kind in ("required", "optional"):
+        if tree.get(kind):
+            made[kind] = [_with_choices(one, catalog, entries) for one in tree[kind]]
+    groups = []
+    for group in tree.get("subcommand") or ():
+        choices = [_with_names(choice, catalog, entries) for choice in group["choices"]]
+        groups.append({**group, "choices": choices})
+    return {**made, "subcommand": groups} if groups else made
+
+
+def _with_choices(
+    argument: dict[str, Any], catalog: Catalog, entries: dict[str, Mapping[str, Path]]
+) -> dict[str, Any]:
+    limits = argument.get("limits")
+    kind = limits.get("folder") if isinstance(limits, dict) else None
+    if kind is None:
+        return argument
+    entries[kind] = catalog.all(kind)
+    choices = dict.fromkeys([*(argument.get("choices") or ()), *entries[kind]])
+    return {**argument, "choices": list(choices)}
 
 
 def entries_of(kind: str, packages: Mapping[str, Package]) -> dict[str, Path]:

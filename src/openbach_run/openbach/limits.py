@@ -40,6 +40,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from string import Template
 from typing import Any
 
@@ -92,11 +93,16 @@ class Use:
     is_stopped: bool = True
     """Whether a function of the scenario stops the job."""
 
-    @property
+    @cached_property
+    def own_names(self) -> set[str]:
+        """Return the names in the template."""
+        return names_in(self.template)
+
+    @cached_property
     def names(self) -> set[str]:
-        """The names from whose values it follows whether its own is refused, and what is noted."""
+        """Return the names whose values decide whether its own is refused, and what is noted."""
         asked = asked_beside(self.argument) & self.beside.keys()
-        return names_in(self.template).union(*(names_in(self.beside[name]) for name in asked))
+        return self.own_names.union(*(names_in(self.beside[name]) for name in asked))
 
 
 @dataclass(frozen=True)
@@ -217,8 +223,11 @@ def _reason(use: Use, key: str, values: Mapping[str, str]) -> str:
     """Why the first of the conditions holds that the argument has under one of TOGETHER, with the
     values it is about; "" if none does.
     """
+    conditions = use.argument.limits.get(key)
+    if not conditions:
+        return ""
     given = given_beside(use, values)
-    for one in use.argument.limits.get(key, ()):
+    for one in conditions:
         if rules.holds(one["if"], given):
             named = sorted(rules.names(one["if"]) & given.keys() - {use.argument.name})
             texts = {
@@ -243,9 +252,15 @@ def notes(uses: Sequence[Use], values: Mapping[str, str]) -> list[str]:
 
 
 def idle(uses: Sequence[Use], name: str, values: Mapping[str, str]) -> str:
-    """Why a value of the scenario has no effect, wherever it is given to; "" if it has one."""
-    reasons = [_reason(use, IDLE, values) for use in uses if name in names_in(use.template)]
-    return reasons[0] if reasons and all(reasons) else ""
+    """Return why a value has no effect, wherever the scenario gives it to; "" if it has one."""
+    first = ""
+    for use in uses:
+        if name in use.own_names:
+            reason = _reason(use, IDLE, values)
+            if not reason:
+                return ""
+            first = first or reason
+    return first
 
 
 def idle_here(

@@ -13,7 +13,6 @@ from typing import Any
 from openbach_run.errors import InputError
 from openbach_run.json_files import read_json
 from openbach_run.openbach import rules
-from openbach_run.openbach.expand import expand
 from openbach_run.openbach.functions import add_waits, read_function
 from openbach_run.openbach.job import Job
 from openbach_run.openbach.refusals import (
@@ -221,6 +220,8 @@ def read_scenario(path: Path, jobs: Mapping[str, Job]) -> Scenario:
     """
     if path.suffix not in SUFFIXES:
         return parse_scenario(read_json(path), jobs)
+    from openbach_run.openbach.expand import expand  # not needed for JSON, which most commands read
+
     made = expand(path)
     try:
         return parse_scenario(made, jobs)

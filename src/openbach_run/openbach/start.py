@@ -60,7 +60,9 @@ def names_used(scenario: Scenario, jobs: Mapping[str, Job]) -> list[set[str]]:
 
 
 def names_in(text: str) -> set[str]:
-    """The placeholders of a text; none of one that is refused whatever their values are."""
+    """Return the placeholders of a text; none if it is refused whatever their values are."""
+    if "$" not in text:
+        return set()
     try:
         return set(placeholders(text))
     except ValueError:
