@@ -30,11 +30,10 @@ from openbach_run.campaign import spec as specs
 from openbach_run.campaign.execute import Execution, PlannedRun
 from openbach_run.campaign.executor import Executor
 from openbach_run.campaign.plan import plan
-from openbach_run.catalog import Catalog
 from openbach_run.commands.main import COMMANDS
 from openbach_run.engine.contract import Outcome
 from openbach_run.openbach.job_folders import load_packages
-from openbach_run.openbach.scenario import parse_scenario
+from openbach_run.openbach.reading import parse_scenario
 from openbach_run.progress import Reporter
 from openbach_run.results import run_files
 from openbach_run.results.files import arrow
@@ -101,9 +100,7 @@ def leave(run_dir: Path, spec: Mapping[str, Any]) -> None:
 
 def planned(engine: Engine, *settings: str, seeds: tuple[int, ...] = (1,)) -> list[PlannedRun]:
     campaign = plan(ROOT / "scenarios/geo_loss.json", ["cc=bbr", *settings], seeds, PACKAGES)
-    runs = campaign.runs(
-        PACKAGES, load_inventory(ROOT / "inventory.yml"), Catalog(), engine.identity_of
-    )
+    runs = campaign.runs(PACKAGES, load_inventory(ROOT / "inventory.yml"), engine.identity_of)
     return [PlannedRun(spec, engine, "geo_loss", campaign.measures) for spec in runs]
 
 

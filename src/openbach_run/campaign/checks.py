@@ -10,18 +10,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
+from openbach_run.campaign.entries import check_entries
 from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.vpn_values import check_values_of_vpns
+from openbach_run.catalog import joined
 from openbach_run.errors import InputError
 from openbach_run.openbach.extras import MEASURE
 from openbach_run.openbach.job import Job
 from openbach_run.openbach.job_folders import Package, entries_of
-from openbach_run.openbach.limits import VALUES_OF, Wrong, wrong_values
+from openbach_run.openbach.limits import VALUES_OF
 from openbach_run.openbach.measures import EVERY_STATISTIC, Declared
 from openbach_run.openbach.refusals import near
 from openbach_run.openbach.scenario import SAME, Scenario
 from openbach_run.openbach.source import FIGURES
 from openbach_run.openbach.start import check_values, names_used
+from openbach_run.openbach.value_checks import Wrong, wrong_values
 
 
 def check_campaign(campaign: Campaign, packages: Mapping[str, Package]) -> None:
@@ -31,6 +34,7 @@ def check_campaign(campaign: Campaign, packages: Mapping[str, Package]) -> None:
     """
     check_cells(campaign, {name: package.job for name, package in packages.items()})
     check_vpns(campaign, packages)
+    check_folders(campaign, packages)
     if missing := [name for name in campaign.jobs() if packages[name].files is None]:
         raise InputError(
             f"{campaign.path}: no package to run of the job {missing[0]}; name its folder with"
@@ -59,8 +63,14 @@ def check_vpns(campaign: Campaign, packages: Mapping[str, Package]) -> None:
     """Check the values of the VPNs. Raises InputError for the first that its VPN does not have."""
     jobs = {name: package.job for name, package in packages.items()}
     places = [use for use in campaign.places(jobs) if VALUES_OF in use.argument.limits]
+    vpns = entries_of(packages)["vpn-configs"]
     for cell in first_of_each(campaign.cells, [use.names for use in places]):
-        check_values_of_vpns(places, cell, entries_of("vpn-configs", packages))
+        check_values_of_vpns(places, cell, vpns)
+
+
+def check_folders(campaign: Campaign, packages: Mapping[str, Package]) -> None:
+    """Check the folders and files that the cells use. Raises InputError for the first mistake."""
+    check_entries(joined(campaign.uses(packages)), entries_of(packages))
 
 
 def wrong_in(

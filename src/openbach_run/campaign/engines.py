@@ -46,7 +46,7 @@ def engine_of(
 
         scenarios = [campaign.scenario, *campaign.sub_scenarios.values()]
         return ControllerEngine(controller, options.project, scenarios)
-    uses = joined(campaign.uses(plan.packages, plan.catalog))
+    uses = joined(campaign.uses(plan.packages))
     parts = parts_of(uses, plan.packages, plan.catalog)
     if options.engine == "native":
         from openbach_run.engine.native.engine import NativeEngine

@@ -9,24 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import product
 from math import prod
 from pathlib import Path
 from typing import Any
 
-from openbach_run.campaign.entries import check_entries
+from openbach_run.campaign.cells import Instead, cells_of, uses_of
 from openbach_run.campaign.spec import CellSpec, Origin, RunSpec
-from openbach_run.catalog import Catalog, Uses, joined
+from openbach_run.catalog import Uses
 from openbach_run.openbach.addresses import with_addresses
 from openbach_run.openbach.extras import MEASURE
 from openbach_run.openbach.job import Job
-from openbach_run.openbach.job_folders import Package
-from openbach_run.openbach.limits import Use, folders_used, names_folders, uses
+from openbach_run.openbach.job_folders import Package, entries_of
 from openbach_run.openbach.measures import Declared, Measure, in_words
 from openbach_run.openbach.scenario import Scenario, defaults_of
-from openbach_run.openbach.start import names_in
+from openbach_run.openbach.uses import Use, uses
 from openbach_run.openbach.values import jobs_started
-from openbach_run.satellite.checks import Presets, in_force, is_random
+from openbach_run.satellite.checks import Presets, is_random
 from openbach_run.topology.hosts import Inventory
 from openbach_run.topology.networks import check_mtus
 
@@ -43,7 +41,7 @@ class Found:
 
     places: list[Use] | None = None
     cells: list[dict[str, str]] | None = None
-    uses: dict[Catalog, list[dict[str, list[str]]]] = field(default_factory=dict)
+    uses: list[dict[str, list[str]]] | None = None
 
 
 @dataclass(frozen=True)
@@ -100,37 +98,21 @@ class Campaign:
 
     @cached_property
     def measure_instead(self) -> tuple[str, str] | None:
-        """Return the name whose value makes the table show another column (`x-instead`), and that
-        column; None if there is none.
+        """Return the name whose value makes the table show another column, and that column.
+
+        None if there is none. The scenario says so (`x-instead`).
         """
-        for name, one in self._instead.items():
-            if MEASURE in one and any(self._is_given(name, cell) for cell in self.cells):
+        for name, one in self._instead.declared.items():
+            if MEASURE in one and any(self._instead.holds(name, cell) for cell in self.cells):
                 return name, str(one[MEASURE])
         return None
 
-    def _is_given(self, name: str, cell: Mapping[str, str]) -> bool:
-        """Return whether a cell has another value of a constant than the scenario.
-
-        A cell of the page has the arguments only.
-        """
-        return cell.get(name, self.constants[name]) != self.constants[name]
-
     @cached_property
-    def _instead(self) -> dict[str, dict[str, Any]]:
-        """Return `x-instead` of the scenario and its sub-scenarios, merged."""
-        found: dict[str, dict[str, Any]] = {}
+    def _instead(self) -> Instead:
+        declared: dict[str, dict[str, Any]] = {}
         for scenario in (*self.sub_scenarios.values(), self.scenario):
-            found |= scenario.instead
-        return found
-
-    def _with_instead(self, cell: dict[str, str]) -> dict[str, str]:
-        """Return the cell with its `x-instead` values, except where the user gave a value."""
-        for name, one in self._instead.items():
-            if self._is_given(name, cell):
-                cell = cell | {
-                    own: text for own, text in one["values"].items() if own not in self.given
-                }
-        return cell
+            declared |= scenario.instead
+        return Instead(declared, self.constants, self.given)
 
     @property
     def plot(self) -> dict[str, str]:
@@ -175,19 +157,8 @@ class Campaign:
         The list must not be changed.
         """
         if self.found.cells is None:
-            self.found.cells = self._expanded()
+            self.found.cells = cells_of(self.values, self.presets, self._instead)
         return self.found.cells
-
-    def _expanded(self) -> list[dict[str, str]]:
-        cells, seen = [], set()
-        for combination in product(*self.values.values()):
-            combined = _resolved(dict(zip(self.values, combination, strict=True)))
-            # The value `preset` becomes the satellite's own: two combinations may then be equal.
-            cell = in_force(self._with_instead(combined), self.presets)
-            if (key := tuple(cell.values())) not in seen:
-                seen.add(key)
-                cells.append(cell)
-        return cells
 
     @cached_property
     def constants(self) -> dict[str, str]:
@@ -222,43 +193,34 @@ class Campaign:
             self.found.places = uses(self.scenario, jobs, self.sub_scenarios)
         return self.found.places
 
-    def uses(self, packages: Mapping[str, Package], catalog: Catalog) -> list[dict[str, list[str]]]:
+    def uses(self, packages: Mapping[str, Package]) -> list[dict[str, list[str]]]:
         """Return the jobs and folders that the runs use, by kind: one dictionary for each cell.
 
-        The folders and files are checked. Raises InputError.
+        Raises InputError for a folder whose description cannot be read.
         """
-        if catalog not in self.found.uses:
-            self.found.uses[catalog] = self._looked_up(packages, catalog)
-        return self.found.uses[catalog]
+        if self.found.uses is None:
+            places = self.places({name: package.job for name, package in packages.items()})
+            self.found.uses = uses_of(
+                self.cells, places, self.constants, self.jobs(), entries_of(packages)
+            )
+        return self.found.uses
 
-    def _looked_up(
-        self, packages: Mapping[str, Package], catalog: Catalog
-    ) -> list[dict[str, list[str]]]:
-        jobs = {name: package.job for name, package in packages.items()}
-        places = [use for use in self.places(jobs) if names_folders(use.argument)]
-        names = sorted({name for use in places for name in names_in(use.template)})
-        started = {"jobs": self.jobs()}
-        # A launch over REST gives arguments only.
-        cells = [{**self.constants, **cell} for cell in self.cells]
-        # Cells that have the same values there use the same.
-        found: dict[tuple[str | None, ...], dict[str, list[str]]] = {}
-        for cell in cells:
-            if (key := tuple(map(cell.get, names))) not in found:
-                found[key] = joined([started, folders_used(places, cell, catalog)])
-        check_entries(joined(found.values()), catalog)
-        return [found[tuple(map(cell.get, names))] for cell in cells]
+    def expand(self, packages: Mapping[str, Package]) -> None:
+        """Work out the cells, where their values are given to jobs, and what they use.
+
+        Raises InputError.
+        """
+        self.uses(packages)
 
     def runs(
         self,
         packages: Mapping[str, Package],
         inventory: Inventory,
-        catalog: Catalog,
         identity_of: Callable[[Uses], dict[str, str]],
     ) -> list[RunSpec]:
-        """Return the runs: the cells in the order of the sweep, seeds innermost, with the addresses
-        of the inventory.
+        """Return the runs, with the addresses of the inventory.
 
-        Raises InputError for addresses that it does not have.
+        The cells have the order of the sweep; the seeds are innermost. Raises InputError for addresses that it does not have.
         """
         here = self.on(inventory)
         jobs = {name: packages[name].job.to_dict() for name in self.jobs()}
@@ -267,7 +229,7 @@ class Campaign:
             check_mtus(origin.inventory["networks"], cell)
         cells = (
             CellSpec(origin, cell, identity_of(used), used, self._files_of(cell))
-            for cell, used in zip(self.cells, self.uses(packages, catalog), strict=True)
+            for cell, used in zip(self.cells, self.uses(packages), strict=True)
         )
         return [RunSpec(cell, seed) for cell in cells for seed in self.every_seed]
 
@@ -287,12 +249,3 @@ def jobs_of(scenarios: Iterable[Scenario]) -> list[str]:
         for function in scenario.functions:
             found += [job for job, _ in jobs_started(function)]
     return found
-
-
-def _resolved(cell: dict[str, str]) -> dict[str, str]:
-    """Replace each value `$cc` by the value of the argument cc in the same cell; an older form of
-    `same`.
-    """
-    return {
-        name: cell[value[1:]] if value.startswith("$") else value for name, value in cell.items()
-    }

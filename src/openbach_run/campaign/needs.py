@@ -20,7 +20,9 @@ from openbach_run.engine.native.boundary import Host
 from openbach_run.engine.native.features import IN_WORDS
 from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import Package
-from openbach_run.openbach.limits import Use, names_folders, needed
+from openbach_run.openbach.limits import names_folders
+from openbach_run.openbach.uses import Use
+from openbach_run.openbach.value_checks import needed
 
 VPNS, CONTROLS = "vpn-configs", "congestion-controls"
 PARAMETERS = Path("/sys/module")

@@ -10,10 +10,10 @@ from openbach_run.campaign.checks import first_of_each, own_values
 from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.reading import sweep_table
 from openbach_run.catalog import description
-from openbach_run.openbach import limits
 from openbach_run.openbach.job_folders import Package, entries_of
-from openbach_run.openbach.limits import Use, notes
 from openbach_run.openbach.scenario import SAME
+from openbach_run.openbach.uses import Use, every_use
+from openbach_run.openbach.value_checks import idle, idle_here, names_asked, notes
 from openbach_run.openbach.values import sole_placeholder
 from openbach_run.satellite.checks import remarks
 
@@ -49,7 +49,7 @@ def _idle_values(
         declared |= scenario.idle
     groups = [
         *(use.names for use in spelled),
-        *({name, *limits.names_asked(one)} for name, one in declared.items()),
+        *({name, *names_asked(one)} for name, one in declared.items()),
     ]
     places: dict[tuple[str, ...], list[Use]] = {}
     for cell in first_of_each(campaign.cells, groups):
@@ -58,12 +58,12 @@ def _idle_values(
         key = tuple(name for name, value in own.items() if value == SAME and cell.get(name) == SAME)
         if key not in places:
             subs = {name: sub.with_constants(cell) for name, sub in campaign.sub_scenarios.items()}
-            places[key] = limits.every_use(campaign.scenario.with_constants(cell), jobs, subs)
+            places[key] = every_use(campaign.scenario.with_constants(cell), jobs, subs)
         carriers = _carriers(cell, spelled, packages)
         for name in cell:
             if cell[name] != own.get(name, ""):
-                said = limits.idle_here(declared.get(name, ()), name, cell, carriers)
-                if because := said or limits.idle(places[key], name, cell):
+                said = idle_here(declared.get(name, ()), name, cell, carriers)
+                if because := said or idle(places[key], name, cell):
                     yield f"{name}={cell[name]} has no effect: {because}"
 
 
@@ -74,7 +74,7 @@ def _carriers(
 
     The key is the name of the argument that names the VPN, and `_carrier`.
     """
-    vpns = entries_of("vpn-configs", packages)
+    vpns = entries_of(packages)["vpn-configs"]
     found = {}
     for use in places:
         name = sole_placeholder(use.template)

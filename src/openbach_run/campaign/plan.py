@@ -63,6 +63,7 @@ def plan_read(
     draft = draft_of(path, scenario, subs, given, seeds, packages)
     files = read_link_files(path, (scenario, *subs.values()), draft.values)
     campaign = replace(draft, link_files=files) if files else draft
+    campaign.expand(packages)
     check_campaign(campaign, packages)
     return campaign
 
@@ -83,6 +84,7 @@ def campaign_of(
     are refused before any cell is made.
     """
     campaign = draft_of(path, scenario, subs, given, seeds, packages, most_runs)
+    campaign.expand(packages)
     check_campaign(campaign, packages)
     return campaign
 
@@ -110,7 +112,7 @@ def draft_of(
         values,
         first,
         presets=presets_of(values, packages),
-        impairments=entries_of("impairments", packages),
+        impairments=entries_of(packages)["impairments"],
         measures=measures_of_jobs(jobs, packages),
         more_seeds=more,
         given=frozenset(map(setting_of, given)),

@@ -17,8 +17,9 @@ from openbach_run.errors import InputError
 from openbach_run.openbach.extras import check_extras
 from openbach_run.openbach.job import Job
 from openbach_run.openbach.job_folders import Package, entries_of
+from openbach_run.openbach.reading import read_scenario
 from openbach_run.openbach.refusals import Malformed, near
-from openbach_run.openbach.scenario import Scenario, defaults_of, read_scenario
+from openbach_run.openbach.scenario import Scenario, defaults_of
 from openbach_run.satellite.checks import Presets, read_link_file, read_presets
 
 NO_FILE = "none"
@@ -166,7 +167,7 @@ def check_references(values: Mapping[str, Sequence[str]]) -> None:
 
 def presets_of(values: Mapping[str, Sequence[str]], packages: Mapping[str, Package]) -> Presets:
     """Return the presets of the satellites that the values name. Raises InputError."""
-    return read_presets(chain(*values.values()), entries_of("satellites", packages))
+    return read_presets(chain(*values.values()), entries_of(packages)["satellites"])
 
 
 def read_link_files(

@@ -269,7 +269,7 @@ class _Work:
         url = None if self._controller is None else self._controller.access.url
         scenario, words = shown_path(campaign.path), tuple(self._options.words(url))
         plan = self._plan
-        specs = campaign.runs(plan.packages, inventory, plan.catalog, engine.identity_of)
+        specs = campaign.runs(plan.packages, inventory, engine.identity_of)
         return {one.run_id: PlannedRun(one, engine, scenario, measures, words) for one in specs}
 
     def _measures_natively(self, campaign: Campaign, engine: Engine) -> Declared:

@@ -15,7 +15,8 @@ from string import Template
 
 from openbach_run.campaign.entries import check_vpn_values
 from openbach_run.errors import InputError
-from openbach_run.openbach.limits import VALUES_OF, Use
+from openbach_run.openbach.limits import VALUES_OF
+from openbach_run.openbach.uses import Use
 from openbach_run.openbach.values import sole_placeholder
 
 NONE = "none"

@@ -16,10 +16,12 @@ from openbach_run.errors import InputError
 from openbach_run.openbach.addresses import inventory_file, unknown_entities, with_addresses
 from openbach_run.openbach.job import Job
 from openbach_run.openbach.job_folders import Package, measures_of_jobs
-from openbach_run.openbach.limits import WITHIN, uses, wrong_values
 from openbach_run.openbach.lint import lint
+from openbach_run.openbach.reading import read_scenario
 from openbach_run.openbach.refusals import Malformed
-from openbach_run.openbach.scenario import SAME, Scenario, defaults_of, read_scenario
+from openbach_run.openbach.scenario import SAME, Scenario, defaults_of
+from openbach_run.openbach.uses import WITHIN, uses
+from openbach_run.openbach.value_checks import wrong_values
 from openbach_run.openbach.values import jobs_started
 from openbach_run.topology.inventory import load_inventory
 

@@ -23,6 +23,7 @@ from typing import Any
 
 import yaml
 
+from openbach_run.campaign.checks import check_folders
 from openbach_run.campaign.executor import cpus_for
 from openbach_run.campaign.forecast import duration, mean_wall_s
 from openbach_run.campaign.model import Campaign
@@ -491,10 +492,9 @@ def runs_of(
     found = {}
     for draft in _drafts(scenarios, seeds):
         inventory = load_inventory(inventory_file(draft.scenario, draft.path, None))
-        engine = _engine(
-            json.dumps(joined(draft.uses(_packages(), _additions())), sort_keys=True), quiet
-        )
-        for one in draft.runs(_packages(), inventory, _additions(), engine.identity_of):
+        check_folders(draft, _packages())
+        engine = _engine(json.dumps(joined(draft.uses(_packages())), sort_keys=True), quiet)
+        for one in draft.runs(_packages(), inventory, engine.identity_of):
             found[one.run_id] = {**one.values, "scenario": one.scenario_name, "seed": str(one.seed)}
     return found
 

@@ -12,11 +12,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from openbach_run.catalog import PACKAGES, Catalog, Uses, packages_of
+from openbach_run.catalog import KINDS, PACKAGES, Catalog, Entries, Uses, packages_of
 from openbach_run.errors import InputError
 from openbach_run.json_files import read_json
 from openbach_run.openbach.job import CONVERTERS, INSTANCE_TYPES, Command, Job
-from openbach_run.openbach.limits import check_declaration
+from openbach_run.openbach.limits import NAMING, check_declaration
 from openbach_run.openbach.measures import Measure, check_agreement, read_measures
 from openbach_run.playbook import REMEDY, installation_of
 from openbach_run.yaml_files import read_yaml
@@ -57,7 +57,7 @@ class Package:
     measures: tuple[Measure, ...] = ()
     debian: tuple[str, ...] = ()
     entries: Mapping[str, Mapping[str, Path]] = field(default_factory=dict)
-    """Of the kinds of folders that its arguments name: kind → name → folder or file."""
+    """Everything that its arguments may name: kind → name → folder or file."""
     refused: tuple[str, ...] = ()
     """Tasks of its playbook without which it cannot do its work in a guest, in words."""
     left_out: tuple[str, ...] = ()
@@ -126,19 +126,24 @@ def _with_choices(
     argument: dict[str, Any], catalog: Catalog, entries: dict[str, Mapping[str, Path]]
 ) -> dict[str, Any]:
     limits = argument.get("limits")
-    kind = limits.get("folder") if isinstance(limits, dict) else None
-    if kind is None:
+    if not isinstance(limits, dict):
         return argument
-    entries[kind] = catalog.all(kind)
+    for key in NAMING:
+        if key in limits:
+            entries[limits[key]] = catalog.all(limits[key])
+    if "folder" not in limits:
+        return argument
+    kind = limits["folder"]
     choices = dict.fromkeys([*(argument.get("choices") or ()), *entries[kind]])
     return {**argument, "choices": list(choices)}
 
 
-def entries_of(kind: str, packages: Mapping[str, Package]) -> dict[str, Path]:
-    """Return the folders or files of a kind that arguments of the jobs may name, by name."""
-    found: dict[str, Path] = {}
+def entries_of(packages: Mapping[str, Package]) -> Entries:
+    """Return the folders and files that arguments of the jobs may name: kind → name → place."""
+    found: dict[str, dict[str, Path]] = {kind: {} for kind in KINDS}
     for package in packages.values():
-        found |= package.entries.get(kind, {})
+        for kind, entries in package.entries.items():
+            found[kind] |= entries
     return found
 
 

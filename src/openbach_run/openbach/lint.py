@@ -13,8 +13,8 @@ from typing import Any
 
 from openbach_run.openbach.functions import WAIT_LISTS
 from openbach_run.openbach.job import INSTANCE_TYPES, Argument, Command, Job
-from openbach_run.openbach.limits import check
 from openbach_run.openbach.scenario import Scenario
+from openbach_run.openbach.value_checks import check
 from openbach_run.openbach.values import job_values, jobs_started, kind_of, placeholders, substitute
 
 NOT_RUN = (

@@ -28,10 +28,11 @@ import yaml
 from openbach_run.errors import InputError
 from openbach_run.openbach.addresses import inventory_file
 from openbach_run.openbach.job_folders import Package
-from openbach_run.openbach.limits import argument_choices
 from openbach_run.openbach.playbooks import ARCHIVE
+from openbach_run.openbach.reading import read_scenario
 from openbach_run.openbach.refusals import Malformed
-from openbach_run.openbach.scenario import Scenario, read_scenario
+from openbach_run.openbach.scenario import Scenario
+from openbach_run.openbach.uses import argument_choices
 from openbach_run.openbach.values import jobs_started
 from openbach_run.paths import INVENTORY
 from openbach_run.topology.hosts import Host, Inventory

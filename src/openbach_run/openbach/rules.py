@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
+from openbach_run.units import number
+
 OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -45,6 +47,15 @@ def holds(condition: str, values: Mapping[str, float | str]) -> bool:
         return bool(_value(_parsed(condition), values))
     except (TypeError, ArithmeticError):
         return False
+
+
+def as_numbers(texts: Mapping[str, str]) -> dict[str, float | str]:
+    """Return the values as conditions see them: a number where it is one."""
+    found: dict[str, float | str] = {}
+    for name, text in texts.items():
+        value = number(text)
+        found[name] = text if value is None else value
+    return found
 
 
 @cache

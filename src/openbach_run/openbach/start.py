@@ -9,6 +9,7 @@ from typing import Any
 from openbach_run.openbach.job import INSTANCE_TYPES, Job
 from openbach_run.openbach.refusals import Malformed, as_list
 from openbach_run.openbach.scenario import Scenario
+from openbach_run.openbach.templates import names_in
 from openbach_run.openbach.values import (
     job_values,
     jobs_started,
@@ -57,16 +58,6 @@ def names_used(scenario: Scenario, jobs: Mapping[str, Job]) -> list[set[str]]:
             for place, _, text in _typed_texts(function, jobs):
                 found.setdefault((index, place), set()).update(names_in(text))
     return list(found.values())
-
-
-def names_in(text: str) -> set[str]:
-    """Return the placeholders of a text; none if it is refused whatever their values are."""
-    if "$" not in text:
-        return set()
-    try:
-        return set(placeholders(text))
-    except ValueError:
-        return set()
 
 
 def _typed_texts(

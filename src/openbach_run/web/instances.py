@@ -16,8 +16,9 @@ from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.reading import sub_scenarios
 from openbach_run.engine.virtual.engine import GUEST_START_NS
 from openbach_run.errors import InputError
+from openbach_run.openbach.reading import parse_scenario
 from openbach_run.openbach.refusals import Malformed
-from openbach_run.openbach.scenario import Scenario, is_place, parse_scenario
+from openbach_run.openbach.scenario import Scenario, is_place
 from openbach_run.openbach.start import check_values
 from openbach_run.openbach.values import jobs_started
 from openbach_run.results import run_files
