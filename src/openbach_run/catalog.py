@@ -102,9 +102,7 @@ class Catalog:
         return [root / "jobs" for root in self.roots if (root / "jobs").is_dir()]
 
     def shared(self, kind: str) -> dict[str, Path]:
-        """Return the files that the folders of a kind share, by name; they lie beside these
-        folders.
-        """
+        """Return the files that lie beside the folders of a kind, and which they share, by name."""
         if kind not in DESCRIBED:
             return {}
         found: dict[str, Path] = {}
@@ -119,8 +117,7 @@ class Catalog:
         return with_base(self.all(kind), name)
 
     def parts(self, uses: Uses, jobs: Mapping[str, Path]) -> dict[str, Path]:
-        """Return the files and folders that the guest gets for what is used, by their place in the
-        guest.
+        """Return the files and folders that the guest gets for what is used, by place in the guest.
 
         `jobs` has the folder of each job's files.
         """

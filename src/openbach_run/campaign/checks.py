@@ -87,9 +87,7 @@ def wrong_in(
 
 
 def own_values(campaign: Campaign, cell: Mapping[str, str]) -> dict[str, str]:
-    """Return a cell's values, without those that are `same`: they repeat another value, which the
-    cell has as well.
-    """
+    """Return a cell's values without those that are `same`, which repeat another value of it."""
     return {
         name: value
         for name, value in cell.items()
@@ -128,8 +126,7 @@ def check_measure(path: Path, scenario: Scenario, declared: Declared) -> None:
 def first_of_each(
     cells: Sequence[dict[str, str]], groups: Iterable[set[str]]
 ) -> Iterator[dict[str, str]]:
-    """Yield the first cell, and each cell with a combination of values that is new for the names of
-    a group.
+    """Yield the first cell, and each with a combination of values that is new for a group's names.
 
     A check that looks at nothing but such combinations finds in these cells what it finds in all.
     """

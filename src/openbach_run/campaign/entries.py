@@ -309,9 +309,7 @@ def check_vpn_values(
 
 
 def _whole(own: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a VPN's vpn.json merged with that of its base, as the job's vpn_folders.py merges
-    them.
-    """
+    """Return a VPN's vpn.json merged with that of its base, like the job's vpn_folders.py."""
     merged = {key: {**base.get(key, {}), **own.get(key, {})} for key in MERGED}
     # The base's framing does not fit a variant that has another overhead.
     left_out = {"framing"} if "overhead_bytes" in own and "framing" not in own else set()
@@ -320,9 +318,7 @@ def _whole(own: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _instead(name: str, scripts: Path, vpns: Mapping[str, Path]) -> str:
-    """Return a text that names the VPNs with these scripts that set a fixed value, each with its
-    value.
-    """
+    """Return a text that names the VPNs with these scripts that set a fixed value, and it."""
     described = {vpn: description(folder) for vpn, folder in vpns.items()}
     sets = [
         f"{vpn} ({name}={one['values'][name]})"
@@ -333,17 +329,13 @@ def _instead(name: str, scripts: Path, vpns: Mapping[str, Path]) -> str:
 
 
 def _object(described: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """Return the object below a key of an unchecked vpn.json; empty if there is none or it is no
-    object.
-    """
+    """Return the object below a key of an unchecked vpn.json; empty if there is none."""
     found = described.get(key)
     return found if isinstance(found, dict) else {}
 
 
 def _not_taken(vpn: Mapping[str, Any], name: str, value: str) -> str:
-    """Return what is wrong with a value; "" if the VPN takes it, or if it does not declare what it
-    takes.
-    """
+    """Return what is wrong with a value; "" if the VPN takes it or does not say what it takes."""
     taken = vpn.get("takes", {}).get(name)
     if taken is not None and not re.fullmatch(taken["pattern"], value):
         return f"{value} should be {taken['like']}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A campaign file names several scenarios, each with values; the keys:
+"""A campaign file, which names several scenarios, each with values.
 
 seeds: 5                             # how many, or a list of them
 scenarios:

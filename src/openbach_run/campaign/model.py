@@ -6,7 +6,7 @@ A cell is one combination of values; a run is a cell with a seed. plan.py makes 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
@@ -21,9 +21,8 @@ from openbach_run.openbach.extras import MEASURE
 from openbach_run.openbach.job import Job
 from openbach_run.openbach.job_folders import Package, entries_of
 from openbach_run.openbach.measures import Declared, Measure, in_words
-from openbach_run.openbach.scenario import Scenario, defaults_of
+from openbach_run.openbach.scenario import Scenario, defaults_of, jobs_of
 from openbach_run.openbach.uses import Use, uses
-from openbach_run.openbach.values import jobs_started
 from openbach_run.satellite.checks import Presets, is_random
 from openbach_run.topology.hosts import Inventory
 from openbach_run.topology.networks import check_mtus
@@ -122,11 +121,11 @@ class Campaign:
 
     @property
     def measure_in_words(self) -> str:
+        """Return the column that the table shows, for a person."""
         return "runs" if self.measure is None else in_words(self.measure, self.declared)
 
     def count(self, most_runs: int) -> int:
-        """Return the number of runs, or a little more, as cells that are alike may be counted
-        separately.
+        """Return the number of runs, or a little more, as cells that are alike may count twice.
 
         The cells are made, and counted exactly, only where it matters: where there may be more than
         `most_runs`.
@@ -220,7 +219,8 @@ class Campaign:
     ) -> list[RunSpec]:
         """Return the runs, with the addresses of the inventory.
 
-        The cells have the order of the sweep; the seeds are innermost. Raises InputError for addresses that it does not have.
+        The cells have the order of the sweep; the seeds are innermost. Raises InputError for
+        addresses that the inventory does not have.
         """
         here = self.on(inventory)
         jobs = {name: packages[name].job.to_dict() for name in self.jobs()}
@@ -234,18 +234,9 @@ class Campaign:
         return [RunSpec(cell, seed) for cell in cells for seed in self.every_seed]
 
     def _files_of(self, cell: Mapping[str, str]) -> dict[str, str]:
-        """Return the content of the link files of a cell, by the name of the argument or constant."""
+        """Return the content of a cell's link files, by the name of the argument or constant."""
         return {
             name: files[cell[name]]
             for name, files in self.link_files.items()
             if cell[name] in files
         }
-
-
-def jobs_of(scenarios: Iterable[Scenario]) -> list[str]:
-    """Return the jobs that the scenarios start, in their order, with repetitions."""
-    found: list[str] = []
-    for scenario in scenarios:
-        for function in scenario.functions:
-            found += [job for job, _ in jobs_started(function)]
-    return found

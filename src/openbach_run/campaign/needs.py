@@ -75,9 +75,7 @@ def _given(use: Use, cell: Mapping[str, str]) -> str:
 def _folders(
     places: list[Use], cell: Mapping[str, str], catalog: Catalog
 ) -> Iterator[tuple[Use, str, str]]:
-    """Yield the VPNs and congestion controls that a cell names: where it names them, the kind, the
-    name.
-    """
+    """Yield the VPNs and congestion controls that a cell names: where, the kind, the name."""
     for use in places:
         for key in names_folders(use.argument):
             kind, value = use.argument.limits[key], Template(use.template).safe_substitute(cell)

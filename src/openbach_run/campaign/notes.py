@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Notes for the user on values that the jobs take: what to know of them, and which have no effect."""
+"""Notes on values that the jobs take: what to know of them, and which have no effect."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from openbach_run.satellite.checks import remarks
 
 
 def notes_of(campaign: Campaign, packages: Mapping[str, Package]) -> list[str]:
-    """Return notes for the user on values that the jobs take, each note once; also on values that
-    have no effect beside others.
+    """Return notes for the user on values that the jobs take, each note once.
+
+    Some are on values that have no effect beside others.
     """
     jobs = {name: package.job for name, package in packages.items()}
     spelled = campaign.places(jobs)
@@ -37,8 +38,7 @@ def notes_of(campaign: Campaign, packages: Mapping[str, Package]) -> list[str]:
 def _idle_values(
     campaign: Campaign, packages: Mapping[str, Package], spelled: Sequence[Use]
 ) -> Iterator[str]:
-    """Yield a text for each value that has no effect in a cell, other than the scenario's own
-    values.
+    """Yield a text for each value without effect in a cell that is not the scenario's own.
 
     `spelled` are the uses of its scenario.
     """

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from openbach_run.campaign.checks import check_campaign
-from openbach_run.campaign.model import Campaign, Seeds, jobs_of
+from openbach_run.campaign.model import Campaign, Seeds
 from openbach_run.campaign.reading import (
     presets_of,
     read_link_files,
@@ -22,7 +22,7 @@ from openbach_run.campaign.settings import parse_settings
 from openbach_run.campaign.vpn_values import setting_of
 from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import Package, entries_of, measures_of_jobs
-from openbach_run.openbach.scenario import Scenario
+from openbach_run.openbach.scenario import Scenario, jobs_of
 from openbach_run.results.seeds import FIRST_SEEDS, MORE_SEEDS
 
 MOST_RUNS = 200_000

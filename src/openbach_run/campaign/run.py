@@ -293,9 +293,7 @@ class _Work:
         return not all((place / name).exists() for place in places for name in wanted)
 
     def campaign_file(self, planned: Sequence[PlannedRun]) -> Iterator[str]:
-        """Yield the text of the file that says what was asked for: the command, the runs, and their
-        commit.
-        """
+        """Yield the text of the file on what was asked for: the command, the runs, the commit."""
         plan, options = self._plan, self._options
         words = ["./openbach-run", shown_path(plan.path), *plan.settings]
         words += [] if plan.seeds is None else ["--seeds", plan.seeds]
@@ -332,7 +330,7 @@ def _first_seed(
 
 
 def commit() -> str | None:
-    """Return the commit of this checkout; None if this is no checkout, or has uncommitted changes."""
+    """Return the commit of this checkout; None if there is none, or uncommitted changes."""
     words = ["git", "-C", str(REPOSITORY), "status", "--porcelain=v2", "--branch"]
     try:
         told = subprocess.run(

@@ -106,9 +106,7 @@ def unfold_campaign(campaign: Campaign, unfolded: Sequence[Record]) -> Campaign:
 
 
 def _own_arguments(run_dir: Path) -> set[str] | None:
-    """Return the names of the arguments of the scenario that was launched; None if the run does not
-    say.
-    """
+    """Return the names of the launched scenario's arguments; None if the run does not say."""
     try:
         return set(run_files.document(run_dir, "run.json")["arguments"])
     except (OSError, DamagedRecord, TypeError, KeyError):
@@ -116,7 +114,7 @@ def _own_arguments(run_dir: Path) -> set[str] | None:
 
 
 def _root(told: Sequence[Mapping[str, Any]]) -> Any:
-    """Return the id of the scenario instance that no other one started; None if none was started."""
+    """Return the id of the scenario instance that no other one started; None without any."""
     return next(
         (event["scenario_instance_id"] for event in told if event["event"] == "scenario_started"),
         None,

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Job packages on disk: folders in the form that OpenBACH installs, or a file with the argument
-trees of many jobs.
-"""
+"""Job packages on disk: OpenBACH's folders, or a file with the argument trees of many jobs."""
 
 from __future__ import annotations
 
@@ -29,10 +27,12 @@ class KnownJob(Job):
 
     @cached_property
     def arguments(self) -> Command:
+        """Return the argument tree."""
         return super().arguments
 
     @cached_property
     def subcommands(self) -> dict[str, tuple[tuple[str, ...], Command]]:
+        """Return all subcommands at any depth, with the names that lead to them."""
         return super().subcommands
 
 
@@ -43,14 +43,13 @@ class MalformedJob(Job):
 
     @property
     def arguments(self) -> Command:
+        """Raise InputError with the fault."""
         raise InputError(self.fault)
 
 
 @dataclass(frozen=True)
 class Package:
-    """A job and, if it can be run here, the folder with its files; what it measures; the Debian
-    packages it uses.
-    """
+    """A job, the folder with its files if it can be run here, its measures and Debian packages."""
 
     job: Job
     files: Path | None
@@ -65,14 +64,12 @@ class Package:
 
 
 def load_packages(paths: Sequence[Path], catalog: Catalog | None = None) -> dict[str, Package]:
-    """Jobs by name from the paths given, the first one of a name wins, with the folders of
-    `additions` (by default ours) as choices of the arguments that name some.
-
-    One that is malformed matters to what uses it only (`faults`). Raises InputError for a path
-    without jobs.
+    """Return the jobs in the paths given, by name; the first one of a name wins.
 
     A path is a job's folder, a folder with jobs anywhere below it (a checkout), or a JSON file
-    {name: {arguments, …}}.
+    {name: {arguments, …}}. The catalog's folders (by default ours) are choices of the arguments
+    that name some. A malformed job matters only to what uses it (`faults`). Raises InputError for a
+    path without jobs.
     """
     packages: dict[str, Package] = {}
     catalog = catalog or Catalog()
@@ -88,7 +85,7 @@ def faults(packages: Mapping[str, Package]) -> list[str]:
 
 
 def well_formed(packages: Mapping[str, Package]) -> dict[str, Package]:
-    """The others."""
+    """Return the packages that are not malformed."""
     return {name: one for name, one in packages.items() if not isinstance(one.job, MalformedJob)}
 
 
@@ -110,7 +107,7 @@ def _with_folders(package: Package, catalog: Catalog) -> Package:
 def _with_names(
     tree: Mapping[str, Any], catalog: Catalog, entries: dict[str, Mapping[str, Path]]
 ) -> dict[str, Any]:
-    """Return an argument tree in which names of folders are choices; put the folders in `entries`."""
+    """Return an argument tree with names of folders as choices; put the folders in `entries`."""
     made = dict(tree)
     for kind in ("required", "optional"):
         if tree.get(kind):
@@ -174,9 +171,7 @@ def check_installed(names: Iterable[str], packages: Mapping[str, Package]) -> No
 
 
 def left_out(names: Iterable[str], packages: Mapping[str, Package]) -> list[str]:
-    """Return the tasks of these jobs' playbooks that are done on an agent and not in a guest, in
-    words.
-    """
+    """Return the tasks of these jobs' playbooks that an agent does and a guest does not."""
     return [_of_playbook(name, text) for name in names for text in packages[name].left_out]
 
 
@@ -185,11 +180,10 @@ def _of_playbook(job: str, text: str) -> str:
 
 
 def form_of(described: Iterable[Mapping[str, Any]]) -> str | None:
-    """Return which form of packages a platform takes, by its answer to GET job/: "2.7" (and later)
-    or "2.6" (and before).
+    """Return which form of packages a platform takes: "2.7" (and later) or "2.6" (and before).
 
-    None if it has no job that shows it. What it says at version/ is no help: OpenBACH 2.7.0 says
-    2.6.0 there.
+    `described` is its answer to GET job/. None if it has no job that shows it. What it says at
+    version/ is no help: OpenBACH 2.7.0 says 2.6.0 there.
     """
     for job in described:
         for platform in job.get("platform_configuration") or []:
@@ -254,14 +248,17 @@ def _from_yaml(file: Path, data: Any) -> Job:
 
 
 def _statistics(file: Path, data: Mapping[str, Any]) -> list[str]:
-    """Names of the statistics that a job says it sends."""
+    """Return the names of the statistics that a job says it sends."""
     return [
         str(entry.get("name")) for _, entry in _entries(file, "statistics", data.get("statistics"))
     ]
 
 
 def _platform(file: Path, data: dict[str, Any]) -> dict[str, Any]:
-    """Commands of the platform: a mapping since OpenBACH 2.7, a list of platforms before."""
+    """Return the commands of the platform.
+
+    They are a mapping since OpenBACH 2.7, a list of platforms before.
+    """
     block = data.get("platform_configuration")
     if isinstance(block, list) and block:
         block = block[0]
@@ -282,7 +279,7 @@ def _job(file: Path, name: str, entry: Any, platform: dict[str, Any]) -> Job:
 
 
 def _check_tree(file: Path, at: str, tree: Any) -> None:
-    """Raises InputError, with its key, for an argument that is not as OpenBACH describes them."""
+    """Check that arguments are as OpenBACH describes them. Raises InputError with the key."""
     _mapping(file, at, tree)
     for kind in ("required", "optional"):
         for place, argument in _entries(file, f"{at}.{kind}", tree.get(kind)):

@@ -59,8 +59,7 @@ KEYS = (*RANGE, "unit", "also", *NAMING, "like", *TOGETHER, NEEDS, VALUES_OF)
 
 
 def refusal(argument: Argument, value: str, called: str) -> str:
-    """Return what would be right in place of a value that the job refuses; "" if it takes the
-    value.
+    """Return what would be right in place of a value; "" if the job takes it.
 
     The value has no placeholders. `called` is the name by which the user knows the argument.
     """
@@ -87,6 +86,7 @@ def refusal(argument: Argument, value: str, called: str) -> str:
 
 
 def _in_words(argument: Argument) -> str:
+    """Return what an argument takes, for a person."""
     limits = argument.limits
     if "pattern" in limits:
         text = f"like {limits['like']}" if "like" in limits else f"a text like {limits['pattern']}"
@@ -107,7 +107,7 @@ def _in_words(argument: Argument) -> str:
 
 
 def bound(text: Any) -> float:
-    """A bound of `limits`. Raises ValueError for what is no number."""
+    """Return a bound of `limits` as a number. Raises ValueError for what is none."""
     value = text if isinstance(text, float) else number(str(text))
     if value is None:
         raise ValueError(f"{text!r} is not a number, or one with k, M or G behind it")
@@ -115,7 +115,7 @@ def bound(text: Any) -> float:
 
 
 def asked_beside(argument: Argument) -> set[str]:
-    """Names of the job's arguments in the conditions of this one."""
+    """Return the names of the job's arguments in the conditions of this one."""
     conditions = [one["if"] for key in TOGETHER for one in argument.limits.get(key, ())]
     conditions += argument.limits.get(NEEDS, {}).values()
     named = [argument.limits[VALUES_OF]] if VALUES_OF in argument.limits else []
@@ -123,12 +123,15 @@ def asked_beside(argument: Argument) -> set[str]:
 
 
 def names_folders(argument: Argument) -> set[str]:
-    """Return those of the argument's limits that let its values name folders."""
+    """Return the keys of an argument's limits that let its values name folders."""
     return {*NAMING} & argument.limits.keys()
 
 
 def check_declaration(at: str, limits: Mapping[str, Any]) -> None:
-    """Raises InputError, with its place, for a `limits` that says nothing clear."""
+    """Check what a job declares as the `limits` of an argument.
+
+    Raises InputError, with its place, for what says nothing clear.
+    """
     if unknown := limits.keys() - set(KEYS):
         raise InputError(f"{at}.{min(unknown)} is unknown; there are {', '.join(KEYS)}")
     if not {*RANGE, *NAMING, *TOGETHER, NEEDS} & limits.keys() or not isinstance(

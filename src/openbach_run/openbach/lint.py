@@ -43,6 +43,7 @@ class Finding:
     message: str
 
     def __str__(self) -> str:
+        """Return the warning as a line."""
         return f"{self.path}: {self.message}"
 
 

@@ -28,7 +28,7 @@ from openbach_run.openbach.values import placeholders, texts_of
 
 
 def read_scenario(path: Path, jobs: Mapping[str, Job]) -> Scenario:
-    """The scenario in a file: OpenBACH's JSON, or the YAML that it is made from.
+    """Return the scenario in a file: OpenBACH's JSON, or the YAML that it is made from.
 
     Raises InputError (unreadable, broken) or Malformed.
     """
@@ -47,14 +47,14 @@ def read_scenario(path: Path, jobs: Mapping[str, Job]) -> Scenario:
 
 
 RENAMED = {"pep": ("satpep", "position")}
-"""Old name of one of our jobs → its name, and an argument by which it is told from OpenBACH's own job of the old name."""
+"""Old name of one of our jobs → its name, and an argument that OpenBACH's own job of the old name
+does not have."""
 
 
 def parse_scenario(data: Any, jobs: Mapping[str, Job]) -> Scenario:
-    """The scenario, checked as the backend does when it is created, with our jobs by the names that
-    they have now.
+    """Return the scenario of JSON, checked as the backend does when one is created.
 
-    Raises Malformed.
+    Our jobs have the names that they have now. Raises Malformed.
     """
     if not isinstance(data, dict):
         text = "list indices must be integers or slices, not str"
@@ -87,9 +87,7 @@ def parse_scenario(data: Any, jobs: Mapping[str, Job]) -> Scenario:
 
 
 def _with_names_of_now(data: dict[str, Any]) -> dict[str, Any]:
-    """The scenario with the names of RENAMED jobs, also in its x-same; itself if it starts none of
-    them.
-    """
+    """Return the scenario with the names of RENAMED jobs, also in its x-same."""
     functions = data.get("openbach_functions")
     if not isinstance(functions, list) or not any(
         isinstance(one, dict) and _renamed_in(one) for one in functions
@@ -102,7 +100,7 @@ def _with_names_of_now(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _renamed_in(function: Mapping[str, Any]) -> list[str]:
-    """The old names of our jobs that a function starts."""
+    """Return the old names of our jobs that a function starts."""
     start = function.get("start_job_instance")
     if not isinstance(start, dict):
         return []
@@ -124,7 +122,7 @@ def _with_job_names(function: Any) -> Any:
 
 
 def _with_place_names(places: Any) -> Any:
-    """The places of arguments (7.start_job_instance.pep.run.cc) with the names of now."""
+    """Return the places of arguments (7.start_job_instance.pep.run.cc) with the names of now."""
     if not isinstance(places, list):
         return places
     for name, (now, _) in RENAMED.items():

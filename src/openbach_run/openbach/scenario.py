@@ -10,6 +10,7 @@ from typing import Any
 
 from openbach_run.errors import InputError
 from openbach_run.openbach import rules
+from openbach_run.openbach.values import jobs_started
 
 SAME = "same"
 """The value of what follows another one: a proxy's congestion control is the end hosts'."""
@@ -33,20 +34,21 @@ class Scenario:
 
     @cached_property
     def by_id(self) -> dict[int, dict[str, Any]]:
-        """The functions by their ids."""
+        """Return the functions by their ids."""
         return {function["id"]: function for function in self.functions}
 
     @property
     def addresses(self) -> dict[str, str]:
-        """Constant → what it is in an inventory (`x-inventory` of the file)."""
+        """Return constant → what it is in an inventory (`x-inventory` of the file)."""
         given = self.source.get("x-inventory")
         references = given.get("constants") if isinstance(given, dict) else {}
         return references if isinstance(references, dict) else {}
 
     @property
     def settings(self) -> dict[str, str]:
-        """Name → description of everything that NAME=VALUE sets: arguments, and constants
-        (`x-constants` of the file) that are no addresses.
+        """Return name → description of everything that NAME=VALUE sets.
+
+        It is the arguments, and the constants that are no addresses (`x-constants` of the file).
         """
         described = self.source.get("x-constants")
         texts = described if isinstance(described, dict) else {}
@@ -55,8 +57,9 @@ class Scenario:
 
     @property
     def defaults(self) -> dict[str, str]:
-        """Values of settings that are no arguments: constants, and SAME for what follows another
-        value (`x-same` of the file).
+        """Return the values of settings that are no arguments.
+
+        They are the constants', and SAME for what follows another value (`x-same` of the file).
         """
         constants = {
             name: value for name, value in self.constants.items() if name not in self.addresses
@@ -65,24 +68,24 @@ class Scenario:
 
     @property
     def idle(self) -> dict[str, list[dict[str, str]]]:
-        """Name → when a value of it has no effect (`x-idle` of the file): {if: CONDITION
-        (rules.py), because: TEXT}.
+        """Return name → when a value of it has no effect (`x-idle` of the file).
+
+        It is {if: CONDITION (rules.py), because: TEXT}.
         """
         declared = self.source.get("x-idle")
         return declared if isinstance(declared, dict) else {}
 
     @property
     def only_if(self) -> dict[str, str]:
-        """Number of a function → the condition (rules.py) on the values with which our engines
-        start it (`x-only-if` of the file).
+        """Return the number of a function → the condition with which our engines start it.
 
-        On a platform it starts in any case.
+        On a platform it starts in any case. (`x-only-if` of the file; rules.py)
         """
         declared = self.source.get("x-only-if")
         return declared if isinstance(declared, dict) else {}
 
     def with_functions_of(self, values: Mapping[str, str]) -> Scenario:
-        """The scenario without the functions that it has not with these values."""
+        """Return the scenario with the functions that it has with these values."""
         numbers = rules.as_numbers(values)
         absent = {
             int(one)
@@ -96,9 +99,9 @@ class Scenario:
 
     @property
     def instead(self) -> dict[str, dict[str, Any]]:
-        """Name of a constant → what takes the place of defaults where it has a value that is not
-        its own: `values` by name, and the column `measure` of the table (`x-instead` of the
-        file).
+        """Return constant → what takes the place of defaults if it has not its own value.
+
+        It has `values` by name, and the column `measure` of the table (`x-instead` of the file).
         """
         declared = self.source.get("x-instead")
         return declared if isinstance(declared, dict) else {}
@@ -110,7 +113,7 @@ class Scenario:
         return followers if isinstance(followers, dict) else {}
 
     def with_constants(self, given: Mapping[str, str]) -> Scenario:
-        """The scenario with these values in place of those of its constants that have such a name.
+        """Return the scenario with these values in place of those of its constants.
 
         What follows another value, but has one of its own here, becomes a constant. Raises
         InputError for an `x-same` of the wrong shape.
@@ -139,7 +142,7 @@ class Scenario:
 
     @property
     def spelled_out(self) -> Scenario:
-        """The scenario as if everything that may follow another value had one of its own."""
+        """Return the scenario as if nothing followed another value."""
         return self.with_constants(dict.fromkeys(self._followers, ""))
 
     def as_stored(self) -> dict[str, Any]:
@@ -154,7 +157,7 @@ class Scenario:
 
 
 def _without(function: Mapping[str, Any], absent: set[int]) -> dict[str, Any]:
-    """The function, which neither waits for those nor stops them."""
+    """Return the function, which neither waits for absent ones nor stops them."""
     wait = {
         key: [one for one in ids if one not in absent] if key.endswith("_ids") else ids
         for key, ids in function.get("wait", {}).items()
@@ -167,15 +170,36 @@ def _without(function: Mapping[str, Any], absent: set[int]) -> dict[str, Any]:
 
 
 def is_place(name: str) -> bool:
-    """Return whether a scenario's name can be the name of a directory and a part of an address, and
-    shows as what it is.
+    """Return whether a scenario's name can be that of a directory, and shows as what it is.
+
+    It is a part of an address, too.
     """
     return name.isprintable() and name not in ("", ".", "..") and not {"/", "\\"} & {*name}
 
 
+def jobs_of(scenarios: Iterable[Scenario]) -> list[str]:
+    """Return the jobs that the scenarios start, in their order, with repetitions."""
+    found: list[str] = []
+    for scenario in scenarios:
+        for function in scenario.functions:
+            found += [job for job, _ in jobs_started(function)]
+    return found
+
+
+def jobs_by_entity(scenarios: Iterable[Scenario]) -> dict[str, set[str]]:
+    """Return the jobs that the scenarios start, by the entity on which they start them."""
+    found: dict[str, set[str]] = {}
+    for scenario in scenarios:
+        for function in scenario.functions:
+            for job, _ in jobs_started(function):
+                found.setdefault(function["start_job_instance"]["entity_name"], set()).add(job)
+    return found
+
+
 def defaults_of(scenarios: Iterable[Scenario]) -> dict[str, str]:
-    """The defaults of a scenario and its sub-scenarios; of a name that several have, the last one's
-    counts.
+    """Return the defaults of a scenario and its sub-scenarios.
+
+    If several have a name, the last one's value counts.
     """
     return {name: value for one in scenarios for name, value in one.defaults.items()}
 

@@ -34,8 +34,9 @@ TIMES = [
 
 @dataclass(frozen=True)
 class Use:
-    """A value in a scenario and what it is given to; `template` has placeholders of the scenario
-    that is started.
+    """A value in a scenario, and what it is given to.
+
+    `template` has placeholders of the scenario that is started.
     """
 
     place: str
@@ -43,7 +44,7 @@ class Use:
     argument: Argument
     template: str
     beside: Mapping[str, str] = field(default_factory=dict)
-    """Templates of the arguments, itself included, of the same start of the job that its conditions name."""
+    """Templates of the arguments, itself too, of this start of the job that its conditions name."""
     is_stopped: bool = True
     """Whether a function of the scenario stops the job."""
 
@@ -62,8 +63,7 @@ class Use:
 def uses(
     scenario: Scenario, jobs: Mapping[str, Job], sub_scenarios: Mapping[str, Scenario]
 ) -> list[Use]:
-    """Return every value that is given to an argument with choices or limits, once for each
-    argument.
+    """Return every value that is given to an argument with choices or limits, once for each one.
 
     Sub-scenarios are included; their constants stand in the templates by their names.
     """
@@ -94,8 +94,10 @@ def _uses(
     path: tuple[str, ...],
     all_stopped: bool = False,
 ) -> Iterator[Use]:
-    """`given` are the templates that a parent gives to this sub-scenario's arguments; it may stop
-    all of it.
+    """Yield the uses of a scenario and, below it, of its sub-scenarios.
+
+    `given` are the templates that a parent gives to this sub-scenario's arguments; it may stop all
+    of it.
     """
     stopped = _stopped(scenario)
     for index, function in enumerate(scenario.functions):
@@ -124,7 +126,7 @@ def _uses(
 
 
 def _stopped(scenario: Scenario) -> set[int]:
-    """The functions that another one stops, which does not itself wait for their end."""
+    """Return the ids of the functions that another one stops without waiting for their end."""
     found: set[int] = set()
     for function in scenario.functions:
         one = [
@@ -178,8 +180,10 @@ def folders_used(uses: Sequence[Use], values: Mapping[str, str], entries: Entrie
 def argument_choices(
     scenario: Scenario, jobs: Mapping[str, Job], sub_scenarios: Mapping[str, Scenario] | None = None
 ) -> dict[str, tuple[str, ...]]:
-    """Values that an argument or constant, those of sub-scenarios included, may have where it is
-    given alone to a job's argument with choices; `same` too where it may follow another one.
+    """Return name → the values that an argument or constant may have, if jobs have choices for it.
+
+    It is given alone to a job's argument there. `same` is one of them where it may follow another
+    value. Sub-scenarios are included.
     """
     subs = sub_scenarios or {}
     followers = [

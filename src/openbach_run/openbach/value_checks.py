@@ -26,10 +26,11 @@ class Wrong:
 
     @property
     def name(self) -> str | None:
-        """The scenario's argument (or constant) that has this value, if it is given alone."""
+        """Return the scenario's argument (or constant) with this value, if it is given alone."""
         return sole_placeholder(self.use.template)
 
     def __str__(self) -> str:
+        """Return what is wrong and what would be right, for a person."""
         if self.name is not None:
             return f"{self.name}={self.value}: {self.right}"
         here = "" if self.use.template == self.value else f" is {self.value!r} here"
@@ -42,8 +43,7 @@ def check(
     jobs: Mapping[str, Job],
     sub_scenarios: Mapping[str, Scenario] | None = None,
 ) -> list[Wrong]:
-    """Return the values for which jobs would refuse a start of the scenario, in the scenario's
-    order.
+    """Return the values for which jobs would refuse a start of the scenario, in its order.
 
     Left out are values that need an argument without a value here, and values that are not of their
     type (start.check_values).
@@ -72,10 +72,9 @@ def wrong_values(uses: Sequence[Use], values: Mapping[str, str]) -> list[Wrong]:
 
 
 def refusal_beside(use: Use, values: Mapping[str, str]) -> str:
-    """Why the job refuses a value together with those of its other arguments, which are named; ""
-    if it does not.
+    """Return why the job refuses a value together with those of other arguments; "" if it does not.
 
-    Also if it would never end with it.
+    The others are named. It refuses a value, too, with which it would never end.
     """
     return _reason(use, "refused", values) or (
         "" if use.is_stopped else _reason(use, ENDLESS, values)
@@ -83,8 +82,9 @@ def refusal_beside(use: Use, values: Mapping[str, str]) -> str:
 
 
 def _ending(use: Use, values: Mapping[str, str]) -> Argument:
-    """The argument without the values beside its bounds with which the job would never end: no
-    refusal suggests them.
+    """Return the argument without values with which the job would never end.
+
+    No refusal suggests them.
     """
     also = use.argument.limits.get("also", [])
     others = {name: text for name, text in use.beside.items() if name != use.argument.name}
@@ -103,8 +103,9 @@ def _ending(use: Use, values: Mapping[str, str]) -> Argument:
 
 
 def _reason(use: Use, key: str, values: Mapping[str, str]) -> str:
-    """Why the first of the conditions holds that the argument has under one of TOGETHER, with the
-    values it is about; "" if none does.
+    """Return why the first of an argument's conditions holds; "" if none does.
+
+    `key` is one of TOGETHER. The values that the condition is about are named.
     """
     conditions = use.argument.limits.get(key)
     if not conditions:
@@ -152,9 +153,7 @@ def idle_here(
     cell: Mapping[str, str],
     carriers: Mapping[str, str],
 ) -> str:
-    """Return why a value has no effect, as the scenario itself declares it (`x-idle`); "" if it has
-    one.
-    """
+    """Return why a value has no effect, as its scenario declares (`x-idle`); "" if it has one."""
     given = rules.as_numbers({**cell, **carriers})
     for one in conditions:
         if rules.holds(one["if"], given):
@@ -167,7 +166,7 @@ def idle_here(
 
 
 def names_asked(conditions: Sequence[Mapping[str, str]]) -> set[str]:
-    """Names in the conditions; `vpn_carrier` follows from vpn."""
+    """Return the names in conditions; `vpn_carrier` follows from vpn."""
     return {name.removesuffix("_carrier") for one in conditions for name in rules.names(one["if"])}
 
 
@@ -182,7 +181,7 @@ def needed(uses: Sequence[Use], values: Mapping[str, str]) -> dict[str, Use]:
 
 
 def given_beside(use: Use, values: Mapping[str, str]) -> dict[str, float | str]:
-    """The values that conditions are about, of those arguments that have one."""
+    """Return the values that conditions are about, of those arguments that have one."""
     given: dict[str, str] = {}
     for name, template in use.beside.items():
         with suppress(KeyError, ValueError):
