@@ -46,7 +46,7 @@ class Argument(NamedTuple):
     repeatable: bool
     description: str
     limits: Mapping[str, Any] = MappingProxyType({})
-    """Limits of its values beyond the type; see values.py."""
+    """Limits of its values beyond the type; see limits.py."""
 
     @property
     def is_switch(self) -> bool:

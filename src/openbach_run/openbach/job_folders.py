@@ -13,7 +13,7 @@ from typing import Any
 from openbach_run.catalog import KINDS, PACKAGES, Catalog, Entries, Uses, packages_of
 from openbach_run.errors import InputError
 from openbach_run.json_files import read_json
-from openbach_run.openbach.job import CONVERTERS, INSTANCE_TYPES, Command, Job
+from openbach_run.openbach.job import CONVERTERS, INSTANCE_TYPES, Argument, Command, Job
 from openbach_run.openbach.limits import NAMING, check_declaration
 from openbach_run.openbach.measures import Measure, check_agreement, read_measures
 from openbach_run.playbook import REMEDY, installation_of
@@ -22,18 +22,40 @@ from openbach_run.yaml_files import read_yaml
 TYPES = ("str", *CONVERTERS, "None", *INSTANCE_TYPES)
 
 
+class KnownCommand(Command):
+    """A command that keeps its arguments by name, which are asked for some thousand times."""
+
+    @cached_property
+    def arguments(self) -> dict[str, Argument]:
+        """Return the arguments by name, without those of subcommands."""
+        return super().arguments
+
+    @cached_property
+    def subcommands(self) -> dict[str, Command]:
+        """Return the subcommands of all groups by name."""
+        return super().subcommands
+
+
 class KnownJob(Job):
-    """Keeps what its tree comes to: a command asks for that some hundred times."""
+    """A job that keeps what its tree comes to: a command asks for that some hundred times."""
 
     @cached_property
     def arguments(self) -> Command:
         """Return the argument tree."""
-        return super().arguments
+        return _known(super().arguments)
 
     @cached_property
     def subcommands(self) -> dict[str, tuple[tuple[str, ...], Command]]:
         """Return all subcommands at any depth, with the names that lead to them."""
         return super().subcommands
+
+
+def _known(command: Command) -> KnownCommand:
+    groups = []
+    for group in command.groups:
+        choices: dict[str, Command] = {name: _known(one) for name, one in group.choices.items()}
+        groups.append(group._replace(choices=choices))
+    return KnownCommand(command.required, command.optional, tuple(groups))
 
 
 class MalformedJob(Job):

@@ -116,6 +116,8 @@ def bound(text: Any) -> float:
 
 def asked_beside(argument: Argument) -> set[str]:
     """Return the names of the job's arguments in the conditions of this one."""
+    if not argument.limits:
+        return set()
     conditions = [one["if"] for key in TOGETHER for one in argument.limits.get(key, ())]
     conditions += argument.limits.get(NEEDS, {}).values()
     named = [argument.limits[VALUES_OF]] if VALUES_OF in argument.limits else []
