@@ -55,7 +55,7 @@ from openbach_run.errors import InputError, SetupError
 from openbach_run.openbach.job_folders import Package, load_packages
 from openbach_run.openbach.lint import lint
 from openbach_run.openbach.project import for_2_6
-from openbach_run.openbach.scenario import read_scenario
+from openbach_run.openbach.reading import read_scenario
 from openbach_run.paths import REPOSITORY
 from openbach_run.playbook import installation_of
 from openbach_run.report import hosts, published
@@ -301,7 +301,7 @@ def addition(file: Path, place: str, scenario: str, *settings: str) -> None:
     catalog = Catalog.beside_ours([root])
     packages = load_packages([REPOSITORY / "jobs"], catalog)
     planned = plan(REPOSITORY / f"scenarios/{scenario}.json", list(settings), (1,), packages)
-    for uses in planned.uses(packages, catalog):
+    for uses in planned.uses(packages):
         for kind, names in uses.items():
             for name in names if kind in ("vpn-configs", "congestion-controls") else ():
                 packages_of(catalog.all(kind)[name])

@@ -2,8 +2,13 @@
 """The house in figures: `make house`. What is tracked, how the rooms of src/openbach_run hang together, how the code reads, and
 the way that a scenario and a measure take through the rooms.
 
-The way is that of the calls: a scenario is planned, and a measure is read and shown, while Python's profiler writes down in
-which room each function is. A climb is a move to a room that comes later in ROOMS, a return one to a room that was left before.
+The way of a measure is that of the calls: it is read and shown, while Python's profiler writes down
+in which room each function is. A climb is a move to a room that comes later in ROOMS, a return one
+to a room that was left before.
+
+The way of a scenario is that of its stages (unit/stages.py): a return is a move to a stage that was
+left before, a climb a call from a room to one that comes later. Its rooms cannot show this: each
+stage uses tools of lower rooms, and every such call was counted as a move there and back.
 """
 
 from __future__ import annotations
@@ -26,6 +31,7 @@ from typing import Any
 REPOSITORY = Path(__file__).resolve().parents[1]
 SOURCE = REPOSITORY / "src/openbach_run"
 sys.path[:0] = [str(REPOSITORY / "tests/unit")]
+from stages import scenario_way  # noqa: E402
 from test_house import MODULES, ROOMS, changes_sys_path, imported, room  # noqa: E402
 
 BINARY = {".pdf", ".parquet", ".png"}
@@ -138,6 +144,13 @@ def of_words(files: list[Path]) -> Figures:
     )
 
 
+def of_scenario(visited: list[str], climbs: list[str]) -> Figures:
+    """Name the stages of a scenario's way, and count how often it turns back."""
+    yield "scenario: stages", " → ".join(visited if len(visited) < 12 else [*visited[:12], "…"])
+    returns = len(visited) - len(set(visited))
+    yield "scenario: climbs, returns", f"{len(climbs)}, {returns}"
+
+
 def way_of(call: Callable[[], object]) -> list[str]:
     """Run a call and return the rooms that its functions were in, in order; one after another of the same once."""
     visited: list[str] = []
@@ -163,27 +176,6 @@ def of_way(what: str, visited: list[str]) -> Figures:
     climbs = sum(after > before for before, after in pairwise(floors))
     yield f"{what}: rooms, moves", f"{len(set(visited))}, {len(visited)}"
     yield f"{what}: climbs, returns", f"{climbs}, {len(visited) - len(set(visited))}"
-
-
-def scenario_way() -> list[str]:
-    """Return the rooms from a scenario's file to its runs."""
-    from openbach_run.campaign.plan import plan
-    from openbach_run.catalog import Catalog
-    from openbach_run.openbach.job_folders import load_packages
-    from openbach_run.topology.inventory import load_inventory
-
-    packages, inventory = (
-        load_packages([REPOSITORY / "jobs"]),
-        load_inventory(REPOSITORY / "inventory.yml"),
-    )
-
-    def planned() -> None:
-        campaign = plan(
-            REPOSITORY / "scenarios/geo.json", ["vpn=wireguard", "cc=cubic"], (1,), packages
-        )
-        campaign.runs(packages, inventory, Catalog(), lambda _uses: {})
-
-    return way_of(planned)
 
 
 def measure_way() -> list[str]:
@@ -212,8 +204,8 @@ def main() -> None:
     for part in (of_repository(files), of_rooms(files), of_words(files)):
         for name, value in part:
             print(f"{name:44} {value}", flush=True)
-    for what, visited in (("scenario", scenario_way()), ("measure", measure_way())):
-        for name, value in of_way(what, visited):
+    for way in (of_scenario(*scenario_way(ROOMS)), of_way("measure", measure_way())):
+        for name, value in way:
             print(f"{name:44} {value}")
 
 

@@ -51,6 +51,8 @@ PACKAGES = "packages.txt"
 DEBIAN_NAME = re.compile(r"[a-z0-9][a-z0-9+.-]+")
 Uses = Mapping[str, Sequence[str]]
 """The things that a run uses: kind → names, sorted."""
+Entries = Mapping[str, Mapping[str, Path]]
+"""The things that there are: kind → name → folder or file."""
 
 
 @dataclass(frozen=True)
@@ -79,11 +81,11 @@ class Catalog:
 
     def all(self, kind: str) -> dict[str, Path]:
         """Return name → folder (or file) of all entries of a kind."""
-        return self._found[kind]
+        return self.entries[kind]
 
     def find(self, kind: str, name: str) -> Path | None:
         """Return the folder (or file) of an entry; None if there is none."""
-        return self._found[kind].get(name)
+        return self.entries[kind].get(name)
 
     def untested(self) -> set[str]:
         """Return the names of the folders whose description says that they are not tested here."""
@@ -100,9 +102,7 @@ class Catalog:
         return [root / "jobs" for root in self.roots if (root / "jobs").is_dir()]
 
     def shared(self, kind: str) -> dict[str, Path]:
-        """Return the files that the folders of a kind share, by name; they lie beside these
-        folders.
-        """
+        """Return the files that lie beside the folders of a kind, and which they share, by name."""
         if kind not in DESCRIBED:
             return {}
         found: dict[str, Path] = {}
@@ -112,18 +112,12 @@ class Catalog:
             found |= {file.name: file for file in files if file.suffix != ".md"}
         return found
 
-    def with_base(self, kind: str, name: str) -> tuple[str, ...]:
-        """Return the names of the entries that an entry needs: itself, and the folder that its
-        `base` names.
-
-        Raises InputError.
-        """
-        base = description(self.all(kind)[name]).get("base")
-        return (name,) if base is None else (name, str(base))
+    def names_with_base(self, kind: str, name: str) -> tuple[str, ...]:
+        """Return the names of an entry and of its base, if it has one. Raises InputError."""
+        return names_with_base(self.all(kind), name)
 
     def parts(self, uses: Uses, jobs: Mapping[str, Path]) -> dict[str, Path]:
-        """Return the files and folders that the guest gets for what is used, by their place in the
-        guest.
+        """Return the files and folders that the guest gets for what is used, by place in the guest.
 
         `jobs` has the folder of each job's files.
         """
@@ -138,7 +132,8 @@ class Catalog:
         return parts
 
     @cached_property
-    def _found(self) -> dict[str, dict[str, Path]]:
+    def entries(self) -> dict[str, dict[str, Path]]:
+        """Return all entries: kind → name → folder or file."""
         found: dict[str, dict[str, Path]] = {kind: {} for kind in KINDS}
         for kind, patterns in PATTERNS.items():
             # The entry is the folder that the pattern's star stands for, or else the file itself.
@@ -154,8 +149,9 @@ class Catalog:
 
 
 def _tested(folder: Path) -> Any:
-    """Return what a folder says of its tests; None if it is malformed, which only matters to those
-    who use it.
+    """Return what a folder says of its tests; None if it is malformed.
+
+    That is told where it is used.
     """
     try:
         return description(folder).get("tested")
@@ -164,8 +160,7 @@ def _tested(folder: Path) -> Any:
 
 
 def description(folder: Path) -> dict[str, Any]:
-    """Return the content of the file that describes a folder; empty for a folder without such a
-    file.
+    """Return the content of the file that describes a folder; empty if there is no such file.
 
     Raises InputError.
     """
@@ -187,6 +182,15 @@ def with_base(folder: Path, folders: Mapping[str, Path]) -> dict[str, Any]:
     own = description(folder)
     base = folders.get(str(own.get("base")))
     return {**(description(base) if base else {}), **own}
+
+
+def names_with_base(entries: Mapping[str, Path], name: str) -> tuple[str, ...]:
+    """Return the names of the entries that an entry needs: itself, and its `base` if it has one.
+
+    `entries` are those of its kind, by name. Raises InputError.
+    """
+    base = description(entries[name]).get("base")
+    return (name,) if base is None else (name, str(base))
 
 
 def packages_of(folder: Path) -> list[str]:
@@ -227,8 +231,9 @@ def check_package(at: str, name: Any) -> str:
 
 
 def is_used(place: str, uses: Uses) -> bool:
-    """Return whether a run that uses these has the file at a place in the guest (see
-    `Additions.parts`).
+    """Return whether a run that uses these has the file at a place in the guest.
+
+    `Catalog.parts` has these places.
     """
     kind, _, entry = place.partition("/")
     if kind not in KINDS or not entry:

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from openbach_run.campaign.plan import plan
-from openbach_run.catalog import Catalog
 from openbach_run.commands import main
 from openbach_run.errors import InputError
 from openbach_run.openbach.addresses import inventory_file, unknown_entities, with_addresses
 from openbach_run.openbach.job_folders import load_packages
-from openbach_run.openbach.scenario import Scenario, parse_scenario, read_scenario
+from openbach_run.openbach.reading import parse_scenario, read_scenario
+from openbach_run.openbach.scenario import Scenario
 from openbach_run.topology.inventory import load_inventory
 from openbach_run.topology.references import value_of
 
@@ -162,16 +162,14 @@ def test_entities_that_an_inventory_lacks() -> None:
 
 def test_runs_have_the_addresses_of_the_inventory_and_no_setting_for_them(tmp_path: Path) -> None:
     campaign = plan(ROOT / "scenarios/geo_loss_table.json", [], (1,), PACKAGES)
-    (run,) = campaign.runs(
-        PACKAGES, load_inventory(other_inventory(tmp_path)), Catalog(), lambda uses: {}
-    )
+    (run,) = campaign.runs(PACKAGES, load_inventory(other_inventory(tmp_path)), lambda uses: {})
     (sub,) = run.sub_scenarios.values()
     assert (sub["constants"]["server_ip"], sub["constants"]["enterprise_network"]) == (
         "172.30.0.2",
         "172.30.0.0/24",
     )
     assert "rate" in run.values and "server_ip" not in run.values
-    (same,) = campaign.runs(PACKAGES, OURS, Catalog(), lambda uses: {})
+    (same,) = campaign.runs(PACKAGES, OURS, lambda uses: {})
     assert same.run_id != run.run_id
     with pytest.raises(InputError, match="has no argument server_ip"):
         plan(ROOT / "scenarios/geo.json", ["server_ip=10.0.0.1"], (1,), PACKAGES)

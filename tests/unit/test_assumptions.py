@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 from test_results import record as finished
 
-from openbach_run.campaign.plan import campaign_of, read_with_subs
+from openbach_run.campaign.plan import campaign_of
+from openbach_run.campaign.reading import read_with_subs
 from openbach_run.campaign.settings import parse_seeds
 from openbach_run.catalog import Catalog
 from openbach_run.commands import explain, main

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from openbach_run.campaign.executor import cpus_for
 from openbach_run.campaign.file import plan_file
-from openbach_run.campaign.plan import Campaign, plan
+from openbach_run.campaign.model import Campaign
+from openbach_run.campaign.plan import plan
 from openbach_run.campaign.settings import parse_seeds
 from openbach_run.campaign.spec import RunSpec
 from openbach_run.catalog import Catalog
@@ -21,7 +22,7 @@ from openbach_run.errors import InputError
 from openbach_run.guest.main import LINK_FILES
 from openbach_run.openbach.expand import expand
 from openbach_run.openbach.job_folders import load_packages
-from openbach_run.openbach.scenario import parse_scenario
+from openbach_run.openbach.reading import parse_scenario
 from openbach_run.topology.inventory import load_inventory
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -35,7 +36,7 @@ def planned(*settings: str, seeds: str = "1", path: Path = GEO_LOSS) -> Campaign
 
 def runs(campaign: Campaign, **identity: str) -> list[RunSpec]:
     return campaign.runs(
-        PACKAGES, load_inventory(REPOSITORY / "inventory.yml"), Catalog(), lambda uses: identity
+        PACKAGES, load_inventory(REPOSITORY / "inventory.yml"), lambda uses: identity
     )
 
 
@@ -51,8 +52,8 @@ def test_a_cell_of_arguments_only_uses_what_the_constants_name() -> None:
     }
     only = Campaign(campaign.path, campaign.scenario, campaign.sub_scenarios, values, (1,))
     assert "orbit" not in only.cells[0]
-    assert only.uses(PACKAGES, Catalog())[0]["satellites"] == ["geo"]
-    assert only.uses(PACKAGES, Catalog()) == campaign.uses(PACKAGES, Catalog())
+    assert only.uses(PACKAGES)[0]["satellites"] == ["geo"]
+    assert only.uses(PACKAGES) == campaign.uses(PACKAGES)
 
 
 def test_the_whole_table_is_the_default() -> None:

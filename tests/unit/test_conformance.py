@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openbach_run.openbach.job_folders import load_packages
+from openbach_run.openbach.reading import parse_scenario
 from openbach_run.openbach.refusals import Malformed
-from openbach_run.openbach.scenario import parse_scenario
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 CASES = json.loads((DATA / "conformance.json").read_text())

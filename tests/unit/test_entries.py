@@ -274,13 +274,13 @@ def test_a_satellite_of_any_argument_is_read_before(
     (tmp_path / "satellites/mine.yml").write_text("delay: 250\n")
     (tmp_path / "topologies").mkdir()
     with pytest.raises(Exception, match="line 1: unknown: delay; did you mean delay_ms"):
-        check_entries({"satellites": ["mine"]}, Catalog.beside_ours([tmp_path]))
+        check_entries({"satellites": ["mine"]}, Catalog.beside_ours([tmp_path]).entries)
 
 
 @pytest.mark.parametrize("kind", CHECKS)
 def test_our_own_entries_have_their_shape(kind: str) -> None:
     ours = Catalog()
-    check_entries({kind: sorted(ours.all(kind))}, ours)
+    check_entries({kind: sorted(ours.all(kind))}, ours.entries)
 
 
 def test_the_error_at_any_length_that_calibrate_checks_is_taken() -> None:

@@ -20,7 +20,7 @@ from openbach_run.commands import main
 from openbach_run.errors import InputError
 from openbach_run.openbach.expand import expand
 from openbach_run.openbach.job_folders import load_packages
-from openbach_run.openbach.scenario import parse_scenario, read_scenario
+from openbach_run.openbach.reading import parse_scenario, read_scenario
 from openbach_run.openbach.source import SHAPES, is_source
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,7 +13,7 @@ from test_results import record
 from openbach_run.campaign.execute import PlannedRun
 from openbach_run.campaign.forecast import forecast
 from openbach_run.campaign.spec import CellSpec, Origin, RunSpec
-from openbach_run.openbach.scenario import parse_scenario
+from openbach_run.openbach.reading import parse_scenario
 from openbach_run.results.record import Store
 
 

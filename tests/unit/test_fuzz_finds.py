@@ -23,8 +23,8 @@ from openbach_run.errors import InputError, SetupError
 from openbach_run.openbach.expand import expand
 from openbach_run.openbach.job_folders import load_packages
 from openbach_run.openbach.project import for_2_6
+from openbach_run.openbach.reading import read_scenario
 from openbach_run.openbach.refusals import Malformed
-from openbach_run.openbach.scenario import read_scenario
 from openbach_run.report import published
 from openbach_run.report.assumptions import read_assumptions
 from openbach_run.report.cells import Campaigns, Cell

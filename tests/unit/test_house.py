@@ -16,6 +16,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
+from stages import STAGES, scenario_way
 
 from openbach_run.catalog import KINDS
 from openbach_run.engine.virtual.engine import GUEST_MODULES
@@ -88,6 +89,14 @@ def test_no_circle() -> None:
             {module: set(imported(module)) - {module} for module in MODULES}
         ).static_order()
     )
+
+
+def test_a_scenario_is_read_then_expanded_then_checked() -> None:
+    """No stage begins again when a later one has begun, and no lower room calls a higher one."""
+    stages, climbs = scenario_way(ROOMS)
+    assert (stages, climbs) == ([*STAGES], [])
+    files = [SOURCE / "openbach_run" / file for listed in STAGES.values() for file in listed]
+    assert all(file.exists() for file in files)
 
 
 def test_the_guest_has_what_it_imports_and_no_more() -> None:

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from openbach_run.campaign.plan import Campaign, notes_of, plan
+from openbach_run.campaign.model import Campaign
+from openbach_run.campaign.notes import notes_of
+from openbach_run.campaign.plan import plan
 from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import load_packages
 

@@ -12,7 +12,7 @@ import pytest
 from openbach_run.openbach.job import Job
 from openbach_run.openbach.job_folders import load_packages
 from openbach_run.openbach.lint import lint
-from openbach_run.openbach.scenario import parse_scenario, read_scenario
+from openbach_run.openbach.reading import parse_scenario, read_scenario
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMAS = {

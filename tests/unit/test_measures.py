@@ -17,8 +17,8 @@ from test_jobs import package
 from test_results import OURS, record, write_statistics
 
 from openbach_run.campaign.execute import PlannedRun, execute_run, known_record
-from openbach_run.campaign.plan import Campaign, plan
-from openbach_run.catalog import Catalog
+from openbach_run.campaign.model import Campaign
+from openbach_run.campaign.plan import plan
 from openbach_run.commands import main
 from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import faults, load_packages
@@ -342,7 +342,7 @@ def planned(file: Path, measures: Any = None) -> tuple[Campaign, PlannedRun]:
     campaign = plan(file, SETTINGS, (1,), PACKAGES)
     engine = DirectedEngine()
     (spec,) = campaign.runs(
-        PACKAGES, load_inventory(REPOSITORY / "inventory.yml"), Catalog(), engine.identity_of
+        PACKAGES, load_inventory(REPOSITORY / "inventory.yml"), engine.identity_of
     )
     return campaign, PlannedRun(spec, engine, "./openbach-run", measures or campaign.measures)
 

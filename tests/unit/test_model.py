@@ -18,11 +18,12 @@ from hypothesis import strategies as st
 from openbach_run.errors import InputError
 from openbach_run.openbach.job import Job
 from openbach_run.openbach.job_folders import load_packages
-from openbach_run.openbach.limits import argument_choices
 from openbach_run.openbach.lint import lint
+from openbach_run.openbach.reading import parse_scenario, read_scenario
 from openbach_run.openbach.refusals import Malformed
-from openbach_run.openbach.scenario import Scenario, parse_scenario, read_scenario
+from openbach_run.openbach.scenario import Scenario
 from openbach_run.openbach.start import check_values
+from openbach_run.openbach.uses import argument_choices
 from openbach_run.openbach.values import bind
 
 DATA = Path(__file__).resolve().parents[1] / "data"

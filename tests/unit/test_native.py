@@ -19,14 +19,16 @@ from typing import Any
 import pytest
 
 from openbach_run.campaign.execute import PlannedRun, interleaved
+from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.needs import check_host
-from openbach_run.campaign.plan import Campaign, plan
+from openbach_run.campaign.plan import plan
 from openbach_run.campaign.spec import CellSpec, Origin, RunSpec
 from openbach_run.catalog import Catalog
 from openbach_run.commands.main import parser
 from openbach_run.commands.run import options_of
 from openbach_run.engine.native import cpu
-from openbach_run.engine.native.boundary import FEATURES, Boundary, Host
+from openbach_run.engine.native.boundary import Boundary, Host
+from openbach_run.engine.native.features import FEATURES
 from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import load_packages
 from openbach_run.openbach.limits import check_declaration

@@ -13,7 +13,7 @@ import pytest
 from openbach_run.campaign.plan import plan
 from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import load_packages
-from openbach_run.openbach.scenario import read_scenario
+from openbach_run.openbach.reading import read_scenario
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = load_packages([ROOT / "jobs"])

@@ -24,7 +24,7 @@ from openbach_run.openbach.job_folders import form_of, load_packages
 from openbach_run.openbach.lint import lint
 from openbach_run.openbach.playbooks import BUILDING, playbooks
 from openbach_run.openbach.project import for_2_6, load_scenarios
-from openbach_run.openbach.scenario import parse_scenario
+from openbach_run.openbach.reading import parse_scenario
 from openbach_run.topology.inventory import load_inventory
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -27,7 +27,7 @@ from openbach_run.engine.contract import Outcome
 from openbach_run.engine.virtual.engine import _EventReader, tidy
 from openbach_run.engine.virtual.outcome import outcome_of
 from openbach_run.openbach.measures import Declared, Measure
-from openbach_run.openbach.scenario import parse_scenario
+from openbach_run.openbach.reading import parse_scenario
 from openbach_run.results import run_files
 from openbach_run.results.files import write_parquet
 from openbach_run.results.measures import measures

@@ -23,18 +23,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_record import RECORD
 
+from openbach_run.campaign import checks
 from openbach_run.campaign import execute as executing
 from openbach_run.campaign import forecast as forecasts
-from openbach_run.campaign import plan as planning
 from openbach_run.campaign import spec as specs
 from openbach_run.campaign.execute import Execution, PlannedRun
 from openbach_run.campaign.executor import Executor
 from openbach_run.campaign.plan import plan
-from openbach_run.catalog import Catalog
 from openbach_run.commands.main import COMMANDS
 from openbach_run.engine.contract import Outcome
 from openbach_run.openbach.job_folders import load_packages
-from openbach_run.openbach.scenario import parse_scenario
+from openbach_run.openbach.reading import parse_scenario
 from openbach_run.progress import Reporter
 from openbach_run.results import run_files
 from openbach_run.results.files import arrow
@@ -101,9 +100,7 @@ def leave(run_dir: Path, spec: Mapping[str, Any]) -> None:
 
 def planned(engine: Engine, *settings: str, seeds: tuple[int, ...] = (1,)) -> list[PlannedRun]:
     campaign = plan(ROOT / "scenarios/geo_loss.json", ["cc=bbr", *settings], seeds, PACKAGES)
-    runs = campaign.runs(
-        PACKAGES, load_inventory(ROOT / "inventory.yml"), Catalog(), engine.identity_of
-    )
+    runs = campaign.runs(PACKAGES, load_inventory(ROOT / "inventory.yml"), engine.identity_of)
     return [PlannedRun(spec, engine, "geo_loss", campaign.measures) for spec in runs]
 
 
@@ -166,7 +163,7 @@ def test_a_scenario_is_hashed_once_for_all_its_runs(monkeypatch: pytest.MonkeyPa
 
 def test_values_are_checked_once_not_in_every_cell(monkeypatch: pytest.MonkeyPatch) -> None:
     checked: list[Mapping[str, str]] = []
-    monkeypatch.setattr(planning, "wrong_values", lambda places, own: checked.append(own))
+    monkeypatch.setattr(checks, "wrong_values", lambda places, own: checked.append(own))
     losses = ",".join(str(number / 10) for number in range(40))
     runs = planned(Engine(), "vpn=none,wireguard,openvpn_udp", "pep=none,A,B", f"loss={losses}")
     assert len(runs) == 3 * 3 * 40
@@ -181,7 +178,7 @@ def test_every_combination_is_in_a_cell_that_is_checked(
     cells: list[dict[str, str]], data: st.DataObject
 ) -> None:
     groups = data.draw(st.lists(st.sets(st.sampled_from("abcde"))))
-    first = list(planning._first_of_each(cells, groups))
+    first = list(checks.first_of_each(cells, groups))
     for names in groups:
         known = sorted(names - {"e"})
         combinations = [[cell[name] for name in known] for cell in cells]

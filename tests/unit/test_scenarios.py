@@ -13,7 +13,7 @@ from openbach_run.commands.expand import as_text
 from openbach_run.openbach.expand import expand
 from openbach_run.openbach.job import Job
 from openbach_run.openbach.job_folders import load_packages
-from openbach_run.openbach.scenario import parse_scenario
+from openbach_run.openbach.reading import parse_scenario
 
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
 JOBS = {name: package.job for name, package in load_packages([SCENARIOS.parent / "jobs"]).items()}

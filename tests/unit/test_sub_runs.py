@@ -10,11 +10,11 @@ from typing import Any
 
 from test_results import OURS
 
-from openbach_run.campaign.plan import Campaign
+from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.sub_runs import unfold, unfold_all, unfold_campaign
 from openbach_run.engine.contract import COMPLAINED
 from openbach_run.openbach.measures import to_records
-from openbach_run.openbach.scenario import parse_scenario
+from openbach_run.openbach.reading import parse_scenario
 from openbach_run.results.record import Record
 
 PARENT = Record(

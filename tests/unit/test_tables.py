@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from test_results import OURS, record
 
-from openbach_run.campaign.plan import Campaign
+from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.table import MEDIANS, MOST_COLUMNS, campaign_table, not_sent
 from openbach_run.openbach.measures import EVERY_STATISTIC
-from openbach_run.openbach.scenario import parse_scenario
+from openbach_run.openbach.reading import parse_scenario
 from openbach_run.results.record import NOT_LOCKED, Record
 from openbach_run.results.tables import Table, as_html, as_latex, as_markdown, as_text, plain
 from openbach_run.satellite.checks import is_random

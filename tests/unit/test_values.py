@@ -18,11 +18,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openbach_run.campaign.plan import notes_of, plan
+from openbach_run.campaign.notes import notes_of
+from openbach_run.campaign.plan import plan
 from openbach_run.commands import main
 from openbach_run.errors import InputError
 from openbach_run.guest import collect_agent
-from openbach_run.openbach import limits, rules
+from openbach_run.openbach import limits, rules, value_checks
 from openbach_run.openbach.job import (
     INSTANCE_TYPES,
     Argument,
@@ -33,7 +34,7 @@ from openbach_run.openbach.job import (
     convert,
 )
 from openbach_run.openbach.job_folders import load_packages
-from openbach_run.openbach.scenario import parse_scenario
+from openbach_run.openbach.reading import parse_scenario
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = load_packages([ROOT / "jobs"])
@@ -298,7 +299,7 @@ def test_declaration_and_program_refuse_the_same_values_together() -> None:
         function = {"id": 0, "start_job_instance": {"entity_name": "e", job: arguments}}
         scenario = parse_scenario({"name": "t", "openbach_functions": [function, stop(0)]}, JOBS)
         words = argv(JOBS[job].arguments, arguments)
-        assert takes(job, words) is (not limits.check(scenario, {}, JOBS)), words
+        assert takes(job, words) is (not value_checks.check(scenario, {}, JOBS)), words
 
 
 def test_an_argument_that_is_not_given_is_equal_to_nothing() -> None:
@@ -352,7 +353,7 @@ def wrong(
         "arguments": dict.fromkeys(given, ""),
         **more,
     }
-    return [str(one) for one in limits.check(parse_scenario(scenario, JOBS), given, JOBS)]
+    return [str(one) for one in value_checks.check(parse_scenario(scenario, JOBS), given, JOBS)]
 
 
 def test_values_that_are_put_together() -> None:
@@ -388,7 +389,7 @@ def test_scenarios_that_start_each_other_have_an_end() -> None:
         )
 
     a, b, c = starting("a", "b"), starting("b", "c"), starting("c", "b")
-    assert limits.check(a, {"n": "1"}, JOBS, {"b": b, "c": c})[0].value == "1kk"
+    assert value_checks.check(a, {"n": "1"}, JOBS, {"b": b, "c": c})[0].value == "1kk"
 
 
 def test_a_file_can_be_checked_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

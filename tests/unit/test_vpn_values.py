@@ -14,7 +14,9 @@ import pytest
 
 from openbach_run.campaign.entries import check_vpn_values, values_read
 from openbach_run.campaign.file import plan_file
-from openbach_run.campaign.plan import Campaign, notes_of, plan
+from openbach_run.campaign.model import Campaign
+from openbach_run.campaign.notes import notes_of
+from openbach_run.campaign.plan import plan
 from openbach_run.campaign.settings import parse_settings
 from openbach_run.campaign.vpn_values import folded, read_values, setting_of
 from openbach_run.catalog import Catalog, description

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.options import Options
-from openbach_run.campaign.plan import Campaign
 from openbach_run.campaign.request import Plan
 from openbach_run.catalog import Catalog, Uses, joined
 from openbach_run.engine.contract import Engine
@@ -46,7 +46,7 @@ def engine_of(
 
         scenarios = [campaign.scenario, *campaign.sub_scenarios.values()]
         return ControllerEngine(controller, options.project, scenarios)
-    uses = joined(campaign.uses(plan.packages, plan.catalog))
+    uses = joined(campaign.uses(plan.packages))
     parts = parts_of(uses, plan.packages, plan.catalog)
     if options.engine == "native":
         from openbach_run.engine.native.engine import NativeEngine

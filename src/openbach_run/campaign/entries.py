@@ -9,12 +9,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from openbach_run.catalog import DESCRIBED, Catalog, Uses, description
-from openbach_run.engine.native.boundary import FEATURES
+from openbach_run.catalog import DESCRIBED, Entries, Uses, description
+from openbach_run.engine.native.features import FEATURES
 from openbach_run.errors import InputError
 from openbach_run.json_files import read_json
 from openbach_run.openbach.refusals import near
@@ -198,21 +197,25 @@ COMMENT = re.compile(r"^\s*#.*$", re.MULTILINE)
 VARIABLE = re.compile(r"\bVPN_([A-Z0-9_]+)")
 
 
-def check_entries(uses: Uses, catalog: Catalog) -> None:
+def check_entries(uses: Uses, entries: Entries) -> None:
     """Check the folders and files that are used. Raises InputError for the first mistake."""
     for kind, names in uses.items():
-        there = catalog.all(kind) if kind in CHECKS else {}
+        there = entries[kind] if kind in CHECKS else {}
         # A base that is not there is told of by the check of the VPN that names it.
         for name in names:
             if name in there:
-                CHECKS[kind](catalog, there[name])
+                CHECKS[kind](there[name], there)
 
 
-def _check_json(shape: Shape, catalog: Catalog, file: Path) -> None:
-    check(f"{file}", read_json(file), shape)
+def _check_cpu(file: Path, cpus: Mapping[str, Path]) -> None:
+    check(f"{file}", read_json(file), CPU)
 
 
-def _check_impairment(catalog: Catalog, file: Path) -> None:
+def _check_satellite(file: Path, satellites: Mapping[str, Path]) -> None:
+    read_preset(file)
+
+
+def _check_impairment(file: Path, impairments: Mapping[str, Path]) -> None:
     profile = read_json(file)
     check(f"{file}", profile, IMPAIRMENT)
     if profile.get("reorder_pct") and not profile.get("delay_ms"):
@@ -222,7 +225,7 @@ def _check_impairment(catalog: Catalog, file: Path) -> None:
         )
 
 
-def _check_control(catalog: Catalog, folder: Path) -> None:
+def _check_control(folder: Path, controls: Mapping[str, Path]) -> None:
     file = folder / DESCRIBED["congestion-controls"]
     profile = read_json(file)
     check(f"{file}", profile, CONTROL)
@@ -234,13 +237,13 @@ def _check_control(catalog: Catalog, folder: Path) -> None:
         )
 
 
-def _check_vpn(catalog: Catalog, folder: Path) -> None:
+def _check_vpn(folder: Path, vpns: Mapping[str, Path]) -> None:
     file = folder / DESCRIBED["vpn-configs"]
     own = description(folder)
     check(f"{file}", own, VPN if "base" in own else OWN_VPN)
     scripts = folder
     if "base" in own:
-        scripts = _base(file, own, catalog)
+        scripts = _base(file, own, vpns)
         base = description(scripts)
         check(f"{scripts / file.name}", base, OWN_VPN)
         # A variant runs its base's scripts: any script of its own would be ignored silently.
@@ -261,7 +264,7 @@ def _check_vpn(catalog: Catalog, folder: Path) -> None:
                 f"{scripts / script} is missing, or no program: a VPN has {', '.join(SCRIPTS)}"
                 " (chmod +x)"
             )
-    known = values_read(scripts, catalog.shared("vpn-configs").values())
+    known = values_read(scripts, _shared(vpns))
     for name, value in own.get("values", {}).items():
         if name in GIVEN_BY_JOB:
             right = "inner_mtu is a key beside values" if name == "mtu" else "the job says that"
@@ -306,9 +309,7 @@ def check_vpn_values(
 
 
 def _whole(own: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a VPN's vpn.json merged with that of its base, as the job's vpn_folders.py merges
-    them.
-    """
+    """Return a VPN's vpn.json merged with that of its base, like the job's vpn_folders.py."""
     merged = {key: {**base.get(key, {}), **own.get(key, {})} for key in MERGED}
     # The base's framing does not fit a variant that has another overhead.
     left_out = {"framing"} if "overhead_bytes" in own and "framing" not in own else set()
@@ -317,9 +318,7 @@ def _whole(own: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _instead(name: str, scripts: Path, vpns: Mapping[str, Path]) -> str:
-    """Return a text that names the VPNs with these scripts that set a fixed value, each with its
-    value.
-    """
+    """Return a text that names the VPNs with these scripts that set a fixed value, and it."""
     described = {vpn: description(folder) for vpn, folder in vpns.items()}
     sets = [
         f"{vpn} ({name}={one['values'][name]})"
@@ -330,17 +329,13 @@ def _instead(name: str, scripts: Path, vpns: Mapping[str, Path]) -> str:
 
 
 def _object(described: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """Return the object below a key of an unchecked vpn.json; empty if there is none or it is no
-    object.
-    """
+    """Return the object below a key of an unchecked vpn.json; empty if there is none."""
     found = described.get(key)
     return found if isinstance(found, dict) else {}
 
 
 def _not_taken(vpn: Mapping[str, Any], name: str, value: str) -> str:
-    """Return what is wrong with a value; "" if the VPN takes it, or if it does not declare what it
-    takes.
-    """
+    """Return what is wrong with a value; "" if the VPN takes it or does not say what it takes."""
     taken = vpn.get("takes", {}).get(name)
     if taken is not None and not re.fullmatch(taken["pattern"], value):
         return f"{value} should be {taken['like']}"
@@ -356,15 +351,23 @@ def _not_taken(vpn: Mapping[str, Any], name: str, value: str) -> str:
 
 
 def _shared(vpns: Mapping[str, Path]) -> list[Path]:
-    """Return the files that the VPNs' folders have in common, such as lib.sh."""
-    places = {folder.parent: None for folder in vpns.values()}
-    files = [file for place in places for file in sorted(place.glob("*")) if file.is_file()]
-    return [file for file in files if file.suffix != ".md"]
+    """Return the files that the VPNs' folders have in common, such as lib.sh.
+
+    A file of the user's takes the place of ours, as in the guest (`Catalog.shared`).
+    """
+    places = dict.fromkeys(folder.parent for folder in vpns.values())
+    found: dict[str, Path] = {}
+    # The user's folders come first, and so are looked at last.
+    for place in reversed(places):
+        for file in sorted(place.glob("*")):
+            if file.is_file() and file.suffix != ".md":
+                found[file.name] = file
+    return list(found.values())
 
 
-def _base(file: Path, own: Mapping[str, Any], catalog: Catalog) -> Path:
+def _base(file: Path, own: Mapping[str, Any], vpns: Mapping[str, Path]) -> Path:
     """Return the folder of the base, which has the scripts. Raises InputError."""
-    named, vpns = own["base"], catalog.all("vpn-configs")
+    named = own["base"]
     if named == file.parent.name:
         raise InputError(f"{file}: base: {named} is the folder itself; a base is another VPN")
     if named not in vpns:
@@ -445,10 +448,11 @@ def _text(file: Path) -> str:
     return file.read_text(encoding="utf-8", errors="replace")
 
 
-CHECKS: Mapping[str, Callable[[Catalog, Path], object]] = {
+CHECKS: Mapping[str, Callable[[Path, Mapping[str, Path]], None]] = {
     "vpn-configs": _check_vpn,
     "congestion-controls": _check_control,
     "impairments": _check_impairment,
-    "cpus": partial(_check_json, CPU),
-    "satellites": lambda catalog, file: read_preset(file),
+    "cpus": _check_cpu,
+    "satellites": _check_satellite,
 }
+"""By kind: the check of an entry, which is given with all entries of its kind by name."""

@@ -34,9 +34,7 @@ SHOW_S = 0.2
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run with its engine, its scenario's name in a command, and the measures that its jobs
-    declare.
-    """
+    """A run with its engine, its scenario's name in a command, and the measures of its jobs."""
 
     spec: RunSpec
     engine: Engine
@@ -261,8 +259,7 @@ class _Table:
 
 
 def interleaved(runs: Sequence[PlannedRun]) -> list[PlannedRun]:
-    """Return the runs in rounds: each cell once, in random order, then each cell with the next
-    seed.
+    """Return the runs in rounds: each cell once, in random order, then all with the next seed.
 
     What else the machine does, or the heat of its CPU, then affects all cells and not only one.
     """
@@ -278,10 +275,9 @@ def interleaved(runs: Sequence[PlannedRun]) -> list[PlannedRun]:
 
 
 def known_record(store: Store, planned: PlannedRun) -> Record | None:
-    """Return the record of a finished run, with the measures that its jobs declare now; None if the
-    run has not finished.
+    """Return the record of a finished run, with the measures that its jobs declare now.
 
-    A record whose measures change is written anew.
+    None if the run has not finished. A record whose measures change is written anew.
     """
     record = store.load(planned.spec.run_id)
     if record is None or not record.finished:

@@ -24,6 +24,7 @@ class Executor:
     """
 
     def __init__(self, cpus: Sequence[int]) -> None:
+        """Start a thread for each CPU."""
         self._queue: PriorityQueue[tuple[float, int, Task | None]] = PriorityQueue()
         self._numbers = count()
         self._changed = threading.Condition()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A campaign file names several scenarios, each with values; the keys:
+"""A campaign file, which names several scenarios, each with values.
 
 seeds: 5                             # how many, or a list of them
 scenarios:
@@ -13,7 +13,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from openbach_run.campaign.plan import Campaign, plan_scenario, read_with_subs, settings_of
+from openbach_run.campaign.model import Campaign
+from openbach_run.campaign.plan import plan_read
+from openbach_run.campaign.reading import read_with_subs, settings_of
 from openbach_run.campaign.settings import distinct, is_list, parse_seeds, parse_settings
 from openbach_run.campaign.vpn_values import setting_of
 from openbach_run.catalog import Catalog
@@ -51,7 +53,7 @@ def plan_file(
             here = {
                 name: values for name, values in given.items() if setting_of(name) in known_here
             }
-            campaigns.append(plan_scenario(file, {**values, **here}, seeds, packages))
+            campaigns.append(plan_read(file, scenario, subs, {**values, **here}, seeds, packages))
         except (Malformed, InputError) as error:
             raise InputError(f"{where} ({file}): {error}") from error
     known = {name for campaign in campaigns for name in campaign.values}

@@ -22,9 +22,7 @@ T = TypeVar("T")
 
 
 def forecast(planned: Sequence[PlannedRun], store: Store, workers: int) -> str:
-    """Return a text for a person: the runs to do, their time on `workers` CPUs, and their disk
-    space.
-    """
+    """Return a text for a person: the runs to do, their time on `workers` CPUs, and their size."""
     known = [record for record in store.all() if record.finished]
     there = {record.run_id for record in known}
     to_do = [one.spec for one in planned if one.spec.run_id not in there]
@@ -56,8 +54,9 @@ def forecast(planned: Sequence[PlannedRun], store: Store, workers: int) -> str:
 
 
 def unknown(runs: int, missing: str, workers: int) -> str:
-    """Return a text for a person with the number of runs, where it is not known which are finished:
-    the runs have no names yet, because something that they depend on is not made.
+    """Return a text for a person with the number of runs, where the finished ones are not known.
+
+    The runs have no names yet, because something that they depend on is not made.
     """
     wall_s = runs * UNKNOWN_WALL_S / workers
     return "\n".join(
@@ -75,8 +74,7 @@ def unknown(runs: int, missing: str, workers: int) -> str:
 
 
 def mean_wall_s(to_do: Sequence[Mapping[str, str]], known: Sequence[Record]) -> float:
-    """Return the mean wall time of the runs to do, in seconds; each is given by `scenario` and
-    arguments.
+    """Return the mean wall time in seconds of the runs to do, given by `scenario` and arguments.
 
     A run takes as long as the known runs of its cell; without any, as long as those of the cells
     that are most similar.
@@ -113,7 +111,7 @@ def _key(values: Mapping[str, str]) -> int:
 def _of_the_most_like(
     values: Mapping[str, str], sample: Sequence[tuple[Mapping[str, str], list[float]]]
 ) -> float:
-    """Return the mean wall time of the known runs that have the most values in common with a cell."""
+    """Return the mean wall time of the known runs with the most values in common with a cell."""
     likeness = [(len(values.items() & known.items()), walls_s) for known, walls_s in sample]
     most = max((alike for alike, _ in likeness), default=0)
     found_s: list[float] = []
@@ -137,6 +135,7 @@ def _size_bytes(run_dir: Path) -> int:
 
 
 def duration(seconds: float) -> str:
+    """Return a time for a person, in seconds or minutes."""
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 

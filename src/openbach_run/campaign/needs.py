@@ -13,12 +13,16 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from openbach_run.campaign.plan import Campaign, own_values
+from openbach_run.campaign.checks import own_values
+from openbach_run.campaign.model import Campaign
 from openbach_run.catalog import Catalog, description
-from openbach_run.engine.native.boundary import IN_WORDS, Host
+from openbach_run.engine.native.boundary import Host
+from openbach_run.engine.native.features import IN_WORDS
 from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import Package
-from openbach_run.openbach.limits import Use, names_folders, needed, uses
+from openbach_run.openbach.limits import names_folders
+from openbach_run.openbach.uses import Use
+from openbach_run.openbach.value_checks import needed
 
 VPNS, CONTROLS = "vpn-configs", "congestion-controls"
 PARAMETERS = Path("/sys/module")
@@ -33,7 +37,7 @@ def check_host(
     Raises InputError that names the values which the host rules out, each with the reason.
     """
     jobs = {name: package.job for name, package in packages.items()}
-    places = uses(campaign.scenario, jobs, campaign.sub_scenarios)
+    places = campaign.places(jobs)
     reasons: dict[str, str] = {}
     for cell in (own_values(campaign, one) for one in campaign.cells):
         own = [use for use in places if use.names <= cell.keys()]
@@ -71,9 +75,7 @@ def _given(use: Use, cell: Mapping[str, str]) -> str:
 def _folders(
     places: list[Use], cell: Mapping[str, str], catalog: Catalog
 ) -> Iterator[tuple[Use, str, str]]:
-    """Yield the VPNs and congestion controls that a cell names: where it names them, the kind, the
-    name.
-    """
+    """Yield the VPNs and congestion controls that a cell names: where, the kind, the name."""
     for use in places:
         for key in names_folders(use.argument):
             kind, value = use.argument.limits[key], Template(use.template).safe_substitute(cell)
@@ -85,7 +87,7 @@ def _why_not(catalog: Catalog, kind: str, name: str, host: Host) -> str:
     """Return the reason why this host cannot have a VPN or a congestion control; "" if it can."""
     # A variant's own keys replace those of its base, so the base comes first.
     described: dict[str, Any] = {}
-    for one in reversed(catalog.with_base(kind, name)):
+    for one in reversed(catalog.names_with_base(kind, name)):
         described |= description(catalog.all(kind)[one])
     if kind == VPNS:
         needs = described.get("needs", ["tun"] if described.get("runs_in") == "user space" else [])

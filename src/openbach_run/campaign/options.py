@@ -51,6 +51,7 @@ class Options:
     """Project of the platform in which the scenario runs."""
 
     def __post_init__(self) -> None:
+        """Check that the options go together. Raises InputError."""
         _check_captures(self)
         if self.workers is not None and self.scheduler is not None:
             raise InputError(

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from openbach_run.campaign.file import plan_file
+from openbach_run.campaign.model import Campaign
+from openbach_run.campaign.notes import notes_of
 from openbach_run.campaign.options import Options
-from openbach_run.campaign.plan import Campaign, notes_of, plan
+from openbach_run.campaign.plan import plan
 from openbach_run.campaign.settings import parse_seeds
 from openbach_run.catalog import Catalog
 from openbach_run.errors import InputError

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from openbach_run.campaign.engines import controller_of, engine_of, inventory_of
 from openbach_run.campaign.execute import Execution, PlannedRun
 from openbach_run.campaign.executor import cpus_for
+from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.options import Options, shown_path
-from openbach_run.campaign.plan import Campaign
 from openbach_run.campaign.request import Plan
 from openbach_run.campaign.sub_runs import unfold_all, unfold_campaign
 from openbach_run.campaign.table import campaign_table, not_sent
@@ -269,7 +269,7 @@ class _Work:
         url = None if self._controller is None else self._controller.access.url
         scenario, words = shown_path(campaign.path), tuple(self._options.words(url))
         plan = self._plan
-        specs = campaign.runs(plan.packages, inventory, plan.catalog, engine.identity_of)
+        specs = campaign.runs(plan.packages, inventory, engine.identity_of)
         return {one.run_id: PlannedRun(one, engine, scenario, measures, words) for one in specs}
 
     def _measures_natively(self, campaign: Campaign, engine: Engine) -> Declared:
@@ -293,9 +293,7 @@ class _Work:
         return not all((place / name).exists() for place in places for name in wanted)
 
     def campaign_file(self, planned: Sequence[PlannedRun]) -> Iterator[str]:
-        """Yield the text of the file that says what was asked for: the command, the runs, and their
-        commit.
-        """
+        """Yield the text of the file on what was asked for: the command, the runs, the commit."""
         plan, options = self._plan, self._options
         words = ["./openbach-run", shown_path(plan.path), *plan.settings]
         words += [] if plan.seeds is None else ["--seeds", plan.seeds]
@@ -332,7 +330,7 @@ def _first_seed(
 
 
 def commit() -> str | None:
-    """Return the commit of this checkout; None if this is no checkout, or has uncommitted changes."""
+    """Return the commit of this checkout; None if there is none, or uncommitted changes."""
     words = ["git", "-C", str(REPOSITORY), "status", "--porcelain=v2", "--branch"]
     try:
         told = subprocess.run(

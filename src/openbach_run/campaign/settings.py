@@ -10,8 +10,7 @@ from openbach_run.errors import InputError
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
-    """Return the seeds that a text gives: `5` is the seeds 1 to 5; `3,7` is those two; `7,` is just
-    7.
+    """Return the seeds of a text: `5` is 1 to 5, `3,7` is those two, `7,` is just 7.
 
     Raises InputError.
     """
@@ -36,10 +35,12 @@ def parse_seeds(text: str) -> tuple[int, ...]:
 
 
 def is_list(value: Any) -> bool:
+    """Return whether a value is a list of at least one text or number."""
     return isinstance(value, list) and bool(value) and all(map(is_value, value))
 
 
 def is_value(value: Any) -> bool:
+    """Return whether a value is a text or a number."""
     return isinstance(value, str | int | float) and not isinstance(value, bool)
 
 

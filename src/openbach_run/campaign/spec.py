@@ -65,6 +65,7 @@ class CellSpec:
 
     @cached_property
     def digest(self) -> str:
+        """Return the hash of all of it that affects its runs."""
         # __dict__ also has the cached digest; the origin has a digest of its own, taken once.
         own = {
             name: value for name, value in self.__dict__.items() if name not in ("origin", "digest")
@@ -94,18 +95,22 @@ class RunSpec:
 
     @property
     def values(self) -> dict[str, str]:
+        """Return the cell's values."""
         return self.cell.values
 
     @property
     def identity(self) -> dict[str, str]:
+        """Return the identity of the engine."""
         return self.cell.identity
 
     @property
     def scenario_name(self) -> str:
+        """Return the name of the scenario."""
         return self.cell.origin.scenario.name
 
     @property
     def arguments(self) -> dict[str, str]:
+        """Return the values of the scenario's arguments, without those of constants."""
         names = self.cell.origin.scenario.arguments
         return {name: value for name, value in self.values.items() if name in names}
 
@@ -116,6 +121,7 @@ class RunSpec:
 
     @property
     def sub_scenarios(self) -> dict[str, dict[str, Any]]:
+        """Return the sub-scenarios in stored form, by name, with the values of their constants."""
         return {name: self._stored(sub) for name, sub in self.cell.origin.sub_scenarios.items()}
 
     def _stored(self, scenario: Scenario) -> dict[str, Any]:
@@ -125,9 +131,7 @@ class RunSpec:
         return scenario.with_constants(constants).as_stored()
 
     def _started(self, scenario: Scenario) -> dict[str, Any]:
-        """Return a scenario in stored form, without the functions that it does not have with these
-        values.
-        """
+        """Return a scenario in stored form, with the functions that it has with these values."""
         return self._stored(scenario.with_functions_of({**scenario.defaults, **self.values}))
 
     def for_guest(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from openbach_run.campaign.plan import Campaign
+from openbach_run.campaign.model import Campaign
 from openbach_run.engine.contract import COMPLAINED
 from openbach_run.openbach.values import kind_of
 from openbach_run.results import run_files
@@ -106,9 +106,7 @@ def unfold_campaign(campaign: Campaign, unfolded: Sequence[Record]) -> Campaign:
 
 
 def _own_arguments(run_dir: Path) -> set[str] | None:
-    """Return the names of the arguments of the scenario that was launched; None if the run does not
-    say.
-    """
+    """Return the names of the launched scenario's arguments; None if the run does not say."""
     try:
         return set(run_files.document(run_dir, "run.json")["arguments"])
     except (OSError, DamagedRecord, TypeError, KeyError):
@@ -116,7 +114,7 @@ def _own_arguments(run_dir: Path) -> set[str] | None:
 
 
 def _root(told: Sequence[Mapping[str, Any]]) -> Any:
-    """Return the id of the scenario instance that no other one started; None if none was started."""
+    """Return the id of the scenario instance that no other one started; None without any."""
     return next(
         (event["scenario_instance_id"] for event in told if event["event"] == "scenario_started"),
         None,

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
-from openbach_run.campaign.plan import MEASURE, USUAL, Campaign
+from openbach_run.campaign.model import USUAL, Campaign
 from openbach_run.clock import VIRTUAL
 from openbach_run.guest.main import HOST_KERNEL
+from openbach_run.openbach.extras import MEASURE
 from openbach_run.openbach.measures import measure_of
 from openbach_run.results.intervals import estimate
 from openbach_run.results.least_transfer_time import least_transfer_time_s, rate_of
@@ -80,8 +81,7 @@ def campaign_table(campaign: Campaign, records: Sequence[Record]) -> Table:
 
 
 def _all_measures(campaign: Campaign, records: Sequence[Record]) -> Table | None:
-    """Return a table of everything that the scenario and its sub-scenarios measured; None if no run
-    measured anything.
+    """Return a table of all measures of a scenario and its sub-scenarios; None without any.
 
     It has a row for each measure if each scenario has one cell, else a row for each cell with the
     first measures.
@@ -134,10 +134,9 @@ def _values(cell: Mapping[str, str], names: Sequence[str]) -> tuple[str, ...]:
 
 
 def not_sent(campaign: Campaign, records: Sequence[Record], runs: Path) -> str | None:
-    """Return a text on runs that have finished without the measure that the scenario shows: which
-    runs, and what they sent.
+    """Return a text on finished runs without the measure that the scenario shows; None without any.
 
-    None if there are none.
+    It says which runs they are, and what they sent.
     """
     finished = [one for one in records if one.finished and one.scenario == campaign.scenario.name]
     without = [one for one in finished if one.measures.get(campaign.measure or "") is None]
@@ -169,9 +168,7 @@ def not_sent(campaign: Campaign, records: Sequence[Record], runs: Path) -> str |
 
 
 def _cell(done: Sequence[Record], campaign: Campaign) -> str:
-    """Return the text of a cell: the median over the seeds and its interval, and how many runs
-    failed.
-    """
+    """Return the text of a cell: median over the seeds, interval, number of failed runs."""
     shown = _shown(done, campaign.measure or "")
     has_finished = any(record.finished for record in done)
     return (
@@ -182,9 +179,7 @@ def _cell(done: Sequence[Record], campaign: Campaign) -> str:
 
 
 def _shown(done: Sequence[Record], column: str, digits: int = 2, form: str = "f") -> str:
-    """Return the median of a column over the runs and its interval, and how many runs failed, if
-    any did.
-    """
+    """Return the median of a column over the runs and its interval, and how many failed, if any."""
     found = [record.measures.get(column) for record in done if record.finished]
     values = [value for value in found if value is not None]
     failed = sum(not record.finished for record in done)
@@ -194,9 +189,7 @@ def _shown(done: Sequence[Record], column: str, digits: int = 2, form: str = "f"
 
 
 def _fragments(campaign: Campaign, records: Sequence[Record]) -> list[str]:
-    """Return a note on runs whose IP packets crossed the satellite in fragments; empty without such
-    runs.
-    """
+    """Return a note if IP packets crossed the satellite in fragments; else an empty list."""
     done = [one for one in records if one.finished and one.scenario == campaign.scenario.name]
     in_pieces = []
     for one in done:
@@ -233,9 +226,7 @@ def _clocks(records: Sequence[Record]) -> list[str]:
 
 
 def _note(campaign: Campaign) -> str:
-    """Return the note under a table: the seeds, the least possible transfer time, and other
-    remarks.
-    """
+    """Return the note under a table: seeds, least possible transfer time, other remarks."""
     least: dict[tuple[str, str], float] = {}
     for cell in campaign.cells:
         time_s = least_transfer_time_s(cell)

@@ -15,7 +15,8 @@ from string import Template
 
 from openbach_run.campaign.entries import check_vpn_values
 from openbach_run.errors import InputError
-from openbach_run.openbach.limits import VALUES_OF, Use
+from openbach_run.openbach.limits import VALUES_OF
+from openbach_run.openbach.uses import Use
 from openbach_run.openbach.values import sole_placeholder
 
 NONE = "none"
@@ -26,8 +27,9 @@ Given = Mapping[str, tuple[str, ...]]
 
 
 def setting_of(name: str) -> str:
-    """Return the constant that a setting belongs to: `vpn_values` for `vpn.cipher`; any other name
-    is its own.
+    """Return the constant that a setting belongs to: `vpn_values` for `vpn.cipher`.
+
+    Any other name is its own.
     """
     owner, dot, _ = name.partition(".")
     return f"{owner}{SUFFIX}" if dot else name
@@ -51,7 +53,7 @@ def folded(given: Given) -> dict[str, tuple[str, ...]]:
 
 
 def _own(given: Given, constant: str) -> dict[str, tuple[str, ...]]:
-    """Return the values of the settings that belong to a constant, by the name of the VPN's value."""
+    """Return the values of the settings of a constant, by the name of the VPN's value."""
     return {
         name.partition(".")[2]: values
         for name, values in given.items()

@@ -10,16 +10,18 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from openbach_run.campaign.plan import check_measure, measures_of_jobs, read_with_subs, sweep_table
+from openbach_run.campaign.checks import check_measure
+from openbach_run.campaign.reading import read_with_subs, sweep_table
 from openbach_run.errors import InputError
 from openbach_run.openbach.addresses import inventory_file, unknown_entities, with_addresses
 from openbach_run.openbach.job import Job
-from openbach_run.openbach.job_folders import Package
-from openbach_run.openbach.limits import WITHIN, uses, wrong_values
+from openbach_run.openbach.job_folders import Package, measures_of_jobs
 from openbach_run.openbach.lint import lint
+from openbach_run.openbach.reading import read_scenario
 from openbach_run.openbach.refusals import Malformed
-from openbach_run.openbach.scenario import SAME, Scenario, defaults_of, read_scenario
-from openbach_run.openbach.values import jobs_started
+from openbach_run.openbach.scenario import SAME, Scenario, defaults_of, jobs_of
+from openbach_run.openbach.uses import WITHIN, uses
+from openbach_run.openbach.value_checks import wrong_values
 from openbach_run.topology.inventory import load_inventory
 
 
@@ -64,13 +66,10 @@ def _shown(
 ) -> Iterator[str]:
     """Yield what is wrong with the measures that x-sweep has."""
     scenarios = (scenario, *subs.values())
-    jobs: set[str] = set()
-    for one in scenarios:
-        for function in one.functions:
-            jobs |= {job for job, _ in jobs_started(function)}
+    jobs = sorted(set(jobs_of(scenarios)))
     for one in scenarios:
         try:
-            check_measure(path, one, measures_of_jobs(sorted(jobs), packages))
+            check_measure(path, one, measures_of_jobs(jobs, packages))
         except InputError as error:
             yield str(error)
 

@@ -23,10 +23,13 @@ from typing import Any
 
 import yaml
 
+from openbach_run.campaign.checks import check_folders
 from openbach_run.campaign.executor import cpus_for
 from openbach_run.campaign.forecast import duration, mean_wall_s
+from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.options import Options, shown_path
-from openbach_run.campaign.plan import Campaign, draft_of, read_with_subs
+from openbach_run.campaign.plan import draft_of
+from openbach_run.campaign.reading import read_with_subs
 from openbach_run.campaign.request import plan_of
 from openbach_run.campaign.run import commit, run_with_progress
 from openbach_run.campaign.settings import parse_seeds
@@ -489,10 +492,9 @@ def runs_of(
     found = {}
     for draft in _drafts(scenarios, seeds):
         inventory = load_inventory(inventory_file(draft.scenario, draft.path, None))
-        engine = _engine(
-            json.dumps(joined(draft.uses(_packages(), _catalog())), sort_keys=True), quiet
-        )
-        for one in draft.runs(_packages(), inventory, _catalog(), engine.identity_of):
+        check_folders(draft, _packages())
+        engine = _engine(json.dumps(joined(draft.uses(_packages())), sort_keys=True), quiet)
+        for one in draft.runs(_packages(), inventory, engine.identity_of):
             found[one.run_id] = {**one.values, "scenario": one.scenario_name, "seed": str(one.seed)}
     return found
 

@@ -34,10 +34,9 @@ KEYS = ("file", "constants")
 
 
 def inventory_file(scenario: Scenario, path: Path, given: Path | None) -> Path:
-    """The inventory of a scenario in the file `path`: what was given, else what it names, else
-    ours.
+    """Return the inventory of a scenario: what was given, or what it names, or else ours.
 
-    Raises InputError.
+    `path` is the file of the scenario. Raises InputError.
     """
     file = _settings(scenario).get("file")
     if file is not None and (not isinstance(file, str) or not file):
@@ -48,7 +47,7 @@ def inventory_file(scenario: Scenario, path: Path, given: Path | None) -> Path:
 
 
 def with_addresses(scenario: Scenario, inventory: Inventory) -> Scenario:
-    """The scenario with the addresses of an inventory.
+    """Return the scenario with the addresses of an inventory.
 
     Raises InputError for what the inventory does not have.
     """
@@ -66,7 +65,7 @@ def with_addresses(scenario: Scenario, inventory: Inventory) -> Scenario:
 
 
 def unknown_entities(scenario: Scenario, inventory: Inventory) -> Iterator[Finding]:
-    """Functions on hosts that the inventory does not have."""
+    """Yield a finding for each function on a host that the inventory does not have."""
     for index, function in enumerate(scenario.functions):
         kind = kind_of(function)
         entity = function[kind].get("entity_name")

@@ -118,9 +118,7 @@ def _values(source: Source) -> dict[str, str]:
 
 
 def _leaders(source: Source, values: Mapping[str, str]) -> dict[str, str]:
-    """Constant → the argument or constant that it is the same as, unless it is given a value of its
-    own.
-    """
+    """Return constant → the argument or constant whose value it has unless it is given its own."""
     constants = source.content.get("constants", {})
     leaders = {name: leader for name in constants if (leader := sole_placeholder(values[name]))}
     for name, leader in leaders.items():
@@ -135,8 +133,9 @@ def _leaders(source: Source, values: Mapping[str, str]) -> dict[str, str]:
 
 
 class _Functions:
-    """The functions of a scenario with numbers in place of labels; `same` has by constant the
-    places where it stands but another one's value is (`x-same`).
+    """The functions of a scenario, with numbers in place of labels.
+
+    `same` has by constant the places where it stands but another one's value is (`x-same`).
     """
 
     def __init__(self, source: Source, inventory: Inventory, leaders: Mapping[str, str]) -> None:

@@ -102,6 +102,7 @@ def _columns(model: _Model, body: Any, place: str) -> dict[str, Any]:
         check_type(wrong.value, wrong.expected, f"{place}.{wrong.entry}")
         raise
     if not isinstance(columns, dict):
+        # The backend's code ends here with this error, and its text is in the answer to a client.
         raise TypeError(
             "django.db.models.query.QuerySet.create() argument after ** must be a mapping, not"
             f" {type_name(columns)}"
@@ -170,6 +171,7 @@ def _on_fail(on_fail: dict[str, Any], policy: str, at: str) -> dict[str, Any]:
 def add_waits(
     wait: dict[str, Any], function: dict[str, Any], at: str, ids: Collection[int]
 ) -> None:
+    """Put the ids that a function waits for into its stored form. Raises Refusal."""
     for key in WAIT_LISTS:
         numbers = read_entry(wait, key, list, at, [])
         for index, number in enumerate(numbers):

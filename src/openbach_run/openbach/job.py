@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""OpenBACH jobs: their argument trees, the types of their values, and the command line that values
-become.
+"""OpenBACH jobs: their arguments, the types of values, and the command line from them.
 
 Only the standard library: the director uses this inside the guest. Reading packages from disk is
-job_packages.py.
+job_folders.py.
 """
 
 from __future__ import annotations
@@ -47,10 +46,11 @@ class Argument(NamedTuple):
     repeatable: bool
     description: str
     limits: Mapping[str, Any] = MappingProxyType({})
-    """Limits of its values beyond the type; see values.py."""
+    """Limits of its values beyond the type; see limits.py."""
 
     @property
     def is_switch(self) -> bool:
+        """Return whether it has no value: it is given or not."""
         return self.type == "None"
 
     def takes(self, number: int) -> bool:
@@ -61,9 +61,7 @@ class Argument(NamedTuple):
         return int(least) <= number <= int(most or least)
 
     def miscounted(self, occurrences: list[list[Any]]) -> str:
-        """Return what is wrong with the number of values, which are in stored form; "" if nothing
-        is.
-        """
+        """Return what is wrong with the number of values in stored form; "" if nothing is."""
         if self.is_switch:
             return ""
         if len(occurrences) > 1 and not self.repeatable:
@@ -89,10 +87,12 @@ class Command(NamedTuple):
 
     @property
     def arguments(self) -> dict[str, Argument]:
+        """Return the arguments by name, without those of subcommands."""
         return {argument.name: argument for argument in (*self.required, *self.optional)}
 
     @property
     def subcommands(self) -> dict[str, Command]:
+        """Return the subcommands of all groups by name."""
         return {name: command for group in self.groups for name, command in group.choices.items()}
 
 
@@ -106,10 +106,12 @@ class Job(NamedTuple):
     command: str = ""
     command_stop: str = ""
     setup: Sequence[Sequence[str]] = ()
-    """What its playbook does on a host beside packages: of each command the task, in words, and the command for a shell."""
+    """What its playbook does on a host beside packages: pairs of a task, in words, and its command
+    for a shell."""
 
     @property
     def arguments(self) -> Command:
+        """Return the argument tree."""
         return _command(self.tree)
 
     @property
@@ -121,10 +123,12 @@ class Job(NamedTuple):
         return dict(_subcommands(self.arguments, ()))
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the job as JSON; `setup` only if there is any."""
         return {name: value for name, value in self._asdict().items() if name != "setup" or value}
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Job:
+        """Return the job that `to_dict` gave."""
         return Job(**data)
 
 
@@ -168,15 +172,15 @@ class WrongType(ValueError):
     """A value that is not of its argument's type; the text is the backend's."""
 
     def __init__(self, value: object, expected: str) -> None:
+        """Make the error for a value and the type that was expected, as the backend calls it."""
         super().__init__(
             f"value has an invalid type '{type(value).__name__}' should be '{expected}'"
         )
 
 
 def _date(value: Any) -> datetime:
-    from datetime import (
-        datetime,
-    )  # the director's memory is copied for each job, and few scenarios have dates
+    # Late: the director's memory is copied for each job, and few scenarios have dates.
+    from datetime import datetime
 
     return datetime.fromisoformat(value)
 
@@ -189,11 +193,11 @@ CONVERTERS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "ratio": ("Ratio", lambda value: (value or "_") if RATIOS[value or "_"] else None),
     "date": ("datetime", lambda value: str(_date(value))),
 }
-"""By type: its name in the backend's messages, and value → what is stored (without placeholders in it)."""
+"""By type: its name in the backend's messages, and value → what is stored (no placeholders)."""
 
 
 def convert(value: Any, kind: str) -> Any:
-    """`value` as one of that type, as JSON has it.
+    """Return a value as one of a type, as JSON has it.
 
     Raises WrongType; TypeError for a list or object as a number.
     """
@@ -207,8 +211,9 @@ def convert(value: Any, kind: str) -> Any:
 
 
 def word(value: Any, kind: str) -> str:
-    """A converted value on the command line: ratios are whole numbers there, and dates
-    milliseconds.
+    """Return a converted value on the command line.
+
+    Ratios are whole numbers there, and dates milliseconds.
     """
     match kind:
         case "ratio":
@@ -219,11 +224,10 @@ def word(value: Any, kind: str) -> str:
 
 
 def argv(command: Command, values: Mapping[str, Any]) -> list[str]:
-    """The command line of words in stored form ({name: [[word]]}, {switch: [[true]]}, {subcommand:
-    {…}}).
+    """Return the command line of words in stored form.
 
-    Per (sub)command: its name, what is required, options, switches, all in the order of the job's
-    description.
+    That is {name: [[word]]}, {switch: [[true]]}, {subcommand: {…}}. A command has its name, what is
+    required, options and switches, in the order of the job's description.
     """
     words = [str(value) for argument in command.required for value in values[argument.name][0]]
     for argument in command.optional:

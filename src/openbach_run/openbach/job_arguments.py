@@ -14,6 +14,7 @@ from openbach_run.openbach.stored import to_stored, type_name
 def read_job_arguments(
     name: str, given: dict[str, Any], jobs: Mapping[str, Job], at: str
 ) -> dict[str, Any]:
+    """Return the arguments of a job in stored form. Raises Refusal or Crash."""
     if name not in jobs:
         advice = f"{near(name, jobs)}more jobs can be given with --jobs"
         raise Refusal(f"No such job in the controller database: {name}", at, advice)

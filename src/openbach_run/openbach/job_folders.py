@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Job packages on disk: folders in the form that OpenBACH installs, or a file with the argument
-trees of many jobs.
-"""
+"""Job packages on disk: OpenBACH's folders, or a file with the argument trees of many jobs."""
 
 from __future__ import annotations
 
@@ -12,28 +10,52 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from openbach_run.catalog import PACKAGES, Catalog, Uses, packages_of
+from openbach_run.catalog import KINDS, PACKAGES, Catalog, Entries, Uses, packages_of
 from openbach_run.errors import InputError
 from openbach_run.json_files import read_json
-from openbach_run.openbach.job import CONVERTERS, INSTANCE_TYPES, Command, Job
-from openbach_run.openbach.limits import check_declaration
-from openbach_run.openbach.measures import Measure, read_measures
+from openbach_run.openbach.job import CONVERTERS, INSTANCE_TYPES, Argument, Command, Job
+from openbach_run.openbach.limits import NAMING, check_declaration
+from openbach_run.openbach.measures import Measure, check_agreement, read_measures
 from openbach_run.playbook import REMEDY, installation_of
 from openbach_run.yaml_files import read_yaml
 
 TYPES = ("str", *CONVERTERS, "None", *INSTANCE_TYPES)
 
 
-class KnownJob(Job):
-    """Keeps what its tree comes to: a command asks for that some hundred times."""
+class KnownCommand(Command):
+    """A command that keeps its arguments by name, which are asked for some thousand times."""
 
     @cached_property
-    def arguments(self) -> Command:
+    def arguments(self) -> dict[str, Argument]:
+        """Return the arguments by name, without those of subcommands."""
         return super().arguments
 
     @cached_property
-    def subcommands(self) -> dict[str, tuple[tuple[str, ...], Command]]:
+    def subcommands(self) -> dict[str, Command]:
+        """Return the subcommands of all groups by name."""
         return super().subcommands
+
+
+class KnownJob(Job):
+    """A job that keeps what its tree comes to: a command asks for that some hundred times."""
+
+    @cached_property
+    def arguments(self) -> Command:
+        """Return the argument tree."""
+        return _known(super().arguments)
+
+    @cached_property
+    def subcommands(self) -> dict[str, tuple[tuple[str, ...], Command]]:
+        """Return all subcommands at any depth, with the names that lead to them."""
+        return super().subcommands
+
+
+def _known(command: Command) -> KnownCommand:
+    groups = []
+    for group in command.groups:
+        choices: dict[str, Command] = {name: _known(one) for name, one in group.choices.items()}
+        groups.append(group._replace(choices=choices))
+    return KnownCommand(command.required, command.optional, tuple(groups))
 
 
 class MalformedJob(Job):
@@ -43,21 +65,20 @@ class MalformedJob(Job):
 
     @property
     def arguments(self) -> Command:
+        """Raise InputError with the fault."""
         raise InputError(self.fault)
 
 
 @dataclass(frozen=True)
 class Package:
-    """A job and, if it can be run here, the folder with its files; what it measures; the Debian
-    packages it uses.
-    """
+    """A job, the folder with its files if it can be run here, its measures and Debian packages."""
 
     job: Job
     files: Path | None
     measures: tuple[Measure, ...] = ()
     debian: tuple[str, ...] = ()
     entries: Mapping[str, Mapping[str, Path]] = field(default_factory=dict)
-    """Of the kinds of folders that its arguments name: kind → name → folder or file."""
+    """Everything that its arguments may name: kind → name → folder or file."""
     refused: tuple[str, ...] = ()
     """Tasks of its playbook without which it cannot do its work in a guest, in words."""
     left_out: tuple[str, ...] = ()
@@ -65,14 +86,12 @@ class Package:
 
 
 def load_packages(paths: Sequence[Path], catalog: Catalog | None = None) -> dict[str, Package]:
-    """Jobs by name from the paths given, the first one of a name wins, with the folders of
-    `additions` (by default ours) as choices of the arguments that name some.
-
-    One that is malformed matters to what uses it only (`faults`). Raises InputError for a path
-    without jobs.
+    """Return the jobs in the paths given, by name; the first one of a name wins.
 
     A path is a job's folder, a folder with jobs anywhere below it (a checkout), or a JSON file
-    {name: {arguments, …}}.
+    {name: {arguments, …}}. The catalog's folders (by default ours) are choices of the arguments
+    that name some. A malformed job matters only to what uses it (`faults`). Raises InputError for a
+    path without jobs.
     """
     packages: dict[str, Package] = {}
     catalog = catalog or Catalog()
@@ -88,7 +107,7 @@ def faults(packages: Mapping[str, Package]) -> list[str]:
 
 
 def well_formed(packages: Mapping[str, Package]) -> dict[str, Package]:
-    """The others."""
+    """Return the packages that are not malformed."""
     return {name: one for name, one in packages.items() if not isinstance(one.job, MalformedJob)}
 
 
@@ -99,29 +118,64 @@ def _malformed(name: str, error: InputError) -> Package:
 
 
 def _with_folders(package: Package, catalog: Catalog) -> Package:
-    """The package with the names of the folders there are among the choices of the arguments that
-    take them.
-    """
-    entries: dict[str, Mapping[str, Path]] = {}
+    """Return the package with the folders that its arguments may name, also as their choices."""
     if isinstance(package.job, MalformedJob):
         return package
+    entries: dict[str, Mapping[str, Path]] = {}
+    tree = _with_names(package.job.tree, catalog, entries)
+    return replace(package, job=package.job._replace(tree=tree), entries=entries)
 
-    def with_names(value: Any) -> Any:
-        if isinstance(value, list):
-            return [with_names(one) for one in value]
-        if not isinstance(value, dict):
-            return value
-        if kind := isinstance(value.get("limits"), dict) and value["limits"].get("folder"):
-            entries[kind] = catalog.all(kind)
-            return {
-                **value,
-                "choices": list(dict.fromkeys([*value.get("choices", ()), *entries[kind]])),
-            }
-        return {key: with_names(one) for key, one in value.items()}
 
-    return replace(
-        package, job=package.job._replace(tree=with_names(package.job.tree)), entries=entries
-    )
+def _with_names(
+    tree: Mapping[str, Any], catalog: Catalog, entries: dict[str, Mapping[str, Path]]
+) -> dict[str, Any]:
+    """Return an argument tree with names of folders as choices; put the folders in `entries`."""
+    made = dict(tree)
+    for kind in ("required", "optional"):
+        if tree.get(kind):
+            made[kind] = [_with_choices(one, catalog, entries) for one in tree[kind]]
+    groups = []
+    for group in tree.get("subcommand") or ():
+        choices = [_with_names(choice, catalog, entries) for choice in group["choices"]]
+        groups.append({**group, "choices": choices})
+    return {**made, "subcommand": groups} if groups else made
+
+
+def _with_choices(
+    argument: dict[str, Any], catalog: Catalog, entries: dict[str, Mapping[str, Path]]
+) -> dict[str, Any]:
+    limits = argument.get("limits")
+    if not isinstance(limits, dict):
+        return argument
+    for key in NAMING:
+        if key in limits:
+            entries[limits[key]] = catalog.all(limits[key])
+    if "folder" not in limits:
+        return argument
+    kind = limits["folder"]
+    choices = dict.fromkeys([*(argument.get("choices") or ()), *entries[kind]])
+    return {**argument, "choices": list(choices)}
+
+
+def entries_of(packages: Mapping[str, Package]) -> Entries:
+    """Return the folders and files that arguments of the jobs may name: kind → name → place."""
+    found: dict[str, dict[str, Path]] = {kind: {} for kind in KINDS}
+    for package in packages.values():
+        for kind, entries in package.entries.items():
+            found[kind] |= entries
+    return found
+
+
+def measures_of_jobs(
+    jobs: Iterable[str], packages: Mapping[str, Package]
+) -> dict[str, tuple[Measure, ...]]:
+    """Return the measures of these jobs, by job.
+
+    Raises InputError for two that do not agree on a column.
+    """
+    found = {name: packages[name].measures for name in jobs if packages[name].measures}
+    check_agreement(found)
+    return found
 
 
 def parts_of(uses: Uses, packages: Mapping[str, Package], catalog: Catalog) -> dict[str, Path]:
@@ -139,9 +193,7 @@ def check_installed(names: Iterable[str], packages: Mapping[str, Package]) -> No
 
 
 def left_out(names: Iterable[str], packages: Mapping[str, Package]) -> list[str]:
-    """Return the tasks of these jobs' playbooks that are done on an agent and not in a guest, in
-    words.
-    """
+    """Return the tasks of these jobs' playbooks that an agent does and a guest does not."""
     return [_of_playbook(name, text) for name in names for text in packages[name].left_out]
 
 
@@ -150,11 +202,10 @@ def _of_playbook(job: str, text: str) -> str:
 
 
 def form_of(described: Iterable[Mapping[str, Any]]) -> str | None:
-    """Return which form of packages a platform takes, by its answer to GET job/: "2.7" (and later)
-    or "2.6" (and before).
+    """Return which form of packages a platform takes: "2.7" (and later) or "2.6" (and before).
 
-    None if it has no job that shows it. What it says at version/ is no help: OpenBACH 2.7.0 says
-    2.6.0 there.
+    `described` is its answer to GET job/. None if it has no job that shows it. What it says at
+    version/ is no help: OpenBACH 2.7.0 says 2.6.0 there.
     """
     for job in described:
         for platform in job.get("platform_configuration") or []:
@@ -219,14 +270,17 @@ def _from_yaml(file: Path, data: Any) -> Job:
 
 
 def _statistics(file: Path, data: Mapping[str, Any]) -> list[str]:
-    """Names of the statistics that a job says it sends."""
+    """Return the names of the statistics that a job says it sends."""
     return [
         str(entry.get("name")) for _, entry in _entries(file, "statistics", data.get("statistics"))
     ]
 
 
 def _platform(file: Path, data: dict[str, Any]) -> dict[str, Any]:
-    """Commands of the platform: a mapping since OpenBACH 2.7, a list of platforms before."""
+    """Return the commands of the platform.
+
+    They are a mapping since OpenBACH 2.7, a list of platforms before.
+    """
     block = data.get("platform_configuration")
     if isinstance(block, list) and block:
         block = block[0]
@@ -247,7 +301,7 @@ def _job(file: Path, name: str, entry: Any, platform: dict[str, Any]) -> Job:
 
 
 def _check_tree(file: Path, at: str, tree: Any) -> None:
-    """Raises InputError, with its key, for an argument that is not as OpenBACH describes them."""
+    """Check that arguments are as OpenBACH describes them. Raises InputError with the key."""
     _mapping(file, at, tree)
     for kind in ("required", "optional"):
         for place, argument in _entries(file, f"{at}.{kind}", tree.get(kind)):

@@ -13,8 +13,8 @@ from typing import Any
 
 from openbach_run.openbach.functions import WAIT_LISTS
 from openbach_run.openbach.job import INSTANCE_TYPES, Argument, Command, Job
-from openbach_run.openbach.limits import check
 from openbach_run.openbach.scenario import Scenario
+from openbach_run.openbach.value_checks import check
 from openbach_run.openbach.values import job_values, jobs_started, kind_of, placeholders, substitute
 
 NOT_RUN = (
@@ -43,6 +43,7 @@ class Finding:
     message: str
 
     def __str__(self) -> str:
+        """Return the warning as a line."""
         return f"{self.path}: {self.message}"
 
 

@@ -59,24 +59,29 @@ class Measure:
 
     @property
     def is_column(self) -> bool:
+        """Return whether it has a column in results.csv."""
         return self.take not in (SERIES, EACH)
 
     @property
     def words(self) -> str:
-        """`page load time (s)`"""
+        """Return title and unit: `page load time (s)`."""
         return f"{self.title} ({self.unit})" if self.unit else self.title
 
 
 Declared = Mapping[str, tuple[Measure, ...]]
 """Measures by job."""
 EVERY_STATISTIC = Measure("*", "*", "", "every statistic", take=EACH)
-"""What a job without measures.yml measures (OpenBACH's own have none): the median of each statistic that is a number, in a
-column of its name. What is sent is what counts: their descriptions leave some out, and have patterns for others."""
+"""The measure of a job without measures.yml (OpenBACH's own have none).
+
+It is the median of each statistic that is a number, in a column of its name. What is sent is what
+counts: their descriptions leave some out, and have patterns for others.
+"""
 
 
 def from_name(column: str) -> Measure:
-    """Return the measure that a column's name alone describes: `page_load_time_s` is `page load
-    time` in s.
+    """Return the measure that a column's name alone describes.
+
+    `page_load_time_s` is `page load time` in s.
     """
     *words, last = column.split("_")
     unit = UNITS.get(last, "") if words else ""
@@ -85,8 +90,9 @@ def from_name(column: str) -> Measure:
 
 
 def measure_of(column: str, declared: Iterable[Measure]) -> tuple[str, Measure]:
-    """The measure that a column of results.csv is, and the suffix (`to_client` of `to_client_mos`)
-    with which it was sent.
+    """Return the measure that a column of results.csv is, and the suffix with which it was sent.
+
+    The suffix of `to_client_mos` is `to_client`.
     """
     fitting = [one for one in declared if one.is_column and f"_{column}".endswith(f"_{one.column}")]
     if not fitting:
@@ -110,6 +116,7 @@ def over_time(statistic: str, declared: Iterable[Measure]) -> Measure:
 
 
 def flat(declared: Declared) -> list[Measure]:
+    """Return the measures of all jobs in one list."""
     return [one for measures in declared.values() for one in measures]
 
 
@@ -217,8 +224,9 @@ KEYS = tuple(field.name for field in fields(Measure) if field.name != "column")
 
 
 def check_agreement(declared: Declared) -> None:
-    """Raises InputError for two jobs of a campaign with a column of the same name and another unit
-    or type: results.csv has one column of a name.
+    """Check that jobs with a column of the same name mean the same, as results.csv has one of it.
+
+    Raises InputError for another unit or type.
     """
     first: dict[str, tuple[str, Measure]] = {}
     for job, measures in declared.items():

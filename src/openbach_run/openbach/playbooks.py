@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The playbooks that OpenBACH includes to install and uninstall a job, made from what its folder
-has: Debian packages (packages.txt), files, and programs (files/PROGRAM/Makefile).
+"""The playbooks that OpenBACH includes to install and uninstall a job.
 
-A folder with playbooks of its own keeps them.
+They are made from what its folder has: Debian packages (packages.txt), files, and programs
+(files/PROGRAM/Makefile). A folder with playbooks of its own keeps them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The package that an OpenBACH administrator imports, made from this checkout's jobs, scenarios
-and inventory.
+"""The package that an OpenBACH administrator imports.
+
+It is made from this checkout's jobs, scenarios and inventory:
 
     DIR/
         README.md                   what to do with it, command by command
@@ -28,11 +29,11 @@ import yaml
 from openbach_run.errors import InputError
 from openbach_run.openbach.addresses import inventory_file
 from openbach_run.openbach.job_folders import Package
-from openbach_run.openbach.limits import argument_choices
 from openbach_run.openbach.playbooks import ARCHIVE
+from openbach_run.openbach.reading import read_scenario
 from openbach_run.openbach.refusals import Malformed
-from openbach_run.openbach.scenario import Scenario, read_scenario
-from openbach_run.openbach.values import jobs_started
+from openbach_run.openbach.scenario import Scenario, jobs_by_entity
+from openbach_run.openbach.uses import argument_choices
 from openbach_run.paths import INVENTORY
 from openbach_run.topology.hosts import Host, Inventory
 from openbach_run.yaml_files import read_yaml
@@ -52,8 +53,11 @@ ROLES = {
     "server": "The enterprise's server: it sends the file",
 }
 UBUNTU_VERSIONS = {"jammy": "22.04", "noble": "24.04"}
-"""OpenBACH 2.6 knows a platform by its whole version. That of Debian changes with each point release, and 2.6's own jobs
-do not run on Debian: the packages for it name Ubuntu only."""
+"""The Ubuntu versions that the packages for OpenBACH 2.6 name.
+
+It knows a platform by its whole version. That of Debian changes with each point release, and 2.6's
+own jobs do not run on Debian.
+"""
 
 FOR_2_6 = ("ansible_system", "ansible_distribution_release", "command")
 """What a platform has to say of itself."""
@@ -84,6 +88,7 @@ def begin(output: Path) -> None:
 
 
 def write_json(file: Path, content: Any) -> None:
+    """Write a JSON file for people."""
     file.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
@@ -96,10 +101,10 @@ def load_scenarios(
     inventory: Path,
     leave_out: Callable[[str], None] | None = None,
 ) -> list[Scenario]:
-    """The scenarios of a folder for an inventory, which name it or none; those that others start
-    first.
+    """Return the scenarios of a folder that run on an inventory, in the order to import them.
 
-    Raises InputError for one that is malformed, unless `leave_out` is to be told of it.
+    Those that others start come first. Raises InputError for one that is malformed, unless
+    `leave_out` is to be told of it.
     """
     jobs = {name: package.job for name, package in packages.items()}
     read: list[tuple[Path, Scenario]] = []
@@ -146,6 +151,7 @@ def project(name: str, inventory: Inventory, scenarios: Iterable[Scenario]) -> d
 
 
 def entity(host: Host, inventory: Inventory) -> dict[str, Any]:
+    """Return a host as an entity of the project."""
     return {
         "name": host.entity,
         "description": ROLES.get(host.role, f"Host {host.role} of the testbed"),
@@ -163,27 +169,18 @@ def entity(host: Host, inventory: Inventory) -> dict[str, Any]:
 
 
 def used_networks(inventory: Inventory) -> list[str]:
+    """Return the names of the networks that hosts are in."""
     return [network for network, _ in inventory.attached()]
-
-
-def jobs_by_entity(scenarios: Sequence[Scenario]) -> dict[str, list[str]]:
-    """Return the jobs to install, by entity."""
-    found: dict[str, set[str]] = {}
-    for scenario in scenarios:
-        for function in scenario.functions:
-            for job, _ in jobs_started(function):
-                found.setdefault(function["start_job_instance"]["entity_name"], set()).add(job)
-    return {name: sorted(jobs) for name, jobs in found.items()}
 
 
 # Jobs
 
 
 def pack(folder: Path, made: Mapping[str, str]) -> bytes:
-    """A job's folder as a .tar.gz with `files/` at its root, links followed; `made` has texts by
-    path, in place of a file or beside the others.
+    """Return a job's folder as a .tar.gz with `files/` at its root, links followed.
 
-    What is in files/ is there a second time, in one piece for the playbook.
+    `made` has texts by path, in place of a file or beside the others. What is in files/ is there a
+    second time, in one piece for the playbook.
     """
     contents = {
         file.relative_to(folder).as_posix(): (file.read_bytes(), file.stat().st_mode)
@@ -213,6 +210,7 @@ def _archive(contents: Mapping[str, tuple[bytes, int]]) -> bytes:
 
 
 def walk(folder: Path) -> Iterable[Path]:
+    """Yield the files below a folder, through links, but for what Python has compiled."""
     for entry in folder.iterdir():
         if entry.is_dir():
             if entry.name != "__pycache__":
@@ -277,43 +275,47 @@ def for_2_6(file: Path) -> str:
 INSTRUCTIONS = """\
 # Installing the testbed on an OpenBACH platform
 
-The commands are scripts of OpenBACH's auditorium; run them in a directory with a file `controller`, as they all do:
-`{{"controller": "ADDRESS", "login": "…", "password": "…"}}`.
+The commands are scripts of OpenBACH's auditorium; run them in a directory with a file `controller`,
+as they all do: `{{"controller": "ADDRESS", "login": "…", "password": "…"}}`.
 
 ## 1. Jobs
 
-OpenBACH 2.7 and later take the packages in `jobs-2.7/`, earlier versions those in `jobs-2.6/`; each answers HTTP 500 to the
-other's. Do not go by the version that the platform shows: 2.7.0 says 2.6.0. Look at a job that it has:
+OpenBACH 2.7 and later take the packages in `jobs-2.7/`, earlier versions those in `jobs-2.6/`; each
+answers HTTP 500 to the other's. Do not go by the version that the platform shows: 2.7.0 says 2.6.0.
+Look at a job that it has:
 
 ```sh
 python3 get_job_infos.py fping | grep ansible_distribution_
 ```
 
-`ansible_distribution_release` means `jobs-2.7/`, `ansible_distribution_version` means `jobs-2.6/`. Once the project is there,
-`openbach-run --engine controller` finds out by itself and names the files that are missing.
+`ansible_distribution_release` means `jobs-2.7/`, `ansible_distribution_version` means `jobs-2.6/`.
+Once the project is there, `openbach-run --engine controller` finds out by itself and names the
+files that are missing.
 
-Installing a job adds the Debian packages that it uses and its own files; uninstalling it removes its own files only.
+Installing a job adds the Debian packages that it uses and its own files; uninstalling it removes
+its own files only.
 
 ```sh
 {add_jobs}
 ```
 
-{left_out}Agents are those of `inventory.yml`; on each the jobs that its entity needs. One command after the other: each waits
-for its playbooks, and many at once overload a small controller.
+{left_out}Agents are those of `inventory.yml`; on each the jobs that its entity needs. One command
+after the other: each waits for its playbooks, and many at once overload a small controller.
 
 ```sh
 {install_jobs}
 ```
 
-`install_jobs.py` can say that an operation was successful before its playbook has ended, or although the agent then refuses
-the job. What an agent really has, it says itself; with `--update` the controller asks it (`GET job?address=ADDRESS&update`)
-and corrects its own list:
+`install_jobs.py` can say that an operation was successful before its playbook has ended, or
+although the agent then refuses the job. What an agent really has, it says itself; with `--update`
+the controller asks it (`GET job?address=ADDRESS&update`) and corrects its own list:
 
 ```sh
 {check_jobs}
 ```
 
-A job that is not listed some minutes later is to be installed again. An agent that did not answer is under `errors`.
+A job that is not listed some minutes later is to be installed again. An agent that did not answer
+is under `errors`.
 
 ## 2. Project
 
@@ -321,27 +323,28 @@ A job that is not listed some minutes later is to be installed again. An agent t
 python3 add_project.py project.json
 ```
 
-(OpenBACH's web UI has an Import Project that does not work in 2.7; importing a file of `scenarios/` there does.)
-Then attach the agents, in the web UI or with:
+(OpenBACH's web UI has an Import Project that does not work in 2.7; importing a file of `scenarios/`
+there does.) Then attach the agents, in the web UI or with:
 
 ```sh
 {attach}
 ```
 
-Interfaces must be called as `inventory.yml` calls them. An entity's name may be in one project only: with the same name in two
-projects OpenBACH starts neither.
+Interfaces must be called as `inventory.yml` calls them. An entity's name may be in one project
+only: with the same name in two projects OpenBACH starts neither.
 
 ## 3. Run
 
 {scenarios}
 
-From the web UI: open the project, choose the scenario, give its arguments, start. It asks for every argument and shows neither
-defaults nor choices; these are they:
+From the web UI: open the project, choose the scenario, give its arguments, start. It asks for every
+argument and shows neither defaults nor choices; these are they:
 
 {arguments}
 
-Everything else is a constant of the scenario, with the value that is in its file. From a terminal, with defaults, sweeps
-and the table at the end, constants included (`buffer_bdp=4`; such a scenario is uploaded under a name of its own):
+Everything else is a constant of the scenario, with the value that is in its file. From a terminal,
+with defaults, sweeps and the table at the end, constants included (`buffer_bdp=4`; such a scenario
+is uploaded under a name of its own):
 
 ```sh
 openbach-run --engine controller --controller ADDRESS --project {project} geo_loss
@@ -349,15 +352,15 @@ openbach-run --engine controller --controller ADDRESS --project {project} geo_lo
 
 ## 4. When something goes wrong
 
-OpenBACH can lose a stop that reaches a job while it is being started. The job stays and its port stays taken, so that later
-runs fail. This ends all jobs of the testbed on its hosts:
+OpenBACH can lose a stop that reaches a job while it is being started. The job stays and its port
+stays taken, so that later runs fail. This ends all jobs of the testbed on its hosts:
 
 ```sh
 {stop_all}
 ```
 
-A job's log is in `/var/log/openbach/JOB_*.log` on its agent, and in the collector's Elasticsearch (in Kibana:
-`scenario_instance_id: N`).
+A job's log is in `/var/log/openbach/JOB_*.log` on its agent, and in the collector's Elasticsearch
+(in Kibana: `scenario_instance_id: N`).
 """
 
 
@@ -406,7 +409,8 @@ def instructions(
     addresses: Mapping[str, str],
     packages: Mapping[str, Package],
 ) -> str:
-    needed = jobs_by_entity(scenarios)
+    """Return the README of a package."""
+    needed = {name: sorted(jobs) for name, jobs in jobs_by_entity(scenarios).items()}
     jobs = sorted({job for listed in needed.values() for job in listed})
     address = {host.entity: addresses.get(host.entity, "ADDRESS") for host in inventory.hosts}
     return INSTRUCTIONS.format(

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The backend's answers to a scenario that it refuses or crashes on, and the same in words for a
-person.
-"""
+"""The backend's answers to a scenario that it refuses or crashes on, and their words."""
 
 from __future__ import annotations
 
@@ -24,6 +22,7 @@ class Malformed(InputError):
     """
 
     def __init__(self, status: int, answer: dict[str, Any], advice: str = "") -> None:
+        """Make the error for a response, and with what would be right."""
         self.status = status
         self.answer = answer
         super().__init__("; ".join(filter(None, (in_words(answer), advice))))
@@ -33,6 +32,7 @@ class Refusal(Exception):
     """An `error_message` on its way up; its place may be added later."""
 
     def __init__(self, error: str, entry: str | None, advice: str = "", **more: Any) -> None:
+        """Make the error for a place, with what would be right, and `more` of the message."""
         super().__init__(error)
         self.advice = advice
         self.message = {
@@ -46,6 +46,7 @@ class Crash(Exception):
     """An error that makes the backend answer 500."""
 
     def __init__(self, kind: str, text: str, advice: str = "") -> None:
+        """Make the error for Python's exception `kind`, with what would be right."""
         super().__init__(text)
         self.kind, self.advice = kind, advice
 
@@ -54,6 +55,7 @@ class BadPlaceholder(ValueError):
     """A `$` that begins no placeholder and is not `$$`; the text is the backend's."""
 
     def __init__(self) -> None:
+        """Make the error with the backend's text."""
         super().__init__(
             "value uses the placeholder escape symbol ($) but does not provide a valid identifier"
         )
@@ -63,12 +65,14 @@ class NoValue(ValueError):
     """A placeholder that has no value at start; the text is the backend's."""
 
     def __init__(self, name: str) -> None:
+        """Make the error for the name of a placeholder."""
         super().__init__(
             f"value contains a placeholder ({name!r}) that is not found in provided parameters"
         )
 
 
 def crash_answer(kind: str, text: str) -> dict[str, Any]:
+    """Return the backend's answer where an error of Python ends it."""
     return {
         "message": "Unexpected exception appeared",
         "error": text,
@@ -86,9 +90,7 @@ def near(name: str, known: Iterable[str]) -> str:
 
 @contextmanager
 def refusing(place: str) -> Iterator[None]:
-    """Turn Python's errors into what the backend makes of them while it fills the row of a
-    function.
-    """
+    """Turn Python's errors into what the backend makes of them while it fills a function's row."""
     try:
         yield
     except Refusal as refusal:
@@ -110,6 +112,7 @@ def as_list(error: Exception) -> str:
 
 
 def in_words(answer: Mapping[str, Any]) -> str:
+    """Return an answer of the backend for a person."""
     if "message" in answer:
         return (
             "the OpenBACH backend would crash on this scenario (HTTP 500:"

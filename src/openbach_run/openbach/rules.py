@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Conditions over several arguments of a job, as its YAML declares them: `size != 'unlimited' and
-duration_s > 0`.
+"""Conditions over several arguments of a job, such as `size != 'unlimited' and duration_s > 0`.
 
-They have Python's notation and no more of it than this: names of arguments, numbers, texts in
-quotes, + - * /, comparisons, and, or, not. An argument has its value as a number (`30M` is 30 000
-000) if it is one, as a text otherwise, and is equal to nothing if it has no value.
+A job's YAML declares them. They have Python's notation and no more of it than this: names of
+arguments, numbers, texts in quotes, + - * /, comparisons, and, or, not. An argument has its value
+as a number (`30M` is 30 000 000) if it is one, as a text otherwise, and is equal to nothing if it
+has no value.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import operator
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
+
+from openbach_run.units import number
 
 OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
     ast.Add: operator.add,
@@ -32,7 +34,7 @@ OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
 
 
 def check(condition: str) -> None:
-    """Raises ValueError, saying what is wrong, for a text that is no condition."""
+    """Check a condition. Raises ValueError, saying what is wrong, for a text that is none."""
     _parsed(condition)
 
 
@@ -45,6 +47,15 @@ def holds(condition: str, values: Mapping[str, float | str]) -> bool:
         return bool(_value(_parsed(condition), values))
     except (TypeError, ArithmeticError):
         return False
+
+
+def as_numbers(texts: Mapping[str, str]) -> dict[str, float | str]:
+    """Return the values as conditions see them: a number where it is one."""
+    found: dict[str, float | str] = {}
+    for name, text in texts.items():
+        value = number(text)
+        found[name] = text if value is None else value
+    return found
 
 
 @cache

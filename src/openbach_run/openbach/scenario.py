@@ -1,35 +1,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A scenario: read from its JSON as the backend of OpenBACH 2.7 reads it, with its refusals."""
+"""A scenario that the backend of OpenBACH 2.7 accepts (reading.py reads it)."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from openbach_run.errors import InputError
-from openbach_run.json_files import read_json
 from openbach_run.openbach import rules
-from openbach_run.openbach.expand import expand
-from openbach_run.openbach.functions import add_waits, read_function
-from openbach_run.openbach.job import Job
-from openbach_run.openbach.refusals import (
-    MAX_LENGTH,
-    TOO_LONG,
-    BadPlaceholder,
-    Crash,
-    Malformed,
-    Refusal,
-    as_list,
-    crash_answer,
-)
-from openbach_run.openbach.source import SUFFIXES
-from openbach_run.openbach.stored import check_type, read_entry
-from openbach_run.openbach.values import placeholders, texts_of
-from openbach_run.units import number
+from openbach_run.openbach.values import jobs_started
 
 SAME = "same"
 """The value of what follows another one: a proxy's congestion control is the end hosts'."""
@@ -53,20 +34,21 @@ class Scenario:
 
     @cached_property
     def by_id(self) -> dict[int, dict[str, Any]]:
-        """The functions by their ids."""
+        """Return the functions by their ids."""
         return {function["id"]: function for function in self.functions}
 
     @property
     def addresses(self) -> dict[str, str]:
-        """Constant → what it is in an inventory (`x-inventory` of the file)."""
+        """Return constant → what it is in an inventory (`x-inventory` of the file)."""
         given = self.source.get("x-inventory")
         references = given.get("constants") if isinstance(given, dict) else {}
         return references if isinstance(references, dict) else {}
 
     @property
     def settings(self) -> dict[str, str]:
-        """Name → description of everything that NAME=VALUE sets: arguments, and constants
-        (`x-constants` of the file) that are no addresses.
+        """Return name → description of everything that NAME=VALUE sets.
+
+        It is the arguments, and the constants that are no addresses (`x-constants` of the file).
         """
         described = self.source.get("x-constants")
         texts = described if isinstance(described, dict) else {}
@@ -75,8 +57,9 @@ class Scenario:
 
     @property
     def defaults(self) -> dict[str, str]:
-        """Values of settings that are no arguments: constants, and SAME for what follows another
-        value (`x-same` of the file).
+        """Return the values of settings that are no arguments.
+
+        They are the constants', and SAME for what follows another value (`x-same` of the file).
         """
         constants = {
             name: value for name, value in self.constants.items() if name not in self.addresses
@@ -85,28 +68,25 @@ class Scenario:
 
     @property
     def idle(self) -> dict[str, list[dict[str, str]]]:
-        """Name → when a value of it has no effect (`x-idle` of the file): {if: CONDITION
-        (rules.py), because: TEXT}.
+        """Return name → when a value of it has no effect (`x-idle` of the file).
+
+        It is {if: CONDITION (rules.py), because: TEXT}.
         """
         declared = self.source.get("x-idle")
         return declared if isinstance(declared, dict) else {}
 
     @property
     def only_if(self) -> dict[str, str]:
-        """Number of a function → the condition (rules.py) on the values with which our engines
-        start it (`x-only-if` of the file).
+        """Return the number of a function → the condition with which our engines start it.
 
-        On a platform it starts in any case.
+        On a platform it starts in any case. (`x-only-if` of the file; rules.py)
         """
         declared = self.source.get("x-only-if")
         return declared if isinstance(declared, dict) else {}
 
     def with_functions_of(self, values: Mapping[str, str]) -> Scenario:
-        """The scenario without the functions that it has not with these values."""
-        numbers = {
-            name: text if (known := number(text)) is None else known
-            for name, text in values.items()
-        }
+        """Return the scenario with the functions that it has with these values."""
+        numbers = rules.as_numbers(values)
         absent = {
             int(one)
             for one, condition in self.only_if.items()
@@ -119,9 +99,9 @@ class Scenario:
 
     @property
     def instead(self) -> dict[str, dict[str, Any]]:
-        """Name of a constant → what takes the place of defaults where it has a value that is not
-        its own: `values` by name, and the column `measure` of the table (`x-instead` of the
-        file).
+        """Return constant → what takes the place of defaults if it has not its own value.
+
+        It has `values` by name, and the column `measure` of the table (`x-instead` of the file).
         """
         declared = self.source.get("x-instead")
         return declared if isinstance(declared, dict) else {}
@@ -133,7 +113,7 @@ class Scenario:
         return followers if isinstance(followers, dict) else {}
 
     def with_constants(self, given: Mapping[str, str]) -> Scenario:
-        """The scenario with these values in place of those of its constants that have such a name.
+        """Return the scenario with these values in place of those of its constants.
 
         What follows another value, but has one of its own here, becomes a constant. Raises
         InputError for an `x-same` of the wrong shape.
@@ -162,7 +142,7 @@ class Scenario:
 
     @property
     def spelled_out(self) -> Scenario:
-        """The scenario as if everything that may follow another value had one of its own."""
+        """Return the scenario as if nothing followed another value."""
         return self.with_constants(dict.fromkeys(self._followers, ""))
 
     def as_stored(self) -> dict[str, Any]:
@@ -177,7 +157,7 @@ class Scenario:
 
 
 def _without(function: Mapping[str, Any], absent: set[int]) -> dict[str, Any]:
-    """The function, which neither waits for those nor stops them."""
+    """Return the function, which neither waits for absent ones nor stops them."""
     wait = {
         key: [one for one in ids if one not in absent] if key.endswith("_ids") else ids
         for key, ids in function.get("wait", {}).items()
@@ -190,15 +170,36 @@ def _without(function: Mapping[str, Any], absent: set[int]) -> dict[str, Any]:
 
 
 def is_place(name: str) -> bool:
-    """Return whether a scenario's name can be the name of a directory and a part of an address, and
-    shows as what it is.
+    """Return whether a scenario's name can be that of a directory, and shows as what it is.
+
+    It is a part of an address, too.
     """
     return name.isprintable() and name not in ("", ".", "..") and not {"/", "\\"} & {*name}
 
 
+def jobs_of(scenarios: Iterable[Scenario]) -> list[str]:
+    """Return the jobs that the scenarios start, in their order, with repetitions."""
+    found: list[str] = []
+    for scenario in scenarios:
+        for function in scenario.functions:
+            found += [job for job, _ in jobs_started(function)]
+    return found
+
+
+def jobs_by_entity(scenarios: Iterable[Scenario]) -> dict[str, set[str]]:
+    """Return the jobs that the scenarios start, by the entity on which they start them."""
+    found: dict[str, set[str]] = {}
+    for scenario in scenarios:
+        for function in scenario.functions:
+            for job, _ in jobs_started(function):
+                found.setdefault(function["start_job_instance"]["entity_name"], set()).add(job)
+    return found
+
+
 def defaults_of(scenarios: Iterable[Scenario]) -> dict[str, str]:
-    """The defaults of a scenario and its sub-scenarios; of a name that several have, the last one's
-    counts.
+    """Return the defaults of a scenario and its sub-scenarios.
+
+    If several have a name, the last one's value counts.
     """
     return {name: value for one in scenarios for name, value in one.defaults.items()}
 
@@ -212,179 +213,3 @@ def _with_value(tree: Mapping[str, Any], path: list[str], value: Any) -> dict[st
     if not rest and not isinstance(tree[key], list):
         raise ValueError(f"{key} is no argument")
     return {**tree, key: _with_value(tree[key], rest, value) if rest else value}
-
-
-def read_scenario(path: Path, jobs: Mapping[str, Job]) -> Scenario:
-    """The scenario in a file: OpenBACH's JSON, or the YAML that it is made from.
-
-    Raises InputError (unreadable, broken) or Malformed.
-    """
-    if path.suffix not in SUFFIXES:
-        return parse_scenario(read_json(path), jobs)
-    made = expand(path)
-    try:
-        return parse_scenario(made, jobs)
-    except Malformed as error:
-        if found := re.search(r"openbach_functions\.(\d+)", str(error)):
-            label = made["openbach_functions"][int(found[1])]["label"]
-            error.args = (f"{error}; openbach_functions.{found[1]} is {label!r}",)
-        raise
-
-
-RENAMED = {"pep": ("satpep", "position")}
-"""Old name of one of our jobs → its name, and an argument by which it is told from OpenBACH's own job of the old name."""
-
-
-def parse_scenario(data: Any, jobs: Mapping[str, Job]) -> Scenario:
-    """The scenario, checked as the backend does when it is created, with our jobs by the names that
-    they have now.
-
-    Raises Malformed.
-    """
-    if not isinstance(data, dict):
-        text = "list indices must be integers or slices, not str"
-        raise Malformed(
-            500, crash_answer("TypeError", text), "a scenario is a JSON object with a name"
-        )
-    if "name" not in data:
-        raise Malformed(400, {"error": "You must provide a name to create a Scenario"})
-    if data["name"] is None:
-        raise Malformed(
-            409,
-            {"error": "Trying to create an existing Scenario.", "name": None},
-            "null is no name",
-        )
-    try:
-        return _parse(_with_names_of_now(data), jobs)
-    except Refusal as refusal:
-        answer = {
-            "scenario_name": data["name"],
-            "error_message": refusal.message,
-            "error": "Data of the Scenario are malformed",
-        }
-        raise Malformed(400, answer, refusal.advice) from None
-    except Crash as crash:
-        raise Malformed(500, crash_answer(crash.kind, str(crash)), crash.advice) from None
-    except RecursionError:
-        raise Malformed(
-            500, crash_answer("RecursionError", "maximum recursion depth exceeded")
-        ) from None
-
-
-def _with_names_of_now(data: dict[str, Any]) -> dict[str, Any]:
-    """The scenario with the names of RENAMED jobs, also in its x-same; itself if it starts none of
-    them.
-    """
-    functions = data.get("openbach_functions")
-    if not isinstance(functions, list) or not any(
-        isinstance(one, dict) and _renamed_in(one) for one in functions
-    ):
-        return data
-    made = {**data, "openbach_functions": [_with_job_names(one) for one in functions]}
-    if isinstance(same := data.get("x-same"), dict):
-        made["x-same"] = {name: _with_place_names(places) for name, places in same.items()}
-    return made
-
-
-def _renamed_in(function: Mapping[str, Any]) -> list[str]:
-    """The old names of our jobs that a function starts."""
-    start = function.get("start_job_instance")
-    if not isinstance(start, dict):
-        return []
-    return [
-        name
-        for name, (_, own) in RENAMED.items()
-        if isinstance(start.get(name), dict) and own in start[name]
-    ]
-
-
-def _with_job_names(function: Any) -> Any:
-    if not isinstance(function, dict) or not (old := _renamed_in(function)):
-        return function
-    start = {
-        RENAMED[key][0] if key in old else key: value
-        for key, value in function["start_job_instance"].items()
-    }
-    return {**function, "start_job_instance": start}
-
-
-def _with_place_names(places: Any) -> Any:
-    """The places of arguments (7.start_job_instance.pep.run.cc) with the names of now."""
-    if not isinstance(places, list):
-        return places
-    for name, (now, _) in RENAMED.items():
-        before, after = f".start_job_instance.{name}.", f".start_job_instance.{now}."
-        places = [one.replace(before, after) if isinstance(one, str) else one for one in places]
-    return places
-
-
-def _parse(data: dict[str, Any], jobs: Mapping[str, Job]) -> Scenario:
-    name, description = str(data["name"]), data.get("description")
-    if len(name) > MAX_LENGTH:
-        raise Crash("django.db.utils.DataError", TOO_LONG)
-    arguments: dict[str, str] = read_entry(data, "arguments", dict, "", {})
-    _check_texts(arguments, "arguments")
-    constants: dict[str, str] = read_entry(data, "constants", dict, "", {})
-    if both := [f"constants.{name}" for name in arguments if name in constants]:
-        raise Refusal("Some constants are named the same than some arguments", ", ".join(both))
-    _check_texts(constants, "constants")
-    entries = read_entry(data, "openbach_functions", list, "")
-    functions: list[dict[str, Any]] = []
-    ids: dict[int, None] = {}
-    for index, entry in enumerate(entries):
-        functions.append(read_function(entry, f"openbach_functions.{index}", jobs, ids))
-        ids[functions[-1]["id"]] = None
-    for index, (entry, function) in enumerate(zip(entries, functions, strict=True)):
-        add_waits(entry.get("wait", {}), function, f"openbach_functions.{index}.wait", ids)
-    _check_use(functions, arguments, constants)
-    sweep = data.get("x-sweep")
-    return Scenario(
-        name,
-        None if description is None else str(description),
-        dict(arguments),
-        dict(constants),
-        tuple(functions),
-        sweep if isinstance(sweep, dict) else {},
-        data,
-    )
-
-
-def _check_texts(texts: dict[str, Any], at: str) -> None:
-    for name, text in texts.items():
-        check_type(text, str, f"{at}.{name}")
-
-
-def _check_use(
-    functions: list[dict[str, Any]], arguments: dict[str, str], constants: dict[str, str]
-) -> None:
-    used: dict[str, None] = {}
-    for index, function in enumerate(functions):
-        given = function.get("start_scenario_instance", {}).get("arguments", {})
-        if isinstance(given, str):  # with a placeholder: others are refused before
-            advice = (
-                f"openbach_functions.{index}.start_scenario_instance.arguments: {given!r} should be"
-                " an object"
-            )
-            raise Crash("AttributeError", "'str' object has no attribute 'values'", advice)
-        for text in texts_of(function):
-            try:
-                used.update(dict.fromkeys(placeholders(text)))
-            except BadPlaceholder as error:
-                advice = f"openbach_functions.{index}: {text!r}: a literal dollar is written $$"
-                raise Crash(
-                    "django.core.exceptions.ValidationError", as_list(error), advice
-                ) from None
-    for name in used:
-        if name not in arguments and name not in constants:
-            raise Refusal(
-                "This argument is used as a placeholder value but is not defined",
-                f"arguments.'{name}'",
-                f"add {name} to arguments or constants; a literal dollar is written $$",
-            )
-    for name in (*arguments, *constants):
-        if name not in used:
-            raise Refusal(
-                "An argument is unused",
-                f"arguments.{name}",
-                f"write ${name} where its value goes, or leave it out",
-            )

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The shape that a file of a user's has to have, as data, and what is wrong with one that has
-another.
+"""The shapes of files that users write, as data, and what is wrong with a file of another shape.
 
 A shape is JSON Schema, as far as it is needed here:
 
@@ -49,17 +48,16 @@ TYPES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def check(at: str, value: Any, shape: Shape) -> None:
-    """Raises InputError, with the place below `at`, for the first thing in the value that has not
-    its shape.
+    """Check that a value has a shape.
+
+    Raises InputError, with the place below `at`, for the first thing in it that has another.
     """
     for wrong in faults(value, shape):
         raise InputError(f"{at}: {wrong}")
 
 
 def faults(value: Any, shape: Shape, place: str = "") -> Iterator[str]:
-    """Yield what is wrong with the value, each with its place in it: `values.cipher: 1 should be a
-    text`.
-    """
+    """Yield what is wrong with the value, with its place: `values.cipher: 1 should be a text`."""
     at = f"{place}: " if place else ""
     if "enum" in shape and value not in shape["enum"]:
         known = list(map(str, shape["enum"]))

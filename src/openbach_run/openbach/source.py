@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A scenario as a person writes it: a short YAML file that says what runs, what is swept and what
-is drawn, and what it inherits from another one. docs/scenarios.md explains the keys.
+"""A scenario as a person writes it: a short YAML file.
+
+It says what runs, what is swept and drawn, and what it inherits from another one.
+docs/scenarios.md explains the keys.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ def _is_text(value: Any) -> bool:
 
 
 def is_labels(value: Any) -> bool:
+    """Return whether a value is a label of a function, or a list of them."""
     return isinstance(value, str) or (isinstance(value, list) and all(map(_is_text, value)))
 
 
@@ -110,14 +113,13 @@ DECLARED = ("arguments", "constants", "addresses")
 
 
 class Source(NamedTuple):
-    """A file with what it inherits; `files` says where each key, and each name below a key, is
-    from.
-    """
+    """A file with what it inherits; `files` says where each key and name below a key is from."""
 
     content: dict[str, Any]
     files: dict[tuple[str, ...], Path]
 
     def wrong(self, text: str, *place: str) -> InputError:
+        """Return the error for a place of the file."""
         file = self.files.get(place[:2]) or self.files[place[:1]]
         return InputError(f"{file}: {'.'.join(place)}: {text}")
 
@@ -168,8 +170,9 @@ def read_source(path: Path, heirs: tuple[Path, ...] = ()) -> Source:
 
 
 def _without(inherited: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is inherited, without the names that the file itself declares as something else:
-    an argument as a constant, say.
+    """Return what is inherited, without names that the file declares as something else.
+
+    An argument may become a constant, say.
     """
     moved = {
         key: {name for other in DECLARED if other != key for name in content.get(other, {})}

@@ -9,6 +9,7 @@ from typing import Any
 from openbach_run.openbach.job import INSTANCE_TYPES, Job
 from openbach_run.openbach.refusals import Malformed, as_list
 from openbach_run.openbach.scenario import Scenario
+from openbach_run.openbach.templates import names_in
 from openbach_run.openbach.values import (
     job_values,
     jobs_started,
@@ -48,8 +49,9 @@ def check_values(scenario: Scenario, values: Mapping[str, str], jobs: Mapping[st
 
 
 def names_used(scenario: Scenario, jobs: Mapping[str, Job]) -> list[set[str]]:
-    """Return the names that each value follows from, for every value that `check_values` looks at:
-    two starts with the same values of these names have the same value there.
+    """Return the names that each value which `check_values` looks at follows from.
+
+    Two starts with the same values of these names have the same value there.
     """
     found: dict[tuple[int, str], set[str]] = {}
     for one in (scenario, scenario.spelled_out):
@@ -59,18 +61,10 @@ def names_used(scenario: Scenario, jobs: Mapping[str, Job]) -> list[set[str]]:
     return list(found.values())
 
 
-def names_in(text: str) -> set[str]:
-    """The placeholders of a text; none of one that is refused whatever their values are."""
-    try:
-        return set(placeholders(text))
-    except ValueError:
-        return set()
-
-
 def _typed_texts(
     function: Mapping[str, Any], jobs: Mapping[str, Job]
 ) -> Iterator[tuple[str, str, str]]:
-    """Place, type and text of every value of a function that is put together at start."""
+    """Yield place, type and text of every value of a function that is put together at start."""
     kind = kind_of(function)
     types = {"offset": "float", "interval": "int", "openbach_function_id": "int"}
     found = [

@@ -15,6 +15,7 @@ from openbach_run.openbach.values import placeholders
 def read_entry(
     data: dict[str, Any], key: str, kind: type | tuple[type, ...], at: str, *default: Any
 ) -> Any:
+    """Return an entry of an object. Raises Refusal if it is missing or of another type."""
     path = f"{at}.{key}" if at else key
     if key not in data and default:
         return default[0]
@@ -23,6 +24,7 @@ def read_entry(
 
 
 def check_type(value: Any, kind: type | tuple[type, ...], path: str) -> None:
+    """Check the type of a value. Raises Refusal."""
     if value is None:
         raise Refusal("Missing entry", path)
     if not isinstance(value, kind):
@@ -37,6 +39,7 @@ def whole_number(value: Any) -> Any:
 
 
 def type_name(value: Any) -> str:
+    """Return the name of a value's type in Python."""
     return type(value).__name__
 
 
@@ -66,8 +69,9 @@ def to_stored(value: Any, kind: str) -> Any:
 
 
 def _numbers(value: Any) -> list[Any]:
-    """A list of whole numbers, or of texts with placeholders in their stead; a text is split as a
-    shell would.
+    """Return a list of whole numbers, or of texts with placeholders in their stead.
+
+    A text is split as a shell would.
     """
     if isinstance(value, list):
         if all(isinstance(one, int) for one in value):

@@ -8,12 +8,16 @@ from itertools import product
 from typing import Any
 
 SETTLE_S = 5
-"""Between two cells: jobs that were told to stop get up to 3 s, and then put their host back as it was."""
+"""Seconds between two cells.
+
+Jobs that were told to stop get up to 3 s, and then put their host back as it was.
+"""
 
 
 def table_of(name: str, scenario: Mapping[str, Any]) -> dict[str, Any]:
-    """A scenario that starts another one for each combination of the values that it sweeps, one
-    after the other, so that one click in the web UI makes the whole table.
+    """Return a scenario that starts another one for each combination of the values that it sweeps.
+
+    They run one after the other: one click in the web UI makes the whole table.
     """
     swept, defaults = scenario["x-sweep"]["values"], scenario["x-sweep"]["defaults"]
     cells = [dict(zip(swept, combination, strict=True)) for combination in product(*swept.values())]

@@ -16,7 +16,7 @@ from openbach_run.openbach.refusals import BadPlaceholder, NoValue
 
 
 def placeholders(text: str) -> list[str]:
-    """The names in a text (`$name`, `${name}`).
+    """Return the names in a text (`$name`, `${name}`).
 
     Raises ValueError for a `$` that begins none and is not `$$`.
     """
@@ -27,8 +27,9 @@ def placeholders(text: str) -> list[str]:
 
 
 def texts_of(function: Mapping[str, Any]) -> list[str]:
-    """The texts of a function in stored form in which the backend looks for placeholders (on_fail
-    is not among them).
+    """Return the texts of a function in which the backend looks for placeholders.
+
+    The function is in stored form. on_fail is not among them.
     """
     kind = kind_of(function)
     body = function[kind]
@@ -41,6 +42,7 @@ def texts_of(function: Mapping[str, Any]) -> list[str]:
 
 
 def leaves(value: Any) -> Iterator[Any]:
+    """Yield what is in lists and objects, at any depth."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list):
@@ -57,7 +59,10 @@ def kind_of(function: Mapping[str, Any]) -> str:
 
 
 def substitute(value: Any, kind: str, values: Mapping[str, str]) -> Any:
-    """A value with placeholders as one of its type. Raises ValueError with the backend's text."""
+    """Return a value with its placeholders replaced, as one of its type.
+
+    Raises ValueError with the backend's text.
+    """
     if not isinstance(value, str):
         return value
     try:
@@ -72,7 +77,7 @@ def bind(
     values: Mapping[str, str],
     instance_id: Callable[[list[int]], int],
 ) -> list[str]:
-    """The command line of a job whose arguments, in stored form, get the scenario's values.
+    """Return the command line of a job whose arguments, in stored form, get the scenario's values.
 
     `instance_id` resolves a path of function ids. Raises InputError for a value of the wrong type,
     and for a wrong number of values: OpenBACH counts them only now.
@@ -118,16 +123,14 @@ def _word(
 
 
 def jobs_started(function: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Job and arguments of a function that starts one."""
+    """Yield job and arguments of a function that starts one."""
     for name, arguments in function.get("start_job_instance", {}).items():
         if name not in ("entity_name", "offset", "interval"):
             yield name, arguments
 
 
 def job_values(command: Command, arguments: Mapping[str, Any]) -> Iterator[tuple[Argument, Any]]:
-    """Yield every single value of job arguments in stored form, with the argument that it is given
-    to.
-    """
+    """Yield every value of job arguments in stored form, with the argument that it is given to."""
     for name, value in arguments.items():
         if name in command.subcommands:
             yield from job_values(command.subcommands[name], value)
@@ -138,6 +141,6 @@ def job_values(command: Command, arguments: Mapping[str, Any]) -> Iterator[tuple
 
 
 def sole_placeholder(value: Any) -> str | None:
-    """The name in `$name` or `${name}` when the value is nothing else."""
+    """Return the name in `$name` or `${name}` if the value is nothing else."""
     found = Template.pattern.fullmatch(value) if isinstance(value, str) else None
     return (found["named"] or found["braced"]) if found else None

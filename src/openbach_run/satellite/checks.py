@@ -81,9 +81,7 @@ def in_force(cell: Mapping[str, str], of_orbits: Presets) -> dict[str, str]:
 
 
 def remarks(cell: Mapping[str, str], of_orbits: Presets) -> list[str]:
-    """Return a note if a value of the cell replaces the constellation of its satellite; else an
-    empty list.
-    """
+    """Return a note if a value replaces the constellation of its satellite; else an empty list."""
     orbit = cell.get(ORBIT, "")
     if orbit not in of_orbits or not of_orbits[orbit].constellation:
         return []

@@ -66,7 +66,7 @@ def make_app(
     """
     results.mkdir(parents=True, exist_ok=True)
     database = Database(results / DATABASE)
-    launcher = Launcher(database, results, make_engine, platform.packages, platform.catalog, cpus)
+    launcher = Launcher(database, results, make_engine, platform.packages, cpus)
     begin_project(database, platform, scenarios)
     index = Index(database, results)
 

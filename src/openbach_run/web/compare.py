@@ -14,7 +14,7 @@ from itertools import chain
 from statistics import median
 from typing import Any
 
-from openbach_run.campaign.plan import USUAL
+from openbach_run.campaign.model import USUAL
 from openbach_run.results.intervals import Estimate, ratio
 from openbach_run.web import result_sets
 from openbach_run.web.answers import Services

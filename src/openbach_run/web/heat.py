@@ -15,7 +15,8 @@ from functools import lru_cache
 from itertools import chain
 from statistics import median
 
-from openbach_run.campaign.plan import MEASURE, USUAL
+from openbach_run.campaign.model import USUAL
+from openbach_run.openbach.extras import MEASURE
 from openbach_run.openbach.measures import from_name
 from openbach_run.paths import PROJECT
 from openbach_run.results.files import FIRST

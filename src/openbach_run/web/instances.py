@@ -12,13 +12,15 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from openbach_run.campaign.plan import Campaign, sub_scenarios
+from openbach_run.campaign.model import Campaign
+from openbach_run.campaign.reading import sub_scenarios
+from openbach_run.campaign.settings import is_value
 from openbach_run.engine.virtual.engine import GUEST_START_NS
 from openbach_run.errors import InputError
+from openbach_run.openbach.reading import parse_scenario
 from openbach_run.openbach.refusals import Malformed
-from openbach_run.openbach.scenario import Scenario, is_place, parse_scenario
+from openbach_run.openbach.scenario import Scenario, is_place, jobs_by_entity
 from openbach_run.openbach.start import check_values
-from openbach_run.openbach.values import jobs_started
 from openbach_run.results import run_files
 from openbach_run.results.record import events, statistics
 from openbach_run.results.run_files import DamagedRecord
@@ -93,7 +95,7 @@ def start(services: Services, project: str, name: str, given: Any) -> int:
     """
     scenario, subs, versions = find_scenario(services, project, name)
     inventory = project_inventory(services, project, Campaign(Path(name), scenario, subs, {}, (1,)))
-    if not isinstance(given, dict) or not all(_is_value(value) for value in given.values()):
+    if not isinstance(given, dict) or not all(is_value(value) for value in given.values()):
         raise Refusal(400, "Arguments are an object of texts by name", scenario_name=name)
     arguments = {argument: str(value) for argument, value in given.items()}
     try:
@@ -123,10 +125,6 @@ def start(services: Services, project: str, name: str, given: Any) -> int:
     return order.instance
 
 
-def _is_value(value: Any) -> bool:
-    return isinstance(value, str | int | float) and not isinstance(value, bool)
-
-
 def project_inventory(services: Services, project: str, campaign: Campaign) -> Inventory:
     """Return the inventory with the hosts named as the project's entities.
 
@@ -136,11 +134,7 @@ def project_inventory(services: Services, project: str, campaign: Campaign) -> I
         one["name"]: one["agent"]
         for one in (services.database.project(project) or {"entity": []})["entity"]
     }
-    needed: dict[str, set[str]] = {}
-    for scenario in (campaign.scenario, *campaign.sub_scenarios.values()):
-        for function in scenario.functions:
-            for job, _ in jobs_started(function):
-                needed.setdefault(function["start_job_instance"]["entity_name"], set()).add(job)
+    needed = jobs_by_entity((campaign.scenario, *campaign.sub_scenarios.values()))
     name = campaign.scenario.name
     if absent := [entity for entity in needed if entity not in entities]:
         raise Refusal(

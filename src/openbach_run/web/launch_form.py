@@ -17,22 +17,17 @@ from typing import Any
 
 from starlette.datastructures import FormData, QueryParams
 
+from openbach_run.campaign.checks import wrong_in
 from openbach_run.campaign.forecast import UNKNOWN_WALL_S
-from openbach_run.campaign.plan import (
-    NO_FILE,
-    Campaign,
-    Seeds,
-    draft_of,
-    notes_of,
-    settings_of,
-    sweep_table,
-    wrong_in,
-)
+from openbach_run.campaign.model import Campaign, Seeds
+from openbach_run.campaign.notes import notes_of
+from openbach_run.campaign.plan import draft_of
+from openbach_run.campaign.reading import NO_FILE, settings_of, sweep_table
 from openbach_run.campaign.settings import parse_seeds
 from openbach_run.errors import InputError
-from openbach_run.openbach.limits import argument_choices
 from openbach_run.openbach.scenario import Scenario, defaults_of
 from openbach_run.openbach.start import check_values
+from openbach_run.openbach.uses import argument_choices
 from openbach_run.results.seeds import WARNING
 from openbach_run.web import launches, links
 from openbach_run.web.answers import Refusal, Services

@@ -20,14 +20,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from openbach_run.campaign.checks import check_cells, check_folders
 from openbach_run.campaign.execute import PlannedRun, execute_run, known_record
 from openbach_run.campaign.executor import Executor
-from openbach_run.campaign.plan import Campaign, check_cells, check_references, measures_of_jobs
+from openbach_run.campaign.model import Campaign
+from openbach_run.campaign.reading import check_references
 from openbach_run.campaign.spec import RunSpec
-from openbach_run.catalog import Catalog, Uses, joined
+from openbach_run.catalog import Uses, joined
 from openbach_run.engine.contract import Engine
 from openbach_run.errors import InputError, SetupError
-from openbach_run.openbach.job_folders import Package
+from openbach_run.openbach.job_folders import Package, measures_of_jobs
 from openbach_run.results import run_files
 from openbach_run.results.record import Record, Store, events
 from openbach_run.topology.hosts import Inventory
@@ -71,12 +73,11 @@ class Launcher:
         results: Path,
         make_engine: MakeEngine,
         packages: Mapping[str, Package],
-        catalog: Catalog,
         cpus: Sequence[int],
     ) -> None:
         self.results = results
         self._database, self._make_engine = database, make_engine
-        self._packages, self._catalog = packages, catalog
+        self._packages = packages
         self._engines: dict[int, Engine] = {}
         self._virtual_s: dict[int, float] = {}
         self._stopped: set[int] = set()
@@ -103,10 +104,10 @@ class Launcher:
         """
         check(campaign, self._packages)
         campaign = replace(campaign, link_files=links.contents(self.results, campaign))
-        uses = joined(campaign.uses(self._packages, self._catalog))
+        uses = joined(campaign.uses(self._packages))
         engine = self._make_engine(uses)
         directory = self.directory(campaign.scenario.name)
-        specs = campaign.runs(self._packages, inventory, self._catalog, engine.identity_of)
+        specs = campaign.runs(self._packages, inventory, engine.identity_of)
         # Every cell once, then again: the table is soon full. So a small launch does not wait for
         # all seeds of a large one, either.
         seeds = (*campaign.seeds, *campaign.more_seeds)
@@ -320,6 +321,7 @@ def check(campaign: Campaign, packages: Mapping[str, Package]) -> None:
     """Check a campaign before anything is started, by the page or by REST. Raises InputError."""
     check_references(campaign.values)
     check_cells(campaign, {name: package.job for name, package in packages.items()})
+    check_folders(campaign, packages)
 
 
 def stopped_name(instance: int) -> str:

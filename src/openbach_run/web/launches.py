@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from openbach_run.campaign.plan import Campaign, Seeds, campaign_of
+from openbach_run.campaign.model import Campaign, Seeds
+from openbach_run.campaign.plan import campaign_of
 from openbach_run.campaign.sub_runs import unfold
 from openbach_run.errors import InputError
 from openbach_run.results.record import Record, Store

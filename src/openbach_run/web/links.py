@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from openbach_run.campaign.plan import NO_FILE, Campaign
+from openbach_run.campaign.model import Campaign
+from openbach_run.campaign.reading import NO_FILE
 from openbach_run.errors import InputError
 from openbach_run.openbach.refusals import near
 from openbach_run.satellite.checks import read_link_file

@@ -21,7 +21,7 @@ from string import Template
 from typing import Any
 
 from openbach_run.errors import InputError
-from openbach_run.openbach.scenario import RENAMED
+from openbach_run.openbach.reading import RENAMED
 from openbach_run.openbach.values import jobs_started
 from openbach_run.results import run_files
 from openbach_run.results.record import Record, Store, events

@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from openbach_run.engine.native.enter import CANNOT, ROOT, USER
+from openbach_run.engine.native.features import FEATURES
 from openbach_run.errors import SetupError
 
 PROGRAM = Path(__file__).with_name("enter.py")
@@ -23,42 +24,8 @@ VARIABLE = "OPENBACH_RUN_NATIVE"
 """Which of the modes to try; without it the first that works."""
 MODES = (USER, ROOT)
 LIMIT_S = 30
-FEATURES = {
-    "netem": "tc qdisc replace dev lo root netem delay 1ms",
-    "tbf": "tc qdisc replace dev lo root tbf rate 1mbit burst 1540 limit 3000",
-    "fq": "tc qdisc replace dev lo root fq",
-    "codel": "tc qdisc replace dev lo root codel",
-    "fq_codel": "tc qdisc replace dev lo root fq_codel",
-    "cake": "tc qdisc replace dev lo root cake",
-    "ifb": "ip link add try_ifb type ifb",
-    "matchall": (
-        "tc qdisc add dev lo clsact; tc filter add dev lo egress matchall action mirred egress"
-        " redirect dev lo"
-    ),
-    "tun": "ip tuntap add dev try_tun mode tun",
-    "nft": "nft add table inet try_nft",
-    "wireguard": "ip link add try_wg type wireguard",
-    "ip6tnl": "ip link add try_ip6tnl type ip6tnl mode ipip6 local ::1 remote ::2",
-    "ipip": "ip link add try_ipip type ipip local 127.0.0.1 remote 127.0.0.2",
-    "ovpn": "ip link add try_ovpn type ovpn",
-    "esp": (
-        "ip xfrm state add src 10.0.0.1 dst 10.0.0.2 proto esp spi 1 mode tunnel aead"
-        " 'rfc4106(gcm(aes))' 0x0001020304050607080900010203040506070809 128"
-    ),
-    "cpu_model": "test -e /proc/net/cpu_model",
-    "mptcp": "ip mptcp endpoint add 127.0.0.1",
-    "users": "python3 -Sc 'import os; os.setgroups([]); os.setgid(33); os.setuid(33)'",
-}
-"""What a job or a VPN may need of a kernel, and the command that shows, in a network namespace of
-its own, that it is there."""
 CONGESTION_CONTROLS = "/proc/sys/net/ipv4/tcp_available_congestion_control"
 CONGESTION_CONTROL = "/proc/sys/net/ipv4/tcp_congestion_control"
-IN_WORDS = {
-    "cpu_model": "the CPU model, which is of virtual time",
-    "tun": "TUN interfaces (/dev/net/tun)",
-    "users": "other users than root in its namespaces",
-    "matchall": "the traffic classifier matchall",
-}
 HOW_TO_ALLOW = """\
 Allow one of them:
   user     sudo sysctl kernel.unprivileged_userns_clone=1              (Debian, where it is 0)

@@ -33,8 +33,7 @@ from openbach_run.engine.platform import leftovers, reasons, rest
 from openbach_run.engine.platform.rest import Controller, Lost, Refused
 from openbach_run.errors import SetupError
 from openbach_run.openbach.job_folders import form_of
-from openbach_run.openbach.scenario import Scenario, defaults_of
-from openbach_run.openbach.values import jobs_started
+from openbach_run.openbach.scenario import Scenario, defaults_of, jobs_by_entity
 from openbach_run.progress import Progress
 from openbach_run.results import run_files
 from openbach_run.results.run_files import DamagedRecord
@@ -130,11 +129,7 @@ class ControllerEngine:
     # Before the runs
 
     def _check_platform(self) -> None:
-        needed: dict[str, set[str]] = {}
-        for scenario in self._scenarios:
-            for function in scenario.functions:
-                for job, _ in jobs_started(function):
-                    needed.setdefault(function["start_job_instance"]["entity_name"], set()).add(job)
+        needed = jobs_by_entity(self._scenarios)
         agents = self._agents()
         described = {job["general"]["name"]: job for job in self._controller.get("job/")}
         known = {name: str(job["general"]["job_version"]) for name, job in described.items()}

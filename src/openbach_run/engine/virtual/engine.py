@@ -123,6 +123,8 @@ class VirtualEngine:
         self._host_programs: dict[str, Path] = {}
         self._built: dict[str, Path] = {}
         self._identities: dict[str, dict[str, str]] = {}
+        self._hashes: dict[str, str] = {}
+        """The hash of each folder of code, by its place in the guest."""
         self._guests: set[subprocess.Popen[bytes]] = set()
         self._lock = threading.Lock()
         self._stopping = False
@@ -266,7 +268,7 @@ class VirtualEngine:
             self._identities[key] = {
                 **self._kernel_identity(),
                 "image": self.image.identity_with(packages),
-                "code": code_identity(self._cache, used),
+                "code": code_identity(self._cache, used, self._hashes),
                 **self._not_locked(packages),
             }
         return self._identities[key]

@@ -12,8 +12,9 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from openbach_run import semantic_hash
@@ -346,29 +347,45 @@ def run_python(root: Path, arguments: Sequence[str], what: str, **environment: s
     )
 
 
-def code_identity(cache: Path, folders: Mapping[str, Path]) -> str:
+def code_identity(
+    cache: Path, folders: Mapping[str, Path], hashes: dict[str, str] | None = None
+) -> str:
     """Return a hash of what acts of the code that a run uses (see semantic_hash.py).
 
     What OpenBACH reads of a job counts elsewhere. The hash is kept in the cache under that of the
-    files as they are: to read Python for what acts takes a command 0.3 s.
+    files as they are: to read Python for what acts takes a command 0.3 s. `hashes` has those of
+    folders that were read before, and gets the others: the runs of a campaign have most folders in
+    common.
     """
-    files = [
-        (f"{name}/{file.relative_to(folder)} {os.access(file, os.X_OK)}", file)
-        for name, folder in sorted(folders.items())
-        for file in _files(folder)
-        if file.suffix not in FOR_PEOPLE
-        and not (name == f"jobs/{file.stem}" and file.suffix == ".yml")
-    ]
+    read = {} if hashes is None else hashes
+    places = sorted(folders)
+    for place in places:
+        if place not in read:
+            read[place] = _hash_of(_acting_files(place, folders[place]), Path.read_bytes)
 
-    def hash_of(content: Callable[[Path], bytes]) -> str:
-        digest = hashlib.sha256()
-        for name, file in files:
-            digest.update(f"{name} {hashlib.sha256(content(file)).hexdigest()}\n".encode())
-        return digest.hexdigest()[:16]
+    def of_what_acts() -> str:
+        every = (_acting_files(place, folders[place]) for place in places)
+        return _hash_of(chain.from_iterable(every), acting)[:16]
 
-    return kept(
-        cache, "acting", (semantic_hash.way(), hash_of(Path.read_bytes)), lambda: hash_of(acting)
-    )
+    as_they_are = (f"{place} {read[place]}" for place in places)
+    return kept(cache, "acting", (semantic_hash.way(), *as_they_are), of_what_acts)
+
+
+def _acting_files(place: str, folder: Path) -> Iterator[tuple[str, Path]]:
+    """Yield the files of a folder that may act in a run, each with its name and whether it is a
+    program.
+    """
+    for file in _files(folder):
+        is_read_elsewhere = place == f"jobs/{file.stem}" and file.suffix == ".yml"
+        if file.suffix not in FOR_PEOPLE and not is_read_elsewhere:
+            yield f"{place}/{file.relative_to(folder)} {os.access(file, os.X_OK)}", file
+
+
+def _hash_of(files: Iterable[tuple[str, Path]], content: Callable[[Path], bytes]) -> str:
+    digest = hashlib.sha256()
+    for name, file in files:
+        digest.update(f"{name} {hashlib.sha256(content(file)).hexdigest()}\n".encode())
+    return digest.hexdigest()
 
 
 def ensure_code(cache: Path, image: Image, folders: Mapping[str, Path]) -> Path:

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The cells of a campaign: each combination of its values, and the folders that it uses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from openbach_run.catalog import Entries, joined
+from openbach_run.openbach.limits import names_folders
+from openbach_run.openbach.uses import Use, folders_used
+from openbach_run.satellite.checks import Presets, in_force
+
+
+@dataclass(frozen=True)
+class Instead:
+    """The values that take the place of others in some cells (`x-instead` of the scenarios)."""
+
+    declared: Mapping[str, Mapping[str, Any]]
+    """Name of a constant → `values` and `measure` where it has another value than its own."""
+    constants: Mapping[str, str]
+    """The constants' own values."""
+    given: frozenset[str]
+    """Names of values that the user gave: nothing takes their place."""
+
+    def holds(self, name: str, cell: Mapping[str, str]) -> bool:
+        """Return whether a cell has another value of a constant than the scenario.
+
+        A cell of the page has the arguments only.
+        """
+        return cell.get(name, self.constants[name]) != self.constants[name]
+
+    def applied(self, cell: dict[str, str]) -> dict[str, str]:
+        """Return the cell with the values that take the place of its own."""
+        for name, one in self.declared.items():
+            if self.holds(name, cell):
+                values = one["values"]
+                cell = cell | {own: values[own] for own in values if own not in self.given}
+        return cell
+
+
+def cells_of(
+    values: Mapping[str, Sequence[str]], presets: Presets, instead: Instead
+) -> list[dict[str, str]]:
+    """Return every combination of the values, without repetition."""
+    cells, seen = [], set()
+    for combination in product(*values.values()):
+        combined = _resolved(dict(zip(values, combination, strict=True)))
+        # The value `preset` becomes the satellite's own: two combinations may then be equal.
+        cell = in_force(instead.applied(combined), presets)
+        if (key := tuple(cell.values())) not in seen:
+            seen.add(key)
+            cells.append(cell)
+    return cells
+
+
+def _resolved(cell: dict[str, str]) -> dict[str, str]:
+    """Return the cell with the value of the argument cc in place of each value `$cc`.
+
+    That is an older form of `same`.
+    """
+    return {
+        name: cell[value[1:]] if value.startswith("$") else value for name, value in cell.items()
+    }
+
+
+def uses_of(
+    cells: Sequence[Mapping[str, str]],
+    places: Sequence[Use],
+    constants: Mapping[str, str],
+    jobs: Sequence[str],
+    entries: Entries,
+) -> list[dict[str, list[str]]]:
+    """Return the jobs and folders that a cell's runs use, by kind: one dictionary for each cell.
+
+    Raises InputError for a folder whose description cannot be read.
+    """
+    naming = [use for use in places if names_folders(use.argument)]
+    names = sorted(set().union(*(use.own_names for use in naming)))
+    # Cells with the same values of these names use the same.
+    found: dict[tuple[str | None, ...], dict[str, list[str]]] = {}
+    used = []
+    for cell in cells:
+        # A launch over REST gives arguments only.
+        whole = {**constants, **cell}
+        key = tuple(map(whole.get, names))
+        if key not in found:
+            found[key] = joined([{"jobs": jobs}, folders_used(naming, whole, entries)])
+        used.append(found[key])
+    return used

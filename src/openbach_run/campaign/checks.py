@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The checks of a campaign's cells, before anything starts.
+
+Each value is checked once, however many cells have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+
+from openbach_run.campaign.entries import check_entries
+from openbach_run.campaign.model import Campaign
+from openbach_run.campaign.vpn_values import check_values_of_vpns
+from openbach_run.catalog import joined
+from openbach_run.errors import InputError
+from openbach_run.openbach.extras import MEASURE
+from openbach_run.openbach.job import Job
+from openbach_run.openbach.job_folders import Package, entries_of
+from openbach_run.openbach.limits import VALUES_OF
+from openbach_run.openbach.measures import EVERY_STATISTIC, Declared
+from openbach_run.openbach.refusals import near
+from openbach_run.openbach.scenario import SAME, Scenario
+from openbach_run.openbach.source import FIGURES
+from openbach_run.openbach.start import check_values, names_used
+from openbach_run.openbach.value_checks import Wrong, wrong_values
+
+
+def check_campaign(campaign: Campaign, packages: Mapping[str, Package]) -> None:
+    """Check a campaign's cells, and that its jobs are here and measure what is to be shown.
+
+    Raises InputError for the first mistake.
+    """
+    check_cells(campaign, {name: package.job for name, package in packages.items()})
+    check_vpns(campaign, packages)
+    check_folders(campaign, packages)
+    if missing := [name for name in campaign.jobs() if packages[name].files is None]:
+        raise InputError(
+            f"{campaign.path}: no package to run of the job {missing[0]}; name its folder with"
+            " --jobs"
+        )
+    for scenario in (*campaign.sub_scenarios.values(), campaign.scenario):
+        check_measure(campaign.path, scenario, campaign.measures)
+
+
+def check_cells(campaign: Campaign, jobs: Mapping[str, Job]) -> None:
+    """Check the cells.
+
+    Raises InputError for the first value that the backend or a job would refuse.
+    """
+    for cell, wrong in wrong_in(campaign, jobs):
+        if wrong:
+            # The argument that the user gave is named rather than one that only refers to it.
+            raise InputError(str(min(wrong, key=lambda one: _is_reference(campaign, one))))
+        arguments = {
+            name: value for name, value in cell.items() if name in campaign.scenario.arguments
+        }
+        check_values(campaign.scenario.with_constants(cell), arguments, jobs)
+
+
+def check_vpns(campaign: Campaign, packages: Mapping[str, Package]) -> None:
+    """Check the values of the VPNs. Raises InputError for the first that its VPN does not have."""
+    jobs = {name: package.job for name, package in packages.items()}
+    places = [use for use in campaign.places(jobs) if VALUES_OF in use.argument.limits]
+    vpns = entries_of(packages)["vpn-configs"]
+    for cell in first_of_each(campaign.cells, [use.names for use in places]):
+        check_values_of_vpns(places, cell, vpns)
+
+
+def check_folders(campaign: Campaign, packages: Mapping[str, Package]) -> None:
+    """Check the folders and files that the cells use. Raises InputError for the first mistake."""
+    check_entries(joined(campaign.uses(packages)), entries_of(packages))
+
+
+def wrong_in(
+    campaign: Campaign, jobs: Mapping[str, Job]
+) -> Iterator[tuple[dict[str, str], list[Wrong]]]:
+    """Yield cells, each with those of its values that jobs would refuse.
+
+    Only the first cells with something that can be wrong are looked at.
+    """
+    places = campaign.places(jobs)
+    groups = [*(use.names for use in places), *names_used(campaign.scenario, jobs)]
+    for cell in first_of_each(campaign.cells, groups):
+        yield cell, wrong_values(places, own_values(campaign, cell))
+
+
+def own_values(campaign: Campaign, cell: Mapping[str, str]) -> dict[str, str]:
+    """Return a cell's values without those that are `same`, which repeat another value of it."""
+    return {
+        name: value
+        for name, value in cell.items()
+        if value != SAME or campaign.constants.get(name) != SAME
+    }
+
+
+def check_measure(path: Path, scenario: Scenario, declared: Declared) -> None:
+    """Check what the scenario's table and figure show.
+
+    Raises InputError for an x-sweep.measure that no job of the scenario declares (a suffix in front
+    is that of a run), or for a figure that does not exist.
+    """
+    if (drawn := scenario.sweep.get("figure", FIGURES[0])) not in FIGURES:
+        raise InputError(
+            f"{path}: {scenario.name}: x-sweep.figure: {drawn!r} is none of {', '.join(FIGURES)}"
+        )
+    wanted = scenario.sweep.get(MEASURE)
+    columns: dict[str, list[str]] = {}
+    for job, measures in declared.items():
+        columns[job] = [one.column for one in measures if one.is_column]
+    every = [*chain(*columns.values())]
+    # A column may have a suffix in front, that of a run: `to_client_mos` is the measure mos.
+    if wanted is None or any(f"_{wanted}".endswith(f"_{column}") for column in every):
+        return
+    if any(EVERY_STATISTIC in measures for measures in declared.values()):
+        return  # only its end shows what it sends
+    key = "plot" if path.suffix in (".yml", ".yaml") else "x-sweep"
+    there = "; ".join(f"{job} has {', '.join(listed)}" for job, listed in columns.items() if listed)
+    raise InputError(
+        f"{path}: {scenario.name}: {key}.measure: no job of the scenario measures {wanted}; "
+        f"{near(str(wanted), every)}{there or 'none of them has a measures.yml'}"
+    )
+
+
+def first_of_each(
+    cells: Sequence[dict[str, str]], groups: Iterable[set[str]]
+) -> Iterator[dict[str, str]]:
+    """Yield the first cell, and each with a combination of values that is new for a group's names.
+
+    A check that looks at nothing but such combinations finds in these cells what it finds in all.
+    """
+    # A name with one value in all cells makes no combination new, so only the others matter.
+    swept = _varying(cells)
+    seen: dict[tuple[str, ...], set[tuple[str, ...]]] = {
+        tuple(sorted(names & swept)): set() for names in groups
+    }
+    for cell in cells:
+        new = cell is cells[0]
+        for names, known in seen.items():
+            if (key := tuple([cell[name] for name in names])) not in known:
+                known.add(key)
+                new = True
+        if new:
+            yield cell
+
+
+def _varying(cells: Sequence[Mapping[str, str]]) -> set[str]:
+    """Return the names that do not have the same value in all cells."""
+    found = set()
+    for name in cells[0]:
+        values = {cell[name] for cell in cells}
+        if len(values) > 1:
+            found.add(name)
+    return found
+
+
+def _is_reference(campaign: Campaign, wrong: Wrong) -> bool:
+    """Return whether an argument has its value only because of another argument's: `$cc`."""
+    return wrong.name in campaign.values and wrong.value not in campaign.values[wrong.name]

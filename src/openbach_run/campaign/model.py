@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A campaign: a scenario with values to sweep, its cells and its runs.
+
+A cell is one combination of values; a run is a cell with a seed. plan.py makes and checks it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from openbach_run.campaign.cells import Instead, cells_of, uses_of
+from openbach_run.campaign.spec import CellSpec, Origin, RunSpec
+from openbach_run.catalog import Uses
+from openbach_run.openbach.addresses import with_addresses
+from openbach_run.openbach.extras import MEASURE
+from openbach_run.openbach.job import Job
+from openbach_run.openbach.job_folders import Package, entries_of
+from openbach_run.openbach.measures import Declared, Measure, in_words
+from openbach_run.openbach.scenario import Scenario, defaults_of, jobs_of
+from openbach_run.openbach.uses import Use, uses
+from openbach_run.satellite.checks import Presets, is_random
+from openbach_run.topology.hosts import Inventory
+from openbach_run.topology.networks import check_mtus
+
+NO_FILE = "none"
+USUAL = "transfer_time_s"
+"""The column that the table shows where a scenario names none."""
+Seeds = tuple[int, ...] | None
+"""None means the default: one seed, or five where chance has a part in some cell."""
+
+
+@dataclass
+class Found:
+    """Results of working out a campaign: each takes long, and is worked out once."""
+
+    places: list[Use] | None = None
+    cells: list[dict[str, str]] | None = None
+    uses: list[dict[str, list[str]]] | None = None
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """A scenario and its file, the values of each argument and constant, and seeds."""
+
+    path: Path
+    scenario: Scenario
+    sub_scenarios: dict[str, Scenario]
+    values: dict[str, tuple[str, ...]]
+    seeds: tuple[int, ...]
+    link_files: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Argument or constant → path → content of the file."""
+    presets: Presets = field(default_factory=dict)
+    """The presets of the satellites, by name."""
+    impairments: Mapping[str, Path] = field(default_factory=dict)
+    """The impairment profiles that exist, by name."""
+    measures: Declared = field(default_factory=dict)
+    """The measures that its jobs declare."""
+    more_seeds: tuple[int, ...] = ()
+    """Further seeds, of all cells, if chance has a part in any cell."""
+    given: frozenset[str] = frozenset()
+    """Names of the values that were given, and are not the scenario's own."""
+    found: Found = field(default_factory=Found, init=False, repr=False, compare=False)
+
+    @property
+    def swept(self) -> list[str]:
+        """Return the names of the arguments and constants with several values."""
+        return [name for name, values in self.values.items() if len(values) > 1]
+
+    @cached_property
+    def declared(self) -> list[Measure]:
+        """Return the measures of its jobs.
+
+        Those of the job that is started last come first, because the other jobs prepare for it.
+        """
+        scenarios = (*self.sub_scenarios.values(), self.scenario)
+        jobs = dict.fromkeys([*reversed(jobs_of(scenarios)), *self.measures])
+        return [one for job in jobs for one in self.measures.get(job, ()) if one.is_column]
+
+    @cached_property
+    def measure(self) -> str | None:
+        """Return the column of results.csv that the table shows; None if the jobs measure nothing.
+
+        It is `x-sweep.measure`, or else the transfer time, or else the first column that is
+        declared. `x-instead` may name another one.
+        """
+        if MEASURE in self.scenario.sweep:
+            return str(self.scenario.sweep[MEASURE])
+        if self.measure_instead:
+            return self.measure_instead[1]
+        columns = [one.column for one in self.declared]
+        return USUAL if USUAL in columns else next(iter(columns), None)
+
+    @cached_property
+    def measure_instead(self) -> tuple[str, str] | None:
+        """Return the name whose value makes the table show another column, and that column.
+
+        None if there is none. The scenario says so (`x-instead`).
+        """
+        for name, one in self._instead.declared.items():
+            if MEASURE in one and any(self._instead.holds(name, cell) for cell in self.cells):
+                return name, str(one[MEASURE])
+        return None
+
+    @cached_property
+    def _instead(self) -> Instead:
+        declared: dict[str, dict[str, Any]] = {}
+        for scenario in (*self.sub_scenarios.values(), self.scenario):
+            declared |= scenario.instead
+        return Instead(declared, self.constants, self.given)
+
+    @property
+    def plot(self) -> dict[str, str]:
+        """Return what the report draws: `measure`, and `figure` if the scenario says which."""
+        drawn = {MEASURE: self.measure, "figure": self.scenario.sweep.get("figure")}
+        return {key: str(value) for key, value in drawn.items() if value is not None}
+
+    @property
+    def measure_in_words(self) -> str:
+        """Return the column that the table shows, for a person."""
+        return "runs" if self.measure is None else in_words(self.measure, self.declared)
+
+    def count(self, most_runs: int) -> int:
+        """Return the number of runs, or a little more, as cells that are alike may count twice.
+
+        The cells are made, and counted exactly, only where it matters: where there may be more than
+        `most_runs`.
+        """
+        cells = prod(map(len, self.values.values()))
+        first, every = cells * len(self.seeds), cells * len((*self.seeds, *self.more_seeds))
+        if first > most_runs:
+            return first
+        return every if every <= most_runs else len(self.cells) * len(self.every_seed)
+
+    @cached_property
+    def is_random(self) -> bool:
+        """Return whether chance has a part in any cell."""
+        return any(is_random(cell, self.presets, self.impairments) for cell in self.cells)
+
+    @property
+    def every_seed(self) -> tuple[int, ...]:
+        """Return the seeds of each cell.
+
+        All cells have the same seeds, so that any two can be compared seed by seed.
+        """
+        return (*self.seeds, *(self.more_seeds if self.is_random else ()))
+
+    @property
+    def cells(self) -> list[dict[str, str]]:
+        """Return every combination of the values, without repetition.
+
+        The list must not be changed.
+        """
+        if self.found.cells is None:
+            self.found.cells = cells_of(self.values, self.presets, self._instead)
+        return self.found.cells
+
+    @cached_property
+    def constants(self) -> dict[str, str]:
+        """Return the values that the scenarios give their constants."""
+        return defaults_of((*self.sub_scenarios.values(), self.scenario))
+
+    def jobs(self) -> list[str]:
+        """Return the names of the jobs that the scenario or a sub-scenario starts."""
+        scenarios = (self.scenario, *self.sub_scenarios.values())
+        return sorted(set(jobs_of(scenarios)))
+
+    def on(self, inventory: Inventory) -> Campaign:
+        """Return this campaign with the addresses of an inventory in its scenarios.
+
+        Raises InputError.
+        """
+        subs = {
+            name: with_addresses(scenario, inventory)
+            for name, scenario in self.sub_scenarios.items()
+        }
+        here = replace(self, scenario=with_addresses(self.scenario, inventory), sub_scenarios=subs)
+        # Neither cells nor what they use have addresses in them.
+        object.__setattr__(here, "found", self.found)
+        return here
+
+    def places(self, jobs: Mapping[str, Job]) -> list[Use]:
+        """Return where the scenarios give values to arguments that have choices or limits.
+
+        The list must not be changed.
+        """
+        if self.found.places is None:
+            self.found.places = uses(self.scenario, jobs, self.sub_scenarios)
+        return self.found.places
+
+    def uses(self, packages: Mapping[str, Package]) -> list[dict[str, list[str]]]:
+        """Return the jobs and folders that the runs use, by kind: one dictionary for each cell.
+
+        Raises InputError for a folder whose description cannot be read.
+        """
+        if self.found.uses is None:
+            places = self.places({name: package.job for name, package in packages.items()})
+            self.found.uses = uses_of(
+                self.cells, places, self.constants, self.jobs(), entries_of(packages)
+            )
+        return self.found.uses
+
+    def expand(self, packages: Mapping[str, Package]) -> None:
+        """Work out the cells, where their values are given to jobs, and what they use.
+
+        Raises InputError.
+        """
+        self.uses(packages)
+
+    def runs(
+        self,
+        packages: Mapping[str, Package],
+        inventory: Inventory,
+        identity_of: Callable[[Uses], dict[str, str]],
+    ) -> list[RunSpec]:
+        """Return the runs, with the addresses of the inventory.
+
+        The cells have the order of the sweep; the seeds are innermost. Raises InputError for
+        addresses that the inventory does not have.
+        """
+        here = self.on(inventory)
+        jobs = {name: packages[name].job.to_dict() for name in self.jobs()}
+        origin = Origin(here.scenario, here.sub_scenarios, jobs, inventory.to_dict())
+        for cell in self.cells:
+            check_mtus(origin.inventory["networks"], cell)
+        cells = (
+            CellSpec(origin, cell, identity_of(used), used, self._files_of(cell))
+            for cell, used in zip(self.cells, self.uses(packages), strict=True)
+        )
+        return [RunSpec(cell, seed) for cell in cells for seed in self.every_seed]
+
+    def _files_of(self, cell: Mapping[str, str]) -> dict[str, str]:
+        """Return the content of a cell's link files, by the name of the argument or constant."""
+        return {
+            name: files[cell[name]]
+            for name, files in self.link_files.items()
+            if cell[name] in files
+        }

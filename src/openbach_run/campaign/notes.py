@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Notes on values that the jobs take: what to know of them, and which have no effect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from openbach_run.campaign.checks import first_of_each, own_values
+from openbach_run.campaign.model import Campaign
+from openbach_run.campaign.reading import sweep_table
+from openbach_run.catalog import with_base
+from openbach_run.openbach.job_folders import Package, entries_of
+from openbach_run.openbach.scenario import SAME
+from openbach_run.openbach.uses import Use, every_use
+from openbach_run.openbach.value_checks import idle, idle_here, names_asked, notes
+from openbach_run.openbach.values import sole_placeholder
+from openbach_run.satellite.checks import remarks
+
+
+def notes_of(campaign: Campaign, packages: Mapping[str, Package]) -> list[str]:
+    """Return notes for the user on values that the jobs take, each note once.
+
+    Some are on values that have no effect beside others.
+    """
+    jobs = {name: package.job for name, package in packages.items()}
+    spelled = campaign.places(jobs)
+    noted = [use for use in spelled if "noted" in use.argument.limits]
+    cells = first_of_each(campaign.cells, [use.names for use in noted])
+    found: list[str] = []
+    for cell in cells:
+        found += notes(noted, own_values(campaign, cell))
+    for cell in campaign.cells:
+        found += remarks(cell, campaign.presets)
+    return list(dict.fromkeys([*found, *_idle_values(campaign, packages, spelled)]))
+
+
+def _idle_values(
+    campaign: Campaign, packages: Mapping[str, Package], spelled: Sequence[Use]
+) -> Iterator[str]:
+    """Yield a text for each value without effect in a cell that is not the scenario's own.
+
+    `spelled` are the uses of its scenario.
+    """
+    jobs = {name: package.job for name, package in packages.items()}
+    own = {**campaign.constants, **sweep_table(campaign.scenario, campaign.path, "defaults")}
+    declared: dict[str, Any] = {}
+    for scenario in (*campaign.sub_scenarios.values(), campaign.scenario):
+        declared |= scenario.idle
+    groups = [
+        *(use.names for use in spelled),
+        *({name, *names_asked(one)} for name, one in declared.items()),
+    ]
+    places: dict[tuple[str, ...], list[Use]] = {}
+    for cell in first_of_each(campaign.cells, groups):
+        # Which uses there are depends only on which names keep the value `same`: find them once for
+        # each such set.
+        key = tuple(name for name, value in own.items() if value == SAME and cell.get(name) == SAME)
+        if key not in places:
+            subs = {name: sub.with_constants(cell) for name, sub in campaign.sub_scenarios.items()}
+            places[key] = every_use(campaign.scenario.with_constants(cell), jobs, subs)
+        carriers = _carriers(cell, spelled, packages)
+        for name in cell:
+            if cell[name] != own.get(name, ""):
+                said = idle_here(declared.get(name, ()), name, cell, carriers)
+                if because := said or idle(places[key], name, cell):
+                    yield f"{name}={cell[name]} has no effect: {because}"
+
+
+def _carriers(
+    cell: Mapping[str, str], places: Sequence[Use], packages: Mapping[str, Package]
+) -> dict[str, str]:
+    """Return the carrier of each VPN that a cell names, for conditions.
+
+    The key is the name of the argument that names the VPN, and `_carrier`.
+    """
+    vpns = entries_of(packages)["vpn-configs"]
+    found = {}
+    for use in places:
+        name = sole_placeholder(use.template)
+        if (
+            use.argument.limits.get("folder") == "vpn-configs"
+            and name
+            and (folder := vpns.get(cell.get(name, "")))
+        ):
+            found[f"{name}_carrier"] = str(with_base(folder, vpns).get("carrier", ""))
+    return found

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The reading of a scenario and of all files that it and its values name.
+
+Nothing is expanded here, and no value is compared with what a job takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from openbach_run.campaign.settings import is_list, is_value
+from openbach_run.campaign.vpn_values import folded, setting_of
+from openbach_run.errors import InputError
+from openbach_run.openbach.extras import check_extras
+from openbach_run.openbach.job import Job
+from openbach_run.openbach.job_folders import Package, entries_of
+from openbach_run.openbach.reading import read_scenario
+from openbach_run.openbach.refusals import Malformed, near
+from openbach_run.openbach.scenario import Scenario, defaults_of
+from openbach_run.satellite.checks import Presets, read_link_file, read_presets
+
+NO_FILE = "none"
+"""The value of an argument for a link file that names no file."""
+
+
+def read_with_subs(
+    path: Path, packages: Mapping[str, Package]
+) -> tuple[Scenario, dict[str, Scenario]]:
+    """Return the scenario of a file, and its sub-scenarios from the files beside it."""
+    jobs = {name: package.job for name, package in packages.items()}
+    scenario = read_scenario(path, jobs)
+    return scenario, sub_scenarios(scenario, lambda name: _read_beside(path, name, jobs))
+
+
+def sub_scenarios(scenario: Scenario, find: Callable[[str], Scenario]) -> dict[str, Scenario]:
+    """Return the sub-scenarios by name, including those that sub-scenarios start.
+
+    `find` reads one.
+    """
+    found: dict[str, Scenario] = {}
+    waiting = [scenario]
+    while waiting:
+        for function in waiting.pop().functions:
+            name = function.get("start_scenario_instance", {}).get("scenario_name")
+            if name is not None and name not in found and name != scenario.name:
+                found[name] = find(name)
+                waiting.append(found[name])
+    return found
+
+
+def _read_beside(path: Path, name: str, jobs: Mapping[str, Job]) -> Scenario:
+    files = [path.with_name(f"{name}{suffix}") for suffix in (path.suffix, ".json")]
+    file = next((one for one in files if one.exists()), files[-1])
+    try:
+        return read_scenario(file, jobs)
+    except Malformed as error:
+        raise InputError(f"{file}: {error}") from error
+
+
+def read_values(
+    path: Path,
+    scenario: Scenario,
+    subs: Mapping[str, Scenario],
+    given: Mapping[str, tuple[str, ...]],
+) -> dict[str, tuple[str, ...]]:
+    """Return the values of everything that NAME=VALUE can set: those given, or the scenario's own.
+
+    Raises InputError for a name that there is not, for a missing value, and for keys of the
+    scenario that are malformed.
+    """
+    for one in (*subs.values(), scenario):
+        check_extras(path, one)
+    settings = settings_of(scenario, subs)
+    for name, several in given.items():
+        _check_name(f"{name}={','.join(several)}", setting_of(name), scenario, settings)
+    # The settings vpn.NAME become values of the constant vpn_values.
+    given = folded(given)
+    known = _own_values(path, scenario, subs)
+    values = {}
+    for name in dict.fromkeys([*scenario.sweep.get("values", {}), *scenario.arguments, *settings]):
+        if name not in given and name not in known:
+            raise InputError(
+                f"{path}: the argument {name} needs a value: {name}=… ({settings[name]})"
+            )
+        values[name] = given.get(name) or known[name]
+    check_references(values)
+    return values
+
+
+def _own_values(
+    path: Path, scenario: Scenario, subs: Mapping[str, Scenario]
+) -> dict[str, tuple[str, ...]]:
+    """Return the values that the scenarios themselves give.
+
+    They are the constants' own, the defaults of x-sweep, and its values; the later ones win.
+    """
+    constants = defaults_of((*subs.values(), scenario))
+    defaults = sweep_table(scenario, path, "defaults")
+    known: dict[str, tuple[str, ...]] = {
+        name: (str(value),) for name, value in (constants | defaults).items()
+    }
+    for name, listed in sweep_table(scenario, path, "values").items():
+        known[name] = tuple(map(str, listed))
+    return known
+
+
+def settings_of(scenario: Scenario, subs: Mapping[str, Scenario]) -> dict[str, str]:
+    """Return name → description of what NAME=VALUE can set.
+
+    It is the scenario's arguments, its constants, and those of its sub-scenarios.
+    """
+    constants: dict[str, str] = {}
+    for one in subs.values():
+        constants |= {name: text for name, text in one.settings.items() if name in one.defaults}
+    return {**constants, **scenario.settings}
+
+
+def sweep_table(scenario: Scenario, path: Path, key: str) -> dict[str, Any]:
+    """Return the table `defaults` or `values` of a scenario's x-sweep. Raises InputError."""
+    sweep = scenario.source.get("x-sweep", {})
+    if not isinstance(sweep, dict):
+        raise InputError(f"{path}: x-sweep should be an object with the keys defaults and values")
+    table = sweep.get(key, {})
+    if not isinstance(table, dict) or not all(
+        map(is_list if key == "values" else is_value, table.values())
+    ):
+        shape = "object of lists of texts" if key == "values" else "object of texts"
+        raise InputError(f"{path}: x-sweep.{key} should be an {shape} by argument name")
+    names = scenario.arguments if key == "defaults" else scenario.settings
+    if unknown := [name for name in table if name not in names]:
+        hint = "; a constant's value is in constants" if unknown[0] in scenario.constants else ""
+        raise InputError(
+            f"{path}: x-sweep.{key}.{unknown[0]}: the scenario has no such argument{hint}"
+        )
+    return table
+
+
+def _check_name(text: str, name: str, scenario: Scenario, settings: Mapping[str, str]) -> None:
+    if name not in settings:
+        constants = ", ".join(one for one in settings if one not in scenario.arguments)
+        has = ", ".join(scenario.arguments) + (
+            f" and the constants {constants}" if constants else ""
+        )
+        raise InputError(
+            f"{text}: {scenario.name} has no argument {name}; {near(name, settings)}it has {has}"
+        )
+
+
+def check_references(values: Mapping[str, Sequence[str]]) -> None:
+    """Check the values `$name`.
+
+    Raises InputError for a name that is no argument, or is an argument with a `$` value itself.
+    """
+    for name, listed in values.items():
+        for value in listed:
+            if value.startswith("$") and any(
+                other.startswith("$") for other in values.get(value[1:], ("$",))
+            ):
+                raise InputError(
+                    f"{name}={value}: after $ comes an argument of the scenario that has values of"
+                    " its own"
+                )
+
+
+def presets_of(values: Mapping[str, Sequence[str]], packages: Mapping[str, Package]) -> Presets:
+    """Return the presets of the satellites that the values name. Raises InputError."""
+    return read_presets(chain(*values.values()), entries_of(packages)["satellites"])
+
+
+def read_link_files(
+    path: Path, scenarios: Iterable[Scenario], values: Mapping[str, Sequence[str]]
+) -> dict[str, dict[str, str]]:
+    """Return the link files that the values name, as argument or constant → path → content.
+
+    The scenarios' x-sweep.link_files lists these arguments and constants; `none` is no file. Raises
+    InputError.
+    """
+    names: list[str] = []
+    for scenario in scenarios:
+        listed = scenario.sweep.get("link_files", [])
+        if not isinstance(listed, list) or not all(
+            isinstance(name, str) and name in scenario.settings for name in listed
+        ):
+            text = "x-sweep.link_files should be a list of arguments and constants of the scenario"
+            raise InputError(f"{path}: {scenario.name}: {text}")
+        names += [name for name in listed if name in values]
+    found: dict[str, dict[str, str]] = {}
+    for name in names:
+        files = [file for file in values[name] if file != NO_FILE]
+        found[name] = {file: read_link_file(Path(file)) for file in files}
+    return found
