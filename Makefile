@@ -8,7 +8,7 @@ SHELL_FILES := openbach-run .ci/run bench/bare.sh pep/system/routes vpn-configs/
 PARALLEL := --numprocesses $(shell nproc) --dist loadfile
 JOBS := $(wildcard jobs/*/files tests/guest/jobs/*/files)
 
-.PHONY: check lint smoke test unit guest vpns pep chaos fuzz house golden bump-debian modules kernel-tests openbach openbach-jobs scenarios vpn-lists control-lists man lock wheel site clean
+.PHONY: check lint smoke test unit guest vpns pep chaos fuzz house words golden bump-debian modules kernel-tests openbach openbach-jobs scenarios vpn-lists control-lists man lock wheel site clean
 .PHONY: kernel-rebase kernel-export
 .PHONY: bench bench-budget bench-paired bench-scale bench-cluster bench-serve bench-pep bench-clock bench-native
 
@@ -17,7 +17,7 @@ check: lint test
 lint:
 	$(DEV) ruff check .
 	$(DEV) ruff format --check .
-	MYPYPATH=jobs/vpn/files:docs/man:kernel/tests $(DEV) mypy src tests/unit tests/guest/*.py tests/chaos.py tests/fuzz.py tests/house.py tests/bump_debian.py tests/kernel_rebase.py tests/openbach_jobs.py jobs/vpn/lists.py
+	MYPYPATH=jobs/vpn/files:docs/man:kernel/tests $(DEV) mypy src tests/unit tests/guest/*.py tests/chaos.py tests/fuzz.py tests/house.py tests/words.py tests/bump_debian.py tests/kernel_rebase.py tests/openbach_jobs.py jobs/vpn/lists.py
 	$(DEV) mypy topologies/build.py docs/man/manual.py
 	MYPYPATH=src:kernel/tests $(DEV) mypy kernel/tests/*.py
 	MYPYPATH=jobs/transport_profile/files $(DEV) mypy jobs/transport_profile/lists.py
@@ -35,7 +35,7 @@ test:
 	$(DEV) python -m pytest pep/tests
 
 SMOKE := campaign cli conformance director docs entries expand house inventory job_arguments jobs lint measures record \
-	results run_files scenarios tables tracked values
+	results run_files scenarios tables tracked values words
 smoke: # in a minute, without kernel and guest: style, and the tests of what every run goes through
 	$(DEV) ruff check .
 	$(DEV) ruff format --check .
@@ -59,6 +59,9 @@ fuzz: # mutated inputs for every parser, so long: make fuzz SECONDS=60
 
 house: # the repository and the code in figures: files, rooms, words, the way of a scenario
 	$(DEV) python tests/house.py
+
+words: # how the pages for users read: sentences, private words
+	$(DEV) python tests/words.py
 
 vpns: # builds the programs that no Debian package has: some 30 minutes, once
 	BUILT_VPNS=1 $(DEV) python -m pytest tests/guest/test_vpns.py tests/guest/test_vpn_failures.py tests/guest/test_vpn_coordinator.py
