@@ -140,11 +140,12 @@ wheel: # for `pipx install dist/openbach_run-….whl`
 	$(DEV) pip wheel --quiet --no-deps --wheel-dir dist .
 	rm -rf build
 
-site: # the documentation, with a search that needs no network: site/index.html
+site: # the documentation, with a search that needs no network: site/index.html; a dead link fails
 	rm -rf build/pages site
 	mkdir -p build/pages
-	git ls-files -z '*.md' 'reports/*.svg' | grep -zv '^tests/\|^reports/templates/\|^.github/' | xargs -0 cp --parents -t build/pages
-	$(DEV) mkdocs build --quiet
+	git ls-files -z '*.md' '*.svg' 'docs/*.png' 'docs/clusters/*' docs/example.ipynb 'kernel/tests/*.py' 'kernel/tests/*.toml' 'reports/*.html' 'reports/*.pdf' \
+		| grep -zv '^tests/\|^reports/templates/\|^\.github/\|/files/' | xargs -0 cp --parents -t build/pages
+	$(DEV) mkdocs build --strict
 	rm -rf build
 
 clean:

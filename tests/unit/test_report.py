@@ -726,7 +726,7 @@ def test_the_appendix_has_the_method_and_the_limitations_in_full(
     pages = re.findall(r"^- .*\((.+)\)", (REPOSITORY / "docs/method/README.md").read_text(), re.M)
     assert titles == [
         "### " + (REPOSITORY / "docs/method" / page).read_text().partition("\n")[0][2:]
-        for page in pages
+        for page in ("README.md", *pages)
     ]
 
 

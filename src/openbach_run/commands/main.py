@@ -177,7 +177,7 @@ def parser() -> argparse.ArgumentParser:
         default=VIRTUAL,
         help=(
             "of the virtual engine: virtual (default), or to check it real, or real/N, which is N"
-            " times slower than this machine's (docs/method/native.md)"
+            " times slower than this machine's (docs/native.md)"
         ),
     )
     made.add_argument(

@@ -2,7 +2,7 @@
 """The boundary around a guest: kernel/jail/jail.c starts its kernel where nothing of the host can
 be reached but the guest tree and the code (read-only) and the directory of the run.
 
-docs/method/boundary.md describes it, and the attacks that were tried.
+docs/developers/boundary.md describes it, and the attacks that were tried.
 """
 
 from __future__ import annotations
