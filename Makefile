@@ -18,7 +18,7 @@ lint:
 	$(DEV) ruff check .
 	$(DEV) ruff format --check .
 	MYPYPATH=jobs/vpn/files:docs/man:kernel/tests $(DEV) mypy src tests/unit tests/guest/*.py tests/chaos.py tests/fuzz.py tests/house.py tests/words.py tests/bump_debian.py tests/kernel_rebase.py tests/openbach_jobs.py jobs/vpn/lists.py
-	$(DEV) mypy topologies/build.py docs/man/manual.py
+	$(DEV) mypy topologies/build.py docs/man/manual.py docs/search_order.py
 	MYPYPATH=src:kernel/tests $(DEV) mypy kernel/tests/*.py
 	MYPYPATH=jobs/transport_profile/files $(DEV) mypy jobs/transport_profile/lists.py
 	MYPYPATH=pep/tests:jobs/satpep/files:src/openbach_run/guest $(DEV) mypy pep

@@ -145,10 +145,10 @@ def main() -> None:
         return
     print(f"{'page':40} words  words a sentence  sentences > 25 words (%)  private words  per 1000")
     for name, page in [*((name, {name: text}) for name, text in texts.items()), ("all", texts)]:
-        one = figures_of(page)
+        read = figures_of(page)
         print(
-            f"{name:40} {one.words:5}  {one.sentence:16.1f}  {one.long_pct:24.1f}"
-            f"  {one.private:13}  {one.per_1000:8.1f}"
+            f"{name:40} {read.words:5}  {read.sentence:16.1f}  {read.long_pct:24.1f}"
+            f"  {read.private:13}  {read.per_1000:8.1f}"
         )
 
 
