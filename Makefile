@@ -8,7 +8,7 @@ SHELL_FILES := openbach-run .ci/run bench/bare.sh pep/system/routes vpn-configs/
 PARALLEL := --numprocesses $(shell nproc) --dist loadfile
 JOBS := $(wildcard jobs/*/files tests/guest/jobs/*/files)
 
-.PHONY: check lint smoke test unit guest vpns pep chaos fuzz house golden bump-debian modules kernel-tests openbach openbach-jobs scenarios vpn-lists control-lists man lock wheel site clean
+.PHONY: check lint smoke test unit guest vpns pep chaos fuzz house words golden bump-debian modules kernel-tests openbach openbach-jobs scenarios vpn-lists control-lists man lock wheel site clean
 .PHONY: kernel-rebase kernel-export
 .PHONY: bench bench-budget bench-paired bench-scale bench-cluster bench-serve bench-pep bench-clock bench-native
 
@@ -17,8 +17,8 @@ check: lint test
 lint:
 	$(DEV) ruff check .
 	$(DEV) ruff format --check .
-	MYPYPATH=jobs/vpn/files:docs/man:kernel/tests $(DEV) mypy src tests/unit tests/guest/*.py tests/chaos.py tests/fuzz.py tests/house.py tests/bump_debian.py tests/kernel_rebase.py tests/openbach_jobs.py jobs/vpn/lists.py
-	$(DEV) mypy topologies/build.py docs/man/manual.py
+	MYPYPATH=jobs/vpn/files:docs/man:kernel/tests $(DEV) mypy src tests/unit tests/guest/*.py tests/chaos.py tests/fuzz.py tests/house.py tests/words.py tests/bump_debian.py tests/kernel_rebase.py tests/openbach_jobs.py jobs/vpn/lists.py
+	$(DEV) mypy topologies/build.py docs/man/manual.py docs/search_order.py
 	MYPYPATH=src:kernel/tests $(DEV) mypy kernel/tests/*.py
 	MYPYPATH=jobs/transport_profile/files $(DEV) mypy jobs/transport_profile/lists.py
 	MYPYPATH=pep/tests:jobs/satpep/files:src/openbach_run/guest $(DEV) mypy pep
@@ -35,7 +35,7 @@ test:
 	$(DEV) python -m pytest pep/tests
 
 SMOKE := campaign cli conformance director docs entries expand house inventory job_arguments jobs lint measures record \
-	results run_files scenarios tables tracked values
+	results run_files scenarios tables tracked values words
 smoke: # in a minute, without kernel and guest: style, and the tests of what every run goes through
 	$(DEV) ruff check .
 	$(DEV) ruff format --check .
@@ -59,6 +59,9 @@ fuzz: # mutated inputs for every parser, so long: make fuzz SECONDS=60
 
 house: # the repository and the code in figures: files, rooms, words, the way of a scenario
 	$(DEV) python tests/house.py
+
+words: # how the pages for users read: sentences, private words
+	$(DEV) python tests/words.py
 
 vpns: # builds the programs that no Debian package has: some 30 minutes, once
 	BUILT_VPNS=1 $(DEV) python -m pytest tests/guest/test_vpns.py tests/guest/test_vpn_failures.py tests/guest/test_vpn_coordinator.py
@@ -137,11 +140,12 @@ wheel: # for `pipx install dist/openbach_run-….whl`
 	$(DEV) pip wheel --quiet --no-deps --wheel-dir dist .
 	rm -rf build
 
-site: # the documentation, with a search that needs no network: site/index.html
+site: # the documentation, with a search that needs no network: site/index.html; a dead link fails
 	rm -rf build/pages site
 	mkdir -p build/pages
-	git ls-files -z '*.md' 'reports/*.svg' | grep -zv '^tests/\|^reports/templates/\|^.github/' | xargs -0 cp --parents -t build/pages
-	$(DEV) mkdocs build --quiet
+	git ls-files -z '*.md' '*.svg' 'docs/*.png' 'docs/clusters/*' docs/example.ipynb 'kernel/tests/*.py' 'kernel/tests/*.toml' 'reports/*.html' 'reports/*.pdf' \
+		| grep -zv '^tests/\|^reports/templates/\|^\.github/\|/files/' | xargs -0 cp --parents -t build/pages
+	$(DEV) mkdocs build --strict
 	rm -rf build
 
 clean:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from dataclasses import fields
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import own_files
 import pytest
+import words
 
 import openbach_run
 from openbach_run import api
@@ -54,22 +56,34 @@ def test_commands_are_understood(
 
 def test_links_lead_somewhere() -> None:
     for page in PAGES:
-        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
-def test_every_page_is_in_a_list() -> None:
-    """README.md leads to all pages of docs/, method/README.md to all that the report prints as its
-    method.
-    """
-    for index in (ROOT / "README.md", ROOT / "docs/method/README.md"):
-        folder = ROOT / "docs" if index.parent == ROOT else index.parent
-        listed = [
-            (index.parent / name).resolve()
-            for name in re.findall(r"^- \[.+?\]\((.+?)\)", index.read_text(), re.M)
-        ]
-        pages = [page for page in folder.glob("*.md") if page != index]
-        assert sorted(page for page in listed if page.parent == folder) == sorted(pages)
+def test_links_lead_to_headings() -> None:
+    """GitHub's names of headings: small letters, hyphens for spaces, no other signs."""
+    for page in PAGES:
+        for name, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", page.read_text()):
+            aim = page.parent / name if name else page
+            titles = re.findall(r"^#+ (.+)$", aim.read_text(), re.M)
+            named = {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+            assert anchor in named, f"{page.name}: {name}#{anchor}"
+
+
+def test_every_page_is_in_the_index_and_the_site_has_it_in_the_same_order() -> None:
+    index = ROOT / "docs/README.md"
+    listed = re.findall(r"^- \[(.+?)\]\((.+?)\)", index.read_text(), re.M)
+    paths = [os.path.normpath(f"docs/{path}") for _, path in listed]
+    shown = re.findall(r"^      - (.+): (\S+)$", (ROOT / "mkdocs.yml").read_text(), re.M)
+    assert [(title, path) for (title, _), path in zip(listed, paths, strict=True)] == shown
+    pages = {str(page.relative_to(ROOT)) for page in PAGES if page not in (PAGES[0], index)}
+    assert pages <= set(paths)
+
+
+def test_the_first_screen_is_short() -> None:
+    """Without the table and code."""
+    above = words.prose((ROOT / "README.md").read_text()).partition("## Where to go next")[0]
+    assert len(above.split()) <= 450
 
 
 def test_no_line_of_text_is_longer_than_120_columns() -> None:

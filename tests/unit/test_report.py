@@ -729,10 +729,12 @@ def test_the_appendix_has_the_method_and_the_limitations_in_full(
     text = (tmp_path / "full/report.md").read_text()
     method = text.partition("## The method in full")[2]
     titles = [line for line in method.splitlines() if line.startswith("### ")]
-    pages = re.findall(r"^- .*\((.+)\)", (REPOSITORY / "docs/method/README.md").read_text(), re.M)
+    pages = re.findall(
+        r"^- \[.+?\]\((.+?)\)", (REPOSITORY / "docs/method/README.md").read_text(), re.M
+    )
     assert titles == [
         "### " + (REPOSITORY / "docs/method" / page).read_text().partition("\n")[0][2:]
-        for page in pages
+        for page in ("README.md", *pages)
     ]
 
 

@@ -55,7 +55,7 @@ def parser() -> argparse.ArgumentParser:
     commands = made.add_subparsers(dest="command", metavar="COMMAND", required=True)
 
     leo = commands.add_parser(
-        "leo", help="over a constellation of low satellites (docs/method/link.md)"
+        "leo", help="over a constellation of low satellites (docs/method/README.md)"
     )
     leo.set_defaults(make=_leo)
     _add_parameters(leo, constellation.Constellation)

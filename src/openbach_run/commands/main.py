@@ -96,8 +96,8 @@ def parser() -> argparse.ArgumentParser:
         metavar="NAME=VALUE[,VALUE…]",
         nargs="*",
         help=(
-            "values of the scenario's arguments and constants; several are swept; vpn.NAME=VALUE is"
-            " a value of the VPN itself, as vpn.cipher=AES-256-CBC (docs/vpns.md)"
+            "value of an argument or constant of the scenario; several values are swept;"
+            " vpn.NAME=VALUE is a setting of the VPN, as vpn.cipher=AES-256-CBC (docs/vpns.md)"
         ),
     )
     made.add_argument(
@@ -125,7 +125,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--dry-run",
         action="store_true",
-        help="only say how many runs there are to do, how long and how large they are",
+        help="only print the number of runs to do, their time and size",
     )
     made.add_argument(
         "--prepare",
@@ -148,8 +148,8 @@ def parser() -> argparse.ArgumentParser:
         "--keys",
         action="store_true",
         help=(
-            "with --pcap: keep the keys of WireGuard's tunnels, too; what is in them can then be"
-            " seen (docs/captures.md)"
+            "with --pcap: also keep the keys of WireGuard tunnels, to decrypt their packets"
+            " (docs/captures.md)"
         ),
     )
     made.add_argument(
@@ -161,15 +161,15 @@ def parser() -> argparse.ArgumentParser:
         "--format",
         choices=[*TABLE_FORMATS, "csv", "json"],
         default="table",
-        help="of what is printed (default table)",
+        help="output format (default table)",
     )
     made.add_argument(
         "--engine",
         choices=["virtual", "native", "controller"],
         default="virtual",
         help=(
-            "what executes the runs: virtual time on this machine (default), this machine's own"
-            " kernel in real time, or a real OpenBACH platform"
+            "where the runs go: virtual (virtual time on this machine, default), native (this"
+            " machine's kernel, real time) or controller (a real OpenBACH platform)"
         ),
     )
     made.add_argument(
@@ -177,16 +177,16 @@ def parser() -> argparse.ArgumentParser:
         metavar="CLOCK",
         default=VIRTUAL,
         help=(
-            "of the virtual engine: virtual (default), or to check it real, or real/N, which is N"
-            " times slower than this machine's (docs/method/native.md)"
+            "clock of the virtual engine (default virtual); real, or real/N, which is N times"
+            " slower, validate it (docs/native.md)"
         ),
     )
     made.add_argument(
         "--controller",
         metavar="HOST",
         help=(
-            "of the OpenBACH platform: HOST, HOST:PORT or a URL (default: what the file"
-            " 'controller' of this directory names; login and password come from there, too)"
+            "address of the OpenBACH platform: HOST, HOST:PORT or a URL (default: the file"
+            " 'controller' of this directory, which also has login and password)"
         ),
     )
     made.add_argument(
@@ -197,9 +197,9 @@ def parser() -> argparse.ArgumentParser:
     )
     add_with(
         made,
-        "VPNs, congestion controls, jobs, satellites, topologies, scenarios of yours: a"
-        " directory of this checkout's shape (vpn-configs/NAME, congestion-controls/NAME, …;"
-        " docs/additions.md)",
+        "your VPNs, congestion controls, jobs, satellites, topologies, scenarios: a directory"
+        " with the same folders as this checkout (vpn-configs/NAME, congestion-controls/NAME,"
+        " …; docs/additions.md)",
     )
     add_jobs(made)
     made.add_argument(

@@ -539,16 +539,15 @@ def limitations(docs: Path) -> Markdown:
 
 
 def method(docs: Path) -> Markdown:
-    """Return the pages that docs/method/README.md lists, in its order.
+    """Return docs/method/README.md and the pages that it lists, in its order.
 
     Their headings are two levels lower, and links to other files are plain text.
     """
-    listed = re.findall(
-        r"^- \[.+?\]\((.+?)\)",
-        (docs / "method/README.md").read_text(encoding="utf-8"),
-        re.MULTILINE,
-    )
-    pages = [(docs / "method" / name).read_text(encoding="utf-8") for name in listed]
+    index = docs / "method/README.md"
+    listed = re.findall(r"^- \[.+?\]\((.+?)\)", index.read_text(encoding="utf-8"), re.MULTILINE)
+    pages = [
+        (docs / "method" / name).read_text(encoding="utf-8") for name in ("README.md", *listed)
+    ]
     return Markdown("\n\n".join(_inside(page, 2) for page in pages))
 
 

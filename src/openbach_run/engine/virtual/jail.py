@@ -2,7 +2,7 @@
 """The boundary around a guest: its kernel reaches nothing of the host but a run's files.
 
 kernel/jail/jail.c starts the kernel. It sees the guest tree and the code (read-only) and the
-directory of the run. docs/method/boundary.md describes the boundary, and the attacks that were
+directory of the run. docs/developers/boundary.md describes the boundary, and the attacks that were
 tried.
 """
 
