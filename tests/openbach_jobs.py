@@ -787,6 +787,7 @@ CASES: dict[str, Case] = {
                     "trans_proxy": 3129,
                     "source_addr": CLIENT,
                     "input_iface": "to_client",
+                    "clean_cache": True,
                 },
             ),
             shell(

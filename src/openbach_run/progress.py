@@ -106,6 +106,8 @@ def beside(progress: Progress, *tasks: Callable[[Progress], Made]) -> list[Made]
     """
     from concurrent.futures import ThreadPoolExecutor
 
+    if not tasks:
+        return []
     together = Together(progress)
     # The end of the block waits for all, so no task goes on behind an error of another.
     with ThreadPoolExecutor(len(tasks)) as threads:

@@ -6,6 +6,7 @@ This machine's kernel may have no netem.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,9 @@ TABLE = "geo_loss_table"
 CHILDREN = 1
 """How many of the table's combinations are waited for: each fails for the same reason where there is no netem."""
 NETEM = "netem"
+ALLOWED = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
+NOT_ALLOWED = re.compile(r"tcp_congestion_control: writing '(\w+)': Operation not permitted")
+"""What a job says where this machine's kernel keeps a congestion control from namespaces."""
 INSTEAD = {"cc": "bbr", "size": "1M"}
 """Of the README's values."""
 
@@ -106,15 +110,20 @@ def _ended(instance: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def judge(run: Run, name: str, instance: dict[str, Any], there: bool) -> None:
-    """Finished Ok; or, without netem, Finished Ko with a reason that names it."""
+    """Finished Ok; or Finished Ko with a reason that names what this machine's kernel lacks.
+
+    That is netem, or a congestion control that it keeps from namespaces.
+    """
     status = instance["status"]
     run.record.count(f"instances {status}")
     if there:
         run.record.check(f"{name}: {status}", status == "Finished Ok")
         return
     reason = said(run, instance)
+    kept_back = set(NOT_ALLOWED.findall(reason)) - set(ALLOWED.read_text().split())
+    lacks = " and ".join(sorted(kept_back)) or NETEM
     run.record.check(
-        f"{name}: {status}, and the reason names netem",
-        status == "Finished Ko" and NETEM in reason.lower(),
+        f"{name}: {status}, and the reason names {lacks}",
+        status == "Finished Ko" and (bool(kept_back) or NETEM in reason.lower()),
     )
     run.record.show(reason)

@@ -7,7 +7,7 @@ import io
 
 import pytest
 
-from openbach_run.progress import Progress, Reporter, Together
+from openbach_run.progress import Progress, Reporter, Together, beside
 
 
 def test_what_all_say_is_told_and_the_part_of_the_slowest() -> None:
@@ -55,3 +55,8 @@ def test_a_notebook_has_one_line_that_changes(monkeypatch: pytest.MonkeyPatch) -
         reporter.show("all", 1.0)
         reporter.say("failed: one")
     assert cell.getvalue() == "\r 90%  9 of 10 runs\r100%  all         \nfailed: one\n\n"
+
+
+def test_nothing_to_do_takes_no_thread() -> None:
+    """Another command may have made what was missing while this one waited for its turn."""
+    assert beside(lambda text, part: None) == []
