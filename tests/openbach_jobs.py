@@ -869,12 +869,12 @@ OUTSIDE = {
     "rohc": (
         "is compiled on the agent from a source archive of its own, which is not done in a guest"
     ),
-    "vlc": "is started by sudo, which a guest does not have",
-    "vlc_receiver": "is started by sudo, which a guest does not have",
+    "vlc": "sends a video that its installation downloads, which is not done",
+    "vlc_receiver": "receives what `vlc` sends",
     "system_utilization": "asks for the partitions of a disk; a guest has no disk",
     "pep": "needs PEPSal, which Debian does not have; `satpep` of this project does the same",
 }
-"""Jobs that do not run, and why. The reason of pimd and vlc is ours, that of all others lies outside."""
+"""Jobs that do not run, and why. The reason of pimd is ours, that of all others lies outside."""
 
 
 def scenario_of(case: Case) -> dict[str, Any]:
