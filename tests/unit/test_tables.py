@@ -99,6 +99,14 @@ def test_packages_that_are_not_the_locked_ones_stand_below_the_table() -> None:
     assert "locked" not in campaign_table(campaign(vpn=("none",)), [one]).note
 
 
+def test_of_many_such_packages_eight_are_named() -> None:
+    texts = "; ".join(f"package{number:02} (not in debian.lock)" for number in range(20))
+    one = replace(record(vpn="none"), identity={NOT_LOCKED: texts})
+    note = campaign_table(campaign(vpn=("none",)), [one]).note
+    assert "package07 (not in debian.lock) and 12 more" in note
+    assert "package08" not in note
+
+
 def test_one_seed_of_a_random_link_is_warned_of() -> None:
     """1 MB, CUBIC, 1 % of loss: 7.03 s with seed 1, a median of 15.55 s with three."""
     assert (

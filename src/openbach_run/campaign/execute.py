@@ -30,6 +30,10 @@ LONG_S = 2.0
 """Seconds after which the reading of records shows its progress."""
 SHOW_S = 0.2
 """Seconds from one look at the progress to the next."""
+STILL_MEASURED = (
+    'what it had measured is in results.csv. "on_fail": {"policy": "ignore"} in a function keeps a'
+    " failure of its job from ending the scenario, as on OpenBACH"
+)
 
 
 @dataclass(frozen=True)
@@ -210,8 +214,10 @@ class Execution:
                     else f"\n  the good record of an earlier run stays: {where.with_suffix('')}"
                 )
                 said = record.error or "it gave no reason"
+                measured = f"\n  {STILL_MEASURED}" if record.measures else ""
                 self._say(
-                    f"failed: {_cell(spec)}: {record.status}\n{said}\n  its record: {where}{kept}"
+                    f"failed: {_cell(spec)}: {record.status}\n{said}\n  its record: {where}"
+                    f"{measured}{kept}"
                 )
             if spec.run_id in self.records:
                 self._table.add(self.records[spec.run_id])

@@ -60,6 +60,8 @@ LEFT_OUT = ("record.json", CAPTURE, KEYS)
 """Files that a finished run keeps as they are, beside the packed ones."""
 NOT_LOCKED = "not_locked"
 """A key of an identity: the packages of a run that are not those of debian.lock, in words."""
+MOST_NAMED = 8
+"""How many packages that are not locked a note names; it counts the others."""
 SHARED = ("identity", "packages", "declared")
 """Fields that most records of a campaign have in common; they are stored in shared/."""
 
@@ -486,9 +488,12 @@ def not_locked(records: Iterable[Record]) -> list[str]:
     texts: set[str] = set()
     for one in records:
         texts.update(one.identity.get(NOT_LOCKED, "").split("; "))
-    named = ", ".join(sorted(texts - {""}))
-    if not named:
+    every = sorted(texts - {""})
+    if not every:
         return []
+    named = ", ".join(every[:MOST_NAMED])
+    if len(every) > MOST_NAMED:
+        named += f" and {len(every) - MOST_NAMED} more (`identity` in record.json)"
     return [f"not the locked packages: {named}: packets may differ from those of the lock"]
 
 
