@@ -11,7 +11,7 @@ from typing import Any
 from test_results import OURS
 
 from openbach_run.campaign.model import Campaign
-from openbach_run.campaign.sub_runs import unfold, unfold_all, unfold_campaign
+from openbach_run.campaign.sub_runs import failed_parts, unfold, unfold_all, unfold_campaign
 from openbach_run.engine.contract import COMPLAINED
 from openbach_run.openbach.measures import to_records
 from openbach_run.openbach.reading import parse_scenario
@@ -94,6 +94,28 @@ def test_each_sub_scenario_has_its_record(tmp_path: Path) -> None:
     assert second.status == "Finished Ko"
     assert second.measures == {}
     assert first.seed == second.seed == 3
+
+
+def test_a_sub_scenario_that_failed_is_told_although_its_parent_has_finished(
+    tmp_path: Path,
+) -> None:
+    """OpenBACH's policy: the parent is Finished Ok. Its command has a reason and exits with 1."""
+    place = run(tmp_path)
+    failed = {
+        "job": "time_series",
+        "entity": "pc",
+        "instance_id": 9,
+        "scenario_instance_id": 3,
+        "status": "Error",
+        "exit_code": 1,
+        "last_lines": ["sent nothing"],
+    }
+    (place / "result.json").write_text(json.dumps({"failed": [failed]}))
+    (part,) = failed_parts([PARENT], tmp_path)
+    assert part.error == "job time_series on pc: Error, exit code 1\n    sent nothing"
+    assert part.arguments == {"cc": "cubic"}
+    assert unfold(PARENT, place)[0].error is None
+    assert not failed_parts([replace(PARENT, status="Finished Ko")], tmp_path)
 
 
 def test_constants_of_sub_scenarios_are_columns(tmp_path: Path) -> None:

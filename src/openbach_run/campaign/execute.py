@@ -213,12 +213,7 @@ class Execution:
                     if replaced
                     else f"\n  the good record of an earlier run stays: {where.with_suffix('')}"
                 )
-                said = record.error or "it gave no reason"
-                measured = f"\n  {STILL_MEASURED}" if record.measures else ""
-                self._say(
-                    f"failed: {_cell(spec)}: {record.status}\n{said}\n  its record: {where}"
-                    f"{measured}{kept}"
-                )
+                self._say(f"{failure_in_words(record)}\n  its record: {where}{kept}")
             if spec.run_id in self.records:
                 self._table.add(self.records[spec.run_id])
             if spec.run_id in self._awaited:
@@ -346,10 +341,13 @@ def _with_parts(record: Record, run_dir: Path) -> Record:
         return record
 
 
-def _cell(spec: RunSpec) -> str:
-    return " ".join(
-        [*(f"{name}={value}" for name, value in spec.values.items()), f"seed={spec.seed}"]
-    )
+def failure_in_words(record: Record) -> str:
+    """Return a text for a person on a run that has failed: its values, its status, the reason."""
+    values = [f"{name}={value}" for name, value in record.arguments.items()]
+    cell = " ".join([*values, f"seed={record.seed}"])
+    measured = f"\n  {STILL_MEASURED}" if record.measures else ""
+    said = record.error or "it gave no reason"
+    return f"failed: {cell}: {record.status}\n{said}{measured}"
 
 
 class _Progress:

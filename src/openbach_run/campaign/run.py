@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from openbach_run.campaign.engines import controller_of, engine_of, inventory_of
-from openbach_run.campaign.execute import Execution, PlannedRun
+from openbach_run.campaign.execute import Execution, PlannedRun, failure_in_words
 from openbach_run.campaign.executor import cpus_for
 from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.options import Options, shown_path
 from openbach_run.campaign.request import Plan
-from openbach_run.campaign.sub_runs import unfold_all, unfold_campaign
+from openbach_run.campaign.sub_runs import failed_parts, unfold_all, unfold_campaign
 from openbach_run.campaign.table import campaign_table, not_sent
 from openbach_run.engine.contract import Engine
 from openbach_run.errors import InputError
@@ -52,7 +52,7 @@ class Result:
     """The records that exist, in the order of the runs. A run that holds runs of other scenarios
     has one record for each of these."""
     failed: tuple[Record, ...] = ()
-    """The records of the runs that failed now."""
+    """The records of the runs that failed now, and of sub-scenarios that failed in any run."""
 
     @property
     def tables(self) -> list[Table]:
@@ -132,12 +132,15 @@ def run_campaign(plan: Plan, options: Options, callbacks: Callbacks = SILENT) ->
         def result() -> Result:
             known = unfold_all(execution.known, store.runs)
             write_parquet(known, store.directory / "results.parquet")
-            return Result(store.directory, plan.campaigns, tuple(known), tuple(execution.failed))
+            failed = (*execution.failed, *failed_parts(execution.known, store.runs))
+            return Result(store.directory, plan.campaigns, tuple(known), failed)
 
         try:
             execution.execute(cpus if options.scheduler is None else REMOTE_RUNS * [0])
         finally:
             made = result()
+            for one in made.failed[len(execution.failed) :]:
+                callbacks.message(failure_in_words(one))
             callbacks.result(made)
     return made
 

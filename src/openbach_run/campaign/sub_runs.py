@@ -16,7 +16,7 @@ from openbach_run.engine.contract import COMPLAINED
 from openbach_run.openbach.values import kind_of
 from openbach_run.results import run_files
 from openbach_run.results.measures import measures, measures_of
-from openbach_run.results.record import DAMAGED, Record, events
+from openbach_run.results.record import DAMAGED, Record, events, failures_in_words
 from openbach_run.results.run_files import DamagedRecord
 
 
@@ -57,6 +57,7 @@ def parts_of(record: Record, run_dir: Path) -> list[dict[str, Any]]:
     ends = {
         event["scenario_instance_id"]: event for event in told if event["event"] == "scenario_ended"
     }
+    failures = _failures(run_dir)
     # A run that complained or is damaged is so as a whole: none of its parts may look better.
     is_spoiled = record.status in (COMPLAINED, DAMAGED)
     parts = []
@@ -70,11 +71,21 @@ def parts_of(record: Record, run_dir: Path) -> list[dict[str, Any]]:
                 "scenario": event["scenario"],
                 "arguments": {**event["arguments"], **constants},
                 "status": record.status if end is None or is_spoiled else end["status"],
+                "error": record.error or _error(failures, event["scenario"], number),
                 "virtual_s": 0.0 if end is None else end["t_s"] - event["t_s"],
                 "measures": measures(run_dir, measures_of(record), event["arguments"], number),
             }
         )
     return parts
+
+
+def failed_parts(records: Sequence[Record], runs: Path) -> list[Record]:
+    """Return the records of sub-scenarios that have failed although their run has finished.
+
+    On OpenBACH, and here, a scenario whose sub-scenarios fail is `Finished Ok`.
+    """
+    finished = [record for record in records if record.finished]
+    return [part for part in unfold_all(finished, runs) if part.status == "Finished Ko"]
 
 
 def unfold_all(records: Sequence[Record], runs: Path) -> list[Record]:
@@ -111,6 +122,28 @@ def _own_arguments(run_dir: Path) -> set[str] | None:
         return set(run_files.document(run_dir, "run.json")["arguments"])
     except (OSError, DamagedRecord, TypeError, KeyError):
         return None
+
+
+def _failures(run_dir: Path) -> list[dict[str, Any]]:
+    """Return the entries of `failed` in a run's result.json; [] without the file."""
+    try:
+        failed: list[dict[str, Any]] = run_files.document(run_dir, "result.json")["failed"]
+    except (OSError, DamagedRecord, TypeError, KeyError):
+        return []
+    return failed
+
+
+def _error(failures: Sequence[Mapping[str, Any]], name: str, instance: int) -> str | None:
+    """Return what failed in a scenario instance, for a person; None if nothing has.
+
+    Of a function that failed only the scenario's name is known.
+    """
+    own = [
+        one
+        for one in failures
+        if one.get("scenario_instance_id") == instance or one.get("scenario") == name
+    ]
+    return failures_in_words(own) or None
 
 
 def _root(told: Sequence[Mapping[str, Any]]) -> Any:

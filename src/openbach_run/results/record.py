@@ -483,6 +483,25 @@ def _wrong_shared(fields: Any) -> str | None:
     return None
 
 
+def failures_in_words(failed: Iterable[Mapping[str, Any]]) -> str:
+    """Return the failed jobs and functions of a result.json for a person, a line each or more.
+
+    `failed` are entries as the director leaves them; "" if there are none.
+    """
+    lines = []
+    for one in failed:
+        if "job" in one:
+            exit_code = one["exit_code"]
+            lines.append(
+                f"job {one['job']} on {one['entity']}: {one['status']}, exit code {exit_code}"
+            )
+            lines += [f"    {line}" for line in one["last_lines"]]
+        else:
+            where = "" if one["function"] is None else f"function {one['function']}: "
+            lines.append(f"{where}{one['error']}")
+    return "\n".join(lines)
+
+
 def not_locked(records: Iterable[Record]) -> list[str]:
     """Return a sentence with the packages that are not debian.lock's; [] if there are none."""
     texts: set[str] = set()

@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Mapping
 from pathlib import Path
 from types import NoneType
 from typing import Any
 
 from openbach_run.engine.contract import COMPLAINED, Outcome
 from openbach_run.results import run_files
-from openbach_run.results.record import DAMAGED, LONGEST_S
+from openbach_run.results.record import DAMAGED, LONGEST_S, failures_in_words
 from openbach_run.results.run_files import DamagedRecord
 
 COMPLAINT = re.compile(
@@ -67,7 +66,9 @@ def outcome_of(
         )
     status, error = (
         result["status"],
-        None if result["status"] == "Finished Ok" else _explain(result),
+        None
+        if result["status"] == "Finished Ok"
+        else failures_in_words(result["failed"]) or result["status"],
     )
     if complaint:
         status, error = (
@@ -127,19 +128,3 @@ def _kernel_complaint(run_dir: Path) -> str | None:
         if complaint.startswith(OUT_OF_MEMORY):
             return complaint
     return complaints[0] if complaints else None
-
-
-def _explain(result: Mapping[str, Any]) -> str:
-    """The failed jobs and functions of a result.json, for a person."""
-    lines = []
-    for failed in result["failed"]:
-        if "job" in failed:
-            lines.append(
-                f"job {failed['job']} on {failed['entity']}: {failed['status']}, exit code"
-                f" {failed['exit_code']}"
-            )
-            lines += [f"    {line}" for line in failed["last_lines"]]
-        else:
-            where = "" if failed["function"] is None else f"function {failed['function']}: "
-            lines.append(f"{where}{failed['error']}")
-    return "\n".join(lines) or result["status"]
