@@ -18,7 +18,7 @@ lint:
 	$(DEV) ruff check .
 	$(DEV) ruff format --check .
 	MYPYPATH=jobs/vpn/files:docs/man:kernel/tests $(DEV) mypy src tests/unit tests/guest/*.py tests/chaos.py tests/fuzz.py tests/house.py tests/words.py tests/bump_debian.py tests/kernel_rebase.py tests/openbach_jobs.py jobs/vpn/lists.py
-	$(DEV) mypy topologies/build.py docs/man/manual.py docs/search_order.py
+	$(DEV) mypy topologies/build.py docs/man/manual.py docs/site/search_order.py
 	MYPYPATH=src:kernel/tests $(DEV) mypy kernel/tests/*.py
 	MYPYPATH=jobs/transport_profile/files $(DEV) mypy jobs/transport_profile/lists.py
 	MYPYPATH=pep/tests:jobs/satpep/files:src/openbach_run/guest $(DEV) mypy pep
@@ -143,7 +143,7 @@ wheel: # for `pipx install dist/openbach_run-….whl`
 site: # the documentation, with a search that needs no network: site/index.html; a dead link fails
 	rm -rf build/pages site
 	mkdir -p build/pages
-	git ls-files -z '*.md' '*.svg' 'docs/*.png' 'docs/clusters/*' docs/example.ipynb 'kernel/tests/*.py' 'kernel/tests/*.toml' 'reports/*.html' 'reports/*.pdf' \
+	git ls-files -z '*.md' '*.svg' 'docs/*.png' 'docs/clusters/*' 'docs/site/*.css' 'docs/site/*.js' docs/example.ipynb 'kernel/tests/*.py' 'kernel/tests/*.toml' 'reports/*.html' 'reports/*.pdf' \
 		| grep -zv '^tests/\|^reports/templates/\|^\.github/\|/files/' | xargs -0 cp --parents -t build/pages
 	$(DEV) mkdocs build --strict
 	rm -rf build

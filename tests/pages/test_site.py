@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The documentation's site in a real browser, from the disk: what axe finds, and its search."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, ViewportSize, expect
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PAGES = (
+    "index",
+    "docs/start",
+    "docs/guide",
+    "docs/arguments",
+    "docs/trust",
+    "docs/method/index",
+    "docs/vpns",
+    "reports/index",
+    "CONTRIBUTING",
+)
+PHONE: ViewportSize = {"width": 390, "height": 844}
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Path]:
+    """The site, made anew: a dead link fails."""
+    place = REPOSITORY / "site"
+    subprocess.run(["make", "site"], cwd=REPOSITORY, check=True, capture_output=True)
+    yield place
+    shutil.rmtree(place)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_keeps_nobody_out(
+    site: Path, page: Page, accessible: Callable[[Page], None], name: str
+) -> None:
+    page.goto((site / f"{name}.html").as_uri())
+    expect(page.locator("h1").first).to_be_visible()
+    accessible(page)
+
+
+def test_a_search_has_the_documentation_first(
+    site: Path, page: Page, picture: Callable[[str], str]
+) -> None:
+    page.goto((site / "index.html").as_uri())
+    page.screenshot(path=picture("site-desk"))
+    page.get_by_role("textbox", name="Search").fill("congestion control")
+    first = page.locator(".md-search-result__link").first
+    expect(first).to_be_visible()
+    assert "/docs/" in (first.get_attribute("href") or "")
+    page.screenshot(path=picture("site-search"))
+
+
+def test_a_page_fits_a_phone(site: Path, page: Page, picture: Callable[[str], str]) -> None:
+    page.set_viewport_size(PHONE)
+    page.goto((site / "index.html").as_uri())
+    page.screenshot(path=picture("site-phone"))
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
