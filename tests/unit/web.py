@@ -15,18 +15,18 @@ from fake_engine import DirectedEngine
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from openbach_run.catalog import Catalog
 from openbach_run.openbach.job_folders import load_packages
-from openbach_run.openbach.project import load_scenarios
 from openbach_run.topology.inventory import agent_addresses, load_inventory
 from openbach_run.web.app import make_app
 from openbach_run.web.connections import CONNECTIONS, config
 from openbach_run.web.platform import Platform
-from openbach_run.web.serve import listen
+from openbach_run.web.serve import listen, scenarios_of
 from openbach_run.web.sessions import COOKIE, Sessions
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = load_packages([ROOT / "jobs"])
-SCENARIOS = load_scenarios(ROOT / "scenarios", PACKAGES, ROOT / "inventory.yml")
+SCENARIOS = scenarios_of(Catalog(), PACKAGES)
 PLATFORM = Platform(
     load_inventory(ROOT / "inventory.yml"), agent_addresses(ROOT / "inventory.yml"), PACKAGES
 )

@@ -20,7 +20,7 @@ import io
 import json
 import shutil
 import tarfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -96,36 +96,47 @@ def write_json(file: Path, content: Any) -> None:
 
 
 def load_scenarios(
-    folder: Path,
-    packages: Mapping[str, Package],
-    inventory: Path,
-    leave_out: Callable[[str], None] | None = None,
+    folder: Path, packages: Mapping[str, Package], inventory: Path
 ) -> list[Scenario]:
     """Return the scenarios of a folder that run on an inventory, in the order to import them.
 
-    Those that others start come first. Raises InputError for one that is malformed, unless
-    `leave_out` is to be told of it.
+    Those that others start come first. Raises InputError for one that is malformed.
     """
-    jobs = {name: package.job for name, package in packages.items()}
-    read: list[tuple[Path, Scenario]] = []
     files = {
         file.stem: file for pattern in ("*.yml", "*.json") for file in folder.glob(pattern)
     }  # JSON if there is both
-    for _, file in sorted(files.items()):
+    found = [
+        one
+        for file, one in read_scenarios([files[name] for name in sorted(files)], packages)
+        if inventory_file(one, file, None).resolve() in (INVENTORY, inventory.resolve())
+    ]
+    return in_order(found)
+
+
+def read_scenarios(
+    files: Iterable[Path],
+    packages: Mapping[str, Package],
+    leave_out: Callable[[str], None] | None = None,
+) -> Iterator[tuple[Path, Scenario]]:
+    """Yield the scenario of each file.
+
+    Raises InputError for one that is malformed, unless `leave_out` is to be told of it.
+    """
+    jobs = {name: package.job for name, package in packages.items()}
+    for file in files:
         try:
-            read.append((file, read_scenario(file, jobs)))
+            yield file, read_scenario(file, jobs)
         except InputError as error:
             text = f"{file}: {error}" if isinstance(error, Malformed) else str(error)
             if leave_out is None:
                 raise InputError(text) from error
             leave_out(text)
-    found = [
-        one
-        for file, one in read
-        if inventory_file(one, file, None).resolve() in (INVENTORY, inventory.resolve())
-    ]
+
+
+def in_order(scenarios: Iterable[Scenario]) -> list[Scenario]:
+    """Return scenarios in the order to import them: those that others start come first."""
     return sorted(
-        found,
+        scenarios,
         key=lambda scenario: any("start_scenario_instance" in one for one in scenario.functions),
     )
 

@@ -126,10 +126,14 @@ def start(services: Services, project: str, name: str, given: Any) -> int:
 
 
 def project_inventory(services: Services, project: str, campaign: Campaign) -> Inventory:
-    """Return the inventory with the hosts named as the project's entities.
+    """Return the inventory of a campaign's scenario.
 
-    Raises Refusal (422) if the scenario needs an entity, an agent or a job that is missing.
+    That is one of topologies/ if the scenario names one; else the platform's, with the hosts named
+    as the project's entities. Raises Refusal (422) if the scenario needs a topology, an entity, an
+    agent or a job that is missing.
     """
+    if own := services.platform.topology_of(campaign.scenario):
+        return own
     entities = {
         one["name"]: one["agent"]
         for one in (services.database.project(project) or {"entity": []})["entity"]

@@ -8,10 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from openbach_run.campaign.file import plan_file
 from openbach_run.campaign.model import Campaign, Seeds
 from openbach_run.campaign.plan import campaign_of
 from openbach_run.campaign.sub_runs import unfold
 from openbach_run.errors import InputError
+from openbach_run.paths import PROJECT
 from openbach_run.results.record import Record, Store
 from openbach_run.web import links
 from openbach_run.web.answers import Services, not_found
@@ -52,6 +54,33 @@ def launch(
         raise
     _remember(services, number, orders)
     return number
+
+
+def campaign_files(services: Services) -> dict[str, Path]:
+    """Return the campaign files that can be launched, by name."""
+    return services.platform.catalog.all("campaigns")
+
+
+def campaigns_of_file(services: Services, name: str) -> list[Campaign]:
+    """Return the campaigns of a campaign file. Raises InputError, and Refusal (404)."""
+    file = campaign_files(services).get(name)
+    if file is None:
+        raise not_found("Campaign", campaign=name)
+    return plan_file(file, [], None, services.platform.packages, services.platform.catalog)
+
+
+def launch_file(services: Services, name: str) -> list[int]:
+    """Start every campaign of a campaign file; return the ids of the launches.
+
+    Raises InputError or Refusal; nothing is started then.
+    """
+    campaigns = campaigns_of_file(services, name)
+    for one in campaigns:
+        project_inventory(services, PROJECT, one)
+    return [
+        launch(services, PROJECT, one.scenario.name, one.values, one.every_seed)
+        for one in campaigns
+    ]
 
 
 def asked_campaign(

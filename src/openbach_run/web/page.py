@@ -38,7 +38,19 @@ router = APIRouter()
 
 @router.get("/")
 def home(request: Request, services: With) -> Response:
+    """Show the scenarios and campaigns, and the latest results."""
     return _home(request, services)
+
+
+def first_comment(file: Path) -> str:
+    """Return the text of a file's first comment, without its licence."""
+    words = []
+    for line in file.read_text().splitlines():
+        if not line.startswith("#"):
+            break
+        if "SPDX-License-Identifier" not in line:
+            words.append(line.strip("# "))
+    return " ".join(words).strip()
 
 
 def _home(request: Request, services: Services, status: int = 200, error: str = "") -> Response:
@@ -53,6 +65,10 @@ def _home(request: Request, services: Services, status: int = 200, error: str = 
         "home.html",
         status,
         projects=projects,
+        campaigns={
+            name: first_comment(file)
+            for name, file in sorted(launches.campaign_files(services).items())
+        },
         recent=result_sets.all_sets(services)[:10],
         error=error,
     )
@@ -166,6 +182,48 @@ def link_plot(name: str, services: With) -> Response:
         media_type="image/svg+xml",
         headers={"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"},
     )
+
+
+@router.get("/page/campaign/{name}")
+def campaign_file(name: str, request: Request, services: With) -> Response:
+    """Show what a campaign file runs."""
+    return _campaign_file(request, services, name)
+
+
+def _campaign_file(
+    request: Request, services: Services, name: str, status: int = 200, error: str = ""
+) -> Response:
+    campaigns = launches.campaigns_of_file(services, name)
+    lines = []
+    for one in campaigns:
+        swept = [
+            f"{argument}: {', '.join(values)}"
+            for argument, values in one.values.items()
+            if len(values) > 1
+        ]
+        runs = len(one.cells) * len(one.every_seed)
+        lines.append({"scenario": one.scenario.name, "swept": swept, "runs": runs})
+    return shown(
+        request,
+        services,
+        "campaign.html",
+        status,
+        name=name,
+        description=first_comment(launches.campaign_files(services)[name]),
+        lines=lines,
+        error=error,
+    )
+
+
+@router.post("/page/campaign/{name}")
+def start_campaign_file(name: str, request: Request, form: Form, services: With) -> Response:
+    """Launch every campaign of the file; show the results of the first one."""
+    check_token(request, services, form)
+    try:
+        first, *_ = launches.launch_file(services, name)
+    except InputError as error:
+        return _campaign_file(request, services, name, 422, str(error))
+    return RedirectResponse(address(f"launch/{first}"), 303)
 
 
 @router.post("/page/import")

@@ -10,14 +10,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from openbach_run.catalog import Catalog
+from openbach_run.errors import InputError
 from openbach_run.openbach import project
 from openbach_run.openbach.job import Job
 from openbach_run.openbach.job_folders import Package
-from openbach_run.paths import PROJECT
+from openbach_run.openbach.refusals import near
+from openbach_run.openbach.scenario import Scenario
+from openbach_run.paths import INVENTORY, PROJECT
 from openbach_run.topology.hosts import Inventory
+from openbach_run.topology.inventory import load_inventory
 from openbach_run.web.replay import as_date
 from openbach_run.yaml_files import read_yaml
 
@@ -44,6 +49,24 @@ class Platform:
     def host_at(self, address: str) -> str | None:
         """Return the entity of the inventory whose agent has this address, or None."""
         return next((entity for entity, known in self.addresses.items() if known == address), None)
+
+    def topology_of(self, scenario: Scenario) -> Inventory | None:
+        """Return the inventory of topologies/ that a scenario names; None if it is the platform's.
+
+        Only the name of the file counts: a scenario that somebody sends names no other file.
+        Raises InputError.
+        """
+        file = (scenario.source.get("x-inventory") or {}).get("file")
+        name = Path(str(file or INVENTORY)).stem
+        if name == INVENTORY.stem:
+            return None
+        topologies = self.catalog.all("topologies")
+        if name not in topologies:
+            raise InputError(
+                f"{scenario.name}: x-inventory.file: there is no {name}.yml in topologies/;"
+                f" {near(name, topologies)}there are {', '.join(topologies)}"
+            )
+        return load_inventory(topologies[name])
 
     def agent(self, address: str, project: str | None) -> dict[str, Any] | None:
         """Return the agent at an address as the API shows it, or None."""

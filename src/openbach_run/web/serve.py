@@ -26,7 +26,8 @@ from openbach_run.engine.contract import Engine
 from openbach_run.engine.platform.rest import CONTROLLER_FILE, write_access
 from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import Package, faults, load_packages, well_formed
-from openbach_run.openbach.project import load_scenarios
+from openbach_run.openbach.project import in_order, read_scenarios
+from openbach_run.openbach.scenario import Scenario
 from openbach_run.paths import CONTROLLER_PORT, REPOSITORY
 from openbach_run.progress import Reporter
 from openbach_run.topology.inventory import agent_addresses, load_inventory
@@ -113,7 +114,7 @@ def application(
     addresses = {
         host.entity: given.get(host.entity, host.interfaces[0].address) for host in inventory.hosts
     }
-    scenarios = load_scenarios(REPOSITORY / "scenarios", packages, options.inventory, _warn)
+    scenarios = scenarios_of(catalog, packages)
     with Reporter(quiet=False) as reporter:
         every_job = {"jobs": [name for name, one in packages.items() if one.files]}
         prepared_engine(every_job, packages, catalog, reporter.show)
@@ -131,6 +132,16 @@ def application(
         local=is_loopback(options.listen) and options.password_file is None,
         web_ui=options.web_ui,
     )
+
+
+def scenarios_of(catalog: Catalog, packages: Mapping[str, Package]) -> list[Scenario]:
+    """Return every scenario of scenarios/ and topologies/, in the order to store them.
+
+    A malformed one is left out, with a warning.
+    """
+    topologies = sorted((REPOSITORY / "topologies").glob("*.json"))
+    files = [*catalog.all("scenarios").values(), *topologies]
+    return in_order(one for _, one in read_scenarios(files, packages, _warn))
 
 
 @contextmanager
