@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 from urllib.parse import urljoin, urlsplit
 
@@ -86,6 +87,32 @@ def test_bodies_have_a_limit(client: TestClient) -> None:
     assert (
         client.post("/project/", content=b"{}", headers={"Content-Length": "x"}).status_code == 413
     )
+
+
+@pytest.mark.parametrize("path", ["/nothing/", "/agent/"])
+def test_an_answer_waits_for_the_body(locked: TestClient, path: str) -> None:
+    """A refusal that does not need the body is sent after it: else the kernel resets."""
+    body = iter([(b"{", True), (b"}", False)])
+    read: list[bytes] = []
+    seen_at_start: list[int] = []
+
+    async def receive() -> dict[str, object]:
+        part, more = next(body)
+        read.append(part)
+        return {"type": "http.request", "body": part, "more_body": more}
+
+    async def send(message: MutableMapping[str, object]) -> None:
+        if message["type"] == "http.response.start":
+            seen_at_start.append(len(read))
+
+    scope = {
+        "type": "http", "method": "POST", "path": path, "raw_path": path.encode(),
+        "query_string": b"", "http_version": "1.1", "scheme": "http", "root_path": "",
+        "headers": [(b"host", b"127.0.0.1"), (b"content-length", b"2")],
+        "server": ("127.0.0.1", 80), "client": ("127.0.0.1", 1), "state": {},
+    }  # fmt: skip
+    asyncio.run(locked.app(scope, receive, send))  # type: ignore[arg-type]
+    assert seen_at_start == [2]
 
 
 def test_answers_are_not_to_be_guessed_or_framed(client: TestClient) -> None:

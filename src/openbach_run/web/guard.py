@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -51,29 +52,35 @@ class Guard:
             await self._app(scope, receive, send)
             return
 
-        async def hardened(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", ()), *HEADERS]
-            await send(message)
-
         headers = Headers(scope=scope)
         limit = BODY_LIMIT_BYTES if self._has_session(headers) else LOGIN_LIMIT_BYTES
-        if (answer := self._objection(scope, headers, limit)) is not None:
-            await answer(scope, receive, hardened)
-            return
-        got = 0
+        got, is_complete = 0, not _announces_body(headers)
 
         # A body may be longer than announced, or not announced: it is counted while it comes.
         async def limited() -> Message:
-            nonlocal got
+            nonlocal got, is_complete
             message = await receive()
             read = len(message.get("body", b""))
             got, self._bodies = got + read, self._bodies + read
+            is_complete = not message.get("more_body", False)
             if got > limit or self._bodies > BODIES_LIMIT_BYTES:
                 raise TooLarge
             return message
 
+        # A connection that is closed with a part of the body unread is reset by the kernel, and
+        # the client may lose the answer: what comes of the body is read before any answer.
+        async def hardened(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                with suppress(TooLarge):
+                    while not is_complete:
+                        await limited()
+                message["headers"] = [*message.get("headers", ()), *HEADERS]
+            await send(message)
+
         try:
+            if (answer := self._objection(scope, headers, limit)) is not None:
+                await answer(scope, receive, hardened)
+                return
             await self._app(scope, limited, hardened)
         finally:
             self._bodies -= got
@@ -126,6 +133,14 @@ def cookies(headers: Mapping[str, str]) -> dict[str, str]:
         }
     except CookieError:
         return {}
+
+
+def _announces_body(headers: Mapping[str, str]) -> bool:
+    """Return whether a body follows that is small enough to read, and that is sent unasked."""
+    length = headers.get("content-length", "0")
+    is_long = not length.isdecimal() or int(length[:20]) > BODY_LIMIT_BYTES
+    has_body = length != "0" or "transfer-encoding" in headers
+    return has_body and not is_long and headers.get("expect", "").lower() != "100-continue"
 
 
 def _from_our_page(headers: Mapping[str, str], host: str) -> bool:
