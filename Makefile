@@ -10,7 +10,7 @@ JOBS := $(wildcard jobs/*/files tests/guest/jobs/*/files)
 
 .PHONY: check lint smoke test unit guest vpns pep chaos fuzz house words golden bump-debian modules kernel-tests openbach openbach-jobs scenarios vpn-lists control-lists man lock wheel site clean
 .PHONY: kernel-rebase kernel-export
-.PHONY: bench bench-budget bench-paired bench-scale bench-cluster bench-serve bench-pep bench-clock bench-native
+.PHONY: bench bench-budget bench-paired bench-scale bench-cluster bench-serve bench-pep bench-peers bench-clock bench-native
 
 check: lint test
 
@@ -24,6 +24,7 @@ lint:
 	MYPYPATH=pep/tests:jobs/satpep/files:src/openbach_run/guest $(DEV) mypy pep
 	MYPYPATH=src:tests/unit:tests/pages $(DEV) mypy tests/pages
 	MYPYPATH=src:tests/openbach $(DEV) mypy tests/openbach
+	MYPYPATH=src:tests/peers $(DEV) mypy tests/peers
 	for job in $(JOBS); do MYPYPATH=src/openbach_run/guest:$$job $(DEV) mypy --namespace-packages --explicit-package-bases $$job/*.py || exit 1; done
 	$(DEV) shellcheck --external-sources --source-path SCRIPTDIR $(SHELL_FILES)
 
@@ -33,6 +34,7 @@ test:
 	$(DEV) python -m pytest $(PARALLEL) tests/guest
 	$(DEV) python -m pytest tests/pages
 	$(DEV) python -m pytest pep/tests
+	$(DEV) python -m pytest tests/peers
 
 SMOKE := campaign cli conformance director docs entries expand house inventory job_arguments jobs lint measures record \
 	results run_files scenarios tables tracked values words
@@ -117,6 +119,9 @@ bench-native: # VPNs on this machine's own kernel: half an hour of an idle machi
 
 bench-pep:
 	$(DEV) python pep/bench.py
+
+bench-peers: # the same transfers here and in ns-3 (Debian's libns3-dev): times, theory, speed
+	$(DEV) python tests/peers/beside_ns3.py
 
 scenarios: # those that people open or import as JSON
 	./openbach-run expand -o scenarios $(patsubst %.json,%.yml,$(wildcard scenarios/*.json))

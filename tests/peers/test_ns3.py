@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The same bulk transfers here and in ns-3, and where they differ: the mechanism that explains it.
+
+`make bench-peers` prints all cells. Here are those that show the mechanisms.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+
+import pytest
+from beside_ns3 import TOOLS, Cell, expected_s, here, in_ns3, is_there
+
+from openbach_run.engine.virtual.debian import ensure_tools
+
+if os.environ.get("CI"):
+    ensure_tools(TOOLS)
+pytestmark = pytest.mark.skipif(
+    not is_there(), reason="needs ns-3: sudo apt-get install libns3-dev g++"
+)
+
+SEEDS = 5
+CLEAN = [Cell(delay_ms, cc, 0.0, 30_000_000) for delay_ms in (250, 20) for cc in ("reno", "cubic")]
+LOSSY = [Cell(20, cc, 1.0, 30_000_000) for cc in ("reno", "cubic")]
+
+
+@pytest.fixture(scope="module")
+def both() -> dict[Cell, tuple[float, float]]:
+    """Return the median transfer times in seconds, here and in ns-3."""
+    cells = [*CLEAN, *LOSSY]
+    ours = here(CLEAN, 1) | here(LOSSY, SEEDS)
+    theirs = in_ns3(cells, SEEDS)
+    return {
+        cell: (
+            statistics.median(ours[cell]),
+            statistics.median(one["transfer_time_s"] for one in theirs[cell]),
+        )
+        for cell in cells
+    }
+
+
+@pytest.mark.parametrize("cell", [cell for cell in CLEAN if cell.delay_ms == 20], ids=str)
+def test_without_loss_and_with_a_short_rtt_both_fill_the_link(
+    both: dict[Cell, tuple[float, float]], cell: Cell
+) -> None:
+    ours, theirs = both[cell]
+    assert ours == pytest.approx(theirs, rel=0.005)
+    assert ours == pytest.approx(expected_s(cell), rel=0.005)
+
+
+@pytest.mark.parametrize("cell", [cell for cell in CLEAN if cell.delay_ms == 250], ids=str)
+def test_over_geo_slow_start_is_as_theory_has_it_and_ns3_pays_for_its_end(
+    both: dict[Cell, tuple[float, float]], cell: Cell
+) -> None:
+    """ns-3's slow start ends with a full queue: it loses some 800 packets and repairs them."""
+    ours, theirs = both[cell]
+    assert ours == pytest.approx(expected_s(cell), rel=0.01)
+    assert 1.05 < theirs / ours < 1.15
+
+
+def test_reno_with_loss_follows_mathis_in_both(both: dict[Cell, tuple[float, float]]) -> None:
+    cell = LOSSY[0]
+    for time_s in both[cell]:
+        assert time_s == pytest.approx(expected_s(cell), rel=0.2)
+
+
+def test_cubic_with_loss_is_at_least_reno_here_and_not_in_ns3(
+    both: dict[Cell, tuple[float, float]],
+) -> None:
+    """Linux keeps CUBIC at least at Reno's rate (RFC 9438, 4.3). ns-3.37's CUBIC has no such part."""
+    reno, cubic = (both[cell] for cell in LOSSY)
+    assert cubic[0] < 1.25 * reno[0]
+    assert cubic[1] > 2 * reno[1]

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// One bulk transfer in ns-3, over the path that the scenario `geo` has without a VPN and a PEP:
+//
+//     server ── gw ══ satellite ══ st ── pc
+//
+// The satellite link has a rate, a delay, a queue before the delay, and random loss, in each
+// direction. The receiver's time is measured, from the first byte to the last, as iperf3's client
+// does it in reverse mode. Prints one line of JSON.
+
+#include <cstdint>
+#include <iostream>
+#include <string>
+
+#include "ns3/applications-module.h"
+#include "ns3/core-module.h"
+#include "ns3/internet-module.h"
+#include "ns3/network-module.h"
+#include "ns3/point-to-point-module.h"
+#include "ns3/traffic-control-module.h"
+
+using namespace ns3;
+
+namespace {
+
+constexpr std::uint16_t PORT = 5201;
+constexpr double ETHERNET_FRAME_BYTES = 1514.0; // what our link counts of a full packet
+constexpr double PPP_FRAME_BYTES = 1502.0;      // what PointToPointNetDevice counts of it
+
+std::uint64_t received_bytes;
+Time first_arrival;
+Time last_arrival;
+Time slow_start_end;
+std::uint32_t cwnd_at_slow_start_end_bytes;
+std::uint32_t cwnd_bytes;
+std::uint64_t queue_drops;
+std::uint64_t link_losses;
+
+void OnArrival(Ptr<const Packet> packet, const Address &) {
+    if (received_bytes == 0)
+        first_arrival = Simulator::Now();
+    received_bytes += packet->GetSize();
+    last_arrival = Simulator::Now();
+}
+
+void OnWindow(std::uint32_t, std::uint32_t now) { cwnd_bytes = now; }
+
+void OnThreshold(std::uint32_t, std::uint32_t now) {
+    if (slow_start_end.IsZero() && now < INT32_MAX) {
+        slow_start_end = Simulator::Now();
+        cwnd_at_slow_start_end_bytes = cwnd_bytes;
+    }
+}
+
+void OnQueueDrop(Ptr<const Packet>) { queue_drops++; }
+
+void OnLinkLoss(Ptr<const Packet>) { link_losses++; }
+
+// The sender's socket exists only once the application has started.
+void WatchSender() {
+    const std::string socket = "/NodeList/0/$ns3::TcpL4Protocol/SocketList/0/";
+    Config::ConnectWithoutContext(socket + "CongestionWindow", MakeCallback(&OnWindow));
+    Config::ConnectWithoutContext(socket + "SlowStartThreshold", MakeCallback(&OnThreshold));
+}
+
+void LoseAtRandom(Ptr<NetDevice> receiver, double loss_pct) {
+    auto model = CreateObject<RateErrorModel>();
+    model->SetUnit(RateErrorModel::ERROR_UNIT_PACKET);
+    model->SetRate(loss_pct / 100.0);
+    receiver->SetAttribute("ReceiveErrorModel", PointerValue(model));
+    receiver->TraceConnectWithoutContext("PhyRxDrop", MakeCallback(&OnLinkLoss));
+}
+
+} // namespace
+
+int main(int argc, char *argv[]) {
+    std::string cc = "TcpCubic";
+    double rate_bps = 10e6, delay_ms = 250.0, loss_pct = 0.0, min_rto_s = 1.0;
+    std::uint64_t size_bytes = 30'000'000;
+    std::uint32_t buffer_bytes = 625'000, seed = 1;
+    CommandLine command(__FILE__);
+    command.AddValue("cc", "TcpCubic or TcpLinuxReno", cc);
+    command.AddValue("rate_bps", "rate of the satellite link, of Ethernet frames", rate_bps);
+    command.AddValue("delay_ms", "one-way delay of the satellite link", delay_ms);
+    command.AddValue("loss_pct", "random loss in each direction", loss_pct);
+    command.AddValue("size_bytes", "what the server sends", size_bytes);
+    command.AddValue("buffer_bytes", "queue before the satellite link", buffer_bytes);
+    command.AddValue("min_rto_s", "least retransmission timeout", min_rto_s);
+    command.AddValue("seed", "of the random loss", seed);
+    command.Parse(argc, argv);
+    RngSeedManager::SetRun(seed);
+
+    // As the job transport_profile and Linux have it: 10 segments at first, buffers that never limit.
+    Config::SetDefault("ns3::TcpL4Protocol::SocketType", TypeIdValue(TypeId::LookupByName("ns3::" + cc)));
+    Config::SetDefault("ns3::TcpSocket::SegmentSize", UintegerValue(1448));
+    Config::SetDefault("ns3::TcpSocket::InitialCwnd", UintegerValue(10));
+    Config::SetDefault("ns3::TcpSocket::SndBufSize", UintegerValue(1U << 27));
+    Config::SetDefault("ns3::TcpSocket::RcvBufSize", UintegerValue(1U << 27));
+    Config::SetDefault("ns3::TcpSocketBase::MinRto", TimeValue(Seconds(min_rto_s)));
+
+    NodeContainer nodes;
+    nodes.Create(4); // server, gw, st, pc
+    InternetStackHelper().Install(nodes);
+
+    PointToPointHelper lan;
+    lan.SetDeviceAttribute("DataRate", DataRateValue(DataRate("10Gbps")));
+    PointToPointHelper satellite;
+    const double ppp_rate_bps = rate_bps * PPP_FRAME_BYTES / ETHERNET_FRAME_BYTES;
+    satellite.SetDeviceAttribute("DataRate", DataRateValue(DataRate(static_cast<std::uint64_t>(ppp_rate_bps))));
+    satellite.SetChannelAttribute("Delay", TimeValue(MicroSeconds(static_cast<std::int64_t>(delay_ms * 1000))));
+    satellite.SetQueue("ns3::DropTailQueue", "MaxSize", QueueSizeValue(QueueSize(QueueSizeUnit::BYTES, buffer_bytes)));
+
+    const NetDeviceContainer devices[] = {
+        lan.Install(nodes.Get(0), nodes.Get(1)),
+        satellite.Install(nodes.Get(1), nodes.Get(2)),
+        lan.Install(nodes.Get(2), nodes.Get(3)),
+    };
+    Ipv4AddressHelper addresses("10.0.0.0", "255.255.255.0");
+    Ipv4InterfaceContainer last;
+    for (const auto &pair : devices) {
+        last = addresses.Assign(pair);
+        addresses.NewNetwork();
+        // By default ns-3 puts fq_codel before each device, which would be a second queue.
+        TrafficControlHelper().Uninstall(pair);
+    }
+    Ipv4GlobalRoutingHelper::PopulateRoutingTables();
+    LoseAtRandom(devices[1].Get(0), loss_pct);
+    LoseAtRandom(devices[1].Get(1), loss_pct);
+    // A full queue of the device stops the layer above, which then drops.
+    Config::ConnectWithoutContext("/NodeList/1/$ns3::TrafficControlLayer/TcDrop", MakeCallback(&OnQueueDrop));
+
+    PacketSinkHelper sink("ns3::TcpSocketFactory", InetSocketAddress(Ipv4Address::GetAny(), PORT));
+    auto sinks = sink.Install(nodes.Get(3));
+    sinks.Get(0)->TraceConnectWithoutContext("Rx", MakeCallback(&OnArrival));
+    BulkSendHelper source("ns3::TcpSocketFactory", InetSocketAddress(last.GetAddress(1), PORT));
+    source.SetAttribute("MaxBytes", UintegerValue(size_bytes));
+    source.SetAttribute("SendSize", UintegerValue(1U << 16));
+    source.Install(nodes.Get(0));
+    Simulator::Schedule(MicroSeconds(1), &WatchSender);
+    Simulator::Run();
+    Simulator::Destroy();
+
+    if (received_bytes != size_bytes) {
+        std::cerr << "transfer: " << received_bytes << " of " << size_bytes << " bytes arrived\n";
+        return 1;
+    }
+    std::cout << "{\"transfer_time_s\": " << (last_arrival - first_arrival).GetSeconds()
+              << ", \"slow_start_end_s\": " << (slow_start_end.IsZero() ? -1.0 : (slow_start_end - first_arrival).GetSeconds())
+              << ", \"cwnd_at_slow_start_end_packets\": " << cwnd_at_slow_start_end_bytes / 1448
+              << ", \"queue_drops\": " << queue_drops << ", \"link_losses\": " << link_losses << "}\n";
+    return 0;
+}
