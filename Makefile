@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-# `make check` sets up what is missing and runs every check and test; the other targets are parts of it, and the bench.
+# `make check` sets up what is missing and runs every check and test, in the parts that .ci/run names; `make smoke` takes a minute.
 
 DEV := OPENBACH_RUN_EXTRA=dev ./openbach-run
 SHELL_FILES := openbach-run .ci/run bench/bare.sh pep/system/routes vpn-configs/lib.sh kernel/build/cc kernel/tests/init.sh \
@@ -8,11 +8,12 @@ SHELL_FILES := openbach-run .ci/run bench/bare.sh pep/system/routes vpn-configs/
 PARALLEL := --numprocesses $(shell nproc) --dist loadfile
 JOBS := $(wildcard jobs/*/files tests/guest/jobs/*/files)
 
-.PHONY: check lint smoke test unit guest vpns pep chaos fuzz house words golden bump-debian modules kernel-tests openbach openbach-jobs scenarios vpn-lists control-lists man lock wheel site clean
+.PHONY: check lint smoke test unit guest pages pep vpns chaos fuzz house words golden bump-debian modules kernel-tests openbach openbach-jobs scenarios vpn-lists control-lists man lock wheel site clean
 .PHONY: kernel-rebase kernel-export
 .PHONY: bench bench-budget bench-paired bench-scale bench-cluster bench-serve bench-pep bench-clock bench-native
 
-check: lint test
+check:
+	.ci/run
 
 lint:
 	$(DEV) ruff check .
@@ -27,13 +28,6 @@ lint:
 	for job in $(JOBS); do MYPYPATH=src/openbach_run/guest:$$job $(DEV) mypy --namespace-packages --explicit-package-bases $$job/*.py || exit 1; done
 	$(DEV) shellcheck --external-sources --source-path SCRIPTDIR $(SHELL_FILES)
 
-test:
-	$(DEV) python -m pytest $(PARALLEL) tests/unit --cov=openbach_run --cov-report=
-	@echo "lines that the unit tests run, in percent: $$($(DEV) coverage report --format=total)"
-	$(DEV) python -m pytest $(PARALLEL) tests/guest
-	$(DEV) python -m pytest tests/pages
-	$(DEV) python -m pytest pep/tests
-
 SMOKE := campaign cli conformance director docs entries expand house inventory job_arguments jobs lint measures record \
 	results run_files scenarios tables tracked values words
 smoke: # in a minute, without kernel and guest: style, and the tests of what every run goes through
@@ -41,14 +35,20 @@ smoke: # in a minute, without kernel and guest: style, and the tests of what eve
 	$(DEV) ruff format --check .
 	$(DEV) python -m pytest $(PARALLEL) $(SMOKE:%=tests/unit/test_%.py)
 
-unit:
-	$(DEV) python -m pytest $(PARALLEL) tests/unit
+test: unit guest pages pep
 
-pep:
-	$(DEV) python -m pytest pep/tests
+unit:
+	$(DEV) python -m pytest $(PARALLEL) tests/unit --cov=openbach_run --cov-report=
+	@echo "lines that the unit tests run, in percent: $$($(DEV) coverage report --format=total)"
 
 guest:
 	$(DEV) python -m pytest $(PARALLEL) tests/guest
+
+pages:
+	$(DEV) python -m pytest tests/pages
+
+pep:
+	$(DEV) python -m pytest pep/tests
 
 chaos:
 	$(DEV) python tests/chaos.py
