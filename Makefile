@@ -18,12 +18,12 @@ check:
 lint:
 	$(DEV) ruff check .
 	$(DEV) ruff format --check .
-	MYPYPATH=jobs/vpn/files:docs/man:kernel/tests $(DEV) mypy src tests/unit tests/guest/*.py tests/chaos.py tests/fuzz.py tests/house.py tests/words.py tests/bump_debian.py tests/kernel_rebase.py tests/openbach_jobs.py jobs/vpn/lists.py
+	MYPYPATH=jobs/vpn/files:docs/man:kernel/tests $(DEV) mypy src tests/helpers tests/unit tests/guest/*.py tests/chaos.py tests/fuzz.py tests/house.py tests/words.py tests/bump_debian.py tests/kernel_rebase.py tests/openbach_jobs.py jobs/vpn/lists.py
 	$(DEV) mypy topologies/build.py docs/man/manual.py docs/site/search_order.py
 	MYPYPATH=src:kernel/tests $(DEV) mypy kernel/tests/*.py
 	MYPYPATH=jobs/transport_profile/files $(DEV) mypy jobs/transport_profile/lists.py
 	MYPYPATH=pep/tests:jobs/satpep/files:src/openbach_run/guest $(DEV) mypy pep
-	MYPYPATH=src:tests/unit:tests/pages $(DEV) mypy tests/pages
+	MYPYPATH=src:tests:tests/pages $(DEV) mypy tests/pages
 	MYPYPATH=src:tests/openbach $(DEV) mypy tests/openbach
 	for job in $(JOBS); do MYPYPATH=src/openbach_run/guest:$$job $(DEV) mypy --namespace-packages --explicit-package-bases $$job/*.py || exit 1; done
 	$(DEV) shellcheck --external-sources --source-path SCRIPTDIR $(SHELL_FILES)
