@@ -512,8 +512,7 @@ class Server:
     """The local controller with an engine that is made up."""
 
     def __init__(self) -> None:
-        sys.path.append(str(REPOSITORY / "tests/unit"))
-        web: Any = importlib.import_module("web")
+        web: Any = importlib.import_module("helpers.web")
         self._place = tempfile.TemporaryDirectory(prefix="fuzz-")
         self._visit = web.visiting(web.application(Path(self._place.name), workers=1))
         self._client: Any = self._visit.__enter__()

@@ -28,11 +28,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from helpers.records import OURS, campaign, record, write_statistics
+from helpers.rooms import MODULES, ROOMS, changes_sys_path, imported, room
+from helpers.stages import scenario_way
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 SOURCE = REPOSITORY / "src/openbach_run"
-sys.path[:0] = [str(REPOSITORY / "tests/unit")]
-from stages import scenario_way  # noqa: E402
-from test_house import MODULES, ROOMS, changes_sys_path, imported, room  # noqa: E402
 
 BINARY = {".pdf", ".parquet", ".png"}
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -180,9 +181,6 @@ def of_way(what: str, visited: list[str]) -> Figures:
 
 def measure_way() -> list[str]:
     """Return the rooms from a run's statistics to a table."""
-    from test_results import OURS, record, write_statistics
-    from test_tables import campaign
-
     from openbach_run.campaign.table import campaign_table
     from openbach_run.results.measures import measures
 

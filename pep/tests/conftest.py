@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,9 +16,7 @@ import pytest
 from openbach_run.engine.virtual.debian import ensure_tools
 
 sys.path.insert(0, str(Path(__file__).parent))
-from lab import ROOT, Lab, Satpep
-
-StartSatpep = Callable[..., Satpep]
+from lab import ROOT, Lab, Satpep, StartSatpep
 
 
 @pytest.fixture(scope="session")

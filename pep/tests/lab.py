@@ -13,8 +13,10 @@ import ctypes
 import json
 import os
 import resource
+import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -39,6 +41,7 @@ ADDRESSES = {
     ("server", "to_pep"): ("10.2.0.2/24", "fd02::2/64"),
 }
 LIMIT_S = 20.0
+RST_ON_CLOSE = struct.pack("ii", 1, 0)
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -275,3 +278,36 @@ class Satpep:
         with self.lab.inside("pep"):
             satpep.remove_rules(satpep.parse(["A", "run"]))
         return self.process.returncode, said
+
+
+StartSatpep = Callable[..., Satpep]
+
+
+def reset(end: socket.socket) -> None:
+    """Reset a connection from this end."""
+    # A linger time of 0 makes close(2) send a RST instead of a FIN (socket(7)).
+    end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RST_ON_CLOSE)
+    end.close()
+
+
+def receive_all(end: socket.socket) -> bytes:
+    """Until the FIN."""
+    received = bytearray()
+    while data := end.recv(1 << 16):
+        received += data
+    return bytes(received)
+
+
+def fill(end: socket.socket) -> int:
+    """Send until nothing has been taken for a while. The end does not block."""
+    sent = 0
+    while select.select([], [end], [], 0.5)[1]:
+        sent += end.send(b"z" * (1 << 16))
+    return sent
+
+
+def silence(lab: Lab) -> None:
+    """The server's host answers nothing any more."""
+    with lab.inside("server"):
+        chain = "chain input {\ntype filter hook input priority 0; policy drop;\n}\n"
+        lab.run("nft", "-f", "-", text=f"table inet silent {{\n{chain}}}\n")

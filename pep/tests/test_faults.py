@@ -15,9 +15,18 @@ from pathlib import Path
 
 import pytest
 import satpep
-from conftest import StartSatpep
-from lab import CLIENT, LIMIT_S, SERVER, Lab, until
-from test_satpep import fill, receive_all, reset, silence
+from lab import (
+    CLIENT,
+    LIMIT_S,
+    SERVER,
+    Lab,
+    StartSatpep,
+    fill,
+    receive_all,
+    reset,
+    silence,
+    until,
+)
 
 MEGABYTE = 1_000_000
 TCP_SAVE_SYN, TCP_SAVED_SYN = 27, 28  # linux/tcp.h

@@ -23,20 +23,22 @@ from pathlib import Path
 
 import pytest
 import satpep
-from conftest import StartSatpep
-from lab import CLIENT, ROOT, SERVER, Lab, until
+from lab import (
+    CLIENT,
+    ROOT,
+    SERVER,
+    Lab,
+    StartSatpep,
+    fill,
+    receive_all,
+    reset,
+    silence,
+    until,
+)
 from soak import soak
 
 MEGABYTE = 1_000_000
-RST_ON_CLOSE = struct.pack("ii", 1, 0)
 CAP_NET_BIND_SERVICE, CAP_NET_ADMIN = 10, 12  # linux/capability.h
-
-
-def reset(end: socket.socket) -> None:
-    """Reset a connection from this end."""
-    # A linger time of 0 makes close(2) send a RST instead of a FIN (socket(7)).
-    end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RST_ON_CLOSE)
-    end.close()
 
 
 def send_all(end: socket.socket, data: bytes, seed: int) -> None:
@@ -47,14 +49,6 @@ def send_all(end: socket.socket, data: bytes, seed: int) -> None:
         end.sendall(data[:size])
         data = data[size:]
     end.shutdown(socket.SHUT_WR)
-
-
-def receive_all(end: socket.socket) -> bytes:
-    """Until the FIN."""
-    received = bytearray()
-    while data := end.recv(1 << 16):
-        received += data
-    return bytes(received)
 
 
 def ss(lab: Lab, peer: str) -> str:
@@ -179,14 +173,6 @@ def is_established(end: socket.socket) -> bool:
     return end.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == 1
 
 
-def fill(end: socket.socket) -> int:
-    """Send until nothing has been taken for a while. The end does not block."""
-    sent = 0
-    while select.select([], [end], [], 0.5)[1]:
-        sent += end.send(b"z" * (1 << 16))
-    return sent
-
-
 def test_a_refusing_server_is_a_reset(lab: Lab, satpep: StartSatpep) -> None:
     running = satpep()
     with pytest.raises(ConnectionResetError):
@@ -202,13 +188,6 @@ def test_an_unreachable_server_is_a_reset(lab: Lab, satpep: StartSatpep, kind: s
     with pytest.raises(ConnectionResetError):
         lab.connect().recv(1)
     assert running.ended()[0]["outcome"] == "unreachable"
-
-
-def silence(lab: Lab) -> None:
-    """The server's host answers nothing any more."""
-    with lab.inside("server"):
-        chain = "chain input {\ntype filter hook input priority 0; policy drop;\n}\n"
-        lab.run("nft", "-f", "-", text=f"table inet silent {{\n{chain}}}\n")
 
 
 def test_a_silent_server_is_a_reset_after_the_time_out(lab: Lab, satpep: StartSatpep) -> None:

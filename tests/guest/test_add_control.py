@@ -10,9 +10,9 @@ import re
 import shlex
 from pathlib import Path
 
-import own_files
 import pytest
-from conftest import Run, command, records
+from helpers import own_files
+from helpers.guest_runs import Run, command, records
 
 (COMMAND,) = (
     line.removeprefix("./openbach-run ") for line in own_files.commands("congestion-controls.md")

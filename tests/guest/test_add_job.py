@@ -9,9 +9,9 @@ import csv
 import shlex
 from pathlib import Path
 
-import own_files
 import pytest
-from conftest import REPOSITORY, command, records
+from helpers import own_files
+from helpers.guest_runs import REPOSITORY, command, records
 
 from openbach_run.results.record import Store
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-import own_files
 import pytest
-from conftest import command, records
+from helpers import own_files
+from helpers.guest_runs import command, records
 
 MOST_LINES = 40
 

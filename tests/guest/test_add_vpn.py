@@ -6,9 +6,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pcapng
 import pytest
-from conftest import command, records
+from helpers import pcapng
+from helpers.guest_runs import command, records
 
 FILES = {
     "vpn.json": (

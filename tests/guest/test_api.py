@@ -11,7 +11,7 @@ from typing import Any
 import nbformat
 import pandas
 import pytest
-from conftest import REPOSITORY
+from helpers.guest_runs import REPOSITORY
 from nbclient import NotebookClient
 
 import openbach_run

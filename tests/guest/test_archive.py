@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from conftest import command, copy_of_the_checkout
+from helpers.guest_runs import command, copy_of_the_checkout
 
 from openbach_run.commands.archive import SUMS
 from openbach_run.engine.virtual.debian import sha256_of

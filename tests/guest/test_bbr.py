@@ -15,8 +15,8 @@ from pathlib import Path
 from statistics import median
 
 import pytest
-from conftest import REPOSITORY, Run, RunCells, command, records
-from scenario_with import TEST_JOBS, Job, Snapshot, scenario_of, with_snapshot
+from helpers.guest_runs import REPOSITORY, Run, RunCells, command, records
+from helpers.scenario_with import TEST_JOBS, Job, Snapshot, scenario_of, with_snapshot
 
 CONTROLS = ("bbr2", "bbr3")
 PERIOD_S = 0.1

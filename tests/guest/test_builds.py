@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import REPOSITORY, Host
+from helpers.guest_runs import REPOSITORY, Host
 
 from openbach_run.engine.virtual.debian import ensure_tools
 from openbach_run.engine.virtual.jail import MODES, Jail, ensure_jail

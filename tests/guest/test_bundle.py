@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import command, records
+from helpers.guest_runs import command, records
 
 from openbach_run.engine.virtual.debian import ensure_tools
 

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import REPOSITORY, command
+from helpers.guest_runs import REPOSITORY, command
 
 KILLS = 10
 RUNS = 40

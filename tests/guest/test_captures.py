@@ -14,9 +14,9 @@ from base64 import b64decode
 from collections import Counter
 from pathlib import Path
 
-import own_files
 import pytest
-from conftest import REPOSITORY, Run, RunCells, command, records
+from helpers import own_files
+from helpers.guest_runs import REPOSITORY, Run, RunCells, command, records
 
 from openbach_run.engine.virtual.debian import ensure_tools
 from openbach_run.results.captures import KEYS, packets

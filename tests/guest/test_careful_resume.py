@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from conftest import REPOSITORY, Run, RunCells, command, records
-from scenario_with import TEST_JOBS, Snapshot, with_snapshot
+from helpers.guest_runs import REPOSITORY, Run, RunCells, command, records
+from helpers.scenario_with import TEST_JOBS, Snapshot, with_snapshot
 
 PLAIN = {"cubic_resume": "cubic", "bbr3_resume": "bbr3"}
 RTT_S = 0.5

@@ -6,7 +6,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from conftest import REPOSITORY
+from helpers.guest_runs import REPOSITORY
 
 
 def test_nothing_is_lost_and_nothing_is_left() -> None:

@@ -17,8 +17,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from conftest import REPOSITORY, command, copy_of_the_checkout
 from distributed import Client
+from helpers.guest_runs import REPOSITORY, command, copy_of_the_checkout
 
 READY_LIMIT_S = 180
 DASK = ("-m", "dask")

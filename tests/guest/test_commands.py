@@ -10,8 +10,8 @@ import re
 import subprocess
 
 import pytest
-from conftest import Run, command, records
-from scenario_with import TEST_JOBS, Snapshot, with_snapshot
+from helpers.guest_runs import Run, command, records
+from helpers.scenario_with import TEST_JOBS, Snapshot, with_snapshot
 
 HOSTS = ("pc", "box", "st", "sat", "gw", "pop", "server")
 SHOW = (

@@ -8,9 +8,9 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
-import pcapng
 import pytest
-from conftest import Run, RunCells
+from helpers import pcapng
+from helpers.guest_runs import Run, RunCells
 
 SEGMENT = {"wireguard": (1420, 1368), "openvpn_udp": (1448, 1396)}
 """A full packet in the tunnel, and what of it is a program's with timestamps of TCP."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from blake3 import blake3
-from conftest import RunCells, command, copy_of_the_checkout, records
+from helpers.guest_runs import RunCells, command, copy_of_the_checkout, records
 
 VPNS = ("none", "wireguard", "openvpn_udp", "openvpn_tcp")
 CELL = ("cc=cubic", "loss=1", "size=2M")

@@ -14,13 +14,12 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from textwrap import dedent, indent
 
 import pytest
-from conftest import REPOSITORY
+from helpers.guest_code import FINISH, engine_with
+from helpers.guest_runs import REPOSITORY
 
 from openbach_run.engine.contract import Outcome
-from openbach_run.engine.virtual.engine import SILENCE_LIMIT_S, VirtualEngine
 from openbach_run.engine.virtual.image import GUEST_PYTHON
 from openbach_run.engine.virtual.jail import Jail
 from openbach_run.errors import SetupError
@@ -30,34 +29,9 @@ UNCHECKED_HASH = 0b01
 """Of the flags of a compiled file (PEP 552)."""
 
 
-def engine_with(
-    folder: Path, *parts: str, silence_limit_s: float = SILENCE_LIMIT_S
-) -> VirtualEngine:
-    """An engine whose guests run the lines of `parts` in place of the director."""
-    guest = folder / "openbach_run/guest"
-    guest.mkdir(parents=True)
-    (guest.parent / "__init__.py").touch()
-    (guest / "__init__.py").touch()
-    (guest / "main.py").write_text(
-        "def main():\n" + "".join(indent(dedent(part), "    ") for part in parts)
-    )
-    (folder / "jobs").mkdir()
-    (folder / "jobs/empty").touch()
-    engine = VirtualEngine(
-        REPOSITORY, {"src": folder, "jobs": folder / "jobs"}, silence_limit_s=silence_limit_s
-    )
-    engine.prepare(lambda text, part: None)
-    return engine
-
-
 SPIN = """
     import subprocess
     subprocess.run(["mawk", "BEGIN { while (1) n++ }"])
-"""
-FINISH = """
-    import json, time
-    with open("/run/openbach/result.json", "w") as file:
-        json.dump({"status": "Finished Ok", "virtual_s": time.monotonic(), "failed": []}, file)
 """
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from blake3 import blake3
-from conftest import command, records
-from scenario_with import TEST_JOBS, with_snapshot
+from helpers.guest_runs import command, records
+from helpers.scenario_with import TEST_JOBS, with_snapshot
 
 from openbach_run.engine.virtual.engine import GUEST_START_NS
 from openbach_run.guest.main import BEGIN_NS

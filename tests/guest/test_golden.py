@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import REPOSITORY, command, records
+from helpers.guest_runs import REPOSITORY, command, records
 
 FILE = REPOSITORY / "tests/data/golden.json"
 CELLS = (

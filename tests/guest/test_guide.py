@@ -8,8 +8,8 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-import own_files
-from conftest import REPOSITORY, command
+from helpers import own_files
+from helpers.guest_runs import REPOSITORY, command
 
 TRANSFER = {"vpn": "none", "cc": "cubic", "pep": "none", "loss": "0", "size": "100k"}
 SHORT: dict[str, dict[str, str]] = {

@@ -18,9 +18,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import AWKWARD, REPOSITORY, Host, command, records
-from scenario_with import TEST_JOBS, Job, scenario_of
-from test_engine import FINISH, engine_with
+from helpers.guest_code import FINISH, engine_with
+from helpers.guest_runs import AWKWARD, REPOSITORY, Host, command, records
+from helpers.scenario_with import TEST_JOBS, Job, scenario_of
 
 from openbach_run.engine.virtual.jail import (
     EXIT_LIMIT,
@@ -521,12 +521,12 @@ def test_memory_is_not_taken_from_dev_shm(tmp_path: Path, shm: str | None) -> No
     )
     code = tmp_path / "run.py"
     code.write_text(
-        "import sys; from pathlib import Path; sys.path[:0] = sys.argv[1:3]\nfrom test_engine"
+        "import sys; from pathlib import Path; sys.path[:0] = sys.argv[1:3]\nfrom helpers.guest_code"
         " import FINISH, engine_with\nwork = Path(sys.argv[3]); (work / 'record').mkdir()\nfilled ="
         " 'filled = bytearray(128 << 20)'\noutcome = engine_with(work / 'code', filled,"
         " FINISH).run({'seed': 1}, work / 'record', 0, lambda event: None)\nprint(outcome.error)\n"
     )
-    paths = [str(REPOSITORY / "src"), str(REPOSITORY / "tests/guest"), str(tmp_path)]
+    paths = [str(REPOSITORY / "src"), str(REPOSITORY / "tests"), str(tmp_path)]
     python = subprocess.list2cmdline([sys.executable, str(code), *paths])
     unshare = ["unshare", "--mount", *(["--map-root-user"] if os.geteuid() else [])]
     done = subprocess.run(

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import REPOSITORY, Run, RunCells, command
+from helpers.guest_runs import REPOSITORY, Run, RunCells, command
 
 sys.path.insert(0, str(REPOSITORY / "jobs/satcom_link/files"))
 import constellation

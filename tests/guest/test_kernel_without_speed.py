@@ -9,7 +9,7 @@ once.
 from __future__ import annotations
 
 import pytest
-from conftest import Run, RunCells
+from helpers.guest_runs import Run, RunCells
 
 from openbach_run.engine.virtual.series import WITHOUT_VARIABLE
 from openbach_run.results.record import Store

@@ -8,9 +8,9 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-import pcapng
 import pytest
-from conftest import Run, RunCells
+from helpers import pcapng
+from helpers.guest_runs import Run, RunCells
 
 RATE_BPS = 20e6
 LAN = ("rate=20M",)

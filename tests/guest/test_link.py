@@ -11,10 +11,10 @@ from math import sqrt
 from pathlib import Path
 from typing import Any
 
-import pcapng
 import pytest
-from conftest import REPOSITORY, Run, RunCells, command, records
-from scenario_with import TEST_JOBS, Job, scenario_of
+from helpers import pcapng
+from helpers.guest_runs import REPOSITORY, Run, RunCells, command, records
+from helpers.scenario_with import TEST_JOBS, Job, scenario_of
 
 sys.path.insert(0, str(REPOSITORY / "jobs/satcom_link/files"))
 import bursts

@@ -11,8 +11,8 @@ import json
 from pathlib import Path
 
 import pytest
-from conftest import RunCells, command, records
-from vpns_tested import VPNS, describe, error_of
+from helpers.guest_runs import RunCells, command, records
+from helpers.vpns_tested import VPNS, describe, error_of
 
 SLOW = [kind for kind in VPNS if not describe(kind)["rtt_max_s"]]
 QUICK = [kind for kind in VPNS if describe(kind)["rtt_max_s"]]

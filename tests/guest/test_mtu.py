@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from conftest import REPOSITORY, Run, RunCells, command, records
-from vpns_tested import VPNS, on
+from helpers.guest_runs import REPOSITORY, Run, RunCells, command, records
+from helpers.vpns_tested import VPNS, on
 
 GEO = ("cc=cubic", "size=60k")
 SIDES = ("forward_fragments", "return_fragments")

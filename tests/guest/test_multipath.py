@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-import pcapng
 import pytest
-from conftest import Run, RunCells
+from helpers import pcapng
+from helpers.guest_runs import Run, RunCells
 
 RATE_BPS = 1e6
 LINKS = ("first=leo", "second=terrestrial", "first_rate=1M", "second_rate=1M")

@@ -9,9 +9,9 @@ import socket
 from pathlib import Path
 
 import pytest
-from conftest import Run, RunCells, command, records
-from scenario_with import TEST_JOBS, with_snapshot
-from vpns_tested import VPNS, on
+from helpers.guest_runs import Run, RunCells, command, records
+from helpers.scenario_with import TEST_JOBS, with_snapshot
+from helpers.vpns_tested import VPNS, on
 
 GEO = ("cc=cubic", "size=60k")
 TERMINAL = "10.10.2.1"

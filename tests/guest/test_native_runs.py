@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from conftest import REPOSITORY, Run, command, records
+from helpers.guest_runs import REPOSITORY, Run, command, records
 
 from openbach_run.catalog import Catalog
 from openbach_run.engine.native.boundary import VARIABLE, Boundary

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from conftest import REPOSITORY, Run, RunCells, command, records
-from scenario_with import TEST_JOBS
-from vpns_tested import on
+from helpers.guest_runs import REPOSITORY, Run, RunCells, command, records
+from helpers.scenario_with import TEST_JOBS
+from helpers.vpns_tested import on
 
 GEO = ("cc=cubic", "size=60k")
 RTT_S = 0.5

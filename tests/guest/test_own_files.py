@@ -6,8 +6,8 @@ another.
 from __future__ import annotations
 
 import pytest
-from conftest import Run, command, records
-from scenario_with import TEST_JOBS, Job, scenario_of
+from helpers.guest_runs import Run, command, records
+from helpers.scenario_with import TEST_JOBS, Job, scenario_of
 
 PLACES = (
     *(

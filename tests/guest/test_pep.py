@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 
 import pytest
-from conftest import Run, RunCells, command, records
-from scenario_with import TEST_JOBS, with_snapshot
+from helpers.guest_runs import Run, RunCells, command, records
+from helpers.scenario_with import TEST_JOBS, with_snapshot
 
 OPENVPN_SERVER = "10.10.4.2:1194"
 IPERF3_SERVER = "192.168.20.2:5201"

@@ -7,9 +7,9 @@ import json
 from collections import Counter
 from itertools import groupby
 
-import pcapng
 import pytest
-from conftest import REPOSITORY, Run, RunCells
+from helpers import pcapng
+from helpers.guest_runs import REPOSITORY, Run, RunCells
 from scipy.stats import binom
 
 SIZE_BYTES = 30_000_000

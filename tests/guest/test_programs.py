@@ -12,8 +12,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import REPOSITORY
-from test_engine import engine_with
+from helpers.guest_code import engine_with
+from helpers.guest_runs import REPOSITORY
 
 PROGRAMS = REPOSITORY / "tests/guest/programs"
 REPORT = """

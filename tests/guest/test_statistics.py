@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from conftest import REPOSITORY, Run, RunCells
+from helpers.guest_runs import REPOSITORY, Run, RunCells
 
 from openbach_run.openbach.job_folders import load_packages
 from openbach_run.yaml_files import read_yaml

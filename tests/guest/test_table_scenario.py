@@ -9,7 +9,7 @@ import csv
 from pathlib import Path
 
 import pytest
-from conftest import REPOSITORY, RunCells, command
+from helpers.guest_runs import REPOSITORY, RunCells, command
 
 SCENARIOS = REPOSITORY / "scenarios"
 CELLS = {"vpn": ["none", "wireguard"], "cc": ["cubic", "bbr"], "loss": ["0"]}

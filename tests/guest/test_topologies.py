@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pcapng
 import pytest
 import yaml
-from conftest import REPOSITORY, Run, command, records
-from scenario_with import TEST_JOBS, Job, scenario_of
+from helpers import pcapng
+from helpers.guest_runs import REPOSITORY, Run, command, records
+from helpers.scenario_with import TEST_JOBS, Job, scenario_of
 
 TOPOLOGIES = REPOSITORY / "topologies"
 _spec = importlib.util.spec_from_file_location("build_topologies", TOPOLOGIES / "build.py")

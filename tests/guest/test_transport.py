@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from conftest import command, records
-from scenario_with import TEST_JOBS, with_snapshot
+from helpers.guest_runs import command, records
+from helpers.scenario_with import TEST_JOBS, with_snapshot
 
 DOWNLOAD, TUNNEL = ":5201", ":1194"
 PROFILES = {"cc=reno": "reno", "cc_pep=bbr2": "bbr2", "cc_tunnel=hybla": "hybla"}

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Run, RunCells, command, records
-from scenario_with import TEST_JOBS, Job, scenario_of
-from vpns_tested import VPNS, describe, error_of, on
+from helpers.guest_runs import Run, RunCells, command, records
+from helpers.scenario_with import TEST_JOBS, Job, scenario_of
+from helpers.vpns_tested import VPNS, describe, error_of, on
 
 HUB, POP, BOX = (
     bytes(map(int, address.split("."))) for address in ("10.10.4.3", "10.10.4.2", "10.10.1.1")

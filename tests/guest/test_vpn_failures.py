@@ -13,11 +13,11 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import pcapng
 import pytest
-from conftest import Run, command, records
-from scenario_with import TEST_JOBS, Job, scenario_of, with_snapshot
-from vpns_tested import LIMIT_S, VPNS, describe, error_of, on, scripts
+from helpers import pcapng
+from helpers.guest_runs import Run, command, records
+from helpers.scenario_with import TEST_JOBS, Job, scenario_of, with_snapshot
+from helpers.vpns_tested import LIMIT_S, VPNS, describe, error_of, on, scripts
 
 SETUP_S = 15
 """Until both ends of the tunnel are launched."""

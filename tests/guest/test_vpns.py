@@ -9,9 +9,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from conftest import Run, RunCells, command, records
-from scenario_with import TEST_JOBS, Job, scenario_of
-from vpns_tested import LIMIT_S, VPNS, describe, on
+from helpers.guest_runs import Run, RunCells, command, records
+from helpers.scenario_with import TEST_JOBS, Job, scenario_of
+from helpers.vpns_tested import LIMIT_S, VPNS, describe, on
 
 IN_CLEAR = [kind for kind in VPNS if kind.endswith("_plain")]
 CELLS = ("geo", f"vpn={','.join(['none', *VPNS])}", "cc=cubic", "loss=1", "size=300k")

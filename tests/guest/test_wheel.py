@@ -15,7 +15,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from conftest import REPOSITORY, command, records
+from helpers.guest_runs import REPOSITORY, command, records
 
 CELL = ("geo", "vpn=none", "cc=cubic", "loss=0", "size=300k", "--results", "results")
 

@@ -7,9 +7,9 @@ import json
 import sys
 from pathlib import Path
 
-import pcapng
 import pytest
-from conftest import REPOSITORY, Run, RunCells, command, records
+from helpers import pcapng
+from helpers.guest_runs import REPOSITORY, Run, RunCells, command, records
 from scipy.stats import binom
 
 sys.path.insert(0, str(REPOSITORY / "jobs/voip/files"))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pypdfium2
 import pytest
-from made_up import write_results
+from helpers.made_up import write_results
 from playwright.sync_api import Locator, Page, ViewportSize, expect
 
 from openbach_run.commands import main

@@ -19,11 +19,11 @@ from typing import Any
 
 import pytest
 from blake3 import blake3
-from fake_engine import DirectedEngine
 from fastapi import FastAPI
-from made_up import write_results
+from helpers.fake_engine import FakeEngine
+from helpers.made_up import write_results
+from helpers.web import ROOT, application, entrance, listening
 from playwright.sync_api import Page, expect
-from web import ROOT, application, entrance, listening
 
 from openbach_run.engine.contract import Outcome
 
@@ -408,7 +408,7 @@ def test_a_report_of_what_a_command_has_run(page: Page, tmp_path: Path) -> None:
 # Live
 
 
-class PacedEngine(DirectedEngine):
+class PacedEngine(FakeEngine):
     """Runs as many as there are permits."""
 
     def __init__(self, permits: threading.Semaphore) -> None:
@@ -475,7 +475,7 @@ def test_a_launch_while_it_runs_is_stopped_and_resumed(
     page = wide
     gate = threading.Event()
     page.context.grant_permissions(["notifications"])
-    with visited(page, application(tmp_path, lambda: DirectedEngine(gate), workers=1)) as url:
+    with visited(page, application(tmp_path, lambda: FakeEngine(gate=gate), workers=1)) as url:
         launch(page, url, "geo_loss", loss="0, 1", seeds="1")
         expect(page.locator("#status")).to_contain_text("0 of 2 runs done, 1 running")
         accessible(page)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_results import record as finished
+from helpers.records import record as finished
 
 from openbach_run.campaign.plan import campaign_of
 from openbach_run.campaign.reading import read_with_subs

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 import yaml
+from helpers.fake_engine import Transfers
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from test_cli import FakeEngine
 
 from openbach_run.campaign import engines, request
 from openbach_run.commands import main
@@ -125,7 +125,7 @@ def ends(*words: str) -> tuple[int, str]:
 @contextlib.contextmanager
 def fake() -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patched:
-        patched.setattr(engines, "VirtualEngine", FakeEngine)
+        patched.setattr(engines, "VirtualEngine", Transfers().engine)
         patched.setattr(
             request, "load_packages", lambda paths, catalog: PACKAGES
         )  # read once: YAML takes most of the time

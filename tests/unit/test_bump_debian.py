@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import bump_debian
-from test_lock import locked
+from helpers.locked import locked
 
 PRINTED = """geo_loss: transfer time (s)
 

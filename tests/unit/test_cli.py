@@ -14,11 +14,12 @@ import signal
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pandas
 import pytest
 import yaml
+from helpers.fake_engine import FakeEngine, Transfers
 
 from openbach_run.campaign import engines
 from openbach_run.commands import main
@@ -29,74 +30,11 @@ from openbach_run.progress import only_shown
 ROOT = Path(__file__).resolve().parents[2]
 
 
-class FakeEngine:
-    """Transfers in 10 s times (1 + loss); fails where the loss is in `failing`."""
-
-    ran: ClassVar[list[dict[str, str]]]
-    failing: ClassVar[set[str]]
-    interrupt_after: ClassVar[int | None]
-
-    def __init__(self, *_: Any, **__: Any) -> None:
-        self.packages = ("made-up_1",)
-
-    def identity_of(self, uses: Mapping[str, Any]) -> dict[str, str]:
-        return {"engine": "fake"}
-
-    def prepare(self, progress: Callable[[str, float], None]) -> None:
-        progress("ready", 1)
-
-    def look(self) -> str:
-        return ""
-
-    def run(
-        self,
-        spec: Mapping[str, Any],
-        run_dir: Path,
-        cpu: int,
-        on_event: Callable[[Mapping[str, Any]], None],
-    ) -> Outcome:
-        if self.interrupt_after is not None and len(self.ran) >= self.interrupt_after:
-            raise OSError(28, "No space left on device")
-        self.ran.append(spec["arguments"])
-        on_event({"t_s": 1.0, "event": "heartbeat"})
-        (run_dir / "run.json").write_text(json.dumps(spec))
-        if "loss" not in spec["arguments"]:
-            return Outcome("Finished Ok", 1.0, 0.1, "ab", None)
-        if spec["arguments"]["loss"] in self.failing:
-            return Outcome(
-                "Finished Ko",
-                3.0,
-                0.1,
-                "00",
-                "job vpn on satvpn_box: Error, exit code 1\n    no route",
-            )
-        time_s = 10 * (1 + float(spec["arguments"]["loss"])) + spec["seed"] / 100
-        ids = {
-            "agent_name": "satvpn_server",
-            "time": 0,
-            "job_instance_id": 1,
-            "scenario_instance_id": 1,
-        }
-        metadata = {"job_name": "file_transfer", **ids}
-        sent = {
-            "transfer_time_s": time_s,
-            "goodput_bps": 8e6,
-            "bytes": 10_000_000,
-            "retransmits": 0,
-            "_metadata": metadata,
-        }
-        (run_dir / "statistics.jsonl").write_text(json.dumps(sent) + "\n")
-        return Outcome("Finished Ok", 40.0, 1.0, "ab", None)
-
-    def stop(self) -> None:
-        pass
-
-
 @pytest.fixture(autouse=True)
-def engine(monkeypatch: pytest.MonkeyPatch) -> type[FakeEngine]:
-    FakeEngine.ran, FakeEngine.failing, FakeEngine.interrupt_after = [], set(), None
-    monkeypatch.setattr(engines, "VirtualEngine", FakeEngine)
-    return FakeEngine
+def transfers(monkeypatch: pytest.MonkeyPatch) -> Transfers:
+    made = Transfers()
+    monkeypatch.setattr(engines, "VirtualEngine", made.engine)
+    return made
 
 
 def run(*arguments: str) -> int:
@@ -108,7 +46,7 @@ def run(*arguments: str) -> int:
 
 
 def test_if_anything_is_random_all_is_run_with_five_seeds_after_a_first_table(
-    tmp_path: Path, engine: type[FakeEngine], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, transfers: Transfers, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = [
         str(ROOT / "scenarios/geo_loss.json"),
@@ -121,7 +59,7 @@ def test_if_anything_is_random_all_is_run_with_five_seeds_after_a_first_table(
     ]
     assert main.main(words) == 0
     printed = capsys.readouterr()
-    assert [one["loss"] for one in engine.ran] == 5 * [
+    assert [one["loss"] for one in transfers.ran] == 5 * [
         "0",
         "0.1",
         "1",
@@ -137,7 +75,7 @@ def test_if_anything_is_random_all_is_run_with_five_seeds_after_a_first_table(
     rows = list(csv.DictReader((tmp_path / "results.csv").open()))
     assert [(row["loss"], row["seed"]) for row in rows[:3]] == [("0", "1"), ("0", "2"), ("0", "3")]
     assert main.main([*words, "loss=0"]) == 0
-    assert len(engine.ran) == 15 and "now the other seeds" not in capsys.readouterr().err
+    assert len(transfers.ran) == 15 and "now the other seeds" not in capsys.readouterr().err
 
 
 def test_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -164,33 +102,33 @@ def test_results_open_in_pandas(tmp_path: Path) -> None:
     assert frame.transfer_time_s.tolist() == [10.01, 11.01, 20.01]
 
 
-def test_finished_runs_are_not_repeated(tmp_path: Path, engine: type[FakeEngine]) -> None:
+def test_finished_runs_are_not_repeated(tmp_path: Path, transfers: Transfers) -> None:
     run("--results", str(tmp_path), "loss=0")
     run("--results", str(tmp_path))
-    assert len(engine.ran) == 3
+    assert len(transfers.ran) == 3
     run("--results", str(tmp_path), "--rerun")
-    assert len(engine.ran) == 6
+    assert len(transfers.ran) == 6
 
 
 def test_a_failed_run_is_shown_and_done_again(
-    tmp_path: Path, engine: type[FakeEngine], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, transfers: Transfers, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    engine.failing = {"1"}
+    transfers.failing = {"1"}
     assert run("--results", str(tmp_path)) == 1
     printed = capsys.readouterr()
     assert "failed" in printed.out
     assert "job vpn on satvpn_box: Error" in printed.err
     assert "loss=1" in printed.err
-    engine.failing = set()
+    transfers.failing = set()
     assert run("--results", str(tmp_path)) == 0
-    assert len(engine.ran) == 4
+    assert len(transfers.ran) == 4
 
 
 def test_a_rerun_that_fails_leaves_the_good_record(
-    tmp_path: Path, engine: type[FakeEngine], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, transfers: Transfers, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("--results", str(tmp_path)) == 0
-    engine.failing = {"1"}
+    transfers.failing = {"1"}
     assert run("--results", str(tmp_path), "--rerun", "--quiet") == 1
     printed = capsys.readouterr()
     assert "job vpn on satvpn_box: Error" in printed.err  # --quiet says no progress, but says why
@@ -199,46 +137,46 @@ def test_a_rerun_that_fails_leaves_the_good_record(
         "Finished Ok"
     ]
     assert run("--results", str(tmp_path)) == 0
-    assert len(engine.ran) == 6  # nothing to do
+    assert len(transfers.ran) == 6  # nothing to do
 
 
-def test_an_interrupted_rerun_leaves_every_row(tmp_path: Path, engine: type[FakeEngine]) -> None:
+def test_an_interrupted_rerun_leaves_every_row(tmp_path: Path, transfers: Transfers) -> None:
     assert run("--results", str(tmp_path)) == 0
-    engine.interrupt_after = 4
+    transfers.interrupt_after = 4
     assert run("--results", str(tmp_path), "--rerun", "--workers", "1") == 1
     assert len((tmp_path / "results.csv").read_text().splitlines()) == 4
 
 
 def test_a_full_disk_loses_nothing_that_finished(
-    tmp_path: Path, engine: type[FakeEngine], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, transfers: Transfers, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    engine.interrupt_after = 2
+    transfers.interrupt_after = 2
     assert run("--results", str(tmp_path), "--workers", "1") == 1
     assert "No space left on device" in capsys.readouterr().err
     assert len((tmp_path / "results.csv").read_text().splitlines()) == 3
-    engine.interrupt_after = None
+    transfers.interrupt_after = None
     assert run("--results", str(tmp_path)) == 0
-    assert len(engine.ran) == 3
+    assert len(transfers.ran) == 3
 
 
 def test_sigterm_keeps_what_finished(
     tmp_path: Path,
-    engine: type[FakeEngine],
+    transfers: Transfers,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     stopped = threading.Event()
-    transfer = engine.run
+    transfer = FakeEngine.run
 
     def run_until_stopped(self: FakeEngine, spec: Mapping[str, Any], *more: Any) -> Outcome:
-        if engine.ran:
+        if transfers.ran:
             os.kill(os.getpid(), signal.SIGTERM)
             assert stopped.wait(10), "the engine was not stopped within 10 s"
             return Outcome("Guest Lost", 0.0, 1.0, "", "killed")
         return transfer(self, spec, *more)
 
-    monkeypatch.setattr(engine, "run", run_until_stopped)
-    monkeypatch.setattr(engine, "stop", lambda self: stopped.set())
+    monkeypatch.setattr(FakeEngine, "run", run_until_stopped)
+    monkeypatch.setattr(FakeEngine, "stop", lambda self: stopped.set())
     assert run("--results", str(tmp_path), "--workers", "1") == 130
     printed = capsys.readouterr()
     assert "10.01" in printed.out
@@ -248,7 +186,7 @@ def test_sigterm_keeps_what_finished(
 
 def test_what_cannot_be_stopped_is_told_beside_the_reason(
     tmp_path: Path,
-    engine: type[FakeEngine],
+    transfers: Transfers,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -261,8 +199,8 @@ def test_what_cannot_be_stopped_is_told_beside_the_reason(
         stopped.append(self)
         raise SetupError("scenario instance 7 may run on")
 
-    monkeypatch.setattr(engine, "stop", stop)
-    engine.interrupt_after = 1
+    monkeypatch.setattr(FakeEngine, "stop", stop)
+    transfers.interrupt_after = 1
     (tmp_path / "two.yml").write_text(
         "scenarios: [{scenario: geo_loss, values: &v {loss: [0]}}, {scenario: leo_loss, values:"
         " *v}]"
@@ -279,9 +217,9 @@ def test_what_cannot_be_stopped_is_told_beside_the_reason(
 
 
 def test_a_table_scenario_that_is_interrupted_before_its_first_run_has_a_table(
-    tmp_path: Path, engine: type[FakeEngine], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, transfers: Transfers, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    engine.interrupt_after = 0
+    transfers.interrupt_after = 0
     assert main.main(["geo_loss_table", "--results", str(tmp_path)]) == 1
     printed = capsys.readouterr()
     assert (
@@ -337,7 +275,7 @@ def test_a_scenario_may_have_any_name(
 
 def test_a_campaign_file_has_its_own_results_and_a_table_per_scenario(
     tmp_path: Path,
-    engine: type[FakeEngine],
+    transfers: Transfers,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -358,7 +296,7 @@ def test_a_campaign_file_has_its_own_results_and_a_table_per_scenario(
 
 
 def test_a_dry_run_tells_what_there_is_to_do_and_runs_nothing(
-    tmp_path: Path, engine: type[FakeEngine], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, transfers: Transfers, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run("--results", str(tmp_path), "--workers", "1", "--quiet")
     capsys.readouterr()
@@ -366,7 +304,7 @@ def test_a_dry_run_tells_what_there_is_to_do_and_runs_nothing(
     printed = capsys.readouterr().out
     assert "183 runs, 3 finished already, 180 to do" in printed
     assert "about 3 min on 1 CPUs" in printed  # the made-up engine's runs take 1 s
-    assert len(engine.ran) == 3
+    assert len(transfers.ran) == 3
 
 
 def test_formats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -438,7 +376,7 @@ def test_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("on_terminal", [False, True])
 def test_no_text_of_a_job_gives_orders_to_the_terminal(
     tmp_path: Path,
-    engine: type[FakeEngine],
+    transfers: Transfers,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     on_terminal: bool,
@@ -453,7 +391,7 @@ def test_no_text_of_a_job_gives_orders_to_the_terminal(
             "Finished Ko", 3.0, 0.1, "00", f"job vpn on satvpn_box: Error, exit code 1\n    {evil}"
         )
 
-    monkeypatch.setattr(engine, "run", failing)
+    monkeypatch.setattr(FakeEngine, "run", failing)
     monkeypatch.setattr("sys.stdout.isatty", lambda: on_terminal)
     assert run("loss=0", "--results", str(tmp_path / "r")) == 1
     out, said = capsys.readouterr()
@@ -478,7 +416,7 @@ def test_what_is_printed_to_a_terminal_gives_it_no_orders(
 
 def test_a_dry_run_says_what_is_not_made(
     tmp_path: Path,
-    engine: type[FakeEngine],
+    transfers: Transfers,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -494,14 +432,14 @@ def test_a_dry_run_says_what_is_not_made(
     )
 
 
-def test_what_the_runs_need_can_be_made_alone(tmp_path: Path, engine: type[FakeEngine]) -> None:
+def test_what_the_runs_need_can_be_made_alone(tmp_path: Path, transfers: Transfers) -> None:
     assert run("--results", str(tmp_path / "r"), "--prepare") == 0
-    assert engine.ran == [] and not (tmp_path / "r").exists()
+    assert transfers.ran == [] and not (tmp_path / "r").exists()
 
 
 def test_a_topology_that_is_too_large_is_refused_before_a_guest_starts(
     tmp_path: Path,
-    engine: type[FakeEngine],
+    transfers: Transfers,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -534,4 +472,4 @@ def test_a_topology_that_is_too_large_is_refused_before_a_guest_starts(
         "406 interfaces, with those of the switches; the virtual engine has at most 240: its kernel"
         " has a table" in said
     )
-    assert engine.ran == []
+    assert transfers.ran == []

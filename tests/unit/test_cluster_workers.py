@@ -17,8 +17,8 @@ from typing import Any, cast
 import distributed
 import pytest
 from distributed.actor import ProxyRPC
-from test_cluster_checks import RUNS, Client, Worker, execute_by, right, wrong
-from test_scale import Engine
+from helpers.fake_cluster import RUNS, Client, Worker, execute_by, right, wrong
+from helpers.fake_engine import FakeEngine, few_files
 
 from openbach_run.engine import cluster
 from openbach_run.engine.cluster import ClusterEngine
@@ -37,7 +37,7 @@ def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def engine_of(client: Any, monkeypatch: pytest.MonkeyPatch) -> ClusterEngine:
     monkeypatch.setattr(cluster, "_client", lambda scheduler: client)
-    engine = ClusterEngine(cast(Any, Engine()), "tcp://made-up:8786", {})
+    engine = ClusterEngine(cast(Any, FakeEngine(few_files)), "tcp://made-up:8786", {})
     engine.prepare(lambda text, part: None)
     return engine
 
@@ -49,7 +49,7 @@ def test_a_worker_gets_a_run_when_it_has_nothing_to_do(
     them more.
     """
     client = Client({"a": Worker(right), "b": Worker(right)}, monkeypatch)
-    execute_by(client, Engine(), tmp_path, monkeypatch)
+    execute_by(client, FakeEngine(few_files), tmp_path, monkeypatch)
     assert [client.rpc(name).most for name in ("a", "b")] == [1, 1]
 
 
@@ -78,7 +78,7 @@ def test_a_worker_dies_and_only_the_run_that_it_had_is_repeated(
             del client.workers["b"]
 
     workers["b"].before = die
-    execute_by(client, Engine(), tmp_path, monkeypatch)
+    execute_by(client, FakeEngine(few_files), tmp_path, monkeypatch)
     assert len(workers["b"].got) == 6
     got = Counter(run for one in workers.values() for run in one.got)
     assert got[workers["b"].got[5]] >= 2, "its last one was done by another worker"

@@ -11,9 +11,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from helpers.job_code import ROOT, load
 from hypothesis import given
 from hypothesis import strategies as st
-from test_job_code import ROOT, load
 
 command = load("file_transfer", "command")
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_controller import HARM, FakeController, serving
+from helpers.fake_controller import HARM, FakeController, serving
 
 from openbach_run.campaign.plan import plan
 from openbach_run.commands import main

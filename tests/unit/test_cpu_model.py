@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_job_code import load
+from helpers.job_code import load
 
 cpu_model, vpn = load("vpn", "cpu_model"), load("vpn")
 TIMES = {

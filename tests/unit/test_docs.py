@@ -10,9 +10,9 @@ from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 
-import own_files
 import pytest
 import words
+from helpers import own_files
 
 import openbach_run
 from openbach_run import api

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from test_cli import FakeEngine
+from helpers.fake_engine import Transfers
 
 from openbach_run.campaign import engines
 from openbach_run.commands import link, main
@@ -23,7 +23,7 @@ MARK = b"\xef\xbb\xbf"
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(engines, "VirtualEngine", FakeEngine)
+    monkeypatch.setattr(engines, "VirtualEngine", Transfers().engine)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

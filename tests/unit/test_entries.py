@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_cli import FakeEngine
+from helpers.fake_engine import Transfers
 
 from openbach_run.campaign import engines
 from openbach_run.campaign.entries import CHECKS, COSTS, check_entries
@@ -46,7 +46,7 @@ def refused(
     *more: str,
 ) -> str:
     """What the command says, before any guest, of an entry `mine` of that kind; "" if it takes it."""
-    patched.setattr(engines, "VirtualEngine", FakeEngine)
+    patched.setattr(engines, "VirtualEngine", Transfers().engine)
     patched.chdir(place)
     file = place / kind / FOLDERS.get(kind, "{}.json").format("mine")
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -10,9 +10,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import own_files
 import pytest
 import yaml
+from helpers import own_files
 from hypothesis import given
 from hypothesis import strategies as st
 

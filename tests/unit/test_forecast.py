@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_results import record
+from helpers.records import record
 
 from openbach_run.campaign.execute import PlannedRun
 from openbach_run.campaign.forecast import forecast

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 import yaml
-from altered import changed
-from test_job_code import ROOT, load
+from helpers.altered import changed
+from helpers.job_code import ROOT, load
 
 from openbach_run.campaign.plan import plan
 from openbach_run.catalog import packages_of

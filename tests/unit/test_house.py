@@ -11,63 +11,15 @@ import subprocess
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
 from graphlib import TopologicalSorter
-from pathlib import Path
 
 import pytest
-from stages import STAGES, scenario_way
+from helpers.rooms import MODULES, ROOMS, SOURCE, changes_sys_path, imported, room
+from helpers.stages import STAGES, scenario_way
 
 from openbach_run.catalog import KINDS
 from openbach_run.engine.virtual.engine import GUEST_MODULES
 from openbach_run.paths import CONTENT, REPOSITORY
-
-SOURCE = Path(__file__).resolve().parents[2] / "src"
-ROOMS = (
-    *(
-        "errors",
-        "clock",
-        "paths",
-        "version",
-        "progress",
-        "json_files",
-        "yaml_loaders",
-        "yaml_files",
-        "units",
-        "drawing",
-        "semantic_hash",
-        "playbook",
-        "catalog",
-        "topology",
-        "openbach",
-        "results",
-    ),
-    *("satellite", "guest", "engine", "campaign", "report", "web", "bundle", "commands", "api"),
-)
-"""From the first to the last; `python -m openbach_run` and the package itself stand outside."""
-MODULES = {
-    ".".join(file.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__"): file
-    for file in SOURCE.glob("openbach_run/**/*.py")
-}
-
-
-def imported(module: str) -> Iterator[str]:
-    """The modules of ours that a module imports, at its top or later."""
-    file = MODULES[module]
-    package = module.split(".") if file.name == "__init__.py" else module.split(".")[:-1]
-    for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.ImportFrom):
-            above = package[: len(package) - node.level + 1] if node.level else []
-            base = ".".join([*above, *filter(None, [node.module])])
-            for alias in node.names:
-                found = f"{base}.{alias.name}" if f"{base}.{alias.name}" in MODULES else base
-                yield from {found} & MODULES.keys()
-        elif isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name in MODULES)
-
-
-def room(module: str) -> str:
-    return module.split(".")[1]
 
 
 @pytest.mark.parametrize(
@@ -196,26 +148,6 @@ def test_docstrings_begin_with_a_verb_or_a_noun() -> None:
     assert not shown
 
 
-PATH_METHODS = {"append", "extend", "insert"}
-
-
-def changes_sys_path(tree: ast.AST) -> bool:
-    """Return whether a program assigns to `sys.path` or to a part of it, or adds to it."""
-
-    def is_path(node: ast.AST) -> bool:
-        return ast.unparse(node) == "sys.path"
-
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            if node.func.attr in PATH_METHODS and is_path(node.func.value):
-                return True
-        elif isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):
-            changed = node.value if isinstance(node, ast.Subscript) else node
-            if is_path(changed):
-                return True
-    return False
-
-
 def tracked_links() -> list[str]:
     """Return the symbolic links that git has, by their paths in the repository."""
     listed = subprocess.run(
@@ -268,3 +200,42 @@ LINKS = {"congestion-controls": 7, "jobs": 67, "src": 1, "vpn-configs": 1}
 def test_no_more_symbolic_links() -> None:
     """A link that leaves leaves the count, too."""
     assert Counter(name.split("/")[0] for name in tracked_links()) == LINKS
+
+
+TESTS = ("tests", "pep/tests", "kernel/tests")
+IMPORTED_TEST = re.compile(r"^\s*(?:from|import) (?:[\w.]+\.)?(test_\w+|conftest)\b", re.MULTILINE)
+
+
+def test_no_test_imports_another() -> None:
+    """What two tests use is in tests/helpers: a test can be changed or left out without the others."""
+    found = []
+    for place in TESTS:
+        for file in (REPOSITORY / place).rglob("*.py"):
+            for name in IMPORTED_TEST.findall(file.read_text()):
+                found.append(f"{file.relative_to(REPOSITORY)} imports {name}")
+    assert not found
+
+
+@pytest.mark.parametrize(
+    ("line", "is_one"),
+    [
+        ("from test_cli import FakeEngine", True),
+        ("    from conftest import command", True),
+        ("import test_house", True),
+        ("from tests.unit.test_cli import run", True),
+        ("from helpers.fake_engine import FakeEngine", False),
+        ("from fastapi.testclient import TestClient", False),
+        ("# test_cli has more", False),
+    ],
+)
+def test_an_import_of_a_test_is_seen(line: str, is_one: bool) -> None:
+    assert bool(IMPORTED_TEST.search(line)) == is_one
+
+
+def test_there_is_one_fake_engine() -> None:
+    """Its plays differ, not what the command asks of it."""
+    method = re.compile(r"def identity_of\(")
+    files = [
+        file for file in (REPOSITORY / "tests").rglob("*.py") if method.search(file.read_text())
+    ]
+    assert [file.name for file in files] == ["fake_engine.py"]

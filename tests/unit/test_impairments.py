@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_job_code import ROOT, load
+from helpers.job_code import ROOT, load
 
 lan_link, impairment = load("lan_link"), load("lan_link", "impairment")
 ORDER = ("baseline", "low", "medium", "high")

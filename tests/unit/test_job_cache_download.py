@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from test_job_code import load
+from helpers.job_code import load
 
 cache_download = load("cache_download")
 

@@ -6,32 +6,21 @@ collect_agent.
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import os
 import socket
 import struct
-import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+from helpers.job_code import ROOT, load
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from openbach_run.guest import collect_agent
 from openbach_run.openbach.job import argv
 from openbach_run.openbach.job_folders import load_packages
-
-ROOT = Path(__file__).resolve().parents[2]
-
-
-def load(job: str, module: str | None = None) -> ModuleType:
-    sys.modules.setdefault("collect_agent", collect_agent)
-    sys.path.insert(0, str(ROOT / f"jobs/{job}/files"))
-    return importlib.import_module(module or job)
-
 
 file_transfer, first_byte = load("file_transfer"), load("file_transfer", "first_byte")
 

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from test_job_code import load
+from helpers.job_code import load
 
 from openbach_run.openbach.expand import expand
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from test_job_code import load
+from helpers.job_code import load
 
 outage = load("outage")
 

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import pytest
+from helpers.job_code import load
 from hypothesis import given
 from hypothesis import strategies as st
-from test_job_code import load
 
 ping_series = load("ping_series")
 

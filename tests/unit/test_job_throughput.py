@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.job_code import load
 from hypothesis import given
 from hypothesis import strategies as st
-from test_job_code import load
 
 tcp_throughput, udp_stress = load("tcp_throughput"), load("udp_stress")
 path_mtu, iperf3_test = load("udp_stress", "path_mtu"), load("udp_stress", "iperf3_test")

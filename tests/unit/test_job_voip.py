@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from helpers.job_code import load
 from hypothesis import example, given
 from hypothesis import strategies as st
-from test_job_code import load
 
 e_model, stream, voip = load("voip", "e_model"), load("voip", "stream"), load("voip")
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_job_code import load
+from helpers.job_code import load
 
 page, web_page = load("web_page", "page"), load("web_page")
 FILES = Path(str(page.__file__)).parent

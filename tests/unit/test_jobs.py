@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from helpers.fake_engine import Transfers
+from helpers.job_folder import NEW, OLD, job_folder
 from hypothesis import given
 from hypothesis import strategies as st
-from test_cli import FakeEngine
 
 from openbach_run.campaign import engines
 from openbach_run.catalog import Catalog
@@ -21,34 +21,11 @@ from openbach_run.openbach.job import Job, WrongType, argv, convert
 from openbach_run.openbach.job_folders import faults, load_packages, well_formed
 
 ROOT = Path(__file__).resolve().parents[2]
-GENERAL = {
-    "name": "toy",
-    "description": "",
-    "job_version": "1.2",
-    "keywords": [],
-    "persistent": False,
-}
-PLATFORM = {"ansible_system": "Debian", "command": "/bin/toy -x", "command_stop": "/bin/toy stop"}
-NEW = {**PLATFORM, "supported_platforms": [{"ansible_distribution_release": "trixie"}]}
-OLD = [{**PLATFORM, "ansible_distribution_version": "22.04"}]
-
-
-def package(folder: Path, platform: Any = None, **keys: Any) -> Path:
-    files = folder / "toy/files"
-    files.mkdir(parents=True, exist_ok=True)
-    description = {
-        "general": GENERAL,
-        "platform_configuration": platform or NEW,
-        "arguments": {},
-        **keys,
-    }
-    (files / "toy.yml").write_text(yaml.safe_dump(description))
-    return folder / "toy"
 
 
 @pytest.mark.parametrize("platform", [NEW, OLD], ids=["2.7", "2.6"])
 def test_both_formats_of_packages(tmp_path: Path, platform: Any) -> None:
-    (loaded,) = load_packages([package(tmp_path, platform)]).values()
+    (loaded,) = load_packages([job_folder(tmp_path, platform)]).values()
     assert loaded.files == tmp_path / "toy/files"
     assert (loaded.job.version, loaded.job.command, loaded.job.command_stop) == (
         "1.2",
@@ -60,7 +37,7 @@ def test_both_formats_of_packages(tmp_path: Path, platform: Any) -> None:
 
 
 def test_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    package(tmp_path / "checkout/src/jobs/core_jobs")
+    job_folder(tmp_path / "checkout/src/jobs/core_jobs")
     assert list(load_packages([tmp_path])) == ["toy"]
     monkeypatch.chdir(tmp_path / "checkout/src/jobs/core_jobs/toy")
     assert list(load_packages([Path()])) == ["toy"]
@@ -123,13 +100,13 @@ ONE = {"name": "a", "type": "int", "count": 1, "flag": "-a"}
     ],
 )
 def test_broken_packages(tmp_path: Path, keys: dict[str, Any], words: str) -> None:
-    (loaded,) = load_packages([package(tmp_path, **keys)]).values()
+    (loaded,) = load_packages([job_folder(tmp_path, **keys)]).values()
     with pytest.raises(InputError, match=f"the job toy is malformed: .*toy.yml: {words}"):
         loaded.job.arguments  # noqa: B018
 
 
 def test_broken_files(tmp_path: Path) -> None:
-    file = package(tmp_path) / "files/toy.yml"
+    file = job_folder(tmp_path) / "files/toy.yml"
     for text, words in (("a: [", "line 1"), ("- 1", "the whole should be a mapping")):
         file.write_text(text)
         (fault,) = faults(load_packages([tmp_path]))
@@ -223,8 +200,8 @@ MALFORMED = {"general": "x"}
 def test_a_malformed_job_that_is_not_used_is_a_warning(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engines, "VirtualEngine", FakeEngine)
-    (package(tmp_path) / "files/toy.yml").write_text(
+    monkeypatch.setattr(engines, "VirtualEngine", Transfers().engine)
+    (job_folder(tmp_path) / "files/toy.yml").write_text(
         "general:\n  description: Sends a file (e.g.: 3G)\n"
     )
     words = ["--jobs", str(tmp_path), "--dry-run", "--quiet"]
@@ -240,7 +217,7 @@ def test_a_malformed_job_that_is_not_used_is_a_warning(
 def test_a_malformed_job_that_is_used_is_an_error_that_names_it(
     tmp_path: Path, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    package(tmp_path, **MALFORMED)
+    job_folder(tmp_path, **MALFORMED)
     start = {"id": 0, "start_job_instance": {"entity_name": "e", "toy": {}}}
     (tmp_path / "t.json").write_text(json.dumps({"name": "t", "openbach_functions": [start]}))
     assert main.main([str(tmp_path / "t.json"), "--jobs", str(tmp_path / "toy"), *words]) == 2

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from helpers.locked import CONTENT, locked
+from helpers.package_server import PackageServer, package_server
 from hypothesis import given
 from hypothesis import strategies as st
-from package_server import PackageServer, package_server
 
 from openbach_run.engine.virtual import debian, lock
 from openbach_run.engine.virtual.debian import Package
@@ -21,19 +22,9 @@ from openbach_run.engine.virtual.lock import KERNEL, ROOT, Entry, Locked, Packag
 from openbach_run.errors import InputError, SetupError
 from openbach_run.paths import DEBIAN_LOCK, REPOSITORY
 
-CONTENT = bytes(range(256)) * 400
-
 
 def ignore(text: str, part: float) -> None:
     pass
-
-
-def locked(
-    name: str, content: bytes = CONTENT, version: str = "1:2.0-1+b1", place: str = ROOT
-) -> Locked:
-    path = f"pool/main/{name[0]}/{name}/{name}_{version.partition(':')[2]}_all.deb"
-    sha256, sha1 = hashlib.sha256(content).hexdigest(), hashlib.sha1(content).hexdigest()
-    return Locked(place, Package(name, version, "all", path, sha256, len(content)), sha1)
 
 
 @pytest.fixture

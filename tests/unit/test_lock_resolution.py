@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from package_server import PackageServer, package_server
+from helpers.package_server import PackageServer, package_server
 
 from openbach_run.engine.virtual import debian
 from openbach_run.engine.virtual.debian import Package

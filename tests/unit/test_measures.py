@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 import yaml
-from fake_engine import DirectedEngine
+from helpers.fake_engine import FakeEngine
+from helpers.job_folder import job_folder
+from helpers.records import OURS, record, write_statistics
 from hypothesis import given
 from hypothesis import strategies as st
-from test_jobs import package
-from test_results import OURS, record, write_statistics
 
 from openbach_run.campaign.execute import PlannedRun, execute_run, known_record
 from openbach_run.campaign.model import Campaign
@@ -322,7 +322,7 @@ def test_jobs_that_do_not_agree_on_a_column_are_refused() -> None:
 
 
 def test_a_jobs_measures_are_those_of_its_folder(tmp_path: Path) -> None:
-    folder = package(tmp_path, statistics=[{"name": "answer_ms"}])
+    folder = job_folder(tmp_path, statistics=[{"name": "answer_ms"}])
     (folder / "measures.yml").write_text("answer_ms: {better: less}\n")
     assert load_packages([tmp_path])["toy"].measures == (
         Measure("answer_ms", "answer_ms", "ms", "answer", better="less"),
@@ -340,7 +340,7 @@ SETTINGS = ("vpn=none", "cc=cubic", "loss=0", "pep=none", "size=1M")
 
 def planned(file: Path, measures: Any = None) -> tuple[Campaign, PlannedRun]:
     campaign = plan(file, SETTINGS, (1,), PACKAGES)
-    engine = DirectedEngine()
+    engine = FakeEngine()
     (spec,) = campaign.runs(
         PACKAGES, load_inventory(REPOSITORY / "inventory.yml"), engine.identity_of
     )

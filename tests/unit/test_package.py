@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from test_jobs import NEW
-from test_jobs import package as job_folder
+from helpers.job_folder import NEW, job_folder
 
 from openbach_run.catalog import Catalog, packages_of
 from openbach_run.commands import main

@@ -12,26 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.records import RECORD
 
 from openbach_run.errors import InputError
 from openbach_run.results import record, run_files
 from openbach_run.results.record import Record, Store, statistics
-
-RECORD = Record(
-    run_id="0123456789abcdef",
-    scenario="geo",
-    arguments={"vpn": "none"},
-    seed=1,
-    status="Finished Ok",
-    error=None,
-    virtual_s=30.0,
-    wall_s=1.0,
-    capture_hash="ab",
-    measures={"transfer_time_s": 28.5},
-    command="./openbach-run geo vpn=none --seeds 1,",
-    identity={"engine": "fake"},
-    packages=["made-up_1"],
-)
 
 
 @pytest.fixture

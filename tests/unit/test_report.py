@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
+from helpers.made_up import ERROR, FAILED, NOT_RUN, write_results
 from hypothesis import given
 from hypothesis import settings as settings_of_hypothesis
 from hypothesis import strategies as st
-from made_up import ERROR, FAILED, NOT_RUN, write_results
 from matplotlib.figure import Figure
 from pypdfium2 import PdfDocument
 from pypdfium2 import raw as pdfium_c

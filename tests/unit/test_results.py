@@ -5,27 +5,21 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import subprocess
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet
 import pytest
+from helpers.records import OURS, record, write_statistics
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openbach_run.openbach.job_folders import load_packages
-from openbach_run.openbach.measures import to_records
-from openbach_run.paths import REPOSITORY
 from openbach_run.results.files import as_csv, columns, write_parquet
 from openbach_run.results.least_transfer_time import least_transfer_time_s
 from openbach_run.results.line_protocol import line_protocol
 from openbach_run.results.measures import measures
-from openbach_run.results.record import Record
 
 COLUMNS = [
     "scenario", "vpn", "pep", "cc", "loss", "seed", "status", "transfer_time_s", "goodput_mbps",
@@ -33,38 +27,8 @@ COLUMNS = [
 ]  # fmt: skip
 
 
-OURS = {
-    name: one.measures for name, one in load_packages([REPOSITORY / "jobs"]).items() if one.measures
-}
-
-
-def record(
-    time_s: float | None = 28.5, status: str = "Finished Ok", seed: int = 1, **arguments: str
-) -> Record:
-    return Record(
-        "0123456789abcdef",
-        "geo",
-        arguments,
-        seed,
-        status,
-        None,
-        30.0,
-        1.0,
-        "ab",
-        {"transfer_time_s": time_s},
-        "./openbach-run geo",
-        {},
-        [],
-        to_records(OURS),
-    )
-
-
 def rows(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text)))
-
-
-def write_statistics(folder: Path, statistics: Sequence[dict[str, Any]]) -> None:
-    (folder / "statistics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in statistics))
 
 
 def test_measures_are_those_of_the_transfer(tmp_path: Path) -> None:

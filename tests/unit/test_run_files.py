@@ -15,10 +15,9 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import pytest
+from helpers.records import OURS, RECORD
 from hypothesis import given
 from hypothesis import strategies as st
-from test_record import RECORD
-from test_results import OURS
 
 from openbach_run.campaign.execute import PlannedRun, execute_run
 from openbach_run.campaign.spec import CellSpec, Origin

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from altered import changed
-from test_job_code import ROOT
+from helpers.altered import changed
+from helpers.job_code import ROOT
 
 from openbach_run.results import run_json
 from openbach_run.results.run_files import DamagedRecord

@@ -19,9 +19,11 @@ from typing import Any
 import numpy
 import pandas
 import pytest
+from helpers.fake_engine import EVENT, SENT, FakeEngine, few_files, leave
+from helpers.plans import planned
+from helpers.records import RECORD
 from hypothesis import given
 from hypothesis import strategies as st
-from test_record import RECORD
 
 from openbach_run.campaign import checks
 from openbach_run.campaign import execute as executing
@@ -29,10 +31,7 @@ from openbach_run.campaign import forecast as forecasts
 from openbach_run.campaign import spec as specs
 from openbach_run.campaign.execute import Execution, PlannedRun
 from openbach_run.campaign.executor import Executor
-from openbach_run.campaign.plan import plan
 from openbach_run.commands.main import COMMANDS
-from openbach_run.engine.contract import Outcome
-from openbach_run.openbach.job_folders import load_packages
 from openbach_run.openbach.reading import parse_scenario
 from openbach_run.progress import Reporter
 from openbach_run.results import run_files
@@ -40,68 +39,8 @@ from openbach_run.results.files import arrow
 from openbach_run.results.intervals import BOOTSTRAP_SEED, RESAMPLES, estimate
 from openbach_run.results.record import Store, events, statistics
 from openbach_run.results.run_files import DamagedRecord
-from openbach_run.topology.inventory import load_inventory
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = load_packages([ROOT / "jobs"])
-EVENT = {
-    "t_s": 0.0,
-    "event": "scenario_started",
-    "scenario_instance_id": 1,
-    "scenario": "geo",
-    "arguments": {},
-}
-METADATA = {
-    "job_name": "file_transfer",
-    "agent_name": "pc",
-    "time": 0,
-    "job_instance_id": 1,
-    "scenario_instance_id": 1,
-}
-SENT = {"transfer_time_s": 9.5, "_metadata": METADATA}
-
-
-class Engine:
-    """Leaves what a guest leaves; `before` is told the number of the run that begins."""
-
-    packages = ("made-up_1",)
-
-    def __init__(self, before: Callable[[int], None] = lambda number: None) -> None:
-        self.before, self.runs, self.stopped = before, 0, False
-
-    def identity_of(self, uses: Mapping[str, Any]) -> dict[str, str]:
-        return {"engine": "made up"}
-
-    def prepare(self, progress: Any) -> None: ...
-
-    def look(self) -> str:
-        return ""
-
-    def run(self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: Any) -> Outcome:
-        self.before(self.runs)
-        self.runs += 1
-        leave(run_dir, spec)
-        return Outcome("Finished Ok", 30.0, 0.1, "ab", None)
-
-    def stop(self) -> None:
-        self.stopped = True
-
-
-def leave(run_dir: Path, spec: Mapping[str, Any]) -> None:
-    (run_dir / "run.json").write_text(json.dumps(spec))
-    (run_dir / "events.jsonl").write_text(json.dumps(EVENT) + "\n")
-    (run_dir / "statistics.jsonl").write_text(json.dumps(SENT) + "\n")
-    for name in ("1_vpn_box", "2_file_transfer_pc"):
-        job = run_dir / "jobs" / name
-        job.mkdir(parents=True)
-        (job / "stdout").write_text(f"{name}\n")
-        (job / "stderr").touch()
-
-
-def planned(engine: Engine, *settings: str, seeds: tuple[int, ...] = (1,)) -> list[PlannedRun]:
-    campaign = plan(ROOT / "scenarios/geo_loss.json", ["cc=bbr", *settings], seeds, PACKAGES)
-    runs = campaign.runs(PACKAGES, load_inventory(ROOT / "inventory.yml"), engine.identity_of)
-    return [PlannedRun(spec, engine, "geo_loss", campaign.measures) for spec in runs]
 
 
 def execute(
@@ -130,7 +69,9 @@ def test_what_the_end_needs_is_imported_while_the_first_run_goes_on(
 
     monkeypatch.setattr(executing, "arrow", importing)
     seen: list[bool] = []
-    engine = Engine(before=lambda number: seen.append(imported.wait(0 if in_real_time else 20)))
+    engine = FakeEngine(
+        few_files, before=lambda number: seen.append(imported.wait(0 if in_real_time else 20))
+    )
     store, reporter = Store(tmp_path), Reporter(quiet=True)
     runs = planned(engine, "vpn=none", "loss=0")
     execution = Execution(runs, store, reporter.show, reporter.say, in_real_time=in_real_time)
@@ -154,7 +95,7 @@ def test_a_scenario_is_hashed_once_for_all_its_runs(monkeypatch: pytest.MonkeyPa
         return digest(value)
 
     monkeypatch.setattr(specs, "_digest", counted)
-    runs = planned(Engine(), "vpn=none,wireguard", "loss=0,1", seeds=(1, 2, 3))
+    runs = planned(FakeEngine(few_files), "vpn=none,wireguard", "loss=0,1", seeds=(1, 2, 3))
     names = [one.spec.run_id for _ in range(10) for one in runs]
     assert len(set(names)) == 12
     assert len(taken) == 1 + 4 + 12
@@ -165,7 +106,9 @@ def test_values_are_checked_once_not_in_every_cell(monkeypatch: pytest.MonkeyPat
     checked: list[Mapping[str, str]] = []
     monkeypatch.setattr(checks, "wrong_values", lambda places, own: checked.append(own))
     losses = ",".join(str(number / 10) for number in range(40))
-    runs = planned(Engine(), "vpn=none,wireguard,openvpn_udp", "pep=none,A,B", f"loss={losses}")
+    runs = planned(
+        FakeEngine(few_files), "vpn=none,wireguard,openvpn_udp", "pep=none,A,B", f"loss={losses}"
+    )
     assert len(runs) == 3 * 3 * 40
     assert len(checked) < 60
 
@@ -225,8 +168,11 @@ def test_results_csv_grows_by_a_line_a_run(tmp_path: Path, monkeypatch: pytest.M
         write(self, name, text)
 
     monkeypatch.setattr(Store, "write", counted)
-    engine = Engine(
-        lambda number: lines.append(len((tmp_path / "results.csv").read_text().splitlines()))
+    engine = FakeEngine(
+        few_files,
+        before=lambda number: lines.append(
+            len((tmp_path / "results.csv").read_text().splitlines())
+        ),
     )
     runs = planned(engine, "vpn=none,wireguard", "loss=0,1", seeds=(1, 2, 3))
     execute(store, runs)
@@ -235,7 +181,7 @@ def test_results_csv_grows_by_a_line_a_run(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_results_csv_has_the_order_of_the_campaign_at_the_end(tmp_path: Path) -> None:
-    runs = planned(Engine(), "loss=0,1", "vpn=none", seeds=(1, 2))
+    runs = planned(FakeEngine(few_files), "loss=0,1", "vpn=none", seeds=(1, 2))
     execute(Store(tmp_path), list(reversed(runs)))
     before = pandas.read_csv(tmp_path / "results.csv", dtype=str).run_id.tolist()
     assert before == [one.spec.run_id for one in reversed(runs)]
@@ -258,12 +204,12 @@ def test_an_interrupt_while_runs_are_queued_ends_the_guests(
             raise KeyboardInterrupt
         submit(self, task, priority)
 
-    engine = Engine()
+    engine = FakeEngine(few_files)
     runs = planned(engine, "vpn=none", "loss=0,1", seeds=(1, 2))
     monkeypatch.setattr(Executor, "submit", interrupted)
     with pytest.raises(KeyboardInterrupt):
         execute(Store(tmp_path), runs, cpus=(0, 0))
-    assert engine.stopped
+    assert engine.stopping.is_set()
     assert (tmp_path / "results.csv").exists()
 
 
@@ -271,7 +217,7 @@ def test_an_interrupt_while_runs_are_queued_ends_the_guests(
 
 
 def test_a_record_is_few_files_and_is_read_as_before(tmp_path: Path) -> None:
-    (run,) = planned(Engine(), "vpn=none", "loss=0")
+    (run,) = planned(FakeEngine(few_files), "vpn=none", "loss=0")
     store = Store(tmp_path)
     execute(store, [run])
     run_dir = store.runs / run.spec.run_id
@@ -358,7 +304,7 @@ def test_a_packed_file_without_end_is_not_read(
 
 
 def test_what_records_have_in_common_is_kept_once(tmp_path: Path) -> None:
-    runs = planned(Engine(), "vpn=none", "loss=0", seeds=(1, 2, 3))
+    runs = planned(FakeEngine(few_files), "vpn=none", "loss=0", seeds=(1, 2, 3))
     execute(Store(tmp_path), runs)
     assert len(list((tmp_path / "shared").iterdir())) == 1
     store = Store(tmp_path)
@@ -369,7 +315,7 @@ def test_what_records_have_in_common_is_kept_once(tmp_path: Path) -> None:
 
 
 def test_a_record_without_what_it_shares_counts_as_none(tmp_path: Path) -> None:
-    (run,) = planned(Engine(), "vpn=none", "loss=0")
+    (run,) = planned(FakeEngine(few_files), "vpn=none", "loss=0")
     execute(Store(tmp_path), [run])
     for file in (tmp_path / "shared").iterdir():
         file.unlink()

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from test_results import OURS
+from helpers.records import OURS
 
 from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.sub_runs import failed_parts, unfold, unfold_all, unfold_campaign

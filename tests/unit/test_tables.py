@@ -10,10 +10,10 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from helpers.records import campaign, record
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
-from test_results import OURS, record
 
 from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.table import MEDIANS, MOST_COLUMNS, campaign_table, not_sent
@@ -22,11 +22,6 @@ from openbach_run.openbach.reading import parse_scenario
 from openbach_run.results.record import NOT_LOCKED, Record
 from openbach_run.results.tables import Table, as_html, as_latex, as_markdown, as_text, plain
 from openbach_run.satellite.checks import is_random
-
-
-def campaign(seeds: tuple[int, ...] = (1,), **values: tuple[str, ...]) -> Campaign:
-    scenario = parse_scenario({"name": "geo", "openbach_functions": []}, {})
-    return Campaign(Path("geo.json"), scenario, {}, values, seeds, measures=OURS)
 
 
 def test_the_last_swept_argument_makes_the_columns() -> None:

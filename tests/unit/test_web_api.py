@@ -22,11 +22,11 @@ from urllib.parse import quote
 
 import pytest
 import requests
-import rest_shapes as shapes
-from fake_engine import DirectedEngine
 from fastapi.testclient import TestClient
-from rest_shapes import differences
-from web import (
+from helpers import rest_shapes as shapes
+from helpers.fake_engine import FakeEngine
+from helpers.rest_shapes import differences
+from helpers.web import (
     ARGUMENTS,
     ROOT,
     application,
@@ -250,10 +250,10 @@ def test_csv_and_archive(finished: TestClient) -> None:
 
 
 def test_the_same_run_is_not_repeated(tmp_path: Path) -> None:
-    engines: list[DirectedEngine] = []
+    engines: list[FakeEngine] = []
 
-    def engine() -> DirectedEngine:
-        engines.append(DirectedEngine())
+    def engine() -> FakeEngine:
+        engines.append(FakeEngine())
         return engines[-1]
 
     with visiting(application(tmp_path, engine)) as client:
@@ -283,7 +283,7 @@ def test_a_failed_run_gives_its_reason_in_the_logs(client: TestClient) -> None:
 
 def test_stop_and_remove(tmp_path: Path) -> None:
     with visiting(
-        application(tmp_path, lambda: DirectedEngine(threading.Event()), workers=1)
+        application(tmp_path, lambda: FakeEngine(gate=threading.Event()), workers=1)
     ) as client:
         running, waiting = start(client), start(client, loss="1")
 
@@ -313,7 +313,7 @@ def test_stop_and_remove(tmp_path: Path) -> None:
 
 def test_after_a_restart_nothing_runs(tmp_path: Path) -> None:
     with visiting(
-        application(tmp_path, lambda: DirectedEngine(threading.Event()), workers=1)
+        application(tmp_path, lambda: FakeEngine(gate=threading.Event()), workers=1)
     ) as client:
         numbers = [start(client), start(client, loss="1")]
         wait_for(
@@ -332,7 +332,7 @@ def test_after_a_restart_nothing_runs(tmp_path: Path) -> None:
 def test_after_a_crash_nothing_runs(tmp_path: Path) -> None:
     """As if the process had been killed: no shutdown, the database as it was."""
     gate = threading.Event()
-    app = application(tmp_path, lambda: DirectedEngine(gate), workers=1)
+    app = application(tmp_path, lambda: FakeEngine(gate=gate), workers=1)
     client = TestClient(app, base_url="http://127.0.0.1:8000")  # no lifespan: nothing is shut down
     enter(app, client)
     number = start(client)
@@ -561,7 +561,7 @@ def test_keys_of_what_is_not_there(
 def test_jobs_that_run(tmp_path: Path) -> None:
     """By agent, as auditorium's list_job_instances.py and stop_all_job_instances.py ask."""
     gate = threading.Event()
-    with visiting(application(tmp_path, lambda: DirectedEngine(gate), workers=1)) as client:
+    with visiting(application(tmp_path, lambda: FakeEngine(gate=gate), workers=1)) as client:
         number = start(client)
         path = "/job_instance/?address=172.20.34.11&address=172.20.34.17&update"
 

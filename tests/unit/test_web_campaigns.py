@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
-from web import SCENARIOS, application, ended, visiting
+from helpers.web import SCENARIOS, application, ended, visiting
 
 from openbach_run.catalog import Catalog
 from openbach_run.openbach.scenario import Scenario

@@ -18,10 +18,10 @@ from urllib.parse import urlsplit
 
 import pytest
 import requests
-from fake_engine import DirectedEngine
 from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
-from web import ARGUMENTS, LIMIT_S, application, entrance, listening, visiting, wait_for
+from helpers.fake_engine import FakeEngine
+from helpers.web import ARGUMENTS, LIMIT_S, application, entrance, listening, visiting, wait_for
 
 from openbach_run.errors import InputError
 from openbach_run.web import connections, guard
@@ -143,7 +143,7 @@ def test_a_client_that_does_not_read_is_left(
 
 def test_a_run_goes_on_whatever_clients_do(tmp_path: Path, sockets: ExitStack) -> None:
     gate = threading.Event()
-    app = application(tmp_path, lambda: DirectedEngine(gate), workers=1)
+    app = application(tmp_path, lambda: FakeEngine(gate=gate), workers=1)
     with listening(app, FEW) as url:
         session = requests.Session()
         session.headers["Connection"] = (

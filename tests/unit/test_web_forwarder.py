@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 import pytest
-from web import application, listening
+from helpers.web import application, listening
 
 from openbach_run.commands import main
 from openbach_run.engine.platform import engine as engine_module

@@ -11,7 +11,7 @@ from urllib.parse import urljoin, urlsplit
 import pytest
 import requests
 from fastapi.testclient import TestClient
-from web import application, entrance, listening, visiting
+from helpers.web import application, entrance, listening, visiting
 
 from openbach_run.commands import main
 from openbach_run.errors import InputError

@@ -11,9 +11,9 @@ from urllib.parse import quote
 
 import pytest
 from fastapi.testclient import TestClient
+from helpers.web import ARGUMENTS, ROOT, application, visiting
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from web import ARGUMENTS, ROOT, application, visiting
 
 SCENARIO = json.loads((ROOT / "scenarios/geo_loss.json").read_text())
 CHECKS = settings(

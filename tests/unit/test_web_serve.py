@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from web import application, ended, listening, start, visiting
+from helpers.web import application, ended, listening, start, visiting
 
 from openbach_run.commands import main
 from openbach_run.engine.platform import engine as engine_module

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from conftest import REPOSITORY
+from helpers.guest_runs import REPOSITORY
 
 TEST_JOBS = REPOSITORY / "tests/guest/jobs"
 Snapshot = tuple[str, int, str]

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
-from fake_engine import DirectedEngine
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from helpers.fake_engine import FakeEngine
 from openbach_run.catalog import Catalog
 from openbach_run.openbach.job_folders import load_packages
 from openbach_run.topology.inventory import agent_addresses, load_inventory
@@ -36,7 +36,7 @@ LIMIT_S = 20
 
 def application(
     results: Path,
-    engine: Callable[[], DirectedEngine] = DirectedEngine,
+    engine: Callable[[], FakeEngine] = FakeEngine,
     *,
     password: str | None = None,
     workers: int = 2,

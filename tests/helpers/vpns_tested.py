@@ -10,8 +10,8 @@ import json
 import os
 import sys
 
-import pcapng
-from conftest import REPOSITORY, Run
+from helpers import pcapng
+from helpers.guest_runs import REPOSITORY, Run
 
 sys.path.insert(0, str(REPOSITORY / "jobs/vpn/files"))
 from vpn_folders import describe, kinds, scripts

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs of the real command in the real guest, as tests start and read them."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from openbach_run.paths import REPOSITORY
+from openbach_run.results import run_files
+
+__all__ = [
+    "REPOSITORY",
+    "Host",
+    "Run",
+    "RunCells",
+    "command",
+    "copy_of_the_checkout",
+    "records",
+]
+NOBODY = 65534
+AWKWARD = "a b'\"\n%é,"
+"""For names of directories."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One finished run: its row of results.csv and its record."""
+
+    row: dict[str, str]
+    record: Path
+
+    def statistics(self, job: str) -> list[dict[str, Any]]:
+        lines = map(json.loads, run_files.content(self.record, "statistics.jsonl").splitlines())
+        return [line for line in lines if line["_metadata"]["job_name"] == job]
+
+    def statistic(self, job: str, name: str) -> float:
+        (value,) = [line[name] for line in self.statistics(job) if name in line]
+        return float(value)
+
+    @property
+    def capture(self) -> Path:
+        return self.record / "capture.pcapng"
+
+
+def command(
+    *arguments: str, cwd: Path = REPOSITORY, checkout: Path = REPOSITORY
+) -> subprocess.CompletedProcess[str]:
+    """openbach-run, as a person types it (from this checkout, in the Python that runs the tests)."""
+    return subprocess.run(
+        [sys.executable, "-m", "openbach_run", *arguments],
+        check=False,
+        cwd=cwd,
+        text=True,
+        capture_output=True,
+        env={**os.environ, "PYTHONPATH": str(checkout / "src")},
+    )
+
+
+def copy_of_the_checkout(place: Path) -> Path:
+    """What runs need of it, to be edited."""
+    left_out = {".git", "results", "reports", "tests"}
+
+    def ignored(folder: str, names: list[str]) -> set[str]:
+        return left_out.intersection(names) if Path(folder) == REPOSITORY else set()
+
+    return Path(shutil.copytree(REPOSITORY, place, ignore=ignored, symlinks=True))
+
+
+def records(results: Path) -> list[Run]:
+    """The runs of a results directory, in the order of its results.csv."""
+    with (results / "results.csv").open(newline="") as file:
+        return [
+            Run(row, unpacked(results / "runs" / row["run_id"])) for row in csv.DictReader(file)
+        ]
+
+
+def unpacked(run_dir: Path) -> Path:
+    """The directory of a finished run, with its files as the guest has left them beside the packed
+    ones.
+    """
+    for packed in run_dir.glob("*.jsonl.gz"):
+        packed.with_suffix("").write_bytes(gzip.decompress(packed.read_bytes()))
+    for packed in run_dir.glob("files.tar.gz"):
+        with tarfile.open(packed) as archive:
+            archive.extractall(run_dir, filter="data")
+    return run_dir
+
+
+RunCells = Callable[..., list[Run]]
+
+
+@dataclass
+class Host:
+    """Places of a guest that all users reach, and what stands before a command that runs as the
+    user of the test.
+    """
+
+    place: Path
+    user: list[str]
+
+    def own(self, *places: Path) -> None:
+        for place in places if self.user else ():
+            os.chown(place, NOBODY, NOBODY)
+
+    def places(self) -> list[Path]:
+        """The guest tree, the code and the directory of a run."""
+        made = [self.place / f"{name} {AWKWARD}" for name in ("guest", "code", "run")]
+        for place in made:
+            place.mkdir()
+            (place / "kept").write_text("kept\n")
+            self.own(place, place / "kept")
+        return made
