@@ -28,11 +28,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from stages import scenario_way
+from test_house import MODULES, ROOMS, changes_sys_path, imported, room
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 SOURCE = REPOSITORY / "src/openbach_run"
-sys.path[:0] = [str(REPOSITORY / "tests/unit")]
-from stages import scenario_way  # noqa: E402
-from test_house import MODULES, ROOMS, changes_sys_path, imported, room  # noqa: E402
 
 BINARY = {".pdf", ".parquet", ".png"}
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)

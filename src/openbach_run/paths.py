@@ -93,8 +93,6 @@ DEBIAN_LOCK = REPOSITORY / "debian.lock"
 INVENTORY = REPOSITORY / "inventory.yml"
 """The inventory of a scenario that names no other."""
 SCENARIOS = REPOSITORY / "scenarios"
-SATELLITE_JOB = REPOSITORY / "jobs/satcom_link/files"
-"""The folder of the job that defines link files and the constellation."""
 PROJECT = "satvpn"
 """The name of our project on a controller."""
 CONTROLLER_PORT = 8000

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 
 import pcapng
-from conftest import REPOSITORY, Run
-
-sys.path.insert(0, str(REPOSITORY / "jobs/vpn/files"))
+from conftest import Run
 from vpn_folders import describe, kinds, scripts
 
 __all__ = ["LIMIT_S", "VPNS", "describe", "error_of", "on", "scripts"]

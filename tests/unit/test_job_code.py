@@ -11,16 +11,15 @@ import json
 import os
 import socket
 import struct
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import collect_agent
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from openbach_run.guest import collect_agent
 from openbach_run.openbach.job import argv
 from openbach_run.openbach.job_folders import load_packages
 
@@ -28,8 +27,6 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def load(job: str, module: str | None = None) -> ModuleType:
-    sys.modules.setdefault("collect_agent", collect_agent)
-    sys.path.insert(0, str(ROOT / f"jobs/{job}/files"))
     return importlib.import_module(module or job)
 
 
@@ -64,7 +61,7 @@ def test_a_port_that_is_taken_is_named_with_its_program(
     (tmp_path / "iperf3").write_text("#!/bin/sh\nexit 1\n")
     (tmp_path / "iperf3").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.setattr("ports.is_listening", lambda port: False)
+    monkeypatch.setattr("openbach_jobs.ports.is_listening", lambda port: False)
     with socket.create_server(("", 0), family=family) as holder:
         port = holder.getsockname()[1]
         with pytest.raises(
@@ -74,7 +71,7 @@ def test_a_port_that_is_taken_is_named_with_its_program(
 
 
 def test_a_control_port_that_is_taken() -> None:
-    control = load("file_transfer", "control")
+    control = importlib.import_module("openbach_jobs.control")
     with socket.create_server(("", 0)) as holder:
         port = holder.getsockname()[1]
         with pytest.raises(
