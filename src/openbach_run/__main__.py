@@ -29,7 +29,7 @@ def main() -> int:
     # numpy's threads would spin on the guests' CPUs.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
-        # Within try: an installed package unpacks its files when it is imported (paths.py).
+        # Within try: a damaged environment fails here.
         from openbach_run.commands.main import main as command
 
         return command()
