@@ -6,10 +6,13 @@ SHELL_FILES := openbach-run .ci/run bench/bare.sh pep/system/routes vpn-configs/
 	kernel/upstream/tests/boot.sh $(wildcard kernel/upstream/tests/[!b]*) \
 	$(wildcard vpn-configs/*/keygen vpn-configs/*/up vpn-configs/*/down)
 PARALLEL := --numprocesses $(shell nproc) --dist loadfile
-JOBS := $(wildcard jobs/*/files tests/guest/jobs/*/files)
+JOBS := $(wildcard jobs/*/files)
+# Where programs below find jobs, and what tests share. pytest and mypy have the same places in pyproject.toml.
+EMPTY :=
+WITH_JOBS := env PYTHONPATH=src:src/openbach_run/guest/agent_library:tests:pep/tests:$(subst $(EMPTY) $(EMPTY),:,$(JOBS))
 
 .PHONY: check lint smoke test unit guest pages pep peers vpns chaos fuzz house words golden bump-debian modules kernel-tests openbach openbach-jobs scenarios vpn-lists control-lists man lock wheel site clean
-.PHONY: kernel-rebase kernel-export
+.PHONY: kernel-rebase kernel-export soak
 .PHONY: bench bench-budget bench-paired bench-scale bench-cluster bench-serve bench-pep bench-peers bench-clock bench-native
 
 check:
@@ -18,15 +21,11 @@ check:
 lint:
 	$(DEV) ruff check .
 	$(DEV) ruff format --check .
-	MYPYPATH=jobs/vpn/files:docs/man:kernel/tests $(DEV) mypy src tests/helpers tests/unit tests/guest/*.py tests/chaos.py tests/fuzz.py tests/house.py tests/words.py tests/bump_debian.py tests/kernel_rebase.py tests/openbach_jobs.py jobs/vpn/lists.py
-	$(DEV) mypy topologies/build.py docs/man/manual.py docs/site/search_order.py
-	MYPYPATH=src:kernel/tests $(DEV) mypy kernel/tests/*.py
-	MYPYPATH=jobs/transport_profile/files $(DEV) mypy jobs/transport_profile/lists.py
-	MYPYPATH=pep/tests:jobs/satpep/files:src/openbach_run/guest $(DEV) mypy pep
-	MYPYPATH=src:tests:tests/pages $(DEV) mypy tests/pages
-	MYPYPATH=src:tests/openbach $(DEV) mypy tests/openbach
-	MYPYPATH=src:tests/peers $(DEV) mypy tests/peers
-	for job in $(JOBS); do MYPYPATH=src/openbach_run/guest:$$job $(DEV) mypy --namespace-packages --explicit-package-bases $$job/*.py || exit 1; done
+	$(DEV) mypy src jobs tests/unit tests/guest tests/helpers tests/*.py topologies docs/man docs/site kernel/tests/*.py
+	$(DEV) mypy pep
+	$(DEV) mypy tests/pages
+	$(DEV) mypy tests/openbach
+	$(DEV) mypy tests/peers
 	$(DEV) shellcheck --external-sources --source-path SCRIPTDIR $(SHELL_FILES)
 
 SMOKE := campaign cli conformance director docs entries expand house inventory job_arguments jobs lint measures record \
@@ -59,10 +58,10 @@ chaos:
 
 SECONDS := 3600
 fuzz: # mutated inputs for every parser, so long: make fuzz SECONDS=60
-	$(DEV) python tests/fuzz.py --seconds $(SECONDS)
+	$(DEV) $(WITH_JOBS) python tests/fuzz.py --seconds $(SECONDS)
 
 house: # the repository and the code in figures: files, rooms, words, the way of a scenario
-	$(DEV) python tests/house.py
+	$(DEV) $(WITH_JOBS) python tests/house.py
 
 words: # how the pages for users read: sentences, private words
 	$(DEV) python tests/words.py
@@ -83,7 +82,7 @@ openbach: # a real OpenBACH from a checkout, in namespaces, and this project on 
 	$(DEV) python tests/openbach/run.py $(OPENBACH)
 
 openbach-jobs: # OpenBACH's own jobs in a guest, and the table of docs/openbach.md: make openbach-jobs OPENBACH=DIR EXTRA=DIR
-	$(DEV) python tests/openbach_jobs.py $(abspath $(OPENBACH) $(EXTRA)) $(NAMES)
+	$(DEV) python tests/upstream_jobs.py $(abspath $(OPENBACH) $(EXTRA)) $(NAMES)
 	OPENBACH=$(abspath $(OPENBACH)) EXTRA=$(abspath $(EXTRA)) $(DEV) python -m pytest tests/guest/test_openbach_jobs.py
 
 golden: # the packets have changed, and the commit says why
@@ -119,8 +118,11 @@ bench-clock: # the virtual clock against the real one: half an hour of an idle m
 bench-native: # VPNs on this machine's own kernel: half an hour of an idle machine
 	$(DEV) python bench/native.py
 
+soak: # the proxy, with random connects, resets, half-closes and stalls: make soak SECONDS=60
+	$(DEV) $(WITH_JOBS) python pep/tests/soak.py $(SECONDS)
+
 bench-pep:
-	$(DEV) python pep/bench.py
+	$(DEV) $(WITH_JOBS) python pep/bench.py
 
 bench-peers: # the same transfers here and in ns-3 (Debian's libns3-dev): times, theory, speed
 	$(DEV) python tests/peers/beside_ns3.py
@@ -130,10 +132,10 @@ scenarios: # those that people open or import as JSON
 	$(DEV) python topologies/build.py
 
 vpn-lists:
-	$(DEV) python jobs/vpn/lists.py
+	$(DEV) $(WITH_JOBS) python jobs/vpn/vpn_lists.py
 
 control-lists:
-	$(DEV) python jobs/transport_profile/lists.py
+	$(DEV) python jobs/transport_profile/control_lists.py
 
 man: # the manual pages, from each command's --help
 	$(DEV) python docs/man/manual.py

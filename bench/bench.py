@@ -29,12 +29,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from openbach_run.engine.contract import Outcome
+from openbach_run.engine.virtual.engine import VirtualEngine
+
 REPOSITORY = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(REPOSITORY / "src"))
-
-from openbach_run.engine.contract import Outcome  # noqa: E402
-from openbach_run.engine.virtual.engine import VirtualEngine  # noqa: E402
-
 ENVIRONMENT = {**os.environ, "PYTHONPATH": "src", "PYTHONDONTWRITEBYTECODE": ""}
 """Of commands: they keep what Python compiles, as the launcher has it."""
 VPNS = {"none": 20, "wireguard": 20, "openvpn_udp": 8, "openvpn_tcp": 8}

@@ -24,13 +24,11 @@ from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 
+from bench import ENVIRONMENT
+from openbach_run.engine.virtual.kernel import ensure_kernel
+from openbach_run.paths import cache_directory
+
 REPOSITORY = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(REPOSITORY / "src"))
-
-from bench import ENVIRONMENT  # noqa: E402
-from openbach_run.engine.virtual.kernel import ensure_kernel  # noqa: E402
-from openbach_run.paths import cache_directory  # noqa: E402
-
 FREQUENCY_HZ = 1000
 REPEATS = 3
 

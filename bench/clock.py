@@ -29,13 +29,11 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from openbach_run.clock import REAL, VIRTUAL
+from openbach_run.results.intervals import estimate
+from openbach_run.results.tables import figure
+
 REPOSITORY = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(REPOSITORY / "src"))
-
-from openbach_run.clock import REAL, VIRTUAL  # noqa: E402
-from openbach_run.results.intervals import estimate  # noqa: E402
-from openbach_run.results.tables import figure  # noqa: E402
-
 VPNS, CONTROLS, ORBITS = "none,wireguard,openvpn_udp,openvpn_tcp", "cubic,bbr2", "geo,leo"
 SAME_BUCKET = "virtual, ten packets"
 RATIO_WITHIN, RTT_WITHIN_MS = 0.01, 1.0

@@ -25,13 +25,11 @@ from pathlib import Path
 
 import yaml
 
+from openbach_run.report.published import rank_correlation
+from openbach_run.results.intervals import estimate
+from openbach_run.results.tables import figure
+
 REPOSITORY = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(REPOSITORY / "src"))
-
-from openbach_run.report.published import rank_correlation  # noqa: E402
-from openbach_run.results.intervals import estimate  # noqa: E402
-from openbach_run.results.tables import figure  # noqa: E402
-
 VPNS = (
     "none,boringtun,nebula,openvpn_udp,openvpn_tcp,tailscale,tinc_router,tinc_switch,vpncloud,"
     "wireguard_go"

@@ -30,16 +30,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from openbach_run.campaign import run
+from openbach_run.catalog import Uses
+from openbach_run.commands import main
+from openbach_run.engine.contract import OnEvent, Outcome
+from openbach_run.progress import Progress
+from openbach_run.results.record import FINISHED
+
 REPOSITORY = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(REPOSITORY / "src"))
-
-from openbach_run.campaign import run  # noqa: E402
-from openbach_run.catalog import Uses  # noqa: E402
-from openbach_run.commands import main  # noqa: E402
-from openbach_run.engine.contract import OnEvent, Outcome  # noqa: E402
-from openbach_run.progress import Progress  # noqa: E402
-from openbach_run.results.record import FINISHED  # noqa: E402
-
 SIZES = (1_000, 10_000, 100_000)
 SEEDS = int(os.environ.get("SCALE_SEEDS", "10"))
 STEPS = ("plan", "first", "resume", "forecast", "report")

@@ -28,7 +28,6 @@ from functools import partial
 from pathlib import Path
 from statistics import median, quantiles
 
-sys.path.insert(0, str(Path(__file__).parent / "tests"))
 import satpep
 from lab import ROOT, SERVER, Lab, until
 

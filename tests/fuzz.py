@@ -39,6 +39,7 @@ from urllib.parse import quote
 
 from fuzz_trees import JSON, LINES, YAML, Tree, trees
 
+from openbach_jobs import link_file
 from openbach_run import yaml_files
 from openbach_run.campaign.file import plan_file
 from openbach_run.campaign.plan import plan
@@ -72,7 +73,6 @@ from openbach_run.results.measures import measures
 from openbach_run.results.record import Record, Store, check, events, not_locked
 from openbach_run.satellite import mahimahi, opensand, rtt
 from openbach_run.satellite.checks import read_link_file, read_presets
-from openbach_run.satellite.job import link_file
 from openbach_run.topology.inventory import agent_addresses, load_inventory
 from openbach_run.web.index import Index
 from openbach_run.web.serve import read_password
@@ -337,10 +337,6 @@ def cpu(file: Path) -> None:
 @cache
 def job_module(job: str, module: str) -> ModuleType:
     """Of a job's own code, as a guest has it."""
-    from openbach_run.guest import collect_agent
-
-    sys.modules.setdefault("collect_agent", collect_agent)
-    sys.path.insert(0, str(REPOSITORY / f"jobs/{job}/files"))
     return importlib.import_module(module)
 
 

@@ -7,16 +7,13 @@ What a sanitizer finds fails the test.
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from lab import ROOT, Lab, Satpep, StartSatpep
 
 from openbach_run.engine.virtual.debian import ensure_tools
-
-sys.path.insert(0, str(Path(__file__).parent))
-from lab import ROOT, Lab, Satpep, StartSatpep
 
 
 @pytest.fixture(scope="session")

@@ -18,18 +18,15 @@ import signal
 import socket
 import struct
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import satpep  # the job
+
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "src/openbach_run/guest"), str(ROOT / "jobs/satpep/files")]
-
-import satpep  # noqa: E402  the job
-
 CLONE_NEWNET = 0x40000000  # linux/sched.h
 HOSTS = ("client", "pep", "server")
 SERVER = {4: "10.2.0.2", 6: "fd02::2"}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Random connects, transfers, half-closes, resets and stalls through satpep.
 
-    python pep/tests/soak.py SECONDS [SEED]
+    make soak SECONDS=3600
 
 What arrives is compared with what was sent; at the end nothing may be left: no connection, no
 descriptor, no memory (ASan's leak detector looks when the program ends). The short form of it runs
@@ -23,7 +23,6 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
 from lab import ROOT, SERVER, Lab, Satpep, until
 
 THREADS = 8

@@ -19,13 +19,7 @@ MADE_AGAIN = "OPENBACH_RUN_MADE_AGAIN"
 def damaged(error: ImportError | SyntaxError) -> bool:
     """Return whether a package of the launcher's environment, and no module of ours, is missing."""
     where = error.filename if isinstance(error, SyntaxError) else error.path or error.name or ""
-    # Modules of jobs are imported by their bare names (satellite/__init__.py).
-    of_a_job = (
-        any(LAUNCHER.parent.glob(f"jobs/*/files/{error.name}.py"))
-        if isinstance(error, ImportError)
-        else False
-    )
-    ours = of_a_job or str(where).startswith((str(LAUNCHER.parent), "openbach_run"))
+    ours = str(where).startswith((str(LAUNCHER.parent), "openbach_run", "openbach_jobs"))
     return not ours and (Path(sys.prefix) / "complete").exists() and MADE_AGAIN not in os.environ
 
 
@@ -35,7 +29,7 @@ def main() -> int:
     # numpy's threads would spin on the guests' CPUs.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
-        # Within try: an installed package unpacks its files when it is imported (paths.py).
+        # Within try: a damaged environment fails here.
         from openbach_run.commands.main import main as command
 
         return command()

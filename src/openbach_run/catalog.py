@@ -79,6 +79,11 @@ class Catalog:
                 raise InputError(f"--with {root}: nothing to add there: {shape}")
         return Catalog((*roots, REPOSITORY))
 
+    @property
+    def checkout(self) -> Path:
+        """Return the checkout, which is the last of the directories."""
+        return self.roots[-1]
+
     def all(self, kind: str) -> dict[str, Path]:
         """Return name → folder (or file) of all entries of a kind."""
         return self.entries[kind]

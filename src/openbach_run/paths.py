@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The paths of this checkout's folders, and of the user's cache."""
 
-import hashlib
 import os
 from pathlib import Path
 
@@ -24,37 +23,9 @@ def cache_directory() -> Path:
         ) from None
 
 
-def _unpacked(archive: Path) -> Path:
-    """Return the folder of an installed package's part of a checkout; unpack it there once.
-
-    The folder is in the cache. Its links are links, which a wheel (setup.py) cannot hold. Raises
-    SetupError.
-    """
-    import tarfile
-    import tempfile
-
-    place = cache_directory() / f"checkout-{hashlib.sha256(archive.read_bytes()).hexdigest()[:16]}"
-    try:
-        if not place.exists():
-            place.parent.mkdir(parents=True, exist_ok=True)
-            with (
-                tempfile.TemporaryDirectory(dir=place.parent) as made,
-                tarfile.open(archive) as tar,
-            ):
-                tar.extractall(Path(made) / "checkout", filter="tar")
-                # Renamed when it is whole: another process sees all of it or nothing.
-                (Path(made) / "checkout").rename(place)
-        place.with_name(f"{place.name}.lock").touch()  # used now: the cache forgets what is not
-    except OSError as error:
-        if not place.exists():  # else another process was faster, or the cache is another user's
-            raise SetupError(
-                f"the cache cannot be written: {error}; XDG_CACHE_HOME names another place"
-            ) from error
-    return place
-
-
-ARCHIVE = Path(__file__).with_name("checkout.tar.gz")
-REPOSITORY = _unpacked(ARCHIVE) if ARCHIVE.exists() else Path(__file__).resolve().parents[2]
+INSTALLED = Path(__file__).with_name("checkout")
+"""The parts of a checkout in an installed package (setup.py)."""
+REPOSITORY = INSTALLED if INSTALLED.is_dir() else Path(__file__).resolve().parents[2]
 CONTENT = (
     *(
         "LICENSE",
@@ -93,8 +64,6 @@ DEBIAN_LOCK = REPOSITORY / "debian.lock"
 INVENTORY = REPOSITORY / "inventory.yml"
 """The inventory of a scenario that names no other."""
 SCENARIOS = REPOSITORY / "scenarios"
-SATELLITE_JOB = REPOSITORY / "jobs/satcom_link/files"
-"""The folder of the job that defines link files and the constellation."""
 PROJECT = "satvpn"
 """The name of our project on a controller."""
 CONTROLLER_PORT = 8000

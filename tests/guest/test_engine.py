@@ -313,7 +313,6 @@ def test_no_guest_outlives_its_command(tmp_path: Path) -> None:
     record = tmp_path / "record"
     record.mkdir()
     program = f"""
-import sys; sys.path[:0] = {[str(REPOSITORY / "src")]!r}
 from pathlib import Path
 from openbach_run.engine.virtual.engine import VirtualEngine
 code = Path({str(tmp_path / "code")!r})
@@ -321,7 +320,8 @@ engine = VirtualEngine(Path({str(REPOSITORY)!r}), {{"src": code, "jobs": code / 
 engine.prepare(lambda text, part: None)
 engine.run({{"seed": 1}}, Path({str(record)!r}), 0, lambda event: None)
 """
-    with subprocess.Popen([sys.executable, "-c", program]) as command:
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src")}
+    with subprocess.Popen([sys.executable, "-c", program], env=environment) as command:
         _wait_for(lambda: _guests_of(record), "the guest")
         command.kill()
     _wait_for(lambda: not _guests_of(record), "the end of the guest")

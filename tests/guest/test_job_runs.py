@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,7 @@ from typing import Any
 import pytest
 from helpers.guest_runs import REPOSITORY, Run, RunCells, command
 
-sys.path.insert(0, str(REPOSITORY / "jobs/satcom_link/files"))
-import constellation
+from openbach_jobs import constellation
 
 SMALL = ("size=1M",)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from itertools import groupby, pairwise, takewhile
 from math import sqrt
 from pathlib import Path
@@ -13,13 +12,10 @@ from typing import Any
 
 import pytest
 from helpers import pcapng
-from helpers.guest_runs import REPOSITORY, Run, RunCells, command, records
+from helpers.guest_runs import Run, RunCells, command, records
 from helpers.scenario_with import TEST_JOBS, Job, scenario_of
 
-sys.path.insert(0, str(REPOSITORY / "jobs/satcom_link/files"))
-import bursts
-import constellation
-import link_file
+from openbach_jobs import bursts, constellation, link_file
 
 LINK = {"forward_interface": "to_st", "return_interface": "to_gw"}
 ST, GW = "10.10.2.1", "10.10.3.2"
@@ -188,7 +184,7 @@ def test_bursts_of_losses_are_as_long_as_gilberts_model_has_them(tmp_path: Path)
 
 
 def bad_times_s(seed: int, until_s: float) -> list[tuple[float, float]]:
-    """Begins and ends of the bursts that jobs/common/bursts.py draws for 5 % and 10 ms."""
+    """Begins and ends of the bursts that src/openbach_jobs/bursts.py draws for 5 % and 10 ms."""
     drawn = takewhile(lambda change: change[0] < until_s, bursts.changes(5, 10, seed))
     return [(begin_s, end_s) for (begin_s, is_bad), (end_s, _) in pairwise(drawn) if is_bad]
 

@@ -15,7 +15,6 @@ import importlib
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +65,6 @@ done
 busybox poweroff -f
 """
 LIMIT_S = 300
-sys.path.insert(0, str(REPOSITORY / "jobs/transport_profile/files"))
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import openbach_jobs
 import pytest
+import upstream_jobs
 
 CHECKOUTS = [Path(path) for name in ("OPENBACH", "EXTRA") if (path := os.environ.get(name))]
 
@@ -20,4 +20,4 @@ CHECKOUTS = [Path(path) for name in ("OPENBACH", "EXTRA") if (path := os.environ
     reason="OPENBACH and EXTRA name no checkouts: make openbach-jobs OPENBACH=… EXTRA=…",
 )
 def test_a_tunnel_of_upstreams_job_carries_packets() -> None:
-    assert openbach_jobs.tried("wireguard", openbach_jobs.CASES["wireguard"], CHECKOUTS) == ""
+    assert upstream_jobs.tried("wireguard", upstream_jobs.CASES["wireguard"], CHECKOUTS) == ""

@@ -4,18 +4,14 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
+import e_model
+import page
 import pytest
 from helpers import pcapng
 from helpers.guest_runs import REPOSITORY, Run, RunCells, command, records
 from scipy.stats import binom
-
-sys.path.insert(0, str(REPOSITORY / "jobs/voip/files"))
-sys.path.insert(0, str(REPOSITORY / "jobs/web_page/files"))
-import e_model
-import page
 
 GEO_RTT_S = 0.5
 RATE_BPS = 10e6

@@ -4,10 +4,8 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from types import ModuleType
 
-from openbach_run.guest import collect_agent
 from openbach_run.paths import REPOSITORY as ROOT
 
 __all__ = ["ROOT", "load"]
@@ -15,6 +13,4 @@ __all__ = ["ROOT", "load"]
 
 def load(job: str, module: str | None = None) -> ModuleType:
     """Return a job's program, or another module beside it."""
-    sys.modules.setdefault("collect_agent", collect_agent)
-    sys.path.insert(0, str(ROOT / f"jobs/{job}/files"))
     return importlib.import_module(module or job)

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import json
 import os
-import sys
+
+from vpn_folders import describe, kinds, scripts
 
 from helpers import pcapng
-from helpers.guest_runs import REPOSITORY, Run
-
-sys.path.insert(0, str(REPOSITORY / "jobs/vpn/files"))
-from vpn_folders import describe, kinds, scripts
+from helpers.guest_runs import Run
 
 __all__ = ["LIMIT_S", "VPNS", "describe", "error_of", "on", "scripts"]
 TESTED = ("CI", "make vpns") if os.environ.get("BUILT_VPNS") else ("CI",)

@@ -5,16 +5,12 @@ machine.
 
 from __future__ import annotations
 
-import sys
 from itertools import islice, pairwise
 from math import sqrt
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "jobs/common"))
-import bursts  # noqa: E402
+from openbach_jobs import bursts
 
 COUNT = 40_000
 """Changes that are drawn: half as many bursts."""

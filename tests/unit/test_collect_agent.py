@@ -12,9 +12,8 @@ import time
 from multiprocessing import get_context
 from pathlib import Path
 
+import collect_agent
 import pytest
-
-from openbach_run.guest import collect_agent
 
 NOW_MS = 1_795_216_367_675
 

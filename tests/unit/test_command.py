@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""jobs/common: how jobs run commands, wait for states and record what they changed."""
+"""openbach_jobs: how jobs run commands, wait for states and record what they changed."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from helpers.job_code import ROOT, load
+from helpers.job_code import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 
-command = load("file_transfer", "command")
+from openbach_jobs import command, ports
 
 
 @pytest.fixture
@@ -115,9 +115,8 @@ def test_a_state_that_does_not_come_is_named_with_the_evidence() -> None:
 
 
 NETLINK = """
-import sys, time, subprocess
-sys.path.insert(0, sys.argv[1])
-import command
+import time, subprocess
+from openbach_jobs import command
 subprocess.Popen(["sh", "-c", "sleep 0.2; ip link set lo alias up"])
 began = time.monotonic()
 asked = []
@@ -134,8 +133,9 @@ print(len(asked), time.monotonic() - began)
     reason="no namespaces of our own on this machine",
 )
 def test_the_kernel_tells_of_a_link_and_nobody_polls() -> None:
-    words = ["unshare", "-rn", sys.executable, "-c", NETLINK, str(ROOT / "jobs/common")]
-    done = subprocess.run(words, check=True, capture_output=True, text=True)
+    words = ["unshare", "-rn", sys.executable, "-c", NETLINK]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(words, check=True, capture_output=True, text=True, env=environment)
     asked, lasted_s = done.stdout.split()
     assert int(asked) < 10 and float(lasted_s) < 15
 
@@ -143,7 +143,6 @@ def test_the_kernel_tells_of_a_link_and_nobody_polls() -> None:
 def test_a_server_that_ends_at_once_is_named_with_who_has_its_port(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    ports = load("file_transfer", "ports")
     monkeypatch.setattr(ports, "is_listening", lambda port: False)
     with socket.create_server(("", 0)) as holder, subprocess.Popen(["false"]) as server:
         server.wait()
@@ -164,10 +163,3 @@ def test_jobs_have_no_runner_and_no_wait_of_their_own() -> None:
         and ("def retried" in file.read_text() or "def wait_until" in file.read_text())
     ]
     assert not own
-
-
-def test_only_one_file_is_linked_to_under_each_name() -> None:
-    """What several jobs share is in jobs/common: no job's folder leads into another job's."""
-    for link in ROOT.glob("jobs/*/files/*.py"):
-        if link.is_symlink():
-            assert os.readlink(link) == f"../../common/{link.name}"

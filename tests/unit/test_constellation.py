@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import math
-import sys
 from itertools import islice, pairwise, takewhile
 from pathlib import Path
 
@@ -15,11 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "jobs/satcom_link/files"))
-import constellation
-import link_file
-from constellation import DEFAULT, EARTH_RADIUS_KM, Constellation, Satellite
-from link_file import Change
+from openbach_jobs import constellation, link_file
+from openbach_jobs.constellation import DEFAULT, EARTH_RADIUS_KM, Constellation, Satellite
+from openbach_jobs.link_file import Change
 
 ONE_OVER_0_0 = Constellation(
     planes=1,

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from data_access.post_processing import Curves, Statistics, _Plot, save
 from matplotlib.figure import Figure
-
-from openbach_run.guest.data_access.post_processing import Curves, Statistics, _Plot, save
 
 
 def line(instance: int, time_ms: int, suffix: str | None = None, **values: Any) -> str:

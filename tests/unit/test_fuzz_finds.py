@@ -13,6 +13,7 @@ import yaml
 from helpers.altered import changed
 from helpers.job_code import ROOT, load
 
+from openbach_jobs import link_file
 from openbach_run.campaign.plan import plan
 from openbach_run.catalog import packages_of
 from openbach_run.commands.archive import _wrong_files
@@ -32,7 +33,6 @@ from openbach_run.report.claims import read_claims
 from openbach_run.report.explained import FILE, assumptions_of
 from openbach_run.results import campaign_file
 from openbach_run.satellite import rtt
-from openbach_run.satellite.job import link_file
 from openbach_run.web.index import Index
 from openbach_run.web.store import Database
 

@@ -6,12 +6,14 @@ it, in no circle, and the guest has exactly the modules that its own imports lea
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
 import sys
 import tomllib
 from collections import Counter
 from graphlib import TopologicalSorter
+from pathlib import Path
 
 import pytest
 from helpers.rooms import MODULES, ROOMS, SOURCE, changes_sys_path, imported, room
@@ -19,6 +21,7 @@ from helpers.stages import STAGES, scenario_way
 
 from openbach_run.catalog import KINDS
 from openbach_run.engine.virtual.engine import GUEST_MODULES
+from openbach_run.openbach.job_content import SHARED, imported_of_jobs
 from openbach_run.paths import CONTENT, REPOSITORY
 
 
@@ -54,7 +57,7 @@ def test_a_scenario_is_read_then_expanded_then_checked() -> None:
 def test_the_guest_has_what_it_imports_and_no_more() -> None:
     """Packages come with their modules, as Python imports them."""
     found: set[str] = set()
-    waiting = {"openbach_run.guest.main", "openbach_run.guest.collect_agent"}
+    waiting = {"openbach_run.guest.main"}
     while waiting:
         module = waiting.pop()
         found.add(module)
@@ -64,17 +67,35 @@ def test_the_guest_has_what_it_imports_and_no_more() -> None:
         name
         for name, file in MODULES.items()
         for path in GUEST_MODULES
-        if file.relative_to(SOURCE / "openbach_run").is_relative_to(path)
+        if file.relative_to(SOURCE).is_relative_to(path)
     }
-    started = ("openbach_run.guest.programs", "openbach_run.guest.data_access")
-    programs = {name for name in taken if name.startswith(started)}
+    # What jobs start and import, which the director does not.
+    of_jobs = ("openbach_run.guest.programs", "openbach_run.guest.agent_library")
+    programs = {name for name in taken if name.startswith(of_jobs)}
     assert found | {"openbach_run.guest.init"} | programs == taken
+    shared = {one for name in found for one in imported_of_jobs(MODULES[name])}
+    assert {f"{SHARED}/{name}.py" for name in (*shared, "__init__")} == {
+        path for path in GUEST_MODULES if path.startswith(SHARED)
+    }
+
+
+@pytest.mark.parametrize("file", sorted((SOURCE / SHARED).glob("*.py")), ids=lambda file: file.stem)
+def test_what_jobs_share_imports_nothing_of_the_command(file: Path) -> None:
+    """On an agent there is Python, OpenBACH's collect_agent and the job itself."""
+    allowed = sys.stdlib_module_names | {SHARED, "collect_agent"}
+    for node in ast.walk(ast.parse(file.read_text())):
+        names = []
+        if isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        assert {name.split(".")[0] for name in names} <= allowed
 
 
 def test_the_guest_needs_nothing_but_python() -> None:
-    standard = sys.stdlib_module_names | {"openbach_run", "collect_agent"}
+    standard = sys.stdlib_module_names | {"openbach_run", SHARED, "collect_agent"}
     for path in GUEST_MODULES:
-        place = SOURCE / "openbach_run" / path
+        place = SOURCE / path
         for file in [place] if place.is_file() else place.glob("**/*.py"):
             for node in ast.walk(ast.parse(file.read_text())):
                 if isinstance(node, ast.Import | ast.ImportFrom) and not getattr(node, "level", 0):
@@ -148,12 +169,17 @@ def test_docstrings_begin_with_a_verb_or_a_noun() -> None:
     assert not shown
 
 
-def tracked_links() -> list[str]:
-    """Return the symbolic links that git has, by their paths in the repository."""
+def tracked(*patterns: str) -> list[str]:
+    """Return the files that git has, by their paths in the repository."""
     listed = subprocess.run(
-        ["git", "ls-files", "-z"], cwd=REPOSITORY, capture_output=True, text=True, check=True
+        ["git", "ls-files", "-z", *patterns],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=True,
     )
-    return [name for name in listed.stdout.split("\0") if name and (REPOSITORY / name).is_symlink()]
+    names = listed.stdout.split("\0")
+    return [name for name in names if name and os.path.lexists(REPOSITORY / name)]
 
 
 @pytest.mark.parametrize(
@@ -173,33 +199,51 @@ def test_changes_of_sys_path_are_seen(program: str, changes: bool) -> None:
 
 
 PATH_CHANGERS = {
-    "jobs/transport_profile/lists.py",
-    "jobs/vpn/lists.py",
+    "setup.py",
     "src/openbach_run/guest/init.py",
     "src/openbach_run/guest/warm.py",
-    "src/openbach_run/satellite/__init__.py",
 }
-"""Two start Python in the guest (init, warm); the others import from a job's folder and are to go
-when the jobs' shared code is a package."""
+"""A build of a wheel has no path yet; init starts Python in the guest; warm starts a job there, which
+looks in its own folder first."""
 
 
 def test_no_more_files_change_where_python_looks() -> None:
-    """A file that leaves leaves the list, too."""
+    """pyproject.toml and the Makefile name the places for tests; a file that leaves leaves the list."""
     changers = set()
-    for place in ("src", "jobs"):
-        for file in (REPOSITORY / place).rglob("*.py"):
-            if not file.is_symlink() and changes_sys_path(ast.parse(file.read_text())):
-                changers.add(str(file.relative_to(REPOSITORY)))
+    for name in tracked("*.py"):
+        file = REPOSITORY / name
+        if not file.is_symlink() and changes_sys_path(ast.parse(file.read_text())):
+            changers.add(name)
     assert changers == PATH_CHANGERS
 
 
-LINKS = {"congestion-controls": 7, "jobs": 67, "src": 1, "vpn-configs": 1}
-"""How many symbolic links there are below each folder. They are to become fewer."""
+LINKS = {"congestion-controls": 7, "vpn-configs": 1}
+"""How many symbolic links there are below each folder, and why.
+
+A congestion control with a module is a folder that is built alone, by Kbuild here and by DKMS on an
+agent. bbr3, cubic_resume and bbr3_resume have sources of each other, which a link keeps the same.
+The two OpenVPNs over UDP and TCP make the same keys."""
 
 
 def test_no_more_symbolic_links() -> None:
     """A link that leaves leaves the count, too."""
-    assert Counter(name.split("/")[0] for name in tracked_links()) == LINKS
+    links = [name for name in tracked() if (REPOSITORY / name).is_symlink()]
+    assert Counter(name.split("/")[0] for name in links) == LINKS
+
+
+def test_every_job_is_where_mypy_and_pytest_look() -> None:
+    """Each job's own modules are imported by their names, as on an agent from the job's folder."""
+    tools = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]
+    jobs = {str(file.relative_to(REPOSITORY)) for file in REPOSITORY.glob("jobs/*/files")}
+    assert jobs <= {*tools["mypy"]["mypy_path"]}
+    assert jobs <= {*tools["pytest"]["ini_options"]["pythonpath"]}
+
+
+def test_no_module_of_a_job_is_called_like_another() -> None:
+    """Else tests and mypy could mean either."""
+    names = Counter(file.name for file in REPOSITORY.glob("jobs/*/files/*.py"))
+    names += Counter(file.name for file in REPOSITORY.glob("jobs/*/*.py"))
+    assert not [name for name, count in names.items() if count > 1]
 
 
 TESTS = ("tests", "pep/tests", "kernel/tests")

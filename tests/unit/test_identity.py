@@ -58,9 +58,10 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if (ROOT / name).exists():
             shutil.copytree(ROOT / name, root / name, symlinks=True)
     for name in GUEST_MODULES:
-        source, copy = ROOT / "src/openbach_run" / name, root / "src/openbach_run" / name
+        source, copy = ROOT / "src" / name, root / "src" / name
         copy.parent.mkdir(parents=True, exist_ok=True)
         (shutil.copytree if source.is_dir() else shutil.copy)(source, copy)
+    shutil.copytree(ROOT / "src/openbach_jobs", root / "src/openbach_jobs", dirs_exist_ok=True)
     shutil.copy(ROOT / "inventory.yml", root)
     return root
 
@@ -173,6 +174,7 @@ WORDS: list[tuple[str, Callable[[str], str]]] = [
     ("jobs/vpn/files/vpn.py", added("# A comment\n")),
     ("jobs/vpn/files/vpn.yml", replaced("description:", "description: Other words.")),
     ("jobs/satpep/files/satpep.yml", replaced("limits: {", "limits: {unit: '', ")),
+    ("src/openbach_jobs/netem.py", replaced('"""', '"""Other words. ')),
     ("src/openbach_run/guest/director.py", replaced('"""', '"""Other words. ')),
     ("src/openbach_run/guest/director.py", added("\n\n# A comment\n")),
     ("scenarios/geo_loss.json", in_json("description", "other words")),
@@ -185,6 +187,8 @@ UNUSED: list[tuple[str, Callable[[str], str]]] = [
     ("vpn-configs/nebula/vpn.json", in_json("packages", ["another"])),
     ("jobs/voip/files/voip.py", added("raise SystemExit\n")),
     ("jobs/voip/files/voip.yml", replaced("voip.py", "other.py")),
+    ("src/openbach_jobs/iperf3_test.py", added("x = 1\n")),
+    ("pep/README.md", added("More words.\n")),
     ("scenarios/geo_loss.json", in_json("x-sweep.values.loss", ["3", "4"])),
     ("scenarios/leo.json", in_json("constants.rate", "1M")),
 ]
@@ -195,6 +199,8 @@ USED: list[tuple[str, Callable[[str], str]]] = [
     ("vpn-configs/lib.sh", added("true\n")),
     ("jobs/vpn/files/vpn.py", added("x = 1\n")),
     ("jobs/vpn/files/vpn.yml", replaced("vpn/vpn.py", "vpn/vpn2.py")),
+    ("src/openbach_jobs/netem.py", added("x = 1\n")),
+    ("pep/src/main.c", added("int x;\n")),
     ("jobs/satpep/files/satpep.yml", replaced("flag: --", "flag: --other-")),
     ("src/openbach_run/guest/director.py", added("x = 1\n")),
     ("scenarios/geo_loss.json", in_json("constants.queue", "codel")),
@@ -370,9 +376,9 @@ def test_a_satellite_or_a_folder_that_is_a_link_out_is_refused(tmp_path: Path) -
 def test_links_to_parts_that_several_jobs_share_are_followed(tmp_path: Path) -> None:
     files = tmp_path / "theirs/jobs/mine/files"
     files.mkdir(parents=True)
-    (tmp_path / "theirs/jobs/common").mkdir()
-    (tmp_path / "theirs/jobs/common/part.py").write_text("pass")
-    (files / "part.py").symlink_to("../../common/part.py")
-    (files / "ours.py").symlink_to(ROOT / "jobs/common/command.py")
-    (files / "common").symlink_to("../../common")
+    (tmp_path / "theirs/jobs/parts").mkdir()
+    (tmp_path / "theirs/jobs/parts/part.py").write_text("pass")
+    (files / "part.py").symlink_to("../../parts/part.py")
+    (files / "ours.py").symlink_to(ROOT / "src/openbach_jobs/command.py")
+    (files / "parts").symlink_to("../../parts")
     assert [one.name for one in image._files(files)] == ["ours.py", "part.py", "part.py"]

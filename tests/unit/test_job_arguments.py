@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import importlib
 import socket
-import sys
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from openbach_run.guest import collect_agent
 from openbach_run.openbach.job import argv
 from openbach_run.openbach.job_folders import load_packages
 
@@ -203,8 +201,6 @@ CASES: list[
 
 
 def program(job: str) -> Any:
-    sys.modules.setdefault("collect_agent", collect_agent)
-    sys.path.insert(0, str(ROOT / f"jobs/{job}/files"))
     return importlib.import_module(job)
 
 
@@ -257,7 +253,7 @@ def close_next(listener: socket.socket) -> None:
 
 def test_a_server_that_closes_is_no_answer() -> None:
     program("file_transfer")
-    control = importlib.import_module("control")
+    control: Any = importlib.import_module("openbach_jobs.control")
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=close_next, args=(listener,), daemon=True).start()
         with pytest.raises(OSError, match=r"without an answer|reset"):

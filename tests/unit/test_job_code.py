@@ -6,6 +6,7 @@ collect_agent.
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import socket
@@ -13,12 +14,12 @@ import struct
 from pathlib import Path
 from typing import Any
 
+import collect_agent
 import pytest
 from helpers.job_code import ROOT, load
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from openbach_run.guest import collect_agent
 from openbach_run.openbach.job import argv
 from openbach_run.openbach.job_folders import load_packages
 
@@ -53,7 +54,7 @@ def test_a_port_that_is_taken_is_named_with_its_program(
     (tmp_path / "iperf3").write_text("#!/bin/sh\nexit 1\n")
     (tmp_path / "iperf3").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.setattr("ports.is_listening", lambda port: False)
+    monkeypatch.setattr("openbach_jobs.ports.is_listening", lambda port: False)
     with socket.create_server(("", 0), family=family) as holder:
         port = holder.getsockname()[1]
         with pytest.raises(
@@ -63,7 +64,7 @@ def test_a_port_that_is_taken_is_named_with_its_program(
 
 
 def test_a_control_port_that_is_taken() -> None:
-    control = load("file_transfer", "control")
+    control = importlib.import_module("openbach_jobs.control")
     with socket.create_server(("", 0)) as holder:
         port = holder.getsockname()[1]
         with pytest.raises(

@@ -7,33 +7,29 @@ import importlib
 import importlib.util
 import json
 import signal
-import sys
 import threading
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import control_lists
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from openbach_run.guest import collect_agent
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def load(job: str, module: str) -> ModuleType:
-    sys.modules.setdefault("collect_agent", collect_agent)
-    sys.path.insert(0, str(ROOT / f"jobs/{job}/files"))
     return importlib.import_module(module)
 
 
 satcom_link = load("satcom_link", "satcom_link")
-netem = load("satcom_link", "netem")
+netem = importlib.import_module("openbach_jobs.netem")
 link_proof = load("satcom_link", "link_proof")
-State = load("satcom_link", "link_file").State
+State = importlib.import_module("openbach_jobs.link_file").State
 transport_profile = load("transport_profile", "transport_profile")
-profiles = load("transport_profile", "profiles")
+profiles = importlib.import_module("openbach_jobs.profiles")
 install_modules = load("transport_profile", "install_modules")
 file_transfer = load("file_transfer", "file_transfer")
 
@@ -172,7 +168,7 @@ def test_only_a_link_that_changes_starts_a_tc(
     monkeypatch.setattr(
         satcom_link.subprocess, "Popen", lambda command, **_: started.append(command)
     )
-    change = load("satcom_link", "link_file").Change(1000.0, "forward", IDLE)
+    change = importlib.import_module("openbach_jobs.link_file").Change(1000.0, "forward", IDLE)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, satcom_link.SIGNALS)
     try:
         signal.pthread_kill(threading.get_ident(), signal.SIGTERM)  # waits until it is asked for
@@ -422,14 +418,7 @@ def test_a_sender_with_another_one() -> None:
 
 def test_the_lists_are_those_of_the_folders() -> None:
     """What `make control-lists` writes."""
-    sys.path.insert(0, str(ROOT / "jobs/transport_profile"))
-    spec = importlib.util.spec_from_file_location(
-        "control_lists", ROOT / "jobs/transport_profile/lists.py"
-    )
-    assert spec and spec.loader
-    lists = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(lists)
-    for file, text in lists.texts().items():
+    for file, text in control_lists.texts().items():
         assert file.read_text() == text, f"{file}: run `make control-lists`"
 
 

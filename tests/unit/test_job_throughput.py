@@ -5,6 +5,7 @@ searched.
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 tcp_throughput, udp_stress = load("tcp_throughput"), load("udp_stress")
-path_mtu, iperf3_test = load("udp_stress", "path_mtu"), load("udp_stress", "iperf3_test")
+path_mtu, iperf3_test = (
+    load("udp_stress", "path_mtu"),
+    importlib.import_module("openbach_jobs.iperf3_test"),
+)
 
 
 def summed(size: int, seconds: float, sends: bool, **more: Any) -> dict[str, Any]:

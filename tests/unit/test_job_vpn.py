@@ -11,19 +11,14 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from ipaddress import IPv4Network
 from pathlib import Path
-from types import ModuleType
 
 import pytest
-
-from openbach_run.guest import collect_agent
+import vpn_lists
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.modules.setdefault("collect_agent", collect_agent)
-sys.path.insert(0, str(ROOT / "jobs/vpn/files"))
 vpn = importlib.import_module("vpn")
 folders = importlib.import_module("vpn_folders")
 KEYS = {
@@ -290,16 +285,8 @@ def test_ip_is_started_only_when_there_is_a_way(
 
 
 def test_the_lists_follow_from_the_folders() -> None:
-    for file, text in _lists().texts().items():
+    for file, text in vpn_lists.texts().items():
         assert file.read_text() == text, f"{file}: run `make vpn-lists`"
-
-
-def _lists() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("vpn_lists", ROOT / "jobs/vpn/lists.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.parametrize("kind", folders.kinds())

@@ -3,20 +3,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import making
 import pytest
+import run as command
+import verdicts as harness
 
 from openbach_run.errors import SetupError
 from openbach_run.paths import REPOSITORY
-
-sys.path.append(str(REPOSITORY / "kernel/tests"))
-
-import making
-import run as command
-import verdicts as harness
 
 KTAP = """\
 TAP version 13

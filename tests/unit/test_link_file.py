@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import math
 import os
-import sys
 import tracemalloc
 from itertools import islice, pairwise
 from pathlib import Path
@@ -17,10 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "jobs/satcom_link/files"))
-import link_file  # noqa: E402
-from link_file import Change, LinkFileError, State  # noqa: E402
+from openbach_jobs import link_file
+from openbach_jobs.link_file import Change, LinkFileError, State
 
 HEADER = "time_s,direction,rate_bps,delay_ms,loss_pct\n"
 

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from openbach_jobs import link_file
 from openbach_run.commands import link
 from openbach_run.errors import InputError
 from openbach_run.satellite import acm, mahimahi, opensand, rtt
 from openbach_run.satellite.checks import read_link_file
-from openbach_run.satellite.job import link_file
 
 TRACE = "1\n1\n3\n10\n"
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ import pytest
 from openbach_run.commands import main
 
 PLACE = Path(__file__).resolve().parents[2] / "docs/man"
-sys.path.insert(0, str(PLACE))
 import manual  # noqa: E402
 
 MADE = manual.pages()

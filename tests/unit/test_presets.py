@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import string
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,12 +11,13 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "jobs/satcom_link/files"))
-import constellation  # noqa: E402
-import presets  # noqa: E402
-from presets import Buffer, Preset  # noqa: E402
+from openbach_jobs import (
+    constellation,
+    presets,
+)
+from openbach_jobs.presets import Buffer, Preset
 
+ROOT = Path(__file__).resolve().parents[2]
 OURS = sorted((ROOT / "satellites").glob("*.yml"))
 
 

@@ -6,13 +6,10 @@ adds.
 from __future__ import annotations
 
 import importlib
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "jobs/vpn/files"))
 tunnel_mtu = importlib.import_module("tunnel_mtu")
 folders = importlib.import_module("vpn_folders")
 PATHS = (700, 1280, 1281, 1400, 1460, 1492, 1499, 1500)

@@ -9,7 +9,6 @@ import contextlib
 import importlib
 import io
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,6 @@ from openbach_run.campaign.notes import notes_of
 from openbach_run.campaign.plan import plan
 from openbach_run.commands import main
 from openbach_run.errors import InputError
-from openbach_run.guest import collect_agent
 from openbach_run.openbach import limits, rules, value_checks
 from openbach_run.openbach.job import (
     INSTANCE_TYPES,
@@ -76,8 +74,6 @@ DECLARED = [
 
 
 def program(job: str) -> Any:
-    sys.modules.setdefault("collect_agent", collect_agent)
-    sys.path.insert(0, str(ROOT / f"jobs/{job}/files"))
     return importlib.import_module(job)
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -26,7 +25,6 @@ from openbach_run.openbach.job_folders import load_packages
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = load_packages([ROOT / "jobs"])
 VPNS = Catalog().all("vpn-configs")
-sys.path.insert(0, str(ROOT / "jobs/vpn/files"))
 folders = importlib.import_module("vpn_folders")
 tunnel_mtu = importlib.import_module("tunnel_mtu")
 

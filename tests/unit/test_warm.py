@@ -48,5 +48,5 @@ def test_the_director_has_no_large_modules() -> None:
 
 @pytest.mark.parametrize("job", OF_EVERY_RUN)
 def test_the_jobs_of_every_run_import_no_large_modules(job: str) -> None:
-    folders = (f"jobs/{job}/files", "jobs/common", "src/openbach_run/guest")
+    folders = (f"jobs/{job}/files", "src", "src/openbach_run/guest/agent_library")
     assert not LARGE & modules(f"import {job}", *(str(ROOT / folder) for folder in folders))

@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import collect_agent
-import ends
-import limits
-import nginx
-from command import run, wait_for
-from ports import READY_LIMIT_S
+
+from openbach_jobs import ends, limits, nginx
+from openbach_jobs.command import run, wait_for
+from openbach_jobs.ports import READY_LIMIT_S
 
 CONFIGURATION = "/opt/openbach/agent/jobs/cache_download/cache_download_rstats_filter.conf"
 DESCRIPTION = Path(__file__).parent / "cache.json"

@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import collect_agent
-import limits
+
+from openbach_jobs import limits
 
 CONFIGURATION = "/opt/openbach/agent/jobs/daemons/daemons_rstats_filter.conf"
 PROC, RUN = Path("/proc"), Path("/var/run")

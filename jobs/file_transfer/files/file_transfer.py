@@ -29,15 +29,13 @@ from pathlib import Path
 from typing import Any
 
 import collect_agent
-import control
 import first_byte
 import iperf3
-import nginx
-import profiles
-import resumes
-from command import run, started, wait_for
 from iperf3 import Received
-from ports import READY_LIMIT_S, wait_listening
+
+from openbach_jobs import control, nginx, profiles, resumes
+from openbach_jobs.command import run, started, wait_for
+from openbach_jobs.ports import READY_LIMIT_S, wait_listening
 
 CONFIGURATION = "/opt/openbach/agent/jobs/file_transfer/file_transfer_rstats_filter.conf"
 PORT = 5201

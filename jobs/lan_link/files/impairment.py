@@ -7,7 +7,9 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
-FOLDER = Path(__file__).parent / "impairments"
+from openbach_jobs.data import data_folder
+
+FOLDER = data_folder("impairments")
 NONE = "none"
 FOR_PEOPLE = ("description", "source")
 MOST_MS = 10_000.0

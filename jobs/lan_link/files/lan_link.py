@@ -19,8 +19,9 @@ from collections.abc import Iterator
 
 import collect_agent
 import impairment
-import netem
-from command import change, run, started, undo
+
+from openbach_jobs import netem
+from openbach_jobs.command import change, run, started, undo
 
 CONFIGURATION = "/opt/openbach/agent/jobs/lan_link/lan_link_rstats_filter.conf"
 PLACE = "last_mile"
@@ -202,7 +203,7 @@ def play(arguments: argparse.Namespace) -> None:
         return
     import heapq  # not above: other runs need neither
 
-    import bursts
+    from openbach_jobs import bursts
 
     def drawn(number: int) -> Iterator[tuple[float, int, bool]]:
         given = arguments.seed

@@ -19,7 +19,8 @@ import signal
 from pathlib import Path
 
 import collect_agent
-from command import change, run, undo, write
+
+from openbach_jobs.command import change, run, undo, write
 
 CONFIGURATION = "/opt/openbach/agent/jobs/nat/nat_rstats_filter.conf"
 NONE, TERMINAL = "none", "terminal"

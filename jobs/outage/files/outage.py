@@ -26,8 +26,9 @@ from pathlib import Path
 from typing import Any
 
 import collect_agent
-import limits
-from command import change, run, undo
+
+from openbach_jobs import limits
+from openbach_jobs.command import change, run, undo
 
 CONFIGURATION = "/opt/openbach/agent/jobs/outage/outage_rstats_filter.conf"
 TABLE = "outage"

@@ -11,7 +11,8 @@ import subprocess
 import time
 
 import collect_agent
-from command import wait_for
+
+from openbach_jobs.command import wait_for
 
 CONFIGURATION = "/opt/openbach/agent/jobs/path_ready/path_ready_rstats_filter.conf"
 PAUSE_S = 0.5  # between two attempts when there is no route yet and ping fails at once

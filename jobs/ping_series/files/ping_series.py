@@ -19,7 +19,8 @@ from collections.abc import Collection, Sequence
 from itertools import pairwise
 
 import collect_agent
-import limits
+
+from openbach_jobs import limits
 
 CONFIGURATION = "/opt/openbach/agent/jobs/ping_series/ping_series_rstats_filter.conf"
 SIGNALS = {signal.SIGTERM, signal.SIGINT}

@@ -31,11 +31,10 @@ from pathlib import Path
 from typing import Any
 
 import collect_agent
-import control
-import ends
-import limits
-from command import started, wait_for
-from ports import READY_LIMIT_S
+
+from openbach_jobs import control, ends, limits
+from openbach_jobs.command import started, wait_for
+from openbach_jobs.ports import READY_LIMIT_S
 
 CONFIGURATION = "/opt/openbach/agent/jobs/rist_video/rist_video_rstats_filter.conf"
 CONTROL_PORT, RIST_PORT, SOURCE_PORT, SINK_PORT = 5205, 5206, 5207, 5208

@@ -23,8 +23,9 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import collect_agent
-import netem
-from command import run, undo
+
+from openbach_jobs import netem
+from openbach_jobs.command import run, undo
 
 INJECTOR = "prove"
 SEEN_PORT, UNSEEN_PORT = 9, 10  # discard and unassigned: nobody listens

@@ -29,15 +29,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import collect_agent
-import constellation
 import fragments
-import link_file
 import link_proof
-import netem
-import presets
-from command import LINKS, change, run, undo, wait_for
-from link_file import Change, State
-from presets import NONE, PRESET, SAME, Buffer
+
+from openbach_jobs import constellation, link_file, netem, presets
+from openbach_jobs.command import LINKS, change, run, undo, wait_for
+from openbach_jobs.link_file import Change, State
+from openbach_jobs.presets import NONE, PRESET, SAME, Buffer
 
 CONFIGURATION = "/opt/openbach/agent/jobs/satcom_link/satcom_link_rstats_filter.conf"
 FRAME_BYTES = 1514
@@ -212,7 +210,7 @@ def with_bursts(
 
 
 def bursts_over_time(direction: Direction, mean_ms: float) -> Iterator[Burst]:
-    import bursts
+    from openbach_jobs import bursts
 
     seed = int.from_bytes(os.urandom(8)) if direction.seed is None else direction.seed
     for time_s, is_bad in bursts.changes(direction.loss_pct, mean_ms, seed):

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from command import run, undo
+from openbach_jobs.command import run, undo
 
 INTERFACE = "pep_client"
 CLIENT, CLIENT_GATEWAY = "198.18.0.2", "198.18.0.1"

@@ -28,10 +28,10 @@ from pathlib import Path
 from typing import Any
 
 import collect_agent
-import profiles
 import proof
-import resumes
-from command import change, run, started, undo, wait_for
+
+from openbach_jobs import profiles, resumes
+from openbach_jobs.command import change, run, started, undo, wait_for
 
 CONFIGURATION = "/opt/openbach/agent/jobs/satpep/satpep_rstats_filter.conf"
 LIMITS = {

@@ -15,7 +15,8 @@ import time
 from typing import Any
 
 import collect_agent
-from command import run
+
+from openbach_jobs.command import run
 
 CONFIGURATION = "/opt/openbach/agent/jobs/tcp_series/tcp_series_rstats_filter.conf"
 SIGNALS = {signal.SIGTERM, signal.SIGINT}

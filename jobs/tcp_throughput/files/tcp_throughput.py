@@ -15,9 +15,8 @@ from itertools import groupby
 from typing import Any
 
 import collect_agent
-import ends
-import iperf3_test
-import limits
+
+from openbach_jobs import ends, iperf3_test, limits
 
 CONFIGURATION = "/opt/openbach/agent/jobs/tcp_throughput/tcp_throughput_rstats_filter.conf"
 LIMITS = {"port": (1, 65535), "duration_s": (1, 86400), "streams": (1, 128)}

@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import profiles
+from openbach_jobs import profiles
 
 SOURCES = Path("/usr/src")
 CONFIGURATION = """\

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import collect_agent
-import profiles
-from command import change, run, undo, write
+
+from openbach_jobs import profiles
+from openbach_jobs.command import change, run, undo, write
 
 CONFIGURATION = "/opt/openbach/agent/jobs/transport_profile/transport_profile_rstats_filter.conf"
 IPV4 = Path("/proc/sys/net/ipv4")

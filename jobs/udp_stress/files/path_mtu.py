@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from command import run
+from openbach_jobs.command import run
 
 HEADERS_BYTES = 28
 """IPv4 and ICMP, or IPv4 and UDP."""

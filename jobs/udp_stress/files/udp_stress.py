@@ -13,11 +13,9 @@ import argparse
 from typing import Any
 
 import collect_agent
-import ends
-import iperf3_test
-import limits
-import netem
 import path_mtu
+
+from openbach_jobs import ends, iperf3_test, limits, netem
 
 CONFIGURATION = "/opt/openbach/agent/jobs/udp_stress/udp_stress_rstats_filter.conf"
 LEAST_BPS, MOST_BPS = 1e3, 100e9

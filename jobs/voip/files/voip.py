@@ -21,12 +21,11 @@ from pathlib import Path
 from typing import Any
 
 import collect_agent
-import control
-import ends
-import limits
 import stream
-from command import run, wait_for
-from ports import READY_LIMIT_S, wait_listening
+
+from openbach_jobs import control, ends, limits
+from openbach_jobs.command import run, wait_for
+from openbach_jobs.ports import READY_LIMIT_S, wait_listening
 
 CONFIGURATION = "/opt/openbach/agent/jobs/voip/voip_rstats_filter.conf"
 CONTROL_PORT = 5203

@@ -23,9 +23,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from command import change, undo
+from openbach_jobs.command import change, undo
+from openbach_jobs.data import data_folder
 
-FOLDER = Path(__file__).parent / "cpus"
+FOLDER = data_folder("cpus")
 STATE = Path("/proc/net/cpu_model")
 LOCK = Path("/var/run/cpu_model.lock")
 """Two tunnels of one host may begin at the same time."""

@@ -32,9 +32,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import collect_agent
-from command import LIMIT_S, LINKS, ROUTES, change, record, run, started, undo, wait_for
 from tunnel_mtu import MtuError, fitting_mtu
 from vpn_folders import NONE, describe, kinds, not_had, scripts, values_in
+
+from openbach_jobs.command import (
+    LIMIT_S,
+    LINKS,
+    ROUTES,
+    change,
+    record,
+    run,
+    started,
+    undo,
+    wait_for,
+)
+from openbach_jobs.data import data_folder
 
 CONFIGURATION = "/opt/openbach/agent/jobs/vpn/vpn_rstats_filter.conf"
 PROGRAMS = "/usr/local/sbin:/opt/openbach-run/bin"
@@ -72,7 +84,7 @@ UNSUPPORTED = os.EX_UNAVAILABLE
 """Exit code of an `up` that finds that this host cannot run its VPN, and has said why."""
 FREE = "free"
 """A host whose CPU costs nothing."""
-CPUS = Path(__file__).parent / "cpus"
+CPUS = data_folder("cpus")
 STREAMS = ("TCP", "MPTCP", "TLS")
 """Carriers whose congestion control is that of the tunnel; beside others a connection may be there for control."""
 ENDS = 2

@@ -11,7 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-CONFIGS = Path(__file__).parent / "vpn-configs"
+from openbach_jobs.data import data_folder
+
+CONFIGS = data_folder("vpn-configs")
 NONE = "none"
 VALUES = r"[\w-]+=[\w.:/@%+= -]+(;[\w-]+=[\w.:/@%+= -]+)*"
 """As vpn.yml has it: nothing that a shell, or a VPN's configuration, takes for more than a word."""

@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import collect_agent
-import ends
-import limits
-import nginx
 import page
-from command import run, wait_for
-from ports import READY_LIMIT_S
+
+from openbach_jobs import ends, limits, nginx
+from openbach_jobs.command import run, wait_for
+from openbach_jobs.ports import READY_LIMIT_S
 
 CONFIGURATION = "/opt/openbach/agent/jobs/web_page/web_page_rstats_filter.conf"
 PORT = 8443

@@ -29,6 +29,7 @@ from openbach_run.engine.virtual.cache import KEEPS_ALL
 from openbach_run.engine.virtual.engine import VirtualEngine, guest_code
 from openbach_run.engine.virtual.image import COPYRIGHT, GUEST_PYTHON, compile_python
 from openbach_run.engine.virtual.kernel import KERNEL_FILE
+from openbach_run.openbach.job_content import SHARED
 from openbach_run.openbach.job_folders import load_packages, parts_of, well_formed
 from openbach_run.paths import CONTENT, REPOSITORY, cache_directory
 from openbach_run.progress import Progress
@@ -70,6 +71,7 @@ def content(progress: Progress, *, built: bool) -> Iterator[Bundle]:
             f"lib/{GUEST_PYTHON}": Member(link=f"../guest/usr/lib/{GUEST_PYTHON}"),
             "bin/python3": Member(start, mode=0o755),
             f"{DIST_PACKAGES}/openbach_run": Member(link="../../../repository/src/openbach_run"),
+            f"{DIST_PACKAGES}/{SHARED}": Member(link=f"../../../repository/src/{SHARED}"),
             f"{DIST_PACKAGES}/openbach_run-{version()}.dist-info/METADATA": Member(
                 content=_metadata()
             ),

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from openbach_jobs import constellation, link_file
 from openbach_run.errors import InputError
 from openbach_run.progress import Reporter
 from openbach_run.satellite import acm, mahimahi, opensand, rtt
-from openbach_run.satellite.job import constellation, link_file
 
 ASSUMED = "assumed: "
 """The start of a comment that is also printed."""

@@ -90,13 +90,13 @@ def main(argv: list[str]) -> int:
     for name, package in packages.items():
         assert package.files is not None
         made = playbooks(package)
-        (output / f"jobs-2.7/{name}.tar.gz").write_bytes(pack(package.files.parent, made))
+        (output / f"jobs-2.7/{name}.tar.gz").write_bytes(pack(package, catalog, made))
         try:
             old = {f"files/{name}.yml": for_2_6(package.files / f"{name}.yml")}
         except InputError as error:
             print(f"not in jobs-2.6: {error}", file=sys.stderr)
         else:
-            (output / f"jobs-2.6/{name}.tar.gz").write_bytes(pack(package.files.parent, made | old))
+            (output / f"jobs-2.6/{name}.tar.gz").write_bytes(pack(package, catalog, made | old))
     addresses = agent_addresses(arguments.inventory)
     (output / "README.md").write_text(
         instructions(arguments.project, inventory, scenarios, addresses, packages)

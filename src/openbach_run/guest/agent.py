@@ -27,7 +27,8 @@ PROGRAMS = "/opt/openbach-run/bin"  # what jobs and VPNs have as source
 JOBS_DIRECTORY = "/run/openbach/jobs"
 STATISTICS = "/run/openbach/statistics.jsonl"
 COMMANDS = "/run/openbach/commands.sh"
-PYTHON_PATH = "/opt/openbach-run/src/openbach_run/guest"  # where `import collect_agent` finds ours
+PYTHON_PATH = "/opt/openbach-run/src/openbach_run/guest/agent_library"
+"""Where a job finds what an agent has for it: collect_agent and data_access."""
 
 CHILDREN_GRACE_US = (
     1 * SECOND_US

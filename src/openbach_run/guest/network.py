@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from openbach_run.guest.command import pasted
+from openbach_jobs.command import pasted
 from openbach_run.topology.hosts import INTERFACES_MAX, Host, Interface, Inventory, Route
 
 IP, BRIDGE = "/usr/sbin/ip", "/usr/sbin/bridge"
@@ -80,8 +80,8 @@ COMMANDS = """\
 #!/bin/sh
 # The commands that built the platform of this run, those of jobs with the time in virtual seconds.
 # Each host is a network namespace: `ip netns exec box ping 10.10.1.2`. `ip -all netns delete`
-# removes them all. To be run as root. What a job brings lies in /opt/openbach/agent/jobs/JOB: link
-# it to jobs/JOB/files of a checkout.
+# removes them all. To be run as root. Scripts of VPNs lie in /opt/openbach-run: link it to a
+# checkout.
 PATH=$PATH:/usr/local/sbin:/opt/openbach-run/bin
 set -eu
 """

@@ -88,6 +88,9 @@ def _become_program(command_line: Sequence[str], environment: dict[str, str]) ->
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = list(command_line[1:])
+    # The director has its own copy of what jobs share; the job is to import the one beside it.
+    for name in [name for name in sys.modules if name.partition(".")[0] == "openbach_jobs"]:
+        del sys.modules[name]
     sys.path.insert(0, os.path.dirname(os.path.realpath(command_line[1])))
 
 

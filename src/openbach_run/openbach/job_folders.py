@@ -13,6 +13,7 @@ from typing import Any
 from openbach_run.catalog import KINDS, PACKAGES, Catalog, Entries, Uses, packages_of
 from openbach_run.errors import InputError
 from openbach_run.json_files import read_json
+from openbach_run.openbach import job_content
 from openbach_run.openbach.job import CONVERTERS, INSTANCE_TYPES, Argument, Command, Job
 from openbach_run.openbach.limits import NAMING, check_declaration
 from openbach_run.openbach.measures import Measure, check_agreement, read_measures
@@ -179,10 +180,16 @@ def measures_of_jobs(
 
 
 def parts_of(uses: Uses, packages: Mapping[str, Package], catalog: Catalog) -> dict[str, Path]:
-    """Return the files and folders that a run uses, by their places in the guest."""
-    return catalog.parts(
-        uses, {name: files for name in uses["jobs"] if (files := packages[name].files)}
-    )
+    """Return the files and folders that a run uses, by their places in the guest.
+
+    Raises InputError for a job that imports, or is built from, what is not there.
+    """
+    jobs = {name: files for name in uses["jobs"] if (files := packages[name].files)}
+    parts = catalog.parts(uses, jobs)
+    for name, files in jobs.items():
+        found = job_content.beside(files, catalog.checkout)
+        parts |= {f"jobs/{name}/{place}": path for place, path in found.items()}
+    return parts
 
 
 def check_installed(names: Iterable[str], packages: Mapping[str, Package]) -> None:

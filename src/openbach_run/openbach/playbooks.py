@@ -7,7 +7,11 @@ They are made from what its folder has: Debian packages (packages.txt), files, a
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from openbach_run.openbach.job_content import programs_elsewhere
 from openbach_run.openbach.job_folders import Package
+from openbach_run.paths import REPOSITORY
 
 BUILDING = ("gcc", "make", "libc6-dev")
 """Debian packages that programs are built with."""
@@ -62,11 +66,16 @@ UNINSTALL = """\
 """
 
 
-def playbooks(package: Package) -> dict[str, str]:
+def playbooks(package: Package, checkout: Path = REPOSITORY) -> dict[str, str]:
     """Texts by the names of the files, install_JOB.yml and uninstall_JOB.yml."""
     assert package.files is not None
     job = package.job.name
-    programs = sorted(file.parent.name for file in package.files.glob("*/Makefile"))
+    programs = sorted(
+        [
+            *(file.parent.name for file in package.files.glob("*/Makefile")),
+            *(one.name for one in programs_elsewhere(package.files, checkout)),
+        ]
+    )
     packages = list(dict.fromkeys([*package.debian, *(BUILDING if programs else ())]))
     install = INSTALL + (PACKAGES.format(job=job, packages=", ".join(packages)) if packages else "")
     install += FILES.format(job=job, archive=ARCHIVE)

@@ -26,8 +26,10 @@ from typing import Any
 
 import yaml
 
+from openbach_run.catalog import Catalog
 from openbach_run.errors import InputError
 from openbach_run.openbach.addresses import inventory_file
+from openbach_run.openbach.job_content import walk, whole
 from openbach_run.openbach.job_folders import Package
 from openbach_run.openbach.playbooks import ARCHIVE
 from openbach_run.openbach.reading import read_scenario
@@ -187,16 +189,17 @@ def used_networks(inventory: Inventory) -> list[str]:
 # Jobs
 
 
-def pack(folder: Path, made: Mapping[str, str]) -> bytes:
-    """Return a job's folder as a .tar.gz with `files/` at its root, links followed.
+def pack(package: Package, catalog: Catalog, made: Mapping[str, str]) -> bytes:
+    """Return a job as a .tar.gz with `files/` at its root: all that it needs to run alone.
 
     `made` has texts by path, in place of a file or beside the others. What is in files/ is there a
-    second time, in one piece for the playbook.
+    second time, in one piece for the playbook. Raises InputError.
     """
-    contents = {
-        file.relative_to(folder).as_posix(): (file.read_bytes(), file.stat().st_mode)
-        for file in walk(folder)
-    }
+    assert package.files is not None
+    found = walk(package.files.parent)
+    for place, file in whole(package.files, package.entries, catalog).items():
+        found[f"files/{place}"] = file
+    contents = {place: (file.read_bytes(), file.stat().st_mode) for place, file in found.items()}
     contents |= {name: (text.encode(), 0) for name, text in made.items()}
     files = {
         name.removeprefix("files/"): one
@@ -218,16 +221,6 @@ def _archive(contents: Mapping[str, tuple[bytes, int]]) -> bytes:
             member.mode = 0o755 if mode & 0o100 else 0o644
             tar.addfile(member, io.BytesIO(content))
     return packed.getvalue()
-
-
-def walk(folder: Path) -> Iterable[Path]:
-    """Yield the files below a folder, through links, but for what Python has compiled."""
-    for entry in folder.iterdir():
-        if entry.is_dir():
-            if entry.name != "__pycache__":
-                yield from walk(entry)
-        else:
-            yield entry
 
 
 def for_2_6(file: Path) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
+from openbach_jobs import link_file
 from openbach_run.openbach.measures import Declared, Measure, flat, measure_of
 from openbach_run.openbach.scenario import SAME
 from openbach_run.openbach.source import MATRIX
@@ -20,7 +21,6 @@ from openbach_run.report.figures import values
 from openbach_run.report.words import FREE, LINK, said, suffix_in_words, title_of, value_of
 from openbach_run.results import run_json
 from openbach_run.results.record import statistics
-from openbach_run.satellite.job import link_file
 
 CURVES = {  # number that is swept → what is drawn over it
     "loss": ("goodput_mbps",),

@@ -1,11 +1,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Link files: satellite links whose rate, delay and loss change with time.
 
-The job that plays link files defines what they are; it also has the constellation.
+What link files, presets and constellations are is in openbach_jobs, where the job that plays them
+finds it, too.
 """
-
-import sys
-
-from openbach_run.paths import SATELLITE_JOB
-
-sys.path.append(str(SATELLITE_JOB))

@@ -25,8 +25,8 @@ from itertools import count
 from random import Random
 from statistics import NormalDist
 
-from constellation import Model, parameter
-from link_file import Change, State
+from openbach_jobs.constellation import Model, parameter
+from openbach_jobs.link_file import Change, State
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,8 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
-import link_file
-import presets
-from presets import NONE, PRESET, Preset
-
+from openbach_jobs import link_file, presets
+from openbach_jobs.presets import NONE, PRESET, Preset
 from openbach_run.catalog import Catalog
 from openbach_run.errors import InputError
 from openbach_run.json_files import read_json

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from link_file import Change, LinkFileError, State, lines
+from openbach_jobs.link_file import Change, LinkFileError, State, lines
 
 TIME = re.compile("[0-9]{1,9}")
 PACKET_BITS = 1500 * 8

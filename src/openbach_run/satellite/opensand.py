@@ -14,7 +14,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from pathlib import Path
 
-from link_file import Change, LinkFileError, State, lines
+from openbach_jobs.link_file import Change, LinkFileError, State, lines
 
 ROW = re.compile(r"([0-9]{1,7})\s+([0-9]{1,7})")
 Delays = list[tuple[int, int]]

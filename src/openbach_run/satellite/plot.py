@@ -7,10 +7,10 @@ import os
 from itertools import takewhile
 from pathlib import Path
 
-import link_file
 import matplotlib
 from matplotlib.figure import Figure
 
+from openbach_jobs import link_file
 from openbach_run.drawing import COLOURS, SETTINGS, STYLES, WIDTH_IN
 
 METADATA = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}

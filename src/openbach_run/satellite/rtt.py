@@ -30,7 +30,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from link_file import FILE_BYTES, Change, LinkFileError, State, lines
+from openbach_jobs.link_file import FILE_BYTES, Change, LinkFileError, State, lines
 
 GZIP = b"\x1f\x8b"
 ANSWER = re.compile(r"(?:\[([0-9]+\.[0-9]+)\] )?.*icmp_seq[=: ]([0-9]+).* time[=<]([0-9.,]+) ?ms")

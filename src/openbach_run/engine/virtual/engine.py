@@ -77,10 +77,20 @@ RUN_LIMIT_FILES = 20_000
 CAPTURE_LIMIT_BYTES = 8 << 30
 """Of a capture that is kept; a download of 30 MB makes some 0.3 GB."""
 GUEST_MODULES = (
-    *("__init__.py", "errors.py", "topology/__init__.py", "topology/hosts.py", "guest"),
-    *(f"openbach/{name}.py" for name in ("__init__", "job", "refusals", "values")),
+    "openbach_run/__init__.py",
+    "openbach_run/errors.py",
+    "openbach_run/guest",
+    "openbach_run/openbach/__init__.py",
+    "openbach_run/openbach/job.py",
+    "openbach_run/openbach/refusals.py",
+    "openbach_run/openbach/values.py",
+    "openbach_run/topology/__init__.py",
+    "openbach_run/topology/hosts.py",
+    "openbach_jobs/__init__.py",
+    "openbach_jobs/command.py",
 )
-"""What of this package runs in the guest. A change to anything else makes no finished run stale."""
+"""What of `src` runs in the guest beside jobs. A change to anything else makes no finished run
+stale."""
 
 
 class VirtualEngine:
@@ -656,9 +666,7 @@ def guest_code(repository: Path, parts: Mapping[str, Path]) -> dict[str, Path]:
 
     `parts` are those of `Catalog.parts`.
     """
-    return {
-        f"src/openbach_run/{name}": repository / "src/openbach_run" / name for name in GUEST_MODULES
-    } | dict(parts)
+    return {f"src/{name}": repository / "src" / name for name in GUEST_MODULES} | dict(parts)
 
 
 def _widen(pipe: int) -> None:

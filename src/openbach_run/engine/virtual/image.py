@@ -392,18 +392,11 @@ def ensure_code(cache: Path, image: Image, folders: Mapping[str, Path]) -> Path:
     """Return a snapshot of the code that runs in the guest; make it if it is not there.
 
     `folders` maps names in it to directories or files of the host. A run sees this copy, so that an
-    edit in the middle of a campaign changes no run that has started. A link of a job to a folder of
-    a kind (`vpn-configs`) leads to that folder of the snapshot.
+    edit in the middle of a campaign changes no run that has started.
     """
     files = [(name, folder, file) for name, folder in folders.items() for file in _files(folder)]
-    links = {
-        f"{name}/{kind}": f"{'../' * (name.count('/') + 1)}{kind}"
-        for name, folder in folders.items()
-        for kind in KINDS
-        if (folder / kind).is_symlink()
-    }
     # The image counts, since its Python compiles the snapshot.
-    digest = hashlib.sha256(json.dumps([image.root.parent.name, links]).encode())
+    digest = hashlib.sha256(image.root.parent.name.encode())
     for name, folder, file in files:
         content = hashlib.sha256(file.read_bytes()).hexdigest()
         digest.update(
@@ -417,8 +410,6 @@ def ensure_code(cache: Path, image: Image, folders: Mapping[str, Path]) -> Path:
             copy = place / name / file.relative_to(folder)
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(file, copy)
-        for name, target in links.items():
-            (place / name).symlink_to(target)
         compile_python(image.root, place, "/opt/openbach-run")
 
     return made_once(cache / f"code-{digest.hexdigest()[:16]}", make)
@@ -427,8 +418,8 @@ def ensure_code(cache: Path, image: Image, folders: Mapping[str, Path]) -> Path:
 def _files(folder: Path) -> list[Path]:
     """Return the folder's files (or the file), in an order of our own.
 
-    Of links to directories they are those behind them, but not for links to the folder of a kind.
-    Raises InputError for a link that leads out of where the folder is from.
+    Of links to directories they are those behind them. Raises InputError for a link that leads out
+    of where the folder is from.
     """
     if folder.is_file():
         if folder.is_symlink() and {one.name for one in folder.parents} & {
@@ -443,12 +434,7 @@ def _files(folder: Path) -> list[Path]:
             *(f"{directory}/{name}" for name in names if os.path.islink(f"{directory}/{name}")),
         ):
             _check_within(Path(place), folder)
-        kinds = KINDS if Path(directory) == folder else ()
-        subdirectories[:] = sorted(
-            name
-            for name in subdirectories
-            if name != "__pycache__" and not (name in kinds and (folder / name).is_symlink())
-        )
+        subdirectories[:] = sorted(name for name in subdirectories if name != "__pycache__")
         found += [Path(directory) / name for name in sorted(names)]
     return found
 

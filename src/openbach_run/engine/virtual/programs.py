@@ -19,9 +19,10 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from itertools import chain
+from pathlib import Path, PurePath
 from typing import Any
 
 from openbach_run.catalog import description
@@ -30,6 +31,7 @@ from openbach_run.engine.virtual.cache import content_hash, made_once
 from openbach_run.engine.virtual.debian import ensure_tools
 from openbach_run.engine.virtual.jail import Jail
 from openbach_run.errors import InputError, SetupError
+from openbach_run.openbach.job_content import walk
 from openbach_run.paths import REPOSITORY
 from openbach_run.progress import Progress
 from openbach_run.results import run_files
@@ -42,6 +44,8 @@ BUILDERS = {
     "go": REPOSITORY / "jobs/vpn/files/vpn_go_program.py",
 }
 """By the key of a recipe that names where its source is."""
+SHARED = REPOSITORY / "src/openbach_jobs"
+"""What the builders import, as other programs of jobs do."""
 GO_ROOT = ("VERSION", "go.env", "lib", "pkg", "src")
 """What Go is in, beside the directory of its programs."""
 NAME = re.compile(r"[A-Za-z0-9][\w.+-]*")
@@ -58,18 +62,33 @@ def ensure_programs(
     Those that are not there yet are built in the `jail`. Raises InputError, SetupError.
     """
     found: dict[str, Path] = {}
+    # A job's program is built on a real agent by the same Makefile.
+    for name, (folder, parts) in _of_jobs(code).items():
+        found[f"{DIRECTORY}/{name}"] = _built(cache, name, folder, parts, jail, progress)
     for folder in code.values():
-        # A job's program is built on a real agent by the same Makefile.
-        for makefile in sorted(folder.glob("*/Makefile")):
-            found[f"{DIRECTORY}/{makefile.parent.name}"] = _built(
-                cache, makefile.parent, jail, progress
-            )
         for program, recipe in _recipes(folder).items():
             for builder in (BUILDERS[kind] for kind in BUILDERS if kind in recipe):
                 place = _from_registry(cache, folder, program, recipe, builder, jail, progress)
                 found |= {
                     f"{DIRECTORY}/{one}": place / one for one in (program, *recipe.get("also", ()))
                 }
+    return found
+
+
+def _of_jobs(code: Mapping[str, Path]) -> dict[str, tuple[Path, list[Path]]]:
+    """Return the programs that jobs bring: name → folder of the Makefile, what it is built from.
+
+    It is a folder of the job's own files, or in pieces from elsewhere (programs.txt), one of which
+    is the Makefile.
+    """
+    found: dict[str, tuple[Path, list[Path]]] = {}
+    for place, path in code.items():
+        for makefile in sorted(path.glob("*/Makefile")):
+            found[makefile.parent.name] = makefile.parent, [makefile.parent]
+        if path.is_file() and path.name == "Makefile":
+            beside = f"{PurePath(place).parent}/"
+            parts = [part for name, part in code.items() if name.startswith(beside)]
+            found[PurePath(place).parent.name] = path.parent, parts
     return found
 
 
@@ -148,16 +167,26 @@ def _lacking(file: Path, root: Path) -> list[str]:
     return [*(line for line in lines if "not found" in line), *elsewhere] or failed
 
 
-def _built(cache: Path, folder: Path, jail: Callable[[], Jail], progress: Progress) -> Path:
-    sources = [file for file in folder.glob("**/*") if file.is_file()]
-    sources += [file for link in folder.iterdir() if link.is_dir() for file in link.iterdir()]
-    name = folder.name
+def _built(
+    cache: Path,
+    name: str,
+    folder: Path,
+    parts: Sequence[Path],
+    jail: Callable[[], Jail],
+    progress: Progress,
+) -> Path:
+    """Return the program of a folder's Makefile, built from these files and folders in it."""
+    sources: list[Path] = []
+    for part in parts:
+        within = (part / place for place in walk(part))
+        sources += [part] if part.is_file() else within
 
     def make(place: Path) -> None:
         ensure_tools()
         progress(f"building {name}", 0)
         with _out(place) as out:
-            build = Build(jail(), out, sources_of(folder))
+            readable = chain.from_iterable(sources_of(part) for part in parts)
+            build = Build(jail(), out, list(readable))
             build.run(
                 ["make", "-C", str(folder), f"OUT={out}", *FLAGS, name],
                 f"building {name}",
@@ -200,16 +229,11 @@ def _from_registry(
             recipe.get("tools", {}), install=folder.resolve().is_relative_to(REPOSITORY.resolve())
         )
         with _out(place) as out:
-            builders = [
-                builder.parent,
-                *(link.resolve() for link in builder.parent.iterdir() if link.is_symlink()),
-            ]
-            build = Build(
-                jail(), out, [*builders, *sources_of(folder), *_toolchains()], registry=True
-            )
-            # Without site-packages, variables and compiled files: the builder needs the standard
-            # library only.
-            python = [str(Path(sys.executable).resolve()), "-SEB"]
+            readable = [builder.parent, SHARED, *sources_of(folder), *_toolchains()]
+            build = Build(jail(), out, readable, registry=True)
+            # Without site-packages and compiled files: the builder needs the standard library and
+            # what jobs share. Builds get no variable of Python's but this one.
+            python = [str(Path(sys.executable).resolve()), "-SB"]
             command = [*python, str(builder), str(folder), program, str(out)]
             # rustup writes to its home, and the jail lets the build write to `out` only.
             _link_rust(out / "rustup")
@@ -217,6 +241,7 @@ def _from_registry(
                 "RUSTUP_HOME": f"{out}/rustup",
                 "CARGO_HOME": f"{out}/cargo",
                 "GOPATH": f"{out}/go",
+                "PYTHONPATH": str(SHARED.parent),
             }
             build.run(command, f"building {program} {recipe['version']}", progress, **homes)
             for name in (program, *recipe.get("also", ())):

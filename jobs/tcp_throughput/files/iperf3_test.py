@@ -1,1 +1,0 @@
-../../common/iperf3_test.py

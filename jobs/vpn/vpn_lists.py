@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The lists that follow from the folders of vpn-configs: `make vpn-lists` writes them anew.
+
+They are the choices of the job's `kind` and those of them that are not tested here (files/vpn.yml),
+the Debian packages that a real agent gets (install_vpn.yml), and the table of docs/vpns.md.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from vpn_folders import describe, kinds
+
+HERE = Path(__file__).resolve().parent
+JOB, PLAYBOOK, TABLE = (
+    HERE / "files/vpn.yml",
+    HERE / "install_vpn.yml",
+    HERE.parents[1] / "docs/vpns.md",
+)
+UNTESTED = "not tested here"
+PACKAGES_OF_THE_JOB = [
+    line for line in (HERE / "packages.txt").read_text().splitlines() if line[:1] != "#"
+]
+COLUMNS = (
+    *("VPN", "version", "licence", "packets by", "carrier", "overhead", "ciphers", "keys"),
+    *("multipath", "post-quantum", "coordinator", "tested"),
+)
+
+
+def texts() -> dict[Path, str]:
+    """The files as they should be."""
+    described = {kind: describe(kind) for kind in kinds()}
+    packages = sorted(
+        {*PACKAGES_OF_THE_JOB, *(name for vpn in described.values() for name in vpn["packages"])}
+    )
+    untested = [kind for kind, vpn in described.items() if vpn["tested"] == UNTESTED]
+    job = _with_list(JOB.read_text(), "choices: [none", ["none", *described])
+    return {
+        JOB: re.sub(rf"(?m){UNTESTED} are .*$", f"{UNTESTED} are {', '.join(untested)}", job),
+        PLAYBOOK: _with_list(PLAYBOOK.read_text(), "name: [iproute2", packages, first="iproute2"),
+        TABLE: _with_table(TABLE.read_text(), described),
+    }
+
+
+def _with_list(text: str, start: str, names: list[str], first: str = "none") -> str:
+    """`text` with the one list that begins so, on one line, holding `names`, `first` in front."""
+    key = start.split(":")[0]
+    ordered = ", ".join([first, *(name for name in names if name != first)])
+    new, count = re.subn(rf"(?m)^( *){re.escape(start)}\b.*\]$", rf"\g<1>{key}: [{ordered}]", text)
+    assert count == 1, f"{start}: {count} times"
+    return new
+
+
+def _with_table(text: str, described: dict[str, dict[str, Any]]) -> str:
+    head, _, rest = text.partition("<!-- table: make vpn-lists -->\n")
+    _, end, tail = rest.partition("<!-- end of table -->\n")
+    assert end, f"{TABLE}: the marks of the table are missing"
+    rows = [COLUMNS, ("---",) * len(COLUMNS), *(_row(kind, vpn) for kind, vpn in described.items())]
+    table = "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    return f"{head}<!-- table: make vpn-lists -->\n{table}<!-- end of table -->\n{tail}"
+
+
+def _row(kind: str, vpn: dict[str, Any]) -> tuple[str, ...]:
+    overhead = f"{vpn['overhead_bytes']} bytes, MTU {vpn['inner_mtu']}"
+    if vpn["overhead_bytes"] is None:
+        overhead = "not measured" if vpn["tested"] == UNTESTED else "a stream"
+    flags = ("yes" if vpn[name] else "no" for name in ("multipath", "post_quantum"))
+    plain = (vpn[name] for name in ("version", "licence", "runs_in", "carrier"))
+    return (
+        f"`{kind}`",
+        *plain,
+        overhead,
+        vpn["ciphers"],
+        vpn["keys"],
+        *flags,
+        vpn["coordinator"] or "none",
+        vpn["tested"],
+    )
+
+
+if __name__ == "__main__":
+    for file, text in texts().items():
+        file.write_text(text)

@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The folders of data that jobs read: satellites, congestion-controls, vpn-configs, …"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def data_folder(kind: str) -> Path:
+    """Return the folder of a kind of data, such as `satellites`.
+
+    An agent has it in the job's own folder, beside this package. In a checkout and in the guest it
+    is further up, where all jobs have the same one.
+    """
+    job = Path(__file__).parents[1]
+    for place in (job, *job.parents):
+        if (place / kind).is_dir():
+            return place / kind
+    return job / kind

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""iperf3 for the jobs that measure a rate with it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from typing import Any, NamedTuple, NoReturn
+
+from openbach_jobs.command import started, wait_for
+from openbach_jobs.ports import READY_LIMIT_S, wait_listening
+
+PORT = 5201
+END_LIMIT_S = 120.0
+"""What a test may take beyond its duration to begin and to end."""
+NOT_YET = ("unable to connect to server", "the server is busy")
+"""What iperf3 says of a server that does not listen yet, or still ends the test before."""
+
+
+class Tested(NamedTuple):
+    """iperf3's report, and how many attempts it took until the server began the test."""
+
+    report: dict[str, Any]
+    attempts: int
+
+
+def serve(port: int) -> NoReturn:
+    """Until the job is stopped."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    with started("iperf3", "-s", "-p", str(port), stdout=subprocess.DEVNULL) as server:
+        wait_listening(server, "the iperf3 server", port)
+        sys.exit(f"iperf3 ended by itself with exit code {server.wait()}")
+
+
+def client(server_ip: str, port: int, *words: str, duration_s: float) -> Tested:
+    """The test, once the server answers. Ends the job if it does not answer, or the test fails."""
+    command = ["iperf3", "-c", server_ip, "-p", str(port), "-t", f"{duration_s:g}", "-J", *words]
+    attempts = 0
+
+    def attempt() -> dict[str, Any] | None:
+        nonlocal attempts
+        attempts += 1
+        read = report(command, duration_s + END_LIMIT_S)
+        error = str(read.get("error", ""))
+        if error and not error.startswith(NOT_YET):
+            sys.exit(f"iperf3: {error}")
+        return None if error else read
+
+    return Tested(
+        wait_for(f"the iperf3 server on {server_ip} does not answer", attempt, READY_LIMIT_S),
+        attempts,
+    )
+
+
+def report(command: list[str], limit_s: float) -> dict[str, Any]:
+    try:
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=limit_s)
+    except FileNotFoundError:
+        sys.exit("iperf3 is not installed on this host")
+    except subprocess.TimeoutExpired:
+        sys.exit(f"{' '.join(command)} did not end in {limit_s:g} s")
+    try:
+        read: dict[str, Any] = json.loads(done.stdout)
+    except json.JSONDecodeError:
+        sys.exit(f"iperf3: {done.stderr.strip() or done.stdout.strip() or 'no report'}")
+    return read

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Options of tc for delay and loss, and the seeds of netem's random numbers."""
+
+from __future__ import annotations
+
+import math
+import os
+
+PLACES = ("satellite", "last_mile")
+"""Where the losses of a scenario may be: each of its links has them or leaves them to the other."""
+LIMIT_PACKETS = 100_000
+"""netem's own queue, where packets under way wait, never drops."""
+IN_ORDER = " rate 10gbit"
+"""With a rate, netem sends no packet before those that came earlier: when the delay falls, the packets after it wait for
+the ones under way. It costs a full packet 1.2 µs."""
+PACKET_BYTES = 1540
+"""A full packet, and what a tunnel or a VLAN may add to it."""
+REAL_TIME_PACKETS = 10
+CLOCK = "OPENBACH_RUN_CLOCK"
+MASK64 = 2**64 - 1
+MULTIPLIERS = {"k": 1e3, "M": 1e6, "G": 1e9}
+
+
+def percent(text: str) -> float:
+    """Raises ValueError, as do the others."""
+    return number(text, 0, 100, "a percentage from 0 to 100")
+
+
+def burst(text: str) -> float:
+    return number(text, 1, 1e6, "a number of packets from 1 to 1000000")
+
+
+def burst_ms(text: str) -> float:
+    """The mean duration of a burst (bursts.py)."""
+    return number(text, 1, 100_000, "a duration from 1 to 100000 ms")
+
+
+def number(text: str, least: float, most: float, right: str) -> float:
+    """A number with a decimal suffix or none (`10M` is 10 000 000).
+
+    Raises ValueError, which says what would be right.
+    """
+    digits, factor = (text[:-1], MULTIPLIERS[text[-1]]) if text[-1:] in MULTIPLIERS else (text, 1.0)
+    try:
+        value = float(digits) * factor
+    except ValueError:
+        value = math.nan
+    if not least <= value <= most:
+        raise ValueError(f"{text!r} is not {right}")
+    return value
+
+
+def bucket_bytes() -> int:
+    """Return the size of a token bucket (tbf) in bytes: what it lets through at once.
+
+    In virtual time the timers are exact, and a bucket of one packet is enough. In real time they
+    come late, and tokens that do not fit the bucket meanwhile are lost: with one packet the link is
+    up to 15 % too slow.
+    """
+    return PACKET_BYTES if os.environ.get(CLOCK) == "virtual" else REAL_TIME_PACKETS * PACKET_BYTES
+
+
+def mixed(number: int) -> int:
+    """splitmix64: 64 bits without visible relation to those of the next number.
+
+    netem's generator does not warm up: seeds as small as 1, 2, 3 lose three times too many of the
+    first packets.
+    """
+    number = (number + 0x9E3779B97F4A7C15) & MASK64
+    number = (number ^ number >> 30) * 0xBF58476D1CE4E5B9 & MASK64
+    number = (number ^ number >> 27) * 0x94D049BB133111EB & MASK64
+    return number ^ number >> 31
+
+
+def loss_model(loss_pct: float, burst_packets: float) -> str:
+    """Independent losses for bursts of 1 packet, otherwise Gilbert's model: in its bad state every
+    packet is lost.
+
+    The mean burst of 1/r packets and the share p/(p+r) of lost packets give both probabilities
+    (Gilbert, Capacity of a burst-noise channel, 1960). Raises ValueError for what no such model
+    has.
+    """
+    if not loss_pct:
+        return ""
+    if burst_packets == 1:
+        return f" loss random {loss_pct:g}%"
+    share, leave = loss_pct / 100, 1 / burst_packets
+    enter = share * leave / (1 - share) if share < 1 else 2.0
+    if enter > 1:
+        raise ValueError(
+            f"{loss_pct:g} % of loss in bursts of {burst_packets:g} packets: there is no such model"
+        )
+    return f" loss gemodel {enter * 100:.7f}% {leave * 100:.7f}%"
+
+
+def delay_options(delay_ms: float, jitter_ms: float) -> str:
+    """Jitter is the standard deviation of a normal distribution (tc's own table)."""
+    varies = f" {round(jitter_ms * 1000)}us distribution normal" if jitter_ms else ""
+    return f" delay {round(delay_ms * 1000)}us{varies}"
+
+
+def seed_option(seed: int | None) -> str:
+    return "" if seed is None else f" seed {seed}"

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""nginx for the jobs that serve files with it, over TLS 1.3.
+
+The certificate is made anew at each start; its key is a file that only root can read, and ends with
+the job's directory.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from openbach_jobs.command import run, started
+from openbach_jobs.ports import wait_listening
+
+VERSIONS = ("1.1", "2", "3")
+"""Of HTTP. 3 is over QUIC, on the UDP port of the same number."""
+CONFIGURATION = """
+daemon off; master_process off; worker_processes 1; pid {directory}/nginx.pid; error_log stderr error;
+events {{ worker_connections 64; }}
+http {{
+    access_log off; types {{ }} default_type application/octet-stream;
+    client_body_temp_path {directory}/body; proxy_temp_path {directory}/proxy; fastcgi_temp_path {directory}/fastcgi;
+    uwsgi_temp_path {directory}/uwsgi; scgi_temp_path {directory}/scgi;
+    server {{
+        listen {port} ssl http2; {quic} root {root}; ssl_protocols TLSv1.3;
+        ssl_certificate {directory}/certificate.pem; ssl_certificate_key {directory}/key.pem;
+    }}
+}}
+"""
+"""`http2` stands on the line of `listen` for versions before 1.25.1; later ones take it too."""
+QUIC = "listen {port} quic; http3_stream_buffer_size 8m;"
+"""What nginx sends of a stream before it is acknowledged is at most that buffer: the default, 64k, is 1 Mbit/s at a round-trip
+time of 500 ms."""
+
+
+@contextmanager
+def serving(directory: Path, port: int, root: Path, http: str) -> Iterator[subprocess.Popen[bytes]]:
+    """nginx, listening on a port for a version of HTTP, until the end of the block.
+
+    It serves the files below `root`, and keeps its own in `directory`. Ends the job if it cannot.
+    """
+    if http == "3":
+        check_quic()
+    run(
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+        "-subj",
+        "/CN=openbach-run",
+        "-days",
+        "30",
+        "-keyout",
+        str(directory / "key.pem"),
+        "-out",
+        str(directory / "certificate.pem"),
+    )
+    configuration = directory / "nginx.conf"
+    quic = QUIC.format(port=port) if http == "3" else ""
+    configuration.write_text(
+        CONFIGURATION.format(directory=directory, port=port, quic=quic, root=root)
+    )
+    with started("nginx", "-p", str(directory), "-e", "stderr", "-c", str(configuration)) as nginx:
+        wait_listening(nginx, "nginx", port)
+        yield nginx
+
+
+def check_quic() -> None:
+    """Ends the job if this host's nginx has no HTTP/3."""
+    built = run("sh", "-c", "nginx -V 2>&1")
+    if "--with-http_v3_module" not in built:
+        version = built.splitlines()[0].rpartition(" ")[2]
+        sys.exit(
+            f"http=3: {version} of this host has no HTTP/3; Debian's has it from trixie (nginx"
+            " 1.26) on"
+        )

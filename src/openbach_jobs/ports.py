@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""TCP ports of this host, for the jobs that start a server: who listens there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from openbach_jobs.command import wait_for
+
+READY_LIMIT_S = 240.0
+"""Of a server that does not answer. A path may take 20 s for a round trip (satcom_link), and TCP and TLS several of them, lost
+packets included; a server that fails ends its own job before."""
+
+
+def wait_listening(server: subprocess.Popen[Any], name: str, port: int) -> None:
+    """Until the server that was started listens.
+
+    Ends the job if it has ended, saying who has its port.
+    """
+    wait_for(
+        f"{name} does not listen on port {port}",
+        lambda: server.poll() is not None or is_listening(port),
+        READY_LIMIT_S,
+    )
+    if server.poll() is not None:
+        sys.exit(f"{name} ended at once with exit code {server.returncode}{taken(port)}")
+
+
+def is_listening(port: int) -> bool:
+    """Return whether a TCP socket of this host listens on the port."""
+    return bool(_listeners(port))
+
+
+def taken(*ports: int) -> str:
+    """Why a server could not start, in words for the end of a message: who listens on its TCP
+    ports.
+
+    "" if nobody does.
+    """
+    for port in ports:
+        if inodes := _listeners(port):
+            left = (
+                "a job that an earlier run has left? End it with OpenBACH's"
+                " stop_all_job_instances.py"
+            )
+            return f"; port {port} is taken by {_owner(inodes)}: {left}"
+    return ""
+
+
+def _listeners(port: int) -> set[str]:
+    """Inodes of the TCP sockets of this network namespace that listen on a port (state 0A in
+    /proc/net/tcp).
+    """
+    tables = [Path("/proc/net/tcp"), Path("/proc/net/tcp6")]
+    lines = [
+        line.split()
+        for table in tables
+        if table.exists()
+        for line in table.read_text().splitlines()[1:]
+    ]
+    return {line[9] for line in lines if line[1].endswith(f":{port:04X}") and line[3] == "0A"}
+
+
+def _owner(inodes: set[str]) -> str:
+    """The program that holds one of these sockets, as far as this process may see it."""
+    sockets = {f"socket:[{inode}]" for inode in inodes}
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if any(os.readlink(file) in sockets for file in (process / "fd").iterdir()):
+                return f"{(process / 'comm').read_text().strip()} (process {process.name})"
+        except OSError:  # it has ended, or is another user's
+            continue
+    return "another program (`ss -ltnp` names it)"

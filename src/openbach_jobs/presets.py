@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A satellite's preset, the file `satellites/NAME.yml`, and the values of a link: given ones, else
+the preset's, else DEFAULTS.
+
+    # Comments, and where the values come from.
+    description: one line for people
+    delay_ms: 250
+    rate: 20M
+    buffer: 150kB
+
+A line each, `name: value`: that is YAML, and is read without a library, which an agent's Python
+need not have. The names are those of DEFAULTS, which are satcom_link's arguments; instead of
+delay_ms a preset may give parameters of a constellation (constellation.py). `satellites/NAME.csv`
+is a link file in place of a preset. The host reads presets too, to write the values in force into a
+run's row.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from openbach_jobs import link_file, netem
+from openbach_jobs.constellation import Constellation
+from openbach_jobs.data import data_folder
+
+PRESET, SAME, NONE = "preset", "same", "none"
+"""In place of a value: the preset's, that of the forward direction, and none."""
+DEFAULTS = {
+    "rate": "10M",
+    "return_rate": SAME,
+    "delay_ms": "250",
+    "jitter_ms": "0",
+    "reorder": "no",
+    "loss": "0",
+    "return_loss": SAME,
+    "burst_packets": "1",
+    "burst_ms": NONE,
+    "buffer": "1BDP",
+    "queue": "fifo",
+}
+"""The values of a link, and what a preset need not give."""
+FORWARD = {"return_rate": "rate", "return_loss": "loss"}
+BUFFERS = ("buffer", "buffer_bdp", "buffer_bytes")
+BURSTS = ("burst_packets", "burst_ms")
+"""Two ways to say how long a loss is; one of them is NONE."""
+BY_FILE = ("rate", "return_rate", "delay_ms")
+"""What a link file has in place of a value."""
+UNSET = {
+    **dict.fromkeys((*BY_FILE, *BURSTS, "buffer", "buffer_bdp"), (PRESET, NONE)),
+    "buffer_bytes": ("0",),
+}
+"""Texts that leave a value to the preset, where this is not PRESET alone."""
+CHOICES = {"reorder": ("no", "yes"), "queue": ("fifo", "codel", "fq_codel", "cake")}
+FOR_PEOPLE = ("description", "source")
+CONSTELLATION: dict[str, Callable[[str], Any]] = {
+    name: type(one.default)
+    for name, one in Constellation.parameters().items()
+    if name != "rate_bps"
+}
+"""Parameters of a constellation and their types; a preset has its rate as `rate`."""
+FOLDER = data_folder("satellites")
+LEAST_BPS, MOST_BPS = 32e3, 1e9
+"""What can be proved: below, what the bucket lets wait is more delay than is tolerated; above, tbf is not exact enough."""
+BUFFER = re.compile(r"([0-9]*\.?[0-9]+)(BDP|B|kB|MB|p)")
+BUFFER_UNITS = {
+    "BDP": ("BDP", 1.0),
+    "B": ("bytes", 1.0),
+    "kB": ("bytes", 1e3),
+    "MB": ("bytes", 1e6),
+    "p": ("packets", 1.0),
+}
+BUFFER_LIMITS = {"BDP": (0.001, 1000.0), "bytes": (1, 4e9), "packets": (2, 1e6)}
+LINE = re.compile(r"(?P<name>\w+)\s*:(?:\s+(?P<value>.*))?")
+
+
+class PresetError(ValueError):
+    """An error in a satellite's file: its line, what is wrong, and what would be right."""
+
+
+class Buffer(NamedTuple):
+    """The bottleneck's: so many "BDP", "bytes" or "packets"."""
+
+    size: float
+    unit: str
+
+
+class Preset(NamedTuple):
+    """Values by name, all of them texts as on a command line; over a constellation if it has one,
+    as a link file says if it has that.
+    """
+
+    values: Mapping[str, str] = MappingProxyType({})
+    constellation: Constellation | None = None
+    link_file: Path | None = None
+
+
+# Values
+
+
+def rate_bps(text: str) -> float:
+    return netem.number(text, LEAST_BPS, MOST_BPS, "a rate from 32k to 1G bit/s")
+
+
+def delay_ms(text: str) -> float:
+    return netem.number(text, 0.001, 10_000, "a delay from 0.001 to 10000 ms")
+
+
+def jitter_ms(text: str) -> float:
+    return netem.number(text, 0, 10_000, "a jitter from 0 to 10000 ms")
+
+
+def buffer(text: str) -> Buffer:
+    """`1.5BDP`, `150kB` or `150000B`, `100p` (packets). Raises ValueError."""
+    if not (found := BUFFER.fullmatch(text)):
+        raise ValueError(f"{text!r} is not a buffer like 1BDP, 150kB, 2MB, 9000B or 100p (packets)")
+    unit, factor = BUFFER_UNITS[found[2]]
+    least, most = BUFFER_LIMITS[unit]
+    size = float(found[1]) * factor
+    if not least <= size <= most:
+        raise ValueError(f"{text!r} is not a buffer from {least:g} to {most:g} {unit}")
+    if unit != "BDP" and size != int(size):
+        raise ValueError(f"{text!r} is not a whole number of {unit}")
+    return Buffer(size, unit)
+
+
+CONVERT: dict[str, Callable[[str], Any]] = {
+    "rate": rate_bps,
+    "return_rate": rate_bps,
+    "delay_ms": delay_ms,
+    "jitter_ms": jitter_ms,
+    "reorder": str,
+    "loss": netem.percent,
+    "return_loss": netem.percent,
+    "burst_packets": netem.burst,
+    "burst_ms": netem.burst_ms,
+    "buffer": buffer,
+    "queue": str,
+}
+
+
+def value(name: str, text: str) -> Any:
+    """The value of one of DEFAULTS, None for `none`.
+
+    Raises ValueError, with its name and what would be right.
+    """
+    if text == NONE and name in (*BY_FILE, *BURSTS):
+        return None
+    if name in CHOICES and text not in CHOICES[name]:
+        raise ValueError(f"{name}: {text!r} is none of {', '.join(CHOICES[name])}")
+    try:
+        return CONVERT[name](text)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
+def checked(name: str, text: str) -> str:
+    """The text of a value that is right. Raises ValueError."""
+    value(name, text)
+    return text
+
+
+def check_one(names: Sequence[str], given: Iterable[str]) -> None:
+    """Raises ValueError for several of the names, which say the same in different ways."""
+    several = [name for name in names if name in given]
+    if len(several) > 1:
+        raise ValueError(f"{' and '.join(several)}: give one of them")
+
+
+def in_force(given: Mapping[str, str], preset: Preset) -> dict[str, str]:
+    """The text of each of DEFAULTS: the given one, else the preset's, else the default.
+
+    `none` stands for what a link file says instead, or for the delay that a constellation says.
+    `given` may have the buffer as `buffer_bdp` or `buffer_bytes`, too. Raises ValueError for more
+    than one buffer, and for a value that a link file has itself.
+    """
+    own = {name: text for name, text in given.items() if text not in UNSET.get(name, (PRESET,))}
+    for several in (BUFFERS, BURSTS):
+        check_one(several, own)
+    if "buffer_bdp" in own:
+        own["buffer"] = (
+            f"{netem.number(own['buffer_bdp'], *BUFFER_LIMITS['BDP'], 'a buffer from 0.001 to 1000 BDP'):.15g}BDP"
+        )
+    if "buffer_bytes" in own:
+        own["buffer"] = f"{own['buffer_bytes']}B"
+    texts = {name: own.get(name, preset.values.get(name, text)) for name, text in DEFAULTS.items()}
+    if "burst_packets" in own:
+        texts["burst_ms"] = NONE
+    elif texts["burst_ms"] != NONE:
+        texts["burst_packets"] = NONE
+    given_file = given.get("link_file", NONE)
+    if preset.link_file or given_file != NONE:
+        if beside := [f"{name}={own[name]}" for name in BY_FILE if name in own]:
+            named = (
+                f"link_file={given_file}"
+                if given_file != NONE
+                else f"the satellite's {preset.link_file}"
+            )
+            raise ValueError(
+                f"{' and '.join(beside)}: {named} has rate and delay over time; leave this out, or"
+                " the file"
+            )
+        texts |= dict.fromkeys(BY_FILE, NONE)
+    elif preset.constellation and "delay_ms" not in own:
+        texts["delay_ms"] = NONE
+    return texts
+
+
+# Files
+
+
+def find(name: str, folder: Path = FOLDER) -> Preset:
+    """The preset of this name in a folder. Raises PresetError."""
+    for suffix in (".yml", ".csv"):
+        if (file := folder / f"{name}{suffix}").is_file():
+            return read(file)
+    there = sorted({file.stem for pattern in ("*.yml", "*.csv") for file in folder.glob(pattern)})
+    raise PresetError(f"there is no satellite {name!r} in {folder}; there are {', '.join(there)}")
+
+
+def read(path: Path) -> Preset:
+    """The preset of a file, all its values checked; a .csv is a link file.
+
+    Raises PresetError, with the line.
+    """
+    if path.suffix == ".csv":
+        return Preset(link_file=path)
+    values: dict[str, str] = {}
+    orbit: dict[str, Any] = {}
+    place = ""
+    try:
+        for number, line in link_file.lines(path):
+            place = f", line {number}"
+            if (text := re.sub(r"(^|\s)#.*", "", line).strip()) in ("", "---"):
+                continue
+            if not (found := LINE.fullmatch(text)):
+                raise ValueError(f"{text!r} is not a line like delay_ms: 250")
+            name, text = found["name"], (found["value"] or "").strip("'\"")
+            if name in values or name in orbit:
+                raise ValueError(f"{name} is given twice")
+            if name in CONSTELLATION:
+                orbit[name] = CONSTELLATION[name](text)
+            elif name in DEFAULTS:
+                values[name] = text if name in FORWARD and text == SAME else checked(name, text)
+            elif name not in FOR_PEOPLE:
+                known = (*DEFAULTS, *CONSTELLATION, *FOR_PEOPLE)
+                raise ValueError(
+                    f"unknown: {name}; {link_file.near(name, known)}known are {', '.join(known)}"
+                )
+        place = ""
+        check_one(BURSTS, values)
+        if orbit and "delay_ms" in values:
+            raise ValueError(
+                f"delay_ms is for a link without a constellation, {min(orbit)} for one over it:"
+                " give one of them"
+            )
+        return Preset(values, Constellation(**orbit) if orbit else None)
+    except link_file.LinkFileError as error:
+        raise PresetError(str(error)) from error
+    except ValueError as error:
+        raise PresetError(f"{os.fspath(path)}{place}: {error}") from None

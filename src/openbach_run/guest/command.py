@@ -1,1 +1,0 @@
-../../../jobs/common/command.py
