@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`make bump-debian`: debian.lock for what the mirror has now; the golden cells and README's table
-with it.
+"""`make bump-debian`: debian.lock for what the mirror has now.
+
+The golden cells and README's table with it.
 
 Prints what moved: packages, golden cells, and the cells of the table by how much. The same stands
 in build/bump-debian.txt, for the commit (`git commit --file`) and a line of CHANGELOG.md.

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Chaos: small campaigns through the real command while signals, full disks, damaged caches and
-records are thrown at it.
+"""Chaos: small campaigns through the real command while all kinds of harm come to it.
+
+Signals, full disks, damaged caches and records are thrown at it:
 
     OPENBACH_RUN_EXTRA=dev ./openbach-run python tests/chaos.py --runs 1000 --seed 1
 
@@ -124,7 +125,7 @@ class Chaos:
     def end(
         self, command: subprocess.Popen[str], expected: set[int], words: tuple[str, ...] = ()
     ) -> str:
-        """stderr of the command; checks its exit code, its words, and that nothing is left of it."""
+        """Return the command's stderr; check its exit code and words, and that nothing is left."""
         try:
             said = command.communicate(timeout=LIMIT_S)[1]
         except subprocess.TimeoutExpired:
@@ -238,8 +239,9 @@ class Chaos:
 
 
 def take_signals() -> None:
-    """What this script's own shell ignores, as it does SIGINT for what runs in the background, its
-    children ignore, too.
+    """Take the signals that this script's shell ignores.
+
+    A shell ignores SIGINT for what runs in the background, and children would ignore it, too.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
@@ -247,8 +249,9 @@ def take_signals() -> None:
 
 
 def send(chaos: Chaos, number: signal.Signals, process: int, done: Callable[[], bool]) -> None:
-    """Sends a signal, unless the process has ended; raises Wrong if it has no effect: `done` says
-    whether it had.
+    """Sends a signal, unless the process has ended.
+
+    Raises Wrong if it has no effect: `done` says whether it had.
     """
     status = Path(f"/proc/{process}/status")
     try:
@@ -268,8 +271,9 @@ def send(chaos: Chaos, number: signal.Signals, process: int, done: Callable[[], 
 
 
 def is_one_of(process: int, states: tuple[str, ...]) -> bool:
-    """Whether a process is in one of these states, as the kernel names them; "" is that of one that
-    is gone.
+    """Whether a process is in one of these states, as the kernel names them.
+
+    "" is that of one that is gone.
     """
     state = ""
     with contextlib.suppress(OSError):

@@ -162,8 +162,9 @@ class Parser:
 
 
 def mutated(chance: random.Random, seeds: list[bytes]) -> bytes:
-    """One of the contents with up to six places changed, lines left out, doubled or exchanged, or
-    parts of another.
+    """Return one of the contents with up to six places changed.
+
+    Lines are left out, doubled or exchanged, or come from another content.
     """
     content = bytearray(chance.choice(seeds))
     for _ in range(chance.choice((1, 1, 1, 2, 3, 6))):
@@ -290,8 +291,9 @@ def seeds(file: Path) -> None:
 
 
 def addition(file: Path, place: str, scenario: str, *settings: str) -> None:
-    """A run of the scenario is planned that uses the input, which is at that place in a directory
-    that is given by --with.
+    """Plan a run of the scenario that uses the input.
+
+    The input is at that place in a directory that is given by --with.
     """
     root = file.parent / "with"
     (root / place).parent.mkdir(parents=True)
@@ -438,8 +440,9 @@ def read_run_json(file: Path) -> None:
 
 
 def packed(file: Path) -> None:
-    """The packed files of a run that has finished; what is changed in a compressed one is nearly
-    always its sum only.
+    """The packed files of a run that has finished.
+
+    What is changed in a compressed one is nearly always its sum only.
     """
     place = run_directory(file, run_files.PACKED)
     compressed(place / run_files.PACKED)

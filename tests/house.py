@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The house in figures: `make house`. What is tracked, how the rooms of src/openbach_run hang together, how the code reads, and
-the way that a scenario and a measure take through the rooms.
+"""The house in figures: `make house`.
+
+What is tracked, how the rooms of src/openbach_run hang together, how the code reads, and the way
+that a scenario and a measure take through the rooms.
 
 The way of a measure is that of the calls: it is read and shown, while Python's profiler writes down
 in which room each function is. A climb is a move to a room that comes later in ROOMS, a return one
@@ -100,7 +102,7 @@ def comprehensions_in(tree: ast.AST) -> Iterator[tuple[int, int]]:
 
 
 def of_words(files: list[Path]) -> Figures:
-    """Count lines, comments, docstrings, comprehensions and the lengths of functions in src and jobs."""
+    """Count what src and jobs are made of: lines, comments, docstrings, comprehensions."""
     python = [file for file in files if file.suffix == ".py" and not file.is_symlink()]
     ours = [file for file in python if file.relative_to(REPOSITORY).parts[0] in ("src", "jobs")]
     lines, comments, long, skips, nested, walruses = 0, 0, 0, 0, 0, 0
@@ -153,7 +155,10 @@ def of_scenario(visited: list[str], climbs: list[str]) -> Figures:
 
 
 def way_of(call: Callable[[], object]) -> list[str]:
-    """Run a call and return the rooms that its functions were in, in order; one after another of the same once."""
+    """Run a call and return the rooms that its functions were in, in order.
+
+    One after another of the same once.
+    """
     visited: list[str] = []
 
     def seen(frame: FrameType, event: str, _argument: object) -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`make kernel-rebase VERSION=7.3` tries kernel/series on another kernel source; `make
-kernel-export TREE=…` writes kernel/patches from the commits of a tree that was mended.
+"""`make kernel-rebase VERSION=7.3` tries kernel/series on another kernel source.
+
+`make kernel-export TREE=…` writes kernel/patches from the commits of a tree that was mended.
 kernel/README.md explains both.
 
 Of a kernel source git gets what the kernel build unpacks of it, so the tree can be built too.
@@ -78,8 +79,9 @@ def _tell_nothing(text: str, part: float) -> None:
 
 
 def wanted_source(wanted: str, work: Path) -> Source:
-    """The source that `wanted` names (7.3, linux-source-7.3, or either with /SUITE), or the newest
-    of the mirror.
+    """Return the source that `wanted` names, or the newest of the mirror.
+
+    A name is 7.3, linux-source-7.3, or either with /SUITE.
     """
     version, _, suite = wanted.removeprefix("linux-source-").partition("/")
     found: list[tuple[tuple[int, int], Source]] = []
@@ -133,7 +135,7 @@ def repository_of(source: Source, tree: Path) -> None:
 
 
 def with_older_files(tree: Path, work: Path) -> None:
-    """Give the repository the files that the series was made from, which a three-way merge needs."""
+    """Give the repository the files that the series was made from: a merge needs them."""
     ours = wanted_source(kernel.SOURCES[0], work)
     older = work / "ours"
     repository_of(ours, older)

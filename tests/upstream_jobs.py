@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`make openbach-jobs OPENBACH=CHECKOUT EXTRA=CHECKOUT`: each of OpenBACH's own jobs in a guest,
-with a check of what it does.
+"""`make openbach-jobs OPENBACH=CHECKOUT EXTRA=CHECKOUT`.
+
+Each of OpenBACH's own jobs in a guest, with a check of what it does.
 
     client/to_router ── router ── server/to_router
 

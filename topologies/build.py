@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Builders of the scenarios beside the inventories of this folder, and of the star: `python
-topologies/build.py` writes them anew; `python topologies/build.py star 50 DIR` writes a star of
-50 terminals into another folder.
+"""Builders of the scenarios beside the inventories of this folder, and of the star.
+
+`python topologies/build.py` writes them anew; `python topologies/build.py star 50 DIR` writes a
+star of 50 terminals into another folder.
 
 Each scenario: every PC downloads the same size at the same time. That with a VPN follows from its
 YAML in scenarios/ here.
@@ -35,7 +36,7 @@ DEFAULTS = {"cc": "cubic", "size": "5M", "rate": "10M", "loss": "0"}
 def downloads(
     inventory: str, description: str, links: dict[str, tuple[str, str, str]], pcs: Sequence[str]
 ) -> dict[str, Any]:
-    """`links`: of each satellite the orbit and the networks on its user side and on the gateway's."""
+    """Return a scenario; `links` are each satellite's orbit and the networks on both sides."""
     functions: list[dict[str, Any]] = []
     references = {"server_ip": "satvpn_server.enterprise_lan.address"}
 
@@ -135,11 +136,13 @@ WITH_VPN = ("coordinated",)
 
 
 def with_vpn(name: str) -> dict[str, Any]:
+    """Return a scenario of scenarios/ here as JSON, which names its inventory here."""
     made = expand(HERE / f"scenarios/{name}.yml")
     return {**made, "x-inventory": {**made["x-inventory"], "file": f"{name}.yml"}}
 
 
 def star_scenario(terminals: int) -> dict[str, Any]:
+    """Return the scenario of a star: every terminal's PC downloads at the same time."""
     pcs = [f"pc_{number}" for number in range(1, terminals + 1)]
     return downloads(
         "star.yml",
@@ -150,8 +153,9 @@ def star_scenario(terminals: int) -> dict[str, Any]:
 
 
 def star_inventory(terminals: int) -> dict[str, Any]:
-    """Terminals and satellite are in one network, whose rate they share: the link is the
-    satellite's.
+    """Terminals and satellite are in one network, whose rate they share.
+
+    The link is the satellite's.
 
     Up to 250.
     """
@@ -202,6 +206,7 @@ def star_inventory(terminals: int) -> dict[str, Any]:
 
 
 def host(role: str, interfaces: dict[str, tuple[str, str]], **routes: str) -> dict[str, Any]:
+    """Return a host of the inventory; `routes` are its routes, by network."""
     return {
         "satvpn_role": role,
         "satvpn_interfaces": [
@@ -228,6 +233,7 @@ STAR_HEAD = """\
 
 
 def write_star(folder: Path, terminals: int) -> None:
+    """Write the inventory and the scenario of a star into a folder."""
     text = yaml.safe_dump(
         star_inventory(terminals), sort_keys=False, default_flow_style=None, width=110
     )

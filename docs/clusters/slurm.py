@@ -38,10 +38,10 @@ JOB = {
 
 
 def main() -> int:
+    """Run the command on so many workers; return its exit code."""
     jobs, *arguments = sys.argv[1:]
-    dask.config.set(
-        {"distributed.admin.tick.interval": "1s"}
-    )  # how often the scheduler looks whether it is late
+    # How often the scheduler looks whether it is late.
+    dask.config.set({"distributed.admin.tick.interval": "1s"})
     with SLURMCluster(**JOB) as cluster:
         cluster.scale(jobs=int(jobs))
         command = [

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The manual pages, from the commands' own --help: `make man` writes them, a wheel installs them."""
+"""The manual pages, from the commands' own --help.
+
+`make man` writes them, a wheel installs them.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ MACROS = r"\.(?:SH|TP|nf|fi|B)\b"
 
 
 def pages() -> dict[str, str]:
-    """File name → text, in roff."""
+    """Return file name → text, in roff."""
     parsers = {"openbach-run": main.parser()}
     for name, module in main.COMMANDS.items():
         parsers[f"openbach-run-{name}"] = import_module(module).parser()
@@ -27,6 +30,7 @@ def pages() -> dict[str, str]:
 
 
 def page(name: str, parser: ArgumentParser, see: str) -> str:
+    """Return the manual page of a parser, in roff; `see` are the pages that it refers to."""
     made = Manpage(parser)
     # a page without date and version is the same whenever it is made
     title = f'.TH {name.upper()} 1 "" "openbach\\-run" "SATCOM VPN/PEP testbed"\n'

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The Python interface of openbach-run: `import openbach_run`, then `run` and `load`
-(docs/python.md).
+"""The Python interface of openbach-run: `import openbach_run`, then `run` and `load`.
 
-The command line and this module call the same function, `run_campaign`, with the same options.
+docs/python.md explains it. The command line and this module call the same function, `run_campaign`,
+with the same options.
 """
 
 from __future__ import annotations
@@ -67,12 +67,11 @@ def run(
     scheduler: str | None = None,
     **values: Value | Sequence[Value],
 ) -> Results:
-    """Run a scenario or campaign (a name or a file) for every combination of the values; return all
-    results.
+    """Run a scenario or campaign (a name or a file) for every combination of the values.
 
-    Runs that finished before are not repeated. The options are those of the command (`openbach-run
-    --help`). A run that failed is in the results, with its status. Raises InputError, SetupError,
-    OSError.
+    All results come back, also those of runs that finished before, which are not repeated. The
+    options are those of the command (`openbach-run --help`). A run that failed is in the results,
+    with its status. Raises InputError, SetupError, OSError.
     """
     if engine not in ENGINES:
         raise InputError(f"engine={engine!r}: one of {', '.join(ENGINES)}")
@@ -110,6 +109,7 @@ class Results:
 
     @property
     def file(self) -> Path:
+        """Return the file with a row for each run, which any tool for Parquet reads."""
         return self.directory / "results.parquet"
 
     @property
@@ -135,10 +135,9 @@ class Results:
         return frame
 
     def cells(self, measure: str = "transfer_time_s") -> pandas.DataFrame:
-        """Return a row for each cell (a combination of values): median, low and high end of its 95
-        % interval, and number of seeds.
+        """Return a row for each cell: median, both ends of its 95 % interval, number of seeds.
 
-        The arguments with several values are columns.
+        The arguments with several values are columns. A cell is a combination of values.
         """
         found = read_campaigns([self.directory])
         names = [name for name in found.cells[0].values if len(found.distinct(name)) > 1]
@@ -151,11 +150,11 @@ class Results:
         return frame.assign(**{name: _typed(frame[name]) for name in names})
 
     def series(self, statistic: str, runs: Iterable[str] | None = None) -> pandas.DataFrame:
-        """Return every value of a statistic that a job sent, for all finished runs or those given
-        by run_id.
+        """Return every value of a statistic that a job sent, for all finished runs or those given.
 
-        The columns are run_id, job, agent, suffix, time (of the guest's clock), time_s (since the
-        first statistic of the run) and value. Raises InputError if no run has sent it.
+        Runs are given by run_id. The columns are run_id, job, agent, suffix, time (of the guest's
+        clock), time_s (since the first statistic of the run) and value. Raises InputError if no run
+        has sent it.
         """
         columns = ["run_id", "job", "agent", "suffix", "time", "time_s", "value"]
         rows: list[tuple[Any, ...]] = []
@@ -238,8 +237,9 @@ def _seeds(seeds: int | Sequence[int]) -> str:
 
 
 def _typed(column: pandas.Series[Any]) -> pandas.Series[Any]:
-    """Return a column as numbers if all its values are numbers, else as categories in the order of
-    their first rows.
+    """Return a column as numbers if all its values are numbers, else as categories.
+
+    The categories have the order of their first rows.
     """
     given = column.dropna()
     try:

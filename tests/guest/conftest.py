@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs of the real command in the real guest, kept for the whole session: a test reads what a run
-left behind.
+"""Runs of the real command in the real guest, kept for the whole session.
+
+A test reads what a run left behind.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A congestion control of the user's own, outside the checkout: docs/congestion-controls.md, word
-for word.
+"""A congestion control of the user's own, outside the checkout.
+
+Docs/congestion-controls.md, word for word.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A job of a user's own, in a directory outside the checkout, as docs/jobs.md has it: with
-measures, a Debian package that no job of ours uses, and a program as source.
+"""A job of a user's own, in a directory outside the checkout, as docs/jobs.md has it.
+
+With measures, a Debian package that no job of ours uses, and a program as source.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Satellites of a user's own, in a folder outside the checkout: those of docs/satellites.md, by its
-commands.
+"""Satellites of a user's own, in a folder outside the checkout.
+
+Those of docs/satellites.md, by its commands.
 """
 
 from __future__ import annotations

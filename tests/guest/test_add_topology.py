@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A topology of a user's own, in a folder outside the checkout: the one of docs/topologies.md, by
-its commands.
+"""A topology of a user's own, in a folder outside the checkout.
+
+The one of docs/topologies.md, by its commands.
 """
 
 from __future__ import annotations

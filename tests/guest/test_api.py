@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""openbach_run from Python: the notebook of the documentation, executed in a kernel of Jupyter, and
-its results with right types.
+"""openbach_run from Python.
+
+The notebook of the documentation, executed in a kernel of Jupyter, and its results with right
+types.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ CELL_LIMIT_S = 600
 
 @pytest.fixture(scope="module")
 def notebook(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """docs/example.ipynb with the outputs of its cells, and in `path` where it has been executed."""
+    """docs/example.ipynb with its cells' outputs; in `path` is where it has been executed."""
     place = tmp_path_factory.mktemp("notebook")
     made = nbformat.read(REPOSITORY / "docs/example.ipynb", as_version=4)  # type: ignore[no-untyped-call]
     with pytest.MonkeyPatch.context() as patch:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Results are archived by the checkout that made them, and verified by another one; what differs is
-told.
+"""Results are archived by the checkout that made them, and verified by another one.
+
+What differs is told.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""BBRv2 and BBRv3: behaviours of draft-ietf-ccwg-bbr, whose sections are named (4.x in
-draft-cardwell-iccrg-bbr-congestion- control-02 is 5.x there), seen in `ss -ti`, in queues and in
-transfer times.
+"""BBRv2 and BBRv3: behaviours of draft-ietf-ccwg-bbr, whose sections are named.
+
+They are seen in `ss -ti`, in queues and in transfer times. (4.x in
+draft-cardwell-iccrg-bbr-congestion-control-02 is 5.x there.)
 """
 
 from __future__ import annotations
@@ -36,8 +37,9 @@ STATES = {  # pacing gain, cwnd gain → state of section 5.1.1
 
 @dataclass(frozen=True)
 class Seen:
-    """One look at the sender: time since the first look, state, delivery rate, window, smoothed
-    round-trip time.
+    """One look at the sender, `time_s` after the first one.
+
+    It has state, delivery rate, window and smoothed round-trip time.
     """
 
     time_s: float
@@ -57,8 +59,9 @@ def cc(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def watch(tmp_path_factory: pytest.TempPathFactory) -> Watch:
-    """What the sender's socket shows every 0.1 s of a download; `on_sat`: a command for the link,
-    and when.
+    """What the sender's socket shows every 0.1 s of a download.
+
+    `on_sat`: a command for the link, and when.
     """
     done: dict[tuple[object, ...], list[Seen]] = {}
 
@@ -109,8 +112,9 @@ LOOKED_AT = (r"delivery_rate (\d+)bps", r"cwnd:(\d+)", r" rtt:([\d.]+)")
 
 
 def looks(printed: str) -> list[Seen]:
-    """The data connection's lines: the one that has sent more than iperf3's control connection
-    does.
+    """The data connection's lines.
+
+    The one that has sent more than iperf3's control connection does.
     """
     seen: list[Seen] = []
     time_s = 0.0
@@ -144,8 +148,9 @@ def periods(seen: list[Seen]) -> list[tuple[str, float, float]]:
 
 
 def test_startup_reaches_the_links_rate_and_ends_on_a_plateau(watch: Watch, cc: str) -> None:
-    """5.3.1.2: doubles every round; ends three rounds after the bandwidth has stopped to grow by a
-    quarter.
+    """5.3.1.2: doubles every round.
+
+    Ends three rounds after the bandwidth has stopped to grow by a quarter.
     """
     seen = watch(cc, "loss=0")
     first = next(one.time_s for one in seen if one.rate_bps > 0.9 * LINK_BPS * 1448 / 1514)
@@ -159,7 +164,7 @@ def test_startup_reaches_the_links_rate_and_ends_on_a_plateau(watch: Watch, cc: 
 
 
 def test_drain_empties_the_queue_within_three_rounds(watch: Watch, cc: str) -> None:
-    """5.3.2"""
+    """5.3.2: the queue is empty soon."""
     (drain,) = [
         length_s
         for name, _, length_s in periods(watch(cc, *SHALLOW, seconds=30))
@@ -196,8 +201,9 @@ def test_drain_that_cannot_empty_the_queue_ends_after_three_rounds(watch: Watch)
 
 
 def test_probe_rtt_comes_after_five_seconds_and_halves_the_window(watch: Watch, cc: str) -> None:
-    """5.3.4: not before 5 s without a lower RTT, for 200 ms and a round at least, with half a BDP
-    in flight.
+    """5.3.4: not before 5 s without a lower RTT, with half a BDP in flight.
+
+    It takes 200 ms and a round at least.
     """
     seen = watch(cc, "loss=0")
     probes = [
@@ -225,8 +231,9 @@ def test_probe_bw_goes_up_and_comes_down(watch: Watch, cc: str) -> None:
 
 
 def test_startup_ends_on_losses(watch: Watch, cc: str) -> None:
-    """5.3.1.3: a buffer of 5 % of the BDP overflows in Startup; it ends without waiting for the
-    plateau.
+    """5.3.1.3: a buffer of 5 % of the BDP overflows in Startup.
+
+    It ends without waiting for the plateau.
     """
     lossy = periods(watch(cc, "loss=0", "buffer_bdp=0.05", "size=10M"))[0]
     patient = periods(watch(cc, "loss=0"))[0]
@@ -236,8 +243,9 @@ def test_startup_ends_on_losses(watch: Watch, cc: str) -> None:
 
 @pytest.mark.parametrize("scenario", ["geo_loss", "leo_loss"])
 def test_a_flow_alone_leaves_the_queue_empty(run_cells: RunCells, cc: str, scenario: str) -> None:
-    """2.2, 5.6.2: paced 1 % below the bandwidth, in payload as TCP paces; in whole packets it would
-    be 2.6 % above.
+    """2.2, 5.6.2: paced 1 % below the bandwidth, in payload as TCP paces.
+
+    In whole packets it would be 2.6 % above.
     """
     (run,) = run_cells(scenario, "vpn=none", f"cc={cc}", "loss=0", f"series_s={PERIOD_S}")
     sent = [
@@ -257,7 +265,7 @@ def test_a_flow_alone_leaves_the_queue_empty(run_cells: RunCells, cc: str, scena
 
 
 def test_the_round_trip_is_that_of_the_path_while_it_cruises(watch: Watch, cc: str) -> None:
-    """5.6.2"""
+    """5.6.2: no queue stands."""
     round_trips = [
         one.rtt_ms for one in watch(cc, "loss=0") if one.state == "Cruise" and one.time_s > 10
     ]
@@ -266,8 +274,9 @@ def test_the_round_trip_is_that_of_the_path_while_it_cruises(watch: Watch, cc: s
 
 @pytest.mark.parametrize(("cc", "rounds"), [("bbr2", 1), ("bbr3", 3)])
 def test_a_probe_ends_when_the_bandwidth_does_not_grow(watch: Watch, cc: str, rounds: int) -> None:
-    """-02, 4.3.3.6: with a quarter more than the BDP in flight, which takes a round; 5.3.3.7: after
-    three rounds.
+    """-02, 4.3.3.6: with a quarter more than the BDP in flight, which takes a round.
+
+    5.3.3.7: after three rounds.
 
     (Without losses: with them the next ProbeRTT comes before a probe of three rounds has ended.)
     """
@@ -285,9 +294,10 @@ def test_a_probe_ends_when_the_bandwidth_does_not_grow(watch: Watch, cc: str, ro
 
 
 def test_after_a_probe_that_went_too_high_the_next_one_is_cautious(watch: Watch, cc: str) -> None:
-    """5.3.3.6: in a buffer of a tenth of the BDP a probe loses packets; the next ends within a
-    round, as soon as it gets to where that one was, and since it has lost nothing another one
-    follows at once, which is not: it lasts until it loses.
+    """5.3.3.6: in a buffer of a tenth of the BDP a probe loses packets.
+
+    The next ends within a round, as soon as it gets to where that one was, and since it has lost
+    nothing another one follows at once, which is not: it lasts until it loses.
     """
     ups = [
         (begin_s, length_s)
@@ -363,8 +373,9 @@ POLICER = f"tc filter add dev to_gw ingress pref 1 protocol ip matchall action {
 
 
 def test_behind_a_policer_it_sends_at_the_policed_rate(tmp_path: Path, cc: str) -> None:
-    """5.5.6.2: a policer has no queue that would show, only losses; what is in flight goes back
-    when they pass 2 %.
+    """5.5.6.2: a policer has no queue that would show, only losses.
+
+    What is in flight goes back when they pass 2 %.
 
     A probe has lost more by then (a quarter of the window, for a round trip, every few seconds),
     but less than BBRv1 loses.
@@ -381,8 +392,9 @@ CHECKS = REPOSITORY / "tests/guest/controls/tcp_checked.c"
 
 
 def test_the_cases_that_a_transfer_seldom_meets(tmp_path: Path, cc: str) -> None:
-    """CHECKS, loaded into the guest as a congestion control that has `cc`'s source in it: the
-    kernel takes the module only if what it does with a socket is right in each case, and the
+    """CHECKS, loaded into the guest as a congestion control that has `cc`'s source in it.
+
+    The kernel takes the module only if what it does with a socket is right in each case, and the
     run's error names those in which it is not.
     """
     shipped = REPOSITORY / "congestion-controls" / cc
@@ -407,8 +419,9 @@ CHAOS_STEP_S = 2
 
 
 def chaos(number: int) -> str:
-    """What the link does for CHAOS_STEP_S: another delay, jitter, loss, rate; with duplicates and
-    reordering.
+    """What the link does for CHAOS_STEP_S.
+
+    Another delay, jitter, loss, rate; with duplicates and reordering.
     """
     device, delay_ms = ("to_st", "to_gw")[number % 2], 10 + 10 * (number % 4)
     netem = (
@@ -424,8 +437,9 @@ def chaos(number: int) -> str:
 
 @pytest.mark.parametrize("cc", [*CONTROLS, "bbr3_resume", "cubic_resume"])
 def test_a_thousand_short_transfers_over_a_link_that_changes(tmp_path: Path, cc: str) -> None:
-    """1 byte to 200 kB each, 8 at a time: none hangs, all bytes are right; a complaint of the
-    kernel would fail the run.
+    """1 byte to 200 kB each, 8 at a time.
+
+    None hangs, all bytes are right; a complaint of the kernel would fail the run.
     """
     steps = 60
     link = {"orbit": "geo", "forward_interface": "to_st", "return_interface": "to_gw"}

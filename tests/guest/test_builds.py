@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Builds of programs that somebody else's jobs and VPNs bring as source get nowhere, and leave what
-they should or nothing.
+"""Builds of programs that somebody else's jobs and VPNs bring as source get nowhere.
+
+They leave what they should, or nothing.
 """
 
 from __future__ import annotations

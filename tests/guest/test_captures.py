@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The capture of one host or interface: both directions, names, and every recipe of
-docs/captures.md.
+"""The capture of one host or interface.
+
+Both directions, names, and every recipe of docs/captures.md.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def test_the_recipes_of_the_page(line: str, run: Run, place: Path) -> None:
 
 
 def test_tshark_decrypts_wireguard_with_the_keys_and_not_without(run: Run, place: Path) -> None:
-    """Away from the tunnel's ends, where the transfer is to be seen in WireGuard's packets alone."""
+    """Away from the tunnel's ends the transfer is to be seen in WireGuard's packets alone."""
     keys = run.record / KEYS
     wanted = ["-Y", "wg && tcp", "-T", "fields", "-e", "tcp.len"]
     found = [

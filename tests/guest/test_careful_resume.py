@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Careful Resume (RFC 9959): a transfer of 1 MB after one of 5 MB, over a path that is as before,
-or is not.
+"""Careful Resume (RFC 9959).
+
+A transfer of 1 MB after one of 5 MB, over a path that is as before, or is not.
 
 What became of the saved parameters is counted in /proc/net of the sender
 (docs/method/careful-resume.md).
@@ -22,7 +23,8 @@ PLAIN = {"cubic_resume": "cubic", "bbr3_resume": "bbr3"}
 RTT_S = 0.5
 WARM = ("loss=0", "size=1M", "warm_up=5M")
 BETWEEN_S = 12
-"""Seconds after the job has begun: the earlier transfer has ended, the measured one has sent no data."""
+"""Seconds after the job has begun: the earlier transfer has ended, the measured one has sent no
+data."""
 END_S = 30
 SLOW = "tc qdisc change dev q_forward root handle 1: tbf rate 1mbit burst 1540 limit 62500"
 NEAR = " && ".join(
@@ -32,8 +34,9 @@ NEAR = " && ".join(
 
 
 class Transfer(NamedTuple):
-    """The run, what the module has counted at its end, and the largest window of each half second
-    of the measured transfer.
+    """The run, what the module has counted at its end, and windows of the measured transfer.
+
+    It is the largest window of each half second.
     """
 
     run: Run
@@ -90,8 +93,9 @@ def told(counts: dict[str, int]) -> dict[str, int]:
 
 
 def test_on_a_path_that_is_as_before_it_jumps(tmp_path: Path, run_cells: RunCells, cc: str) -> None:
-    """Three doublings of slow start less, of which the later ones of both are in a buffer that
-    fills.
+    """Three doublings of slow start less.
+
+    The later ones of both are in a buffer that fills.
     """
     seen = transfer(tmp_path / "resumed", cc)
     (plain,) = run_cells("geo_loss", "vpn=none", f"cc={PLAIN[cc]}", *WARM)

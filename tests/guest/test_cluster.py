@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A campaign on a real Dask scheduler and workers, all on this machine: one dies in the middle, one
-does not fit, one gives other packets.
+"""A campaign on a real Dask scheduler and workers, all on this machine.
+
+One dies in the middle, one does not fit, one gives other packets.
 """
 
 from __future__ import annotations
@@ -57,8 +58,9 @@ def wait_for(state: Callable[[], bool], what: str) -> None:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Callable[..., list[subprocess.Popen[bytes]]]]:
-    """`cluster(n)` starts a scheduler (`cluster.address` of a file) and n workers, of which the
-    last ones may be wrong.
+    """Start a scheduler and n workers, of which the last ones may be wrong: `cluster(n)`.
+
+    The scheduler's address is in a file, `cluster.address`.
     """
     with ExitStack() as stack:
 

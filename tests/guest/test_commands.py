@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""commands.sh, which each run leaves, makes the same platform again: it is executed beside the run
-itself, in namespaces of its own in the same guest, and each host's interfaces, addresses,
-routes, rules, queues, firewall and TCP are compared.
+"""commands.sh, which each run leaves, makes the same platform again.
+
+It is executed beside the run itself, in namespaces of its own in the same guest, and each host's
+interfaces, addresses, routes, rules, queues, firewall and TCP are compared.
 """
 
 from __future__ import annotations
@@ -55,8 +56,9 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 def by_host(printed: str) -> dict[str, list[str]]:
-    """The lines that each host has shown, sorted, without what the kernel counts or draws: numbers
-    of interfaces, MAC addresses that nobody has given.
+    """The lines that each host has shown, sorted, without what the kernel counts or draws.
+
+    Numbers of interfaces, MAC addresses that nobody has given.
     """
     hosts = re.split(r"^== (\w+)\n", printed, flags=re.MULTILINE)[1:]
     counted = r"@if\d+|@\w+|\b(?!0[26]:00:)[0-9a-f]{2}(:[0-9a-f]{2}){5}\b"

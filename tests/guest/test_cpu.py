@@ -122,8 +122,9 @@ def test_a_full_queue_drops_and_the_drops_are_counted(run_cells: RunCells, mine:
 
 
 def test_both_directions_share_the_cpu(run_cells: RunCells, mine: Path) -> None:
-    """Both ways at once, each end encrypts one flow's data and decrypts the other's: together they
-    get what one got.
+    """Both ways at once, each end encrypts one flow's data and decrypts the other's.
+
+    Together they get what one got.
     """
     one = run(
         run_cells, mine, "lan_tcp", "vpn=wireguard", "cpu=symmetric", WINDOW, "direction=both", *LAN
@@ -135,8 +136,9 @@ def test_both_directions_share_the_cpu(run_cells: RunCells, mine: Path) -> None:
 
 
 def test_two_tunnels_of_a_host_share_its_cpu(run_cells: RunCells, mine: Path) -> None:
-    """A download through each, at the same time for 80 s: together they get what the POP has time
-    for, in equal parts.
+    """A download through each, at the same time for 80 s.
+
+    Together they get what the POP has time for, in equal parts.
     """
     scale = 20
     two = (
@@ -153,8 +155,9 @@ def test_two_tunnels_of_a_host_share_its_cpu(run_cells: RunCells, mine: Path) ->
 
 
 def test_users_of_a_pop_until_its_cpu_is_the_bottleneck(run_cells: RunCells, mine: Path) -> None:
-    """A user costs the CPU 1000 kbit/s of packets of 1400 bytes and an acknowledgement for two of
-    them: 56 users fill it.
+    """56 users fill the CPU of the POP.
+
+    A user costs 1000 kbit/s of packets of 1400 bytes, and an acknowledgement for two of them.
     """
     packets_per_s = 1e6 / (1400 * 8)
     cost_ns = SLOW["ns_per_packet"] + 1400 * SLOW["ns_per_byte"] + FAST["ns_per_packet"] / 2

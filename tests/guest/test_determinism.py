@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The same seed gives the same packets to the bit, on every interface; another seed gives others."""
+"""The same seed gives the same packets to the bit, on every interface.
+
+Another seed gives others.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +32,9 @@ def _of_no_use(text: str) -> str:
 
 
 def test_an_edit_that_does_nothing_changes_no_packet(run_cells: RunCells, tmp_path: Path) -> None:
-    """Jobs run as forks of the director: what they send must not follow from where its memory lies
-    (OpenSSL's random numbers do).
+    """Jobs run as forks of the director.
+
+    What they send must not follow from where its memory lies (OpenSSL's random numbers do).
     """
     edited = copy_of_the_checkout(tmp_path / "edited")
     for name in ("src/openbach_run/guest/director.py", "jobs/web_page/files/web_page.py"):
@@ -54,11 +58,11 @@ def test_an_edit_that_does_nothing_changes_no_packet(run_cells: RunCells, tmp_pa
 
 @pytest.mark.parametrize("vpn", ["wireguard", "openvpn_udp", "strongswan"])
 def test_another_cpu_changes_no_packet(run_cells: RunCells, vpn: str, tmp_path: Path) -> None:
-    """Where the loader looks for a program's libraries follows from the CPU. glibc is told of one
-    without SSE 4.2. strongSwan's programs have directories of libraries of their own.
+    """The CPU says where the loader looks for a program's libraries.
 
-    (init.py is not edited: it is in the image, which would be made anew, with the packages that
-    Debian has by now.)
+    glibc is told of one without SSE 4.2. strongSwan's programs have directories of libraries of
+    their own. (init.py is not edited: it is in the image, which would be made anew, with the
+    packages that Debian has by now.)
     """
     edited = copy_of_the_checkout(tmp_path / "edited")
     for name, place, added in (
@@ -99,8 +103,9 @@ def test_other_seed_other_capture(run_cells: RunCells, vpn: str) -> None:
 
 
 def test_the_hash_is_that_of_the_capture_file(run_cells: RunCells) -> None:
-    """With --pcap the stream that was hashed is the file that was kept, and keeping it changes no
-    packet.
+    """With --pcap the stream that was hashed is the file that was kept.
+
+    Keeping it changes no packet.
     """
     (kept,) = run_cells("geo_loss", "vpn=none", *CELL, pcap=True)
     (hashed,) = run_cells("geo_loss", "vpn=none", *CELL)

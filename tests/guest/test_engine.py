@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A run can never hang, and an empty one costs next to nothing: guests that run a few lines of
-Python instead of a scenario.
+"""A run can never hang, and an empty one costs next to nothing.
+
+Guests that run a few lines of Python instead of a scenario.
 """
 
 from __future__ import annotations
@@ -53,8 +54,9 @@ def test_an_empty_run_ends_well(guest_run: GuestRun) -> None:
 
 
 def test_no_compiled_file_depends_on_the_time_of_its_source(tmp_path: Path) -> None:
-    """Where PYTHONDONTWRITEBYTECODE is not set, some did: Python wrote into the tree of a bundle,
-    which then was damaged.
+    """Where PYTHONDONTWRITEBYTECODE is not set, some did.
+
+    Python wrote into the tree of a bundle, which then was damaged.
     """
     library = engine_with(tmp_path, FINISH).image.root / "usr/lib" / GUEST_PYTHON
     compiled = {
@@ -81,8 +83,9 @@ MEASURE = """
 
 
 def test_a_program_that_measures_for_ever_how_fast_it_computes_is_named(tmp_path: Path) -> None:
-    """Every hundredth reading of the clock enters the kernel; what is computed meanwhile takes no
-    time there.
+    """Every hundredth reading of the clock enters the kernel.
+
+    What is computed meanwhile takes no time there.
     """
     (tmp_path / "record").mkdir()
     outcome = engine_with(tmp_path / "code", MEASURE, silence_limit_s=900).run(
@@ -113,8 +116,9 @@ def test_a_run_that_fills_the_disk_is_ended(
 
 
 def test_time_passes_for_a_program_that_polls(guest_run: GuestRun) -> None:
-    """100 virtual seconds of a loop on select() with nothing to wait for; without a price per call
-    it would never end.
+    """100 virtual seconds of a loop on select() with nothing to wait for.
+
+    Without a price per call it would never end.
     """
     outcome = guest_run(
         """
@@ -130,8 +134,9 @@ def test_time_passes_for_a_program_that_polls(guest_run: GuestRun) -> None:
 
 
 def test_a_program_that_polls_does_not_hold_up_the_others(guest_run: GuestRun) -> None:
-    """A host's poller has no CPU of another host: each sleep ends when it is due, or within Linux's
-    timer slack of 50 µs.
+    """A host's poller has no CPU of another host.
+
+    Each sleep ends when it is due, or within Linux's timer slack of 50 µs.
     """
     outcome = guest_run(
         """
@@ -258,8 +263,9 @@ SEND = """
 
 
 def test_packets_are_progress(tmp_path: Path) -> None:
-    """A guest with much to carry needs long for the 10 virtual seconds to its next event, the
-    longer the busier the host.
+    """A guest with much to carry needs long for the 10 virtual seconds to its next event.
+
+    It needs the longer the busier the host is.
     """
     engine = engine_with(tmp_path / "code", SEND, FINISH, silence_limit_s=2)
     record = tmp_path / "record"
@@ -308,7 +314,7 @@ def test_a_process_that_the_jail_has_left_is_not_waited_for_without_limit(
 
 
 def test_no_guest_outlives_its_command(tmp_path: Path) -> None:
-    """kill -9 of the command that runs it."""
+    """The command that runs it is killed by signal 9."""
     engine_with(tmp_path / "code", SPIN)
     record = tmp_path / "record"
     record.mkdir()
@@ -328,8 +334,9 @@ engine.run({{"seed": 1}}, Path({str(record)!r}), 0, lambda event: None)
 
 
 def _guests_of(record: Path) -> list[int]:
-    """Processes of jails whose command line names the record, zombies apart: the guest's kernel
-    ends with them.
+    """Processes of jails whose command line names the record, zombies apart.
+
+    The guest's kernel ends with them.
     """
     found = []
     for process in Path("/proc").glob("[0-9]*"):

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The packets of small, different cells are those of tests/data/golden.json, to the bit, on the
-packages of debian.lock.
+"""The packets of small, different cells are those of tests/data/golden.json, to the bit.
 
-An edit that should change no packet changes none here. Where one does, `make golden` writes the
-file anew, in the commit that says why packets change. Where the locked packages can no longer be
-had, the test fails: `make bump-debian` locks those of today.
+They are run on the packages of debian.lock. An edit that should change no packet changes none here.
+Where one does, `make golden` writes the file anew, in the commit that says why packets change.
+Where the locked packages can no longer be had, the test fails: `make bump-debian` locks those of
+today.
 """
 
 from __future__ import annotations

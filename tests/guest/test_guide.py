@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""docs/guide.md: its commands are executed in their order, each sweep in its first cell, with
-little data.
+"""The commands of docs/guide.md, executed in their order.
+
+Each sweep is executed in its first cell, with little data.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ SHORT: dict[str, dict[str, str]] = {
     "link": {},
     "report": {},
 }
-"""By scenario or command: what is given to it where the guide says nothing. All others transfer files."""
+"""By scenario or command: what is given to it where the guide says nothing. All others transfer
+files."""
 
 
 def one_cell(line: str) -> list[str]:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Nothing gets out of a guest: code that stands in the place of its kernel, and jobs that are root
-in it, try every way.
+"""Nothing gets out of a guest.
+
+Code that stands in the place of its kernel, and jobs that are root in it, try every way.
 """
 
 from __future__ import annotations
@@ -444,7 +445,8 @@ fprog = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(program), ctypes
 assert not libc.prctl(38, 1, 0, 0, 0) and not libc.prctl(22, 2, ctypes.byref(fprog), 0, 0)  # no new privileges, seccomp
 os.execvp(sys.argv[2], sys.argv[2:])
 """
-"""A command where these means are refused, as a container's filter of system calls does; or where nothing is that is newer."""
+"""A command where these means are refused, as a container's filter of system calls does; or where
+nothing is that is newer."""
 
 
 def without(means: str) -> list[str]:
@@ -511,8 +513,9 @@ def test_an_old_host_gives_the_same_packets(tmp_path: Path, vpn: str) -> None:
 
 @pytest.mark.parametrize("shm", ["size=64m", None], ids=["64 MB", "none"])
 def test_memory_is_not_taken_from_dev_shm(tmp_path: Path, shm: str | None) -> None:
-    """A container's /dev/shm has 64 MB, the guest 512; another host has none, and a /tmp of the
-    same size.
+    """A container's /dev/shm has 64 MB, the guest 512.
+
+    Another host has none, and a /tmp of the same size.
     """
     hidden = (
         f"mount -t tmpfs -o {shm} none /dev/shm"

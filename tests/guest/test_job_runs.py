@@ -69,8 +69,9 @@ def test_http_counts_from_the_connection_on_iperf3_from_its_test_on(run_cells: R
 
 
 def test_the_transport_is_the_one_asked_for(run_cells: RunCells) -> None:
-    """Of the sender of the download, as iperf3 reads it from its socket; and of the host, as the
-    kernel has it.
+    """Of the sender of the download, as iperf3 reads it from its socket.
+
+    And of the host, as the kernel has it.
     """
     profiles = (
         "cubic",
@@ -110,7 +111,10 @@ def test_the_series_tells_what_the_transfer_did(run_cells: RunCells) -> None:
 
 
 def test_tunnel_and_queues_are_looked_at_as_often_as_asked(run_cells: RunCells) -> None:
-    """At the same time as the connection: the tunnel's counters grow up to what it carried in all."""
+    """At the same time as the connection.
+
+    The tunnel's counters grow up to what it carried in all.
+    """
     (run,) = run_cells("geo", "vpn=wireguard", "cc=cubic", "size=5M", "series_s=0.5")
     received = [
         line["rx_bytes"]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The tests of kernel/upstream, with our kernel in real time: what its mails promise holds in the
-kernel that we use.
+"""The tests of kernel/upstream, with our kernel in real time.
+
+What its mails promise holds in the kernel that we use.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The group speed of kernel/series changes no packet: a kernel without it makes the same captures,
-to the bit.
+"""The group speed of kernel/series changes no packet.
+
+A kernel without it makes the same captures, to the bit.
 
 That kernel is an entry of the cache of its own. To build it takes some three minutes of two cores,
 once.

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The scenarios of the published comparisons in the guest: three computers on a LAN, against what
-follows from the path.
+"""The scenarios of the published comparisons in the guest.
+
+Three computers on a LAN, against what follows from the path.
 """
 
 from __future__ import annotations
@@ -62,16 +63,15 @@ def test_udp_below_the_rate_arrives_whole_and_above_it_does_not(run_cells: RunCe
     ("vpn", "mtu", "segment"), [("none", 1500, 1448), ("wireguard", 1420, 1368)]
 )
 def test_the_path_mtu_is_the_tunnels(run_cells: RunCells, vpn: str, mtu: int, segment: int) -> None:
-    """1368 is the payload that iperf3 takes with WireGuard in the published comparison of ten VPNs
-    too.
-    """
+    """1368 is the payload that iperf3 takes with WireGuard in the published comparison, too."""
     row = one(run_cells, "lan_udp", f"vpn={vpn}", *UDP).row
     assert (int(row["path_mtu_bytes"]), int(row["udp_payload_bytes"])) == (mtu, segment)
 
 
 def test_a_tunnel_of_the_kernel_leaves_the_receivers_window_as_wide(run_cells: RunCells) -> None:
-    """A packet takes as much of the receiver's buffer as its network card's driver gives it,
-    whichever way it came.
+    """A packet takes as much of the receiver's buffer as its network card's driver gives it.
+
+    It does so whichever way it came.
     """
     widest = {}
     for vpn in ("none", "wireguard"):
@@ -103,8 +103,9 @@ def test_an_impairment_is_worse_than_a_better_one(run_cells: RunCells) -> None:
 
 
 def test_packets_are_lost_doubled_and_out_of_order(run_cells: RunCells) -> None:
-    """What the profile says, of some 1700 packets: within six standard deviations. iperf3 numbers
-    its packets.
+    """What the profile says, of some 1700 packets.
+
+    Within six standard deviations. iperf3 numbers its packets.
     """
     (run,) = run_cells("lan_udp", "vpn=none", "impairment=high", *UDP, pcap=True)
     seen = [
@@ -121,7 +122,7 @@ def test_packets_are_lost_doubled_and_out_of_order(run_cells: RunCells) -> None:
 
 
 def test_the_tuned_hosts_pace(run_cells: RunCells) -> None:
-    """fq is there, and BBR carries more than CUBIC over a path that loses packets."""
+    """The queue fq is there, and BBR carries more than CUBIC over a path that loses packets."""
     tuned = ("cc=bbr", "host_queue=fq", "buffer_bytes=67108864")
     run = one(run_cells, "lan_tcp", "vpn=none", "impairment=high", *tuned, *TCP)
     usual = one(run_cells, "lan_tcp", "vpn=none", "impairment=high", *TCP)
@@ -173,8 +174,9 @@ def test_a_tunnel_follows_its_clients_new_address(run_cells: RunCells) -> None:
 def test_a_vpn_comes_back_with_the_keys_that_it_had(
     run_cells: RunCells, event: str, lasts_s: float
 ) -> None:
-    """WireGuard's next packet makes its handshake; without a VPN nothing restarts, and only the
-    interface is away.
+    """WireGuard's next packet makes its handshake.
+
+    Without a VPN nothing restarts, and only the interface is away.
     """
     for vpn in ("wireguard", "none"):
         run = one(run_cells, "lan_reconnect", f"vpn={vpn}", f"event={event}", *EVENT)

@@ -27,7 +27,8 @@ SEND = (
     " time.monotonic()\nfor n in range({count}):\n s.sendto(n.to_bytes(4, 'big').ljust({size} - 42,"
     " b'.'), ('{to}', 9))\n time.sleep(max(start + (n + 1) * {gap_s} - time.monotonic(), 0))"
 )
-"""Sends numbered UDP packets in frames of `size` bytes. Nobody listens: the answers are ICMP, at most one a second."""
+"""Sends numbered UDP packets in frames of `size` bytes. Nobody listens: the answers are ICMP, at
+most one a second."""
 
 
 def run_link(
@@ -108,8 +109,9 @@ RATES_MBPS = (10, 4, 2, 8, 0, 3, 10, 2.5)
 
 @pytest.mark.parametrize("queue", ["fifo", "fq_codel"])
 def test_each_second_has_the_rate_of_the_link_file(tmp_path: Path, queue: str) -> None:
-    """Frames that leave in each second of saturation, to 1 % (and those at its border, which is
-    known to 1 ms).
+    """Frames that leave in each second of saturation, to 1 %.
+
+    Those at a second's border, which is known to 1 ms, may be in either.
     """
     file = tmp_path / "steps.csv"
     rows = [
@@ -190,8 +192,9 @@ def bad_times_s(seed: int, until_s: float) -> list[tuple[float, float]]:
 
 
 def test_bursts_in_ms_are_as_long_and_as_many_as_published(tmp_path: Path) -> None:
-    """A packet a millisecond for 100 s: the lost ones are those of the bursts' own times, to 0.1
-    ms.
+    """A packet a millisecond for 100 s.
+
+    The lost ones are those of the bursts' own times, to 0.1 ms.
 
     Their share, and how many are lost in a row, are within four standard deviations of the formulas
     in bursts.py.
@@ -240,8 +243,9 @@ def test_bursts_in_ms_are_as_long_and_as_many_as_published(tmp_path: Path) -> No
 
 
 def off_s(times: list[tuple[float, float]], missing: list[float]) -> float:
-    """By how much the begin of the link, whose time is known to 1 ms, is off: what fits the lost
-    packets best.
+    """By how much the begin of the link, whose time is known to 1 ms, is off.
+
+    What fits the lost packets best.
     """
     offs = [number / 20_000 for number in range(-40, 41)]
 
@@ -278,8 +282,9 @@ def test_the_losses_are_where_they_were_asked_for(run_cells: RunCells) -> None:
 
 
 def test_an_active_queue_is_shorter_than_the_buffer(run_cells: RunCells) -> None:
-    """A CUBIC download in its second half, whose window has outgrown the path: a FIFO of 2 BDP
-    fills up.
+    """A CUBIC download in its second half, whose window has outgrown the path.
+
+    A FIFO of 2 BDP fills up.
     """
     mean_bytes = {}
     for run in run_cells(
@@ -381,8 +386,9 @@ def test_a_round_trip_takes_twice_both_delays(run_cells: RunCells) -> None:
     ("loss_at", "job"), [("satellite", "satcom_link"), ("last_mile", "lan_link")]
 )
 def test_each_direction_has_its_own_loss(run_cells: RunCells, loss_at: str, job: str) -> None:
-    """2 % of the packets from the user: within six standard deviations; none of those towards the
-    user.
+    """2 % of the packets from the user.
+
+    Within six standard deviations; none of those towards the user.
     """
     (run,) = run_cells(
         "geo",
@@ -443,7 +449,10 @@ def test_a_medium_orbit_has_the_delay_of_its_geometry(run_cells: RunCells) -> No
 
 
 def test_bursts_in_ms_on_the_last_mile(run_cells: RunCells) -> None:
-    """Those of the satellite, drawn from the same seed; beside them a number of packets is refused."""
+    """Those of the satellite, drawn from the same seed.
+
+    Beside them a number of packets is refused.
+    """
     (run,) = run_cells(
         "geo", "vpn=none", "cc=bbr", "size=3M", "loss=2", "burst_ms=20", "loss_at=last_mile"
     )

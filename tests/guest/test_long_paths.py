@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Paths with a round trip of seconds, as over BGAN or to the Moon: every delay that is accepted
-works.
+"""Paths with a round trip of seconds, as over BGAN or to the Moon.
+
+Every delay that is accepted works.
 
 At commit 94585d7 none above 2 s did.
 """

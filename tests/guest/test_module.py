@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Congestion controls of ours are ordinary modules: DKMS builds them, without a warning, for
-Debian's kernels and compilers, and checkpatch has nothing to say of our kernel code.
+"""Congestion controls of ours are ordinary modules.
+
+DKMS builds them, without a warning, for Debian's kernels and compilers, and checkpatch has nothing
+to say of our kernel code.
 
 `make modules` runs these tests alone.
 
@@ -178,7 +180,8 @@ IGNORED = {
     "kernel/src": ("BIT_MACRO", "UNDOCUMENTED_SETUP"),
     "tests/guest/controls": (),
 }
-"""A size that is a power of two is no bit; a parameter of our kernel is described in docs/reference.md."""
+"""A size that is a power of two is no bit; a parameter of our kernel is described in
+docs/reference.md."""
 
 
 @pytest.mark.parametrize("folder", CHECKED)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""MTUs as values of a scenario: tunnels fit the smallest network on the way, fragments are counted
-and said, and a path may drop the messages that a packet is too big.
+"""MTUs as values of a scenario.
+
+Tunnels fit the smallest network on the way, fragments are counted and said, and a path may drop the
+messages that a packet is too big.
 """
 
 from __future__ import annotations

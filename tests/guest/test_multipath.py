@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Two access links and a multipath VPN in the guest: both links together, and one of them cut off
-for a while.
+"""Two access links and a multipath VPN in the guest.
+
+Both links together, and one of them cut off for a while.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A NAT before the box: each VPN comes up behind it, nothing new reaches the box from outside, and
-packets fit.
+"""A NAT before the box.
+
+Each VPN comes up behind it, nothing new reaches the box from outside, and packets fit.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def test_every_vpn_works_behind_a_nat_without_a_fragment(run_cells: RunCells) ->
 
 
 def test_the_address_is_translated_and_ipsec_goes_in_udp_that_fits(run_cells: RunCells) -> None:
-    """strongSwan finds the NAT by itself; its packets are 8 bytes longer, and still fit."""
+    """The NAT is found by strongSwan itself; its packets are 8 bytes longer, and still fit."""
     cells = ("vpn=none,strongswan", *GEO, "nat=none,terminal", "access_mtu=1492,inventory")
     for run in run_cells("geo", *cells, pcap=True):
         has_nat = run.row["nat"] == "terminal"
@@ -70,8 +71,9 @@ def test_proxies_split_connections_through_a_nat(run_cells: RunCells, pep: str) 
 def test_a_silent_flow_is_forgotten_and_nobody_comes_in_from_outside(
     tmp_path: Path, server: str, timeout_s: int, answered: bool
 ) -> None:
-    """A UDP packet of the box is answered at the terminal's address, at once or too late; a ping to
-    the box is not.
+    """A UDP packet of the box is answered at the terminal's address, at once or too late.
+
+    A ping to the box is not.
     """
     path = with_snapshot(
         tmp_path,

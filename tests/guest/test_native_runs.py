@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The native engine on this machine's kernel: it runs as root and as an ordinary user, says why it
-cannot, leaves nothing.
+"""The native engine on this machine's kernel.
+
+It runs as root and as an ordinary user, says why it cannot, leaves nothing.
 """
 
 from __future__ import annotations
@@ -48,8 +49,9 @@ def of_the_host() -> dict[str, object]:
 
 
 def _lives_of(cgroup: Path) -> bool:
-    """Whether the command that has made it still runs: another one's run may go on beside this
-    test.
+    """Whether the command that has made it still runs.
+
+    Another one's run may go on beside this test.
     """
     return Path(f"/proc/{cgroup.name.split('-')[2]}").exists()
 
@@ -90,8 +92,9 @@ def test_a_run_says_its_engine_its_clock_and_its_cpu_time(pings: tuple[Path, Run
 
 
 def test_a_finished_run_is_one_of_its_engine(pings: tuple[Path, Run]) -> None:
-    """The virtual engine's run of the same values is another one, and the native one is not
-    repeated.
+    """The virtual engine's run of the same values is another one.
+
+    The native run is not repeated.
     """
     results, run = pings
     assert command(*PINGS, "--results", str(results)).returncode == 0

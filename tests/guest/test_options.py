@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Options of VPNs (`vpn.NAME=VALUE`) and of the end hosts' TCP: each is seen to act, in the packets
-or in the kernel.
+"""Options of VPNs (`vpn.NAME=VALUE`) and of the end hosts' TCP.
+
+Each is seen to act, in the packets or in the kernel.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Hosts share no directory that they can write: as machines of their own, none sees a file of
-another.
+"""Hosts share no directory that they can write.
+
+As machines of their own, none sees a file of another.
 """
 
 from __future__ import annotations

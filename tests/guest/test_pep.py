@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The proxy in its positions: what it splits, what it cannot, and what that does to transfer times."""
+"""The proxy in its positions.
+
+What it splits, what it cannot, and what that does to transfer times.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,8 @@ SPLITS = [
     ("openvpn_udp", "B", 46),
     ("openvpn_tcp", "A", 92),
 ]
-"""VPN, position, most seconds: claim C8 says 46; one seed of TCP in TCP is not worth more than a factor of two."""
+"""VPN, position, most seconds: claim C8 says 46; one seed of TCP in TCP is not worth more than a
+factor of two."""
 CANNOT_SPLIT = [("none", "none"), ("wireguard", "A"), ("openvpn_udp", "A")]
 
 
@@ -34,8 +38,9 @@ def legs_shown(printed: str) -> dict[str, str]:
 
 @pytest.mark.parametrize(("position", "host"), [("A", "gw"), ("B", "pop")])
 def test_ss_and_the_statistics_show_both_legs(tmp_path: Path, position: str, host: str) -> None:
-    """CUBIC on the end hosts, BBR on both legs of the proxy: of the download's connection, 10 s
-    after it has begun.
+    """CUBIC on the end hosts, BBR on both legs of the proxy.
+
+    Of the download's connection, 10 s after it has begun.
     """
     scenario = with_snapshot(tmp_path, (host, 10, "ss -tinHO"))
     settings = ["vpn=none", "cc=cubic", "cc_pep=bbr", f"pep={position}", "loss=0"]

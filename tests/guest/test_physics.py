@@ -58,9 +58,7 @@ def _sizes(run: Run, interface: str) -> Counter[int]:
 
 @pytest.mark.parametrize("vpn", TUNNELS)
 def test_extra_bytes_on_the_wire_equal_the_vpns_overhead(run_cells: RunCells, vpn: str) -> None:
-    """Full-sized packets: what the POP sends into the tunnel, and what it then sends to the
-    gateway.
-    """
+    """Full-sized packets as the POP sends them into the tunnel, and then to the gateway."""
     (run,) = run_cells("geo", f"vpn={vpn}", "cc=cubic", "loss=0", "size=2M", pcap=True)
     described = json.loads((REPOSITORY / "vpn-configs" / vpn / "vpn.json").read_text())
     inner = max(_sizes(run, "server/to_pop"))
@@ -83,8 +81,9 @@ def test_nothing_goes_in_clear_when_there_is_a_tunnel(run_cells: RunCells) -> No
 
 
 def test_the_bottleneck_never_sends_faster_than_its_rate(run_cells: RunCells) -> None:
-    """Bytes in each second of the forward satellite hop, Ethernet header included, against 10
-    Mbit/s.
+    """Bytes in each second of the forward satellite hop, against 10 Mbit/s.
+
+    The Ethernet header counts.
     """
     (run,) = run_cells("geo", "vpn=wireguard", "cc=cubic", "loss=0", "size=2M", pcap=True)
     sent = [

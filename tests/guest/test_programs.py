@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Programs that check what the guest's kernel shows them: of a system call that it has replaced
-(kernel/src/speed/direct_calls.c), and of memory after forks
+"""Programs that check what the guest's kernel shows them.
+
+Of a system call that it has replaced (kernel/src/speed/direct_calls.c), and of memory after forks
 (kernel/patches/speed/fork-copies.patch).
 """
 

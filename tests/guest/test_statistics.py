@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What our jobs send is what they declare, to the last name: in the statistics of their YAML, on
-which columns rely.
+"""What our jobs send is what they declare, to the last name.
+
+In the statistics of their YAML, on which columns rely.
 """
 
 from __future__ import annotations

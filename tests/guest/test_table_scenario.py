@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A scenario that starts others gives, cell by cell, what these give alone: each cell leaves the
-hosts as it found them.
+"""A scenario that starts others gives, cell by cell, what these give alone.
+
+Each cell leaves the hosts as it found them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The inventories of topologies/ in the guest: LANs, several links, routing by table, MTU, IPv6,
-many terminals.
+"""The inventories of topologies/ in the guest.
+
+LANs, several links, routing by table, MTU, IPv6, many terminals.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every TCP connection of a run has the congestion control that the scenario asks for: seen in `ss
--ti` while it runs.
+"""Every TCP connection of a run has the congestion control that the scenario asks for.
+
+Seen in `ss -ti` while it runs.
 """
 
 from __future__ import annotations

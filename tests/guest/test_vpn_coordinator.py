@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A VPN whose ends a third host brings together (vpn.json's `coordinator`): on a host of its own,
-or at the server.
+"""A VPN whose ends a third host brings together (vpn.json's `coordinator`).
+
+On a host of its own, or at the server.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How each VPN ends when something is wrong: within a stated time, with the reason, and nothing has
-gone in clear.
+"""How each VPN ends when something is wrong.
+
+Within a stated time, with the reason, and nothing has gone in clear.
 
 A fault is a change of the VPN's own folder, in a directory beside ours (--with); all VPNs with the
 same fault are one campaign.
@@ -133,8 +134,9 @@ def test_a_tunnel_that_does_not_fit(reasons: Callable[[str], Reasons], vpn: str)
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> Reasons:
-    """Runs in which the client's daemon is killed in mid transfer; of a VPN without one, its
-    interface is deleted.
+    """Runs in which the client's daemon is killed in mid transfer.
+
+    Of a VPN without one, its interface is deleted.
     """
     place = tmp_path_factory.mktemp("killed")
     of_this_host = f"pkill -9 --ns $$$$ --nslist net -x '{'|'.join(DAEMONS)}'"
@@ -149,8 +151,9 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Reasons:
 
 @pytest.mark.parametrize("vpn", VPNS)
 def test_a_tunnel_that_ends_in_mid_transfer(killed: Reasons, vpn: str) -> None:
-    """The run ends soon, with the reason; the sender goes on for a while, and what it sends must
-    not leave the POP.
+    """The run ends soon, with the reason.
+
+    The sender goes on for a while, and what it sends must not leave the POP.
     """
     run, error = killed[vpn]
     assert f"{vpn} ended by itself" in error
@@ -177,8 +180,8 @@ ROAMS = {
 }  # fmt: skip
 """VPNs whose tunnel outlives the address of the client: tinc connects anew from the new one."""
 ROAMED_S = 150
-"""By then the transfer of some 10 s has ended: EasyTier's other end takes two minutes to find the client again, and TCP
-doubles its time-out while tinc connects."""
+"""By then the transfer of some 10 s has ended: EasyTier's other end takes two minutes to find the
+client again, and TCP doubles its time-out while tinc connects."""
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every VPN: the same packets for the same seed, nothing in clear, the overhead that its vpn.json
-says, and its counters.
+"""Every VPN: the same packets for the same seed, and nothing in clear.
+
+Its overhead is what its vpn.json says, and its counters count.
 """
 
 from __future__ import annotations

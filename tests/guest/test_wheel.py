@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The wheel works without a checkout: installed into an environment of its own, run in another
-directory, it makes the same runs with the same packets, and its tests, benches and reports are
-not in it.
+"""The wheel works without a checkout.
+
+Installed into an environment of its own, run in another directory, it makes the same runs with the
+same packets, and its tests, benches and reports are not in it.
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The command in an environment that has the wheel, and what the wheel requires from the
-    environment of the tests.
+    """The command in an environment that has the wheel, and what the wheel requires.
+
+    What it requires comes from the environment of the tests.
     """
     place = tmp_path_factory.mktemp("environment")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True)

@@ -92,13 +92,15 @@ def split_at_the_pop(run: Run) -> int:
 
 UDP, WEB_PORT = 17, 8443
 SMALLEST_QUIC, LARGEST_PACKET = 1200 + 28, 1500
-"""IPv4 packets, in bytes: datagrams of 1200 are what QUIC starts with (RFC 9000, 14); nginx looks for larger ones."""
+"""IPv4 packets, in bytes: datagrams of 1200 are what QUIC starts with (RFC 9000, 14); nginx looks
+for larger ones."""
 
 
 @pytest.mark.parametrize("vpn", ["none", "wireguard", "openvpn_udp", "openvpn_tcp"])
 def test_a_page_over_quic_passes_every_tunnel_and_no_proxy(run_cells: RunCells, vpn: str) -> None:
-    """libcurl reports HTTP/3 (else the load fails); in the clear, all between pc and box are whole
-    datagrams of QUIC.
+    """The load is over HTTP/3, as libcurl reports; else it fails.
+
+    In the clear, all between pc and box are whole datagrams of QUIC.
     """
     (run,) = run_cells("web", f"vpn={vpn}", "pep=B", "http=3", "loads=1", "orbit=leo", pcap=True)
     assert split_at_the_pop(run) == 0
@@ -125,8 +127,9 @@ def test_what_congestion_control_is_set_does_not_change_quic(run_cells: RunCells
 
 
 def test_each_flow_has_its_own_tunnel_with_a_proxy_at_its_ends_too(run_cells: RunCells) -> None:
-    """Both carry data, and satpep splits both: what answers the proxy is not sent into the second
-    flow's tunnel.
+    """Both carry data, and satpep splits both.
+
+    What answers the proxy is not sent into the second flow's tunnel.
     """
     for run in run_cells(
         "multi_flow", "vpn=openvpn_tcp", "vpn_2=openvpn_tcp", "pep=B,B_double", "orbit=leo"

@@ -25,7 +25,8 @@ Answer = tuple[int, Any]
 Fault = Callable[[], Answer | None]
 """What happens instead: an answer, or None for a connection that is dropped."""
 HARM = ("none", "reset before", "reset after", "half", "502 before", "502 after", "slow")
-"""What a network does to a request: nothing; before or after the controller has done what it was asked for."""
+"""What a network does to a request: nothing; before or after the controller has done what it was
+asked for."""
 
 
 @dataclass
@@ -140,8 +141,9 @@ class FakeController:
         return 404, {"error": f"no route {method} {path}"}
 
     def jobs_on(self, query: dict[str, list[str]]) -> dict[str, Any]:
-        """As 2.7.0 answers: only with `update` the agent is asked, and what it has not is deleted
-        from the database.
+        """Return the jobs on an agent, as 2.7.0 answers.
+
+        Only with `update` the agent is asked, and what it has not is deleted from the database.
         """
         (address,) = query["address"]
         errors: list[dict[str, Any]] = []
@@ -213,8 +215,9 @@ class FakeController:
 
 @contextmanager
 def serving(controller: FakeController) -> Iterator[FakeController]:
-    """Over HTTP, as OpenBACH's uWSGI: a connection looks as if it were kept, and whoever uses it
-    again meets a reset.
+    """Over HTTP, as OpenBACH's uWSGI.
+
+    A connection looks as if it were kept, and whoever uses it again meets a reset.
     """
 
     class Handler(BaseHTTPRequestHandler):

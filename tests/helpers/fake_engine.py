@@ -3,7 +3,7 @@
 
 A run of it is one of three plays:
 
-- `directed`: the real director over agents that are made up; what it leaves has the form of a record
+- `directed`: the real director over agents that are made up; it leaves what a guest leaves
 - `Transfers`: one transfer, which takes longer with more loss, or fails where a test says so
 - `few_files`: the fewest files that make a record, at once
 """

@@ -56,7 +56,7 @@ class Run:
 def command(
     *arguments: str, cwd: Path = REPOSITORY, checkout: Path = REPOSITORY
 ) -> subprocess.CompletedProcess[str]:
-    """openbach-run, as a person types it (from this checkout, in the Python that runs the tests)."""
+    """Run openbach-run as a person types it, from this checkout; return how it ended."""
     return subprocess.run(
         [sys.executable, "-m", "openbach_run", *arguments],
         check=False,
@@ -86,9 +86,7 @@ def records(results: Path) -> list[Run]:
 
 
 def unpacked(run_dir: Path) -> Path:
-    """The directory of a finished run, with its files as the guest has left them beside the packed
-    ones.
-    """
+    """Return the directory of a finished run, with its packed files unpacked beside them."""
     for packed in run_dir.glob("*.jsonl.gz"):
         packed.with_suffix("").write_bytes(gzip.decompress(packed.read_bytes()))
     for packed in run_dir.glob("files.tar.gz"):
@@ -102,8 +100,9 @@ RunCells = Callable[..., list[Run]]
 
 @dataclass
 class Host:
-    """Places of a guest that all users reach, and what stands before a command that runs as the
-    user of the test.
+    """Places of a guest that all users reach, and a user.
+
+    `user` stands before a command that runs as the user of the test.
     """
 
     place: Path

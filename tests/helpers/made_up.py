@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Results of a campaign that was never run: the published report's matrix with times from a
-formula, so that the report can be tested without the engine.
+"""Results of a campaign that was never run.
+
+The published report's matrix with times from a formula, so that the report can be tested without
+the engine.
 
 One cell has failed runs, one was not run.
 """
@@ -26,7 +28,9 @@ STATUS = {"failed": "Finished Ko", "done": "Finished Ok"}
 
 
 def time_s(scenario: str, arguments: dict[str, str], seed: int) -> float:
-    """Seconds: 1 % for a tunnel, 12 % for TCP in TCP, 3 % less with PEP B, and with loss CUBIC's
+    """Return the transfer time of a run in s, by a formula.
+
+    It has 1 % for a tunnel, 12 % for TCP in TCP, 3 % less with PEP B, and with loss CUBIC's
     collapse.
     """
     vpn, pep, cc, loss = (arguments[name] for name in ("vpn", "pep", "cc", "loss"))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The files that a page of docs/ tells its reader to write: a line with the name, `mine.yml`:, and
-a block of code below.
+"""The files that a page of docs/ tells its reader to write.
+
+A line with the name, `mine.yml`:, and a block of code below.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ def write(page: str | Path, place: Path) -> list[Path]:
 
 
 def commands(page: str | Path) -> list[str]:
-    """The lines of `page`, a path or a name in docs/, that begin with ./openbach-run, without their
-    comments.
+    """Return the lines of a page that begin with ./openbach-run, without their comments.
+
+    `page` is a path, or a name in docs/.
     """
     lines = re.findall(r"^\./openbach-run .*$", (DOCS / page).read_text(), re.M)
     return [line.split("  #")[0].strip() for line in lines]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A local HTTP server that plays a Debian mirror or the snapshot archive, with the faults of both."""
+"""A local HTTP server that plays a Debian mirror or the snapshot archive, faults included."""
 
 from __future__ import annotations
 

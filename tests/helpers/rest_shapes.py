@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The shapes of OpenBACH 2.7's REST answers, written down from its reference, and whether an answer
-has one.
+"""The shapes of OpenBACH 2.7's REST answers, written down from its reference.
 
 A shape is a type, a tuple of shapes (one of them), a list of one shape (each entry), or a dict of
 shapes by key: exactly these keys, but for those that end with `?`, which may be absent.
-`Map(shape)` is an object with any keys.
+`Map(shape)` is an object with any keys. `differences` says where an answer has another shape.
 """
 
 from __future__ import annotations

@@ -12,12 +12,15 @@ from helpers.guest_runs import REPOSITORY
 
 TEST_JOBS = REPOSITORY / "tests/guest/jobs"
 Snapshot = tuple[str, int, str]
-"""Host, seconds after the download has begun, shell command; what it prints is the statistic `printed`."""
+"""Host, seconds after the download has begun, shell command; what it prints is the statistic
+`printed`."""
 
 
 class Job(NamedTuple):
-    """A job on a host; `launched` and `finished`: the numbers of those that must have been, before
-    it is launched.
+    """A job on a host, and the jobs that it waits for.
+
+    Before it is launched, those with the numbers `launched` must have been launched, and those in
+    `finished` must have finished.
     """
 
     host: str
@@ -28,8 +31,9 @@ class Job(NamedTuple):
 
 
 def with_snapshot(place: Path, *snapshots: Snapshot, first: Sequence[tuple[str, str]] = ()) -> Path:
-    """The scenario geo_loss with commands beside the download (job `snapshot`), and hosts with
-    commands that come `first`, while the link is made: its file, made in `place`.
+    """Return the file of geo_loss with commands beside the download (job `snapshot`).
+
+    Commands of `first` come while the link is made. The file is made in `place`.
     """
     scenario = json.loads((REPOSITORY / "scenarios/geo_loss.json").read_text())
     functions = scenario["openbach_functions"]
@@ -47,8 +51,9 @@ def with_snapshot(place: Path, *snapshots: Snapshot, first: Sequence[tuple[str, 
 
 
 def scenario_of(place: Path, *jobs: Job) -> Path:
-    """A scenario that launches jobs and, when the last of them has finished, stops the others: its
-    file, made in `place`.
+    """A scenario that launches jobs and, when the last of them has finished, stops the others.
+
+    Its file, made in `place`.
     """
     functions = [_function(number, job) for number, job in enumerate(jobs)]
     *others, last = range(len(jobs))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Serves OpenBACH's built web UI, with the controller's REST API below /openbach/: what nginx does
-on an auditorium.
+"""Serves OpenBACH's built web UI, with the controller's REST API below /openbach/.
+
+What nginx does on an auditorium.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Part 7: the same by clicks in OpenBACH's own web UI (Debian's Chromium), with a picture of each
-step.
+"""Part 7: the same by clicks in OpenBACH's own web UI, in Debian's Chromium.
+
+There is a picture of each step.
 """
 
 from __future__ import annotations
@@ -40,8 +41,9 @@ def chromium() -> Iterator[Browser]:
 
 
 class Hand:
-    """Clicks in OpenBACH's web UI at `url`; whose it is, is said in the record and in the pictures'
-    names.
+    """Clicks in OpenBACH's web UI at `url`.
+
+    Whose it is, is said in the record and in the pictures' names.
     """
 
     def __init__(self, page: Page, url: str, record: Record, name: str) -> None:

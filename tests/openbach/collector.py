@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Stand-in for OpenBACH's collector: keeps in memory what Logstash would write to InfluxDB and
-Elasticsearch, and answers for both what OpenBACH and this project ask them.
+"""Stand-in for OpenBACH's collector.
+
+Keeps in memory what Logstash would write to InfluxDB and Elasticsearch, and answers for both what
+OpenBACH and this project ask them.
 
     UDP and TCP 2222    statistics, as rstats sends them (JSON)
     UDP 10514           log lines, as rsyslog forwards them

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Parts 3 to 5: our command with --engine controller; what a stop of it, or its sudden end, leaves;
-and its requests.
+"""Parts 3 to 5: our command with --engine controller.
+
+What a stop of it, or its sudden end, leaves; and its requests.
 
 The satellite link needs netem. A scenario without the link (geo, less its two functions for it)
 works on every kernel: what VPNs, proxy and congestion control do on real hosts is seen there, and
@@ -129,8 +130,9 @@ def cells(run: Run) -> None:
 
 
 def judge(run: Run, results: Path) -> None:
-    """What came of the cells: the file arrived whole, by the tunnel and the proxy where there is
-    one.
+    """Check what came of the cells.
+
+    The file arrived whole, by the tunnel and the proxy where there is one.
     """
     for row in rows(results):
         said = f"vpn={row['vpn']}, pep={row['pep']}, cc={row['cc']}"
@@ -144,8 +146,9 @@ def judge(run: Run, results: Path) -> None:
 
 
 def not_allowed(run: Run, scenario: Path) -> None:
-    """An algorithm that Linux lets no namespace set: hosts of this platform are namespaces, real
-    ones are not.
+    """An algorithm that Linux lets no namespace set.
+
+    Hosts of this platform are namespaces, real ones are not.
     """
     available = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
     what = "earlier defect: algorithms not allowed in a namespace"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Part 1: the platform gets its agents, then what `openbach-run package` has made, by the commands
-of the package's README.
+"""Part 1: the platform gets its agents, then what `openbach-run package` has made.
+
+The commands are those of the package's README.
 """
 
 from __future__ import annotations
@@ -184,7 +185,7 @@ def import_project(run: Run) -> None:
 
 
 def check_readme(run: Run) -> None:
-    """Earlier defects: 19 mandatory fields, and values that could not be typed as they stood there."""
+    """Earlier defects: 19 mandatory fields, and values that could not be typed as shown."""
     fields = {
         file.stem: run.arguments_of(file.stem)
         for file in (run.package / "scenarios").glob("*.json")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The part of run.py in namespaces: brings up the platform, has every part of the run done, writes
-the report.
+"""The part of run.py in namespaces.
+
+Brings up the platform, has every part of the run done, writes the report.
 """
 
 from __future__ import annotations

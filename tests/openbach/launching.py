@@ -18,7 +18,8 @@ from openbach_run.engine.platform.rest import Lost
 SCENARIOS = ("geo", "web", "voip", "multi_flow")
 TABLE = "geo_loss_table"
 CHILDREN = 1
-"""How many of the table's combinations are waited for: each fails for the same reason where there is no netem."""
+"""How many of the table's combinations are waited for: each fails for the same reason where there
+is no netem."""
 NETEM = "netem"
 ALLOWED = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
 NOT_ALLOWED = re.compile(r"tcp_congestion_control: writing '(\w+)': Operation not permitted")
@@ -39,8 +40,9 @@ def has_netem(run: Run) -> bool:
 
 
 def values_of(run: Run, scenario: str) -> dict[str, str]:
-    """The README's value for each argument, with a congestion control that Linux lets a namespace
-    set.
+    """Return the README's value for each argument.
+
+    The congestion control is one that Linux lets a namespace set.
     """
     values = {argument: run.values()[argument] for argument in run.arguments_of(scenario)}
     return values | {name: value for name, value in INSTEAD.items() if name in values}

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What all hosts of the platform have in common: Debian packages, the user openbach, and OpenBACH's
-Python environment.
+"""What all hosts of the platform have in common.
+
+Debian packages, the user openbach, and OpenBACH's Python environment.
 
 It is a layer over this machine's own root directory: an overlay, whose changes are kept in the
 cache. Nothing of this machine is changed by it. It is made anew when the packages of this machine
@@ -32,7 +33,8 @@ PYTHON = (
     "uwsgi", "apscheduler==3.7.0", "psutil==5.8.0", "PyYAML", "requests", "pandas", "matplotlib",
     "setuptools<81", "wheel",
 )  # fmt: skip
-"""As the roles install_controller and install_agent_Debian of the checkout name them; apscheduler 3.7 needs setuptools."""
+"""As the roles install_controller and install_agent_Debian of the checkout name them; apscheduler
+3.7 needs setuptools."""
 ENVIRONMENT = "/opt/openbach/virtualenv"
 BUILD = f"""
 set -eu
@@ -60,14 +62,16 @@ ldconfig
 chown -R openbach: /opt/openbach
 rm -rf /tmp/build /var/lib/apt/lists/* /etc/apt/sources.list /etc/apt/sources.list.d/*
 """
-"""The last line leaves apt nothing to ask: hosts of the platform have no way to a mirror, and what jobs need is there."""
+"""The last line leaves apt nothing to ask: hosts of the platform have no way to a mirror, and what
+jobs need is there."""
 NAMED = re.compile(r"name: \[([^]]*)\]")
 VARIABLE = re.compile(r'"[^"]*{{[^"]*"')
 
 
 def packages_of(playbooks: Iterable[str]) -> list[str]:
-    """Debian packages that the texts of these playbooks install, apart from those that they can do
-    without.
+    """Return the Debian packages that the texts of these playbooks install.
+
+    Those that they can do without are left out.
     """
     found: set[str] = set()
     for text in playbooks:

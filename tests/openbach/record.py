@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The report of a run, written as it goes: what was done, what came of it, and a line for each
-check.
+"""The report of a run, written as it goes.
+
+What was done, what came of it, and a line for each check.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Brings up a real OpenBACH from a checkout, in namespaces of this machine, and runs this project
-against it, from outside.
+"""Bring up a real OpenBACH from a checkout, and run this project against it from outside.
+
+It is in namespaces of this machine:
 
     make openbach OPENBACH=CHECKOUT
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Part 8: the same clicks and auditorium scripts against our own `serve`; what it answers otherwise
-is listed.
+"""Part 8: the same clicks and auditorium scripts against our own `serve`.
+
+What it answers otherwise is listed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A whole OpenBACH platform in namespaces of this machine, from a checkout: controller, collector,
-auditorium, seven agents.
+"""A whole OpenBACH platform in namespaces of this machine, from a checkout.
+
+Controller, collector, auditorium, seven agents.
 
     172.20.34.0/24, a bridge:   .1 this side (auditorium's web UI on port 80)   .80 controller   .81
                                 collector
@@ -46,7 +47,8 @@ LOGIN, PASSWORD = "openbach", "openbach"
 PYTHON = "/opt/openbach/virtualenv/bin/python3"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 ANSIBLE = ("ANSIBLE_PIPELINING=1", "ANSIBLE_PYTHON_INTERPRETER=/usr/bin/python3")
-"""In the conductor's environment: its playbooks take half the time. Nothing else of Ansible's is set otherwise."""
+"""In the conductor's environment: its playbooks take half the time. Nothing else of Ansible's is
+set otherwise."""
 START_LIMIT_S = 180.0
 LOOK_S = 0.2
 
@@ -336,7 +338,10 @@ class Stack:
     # The controller
 
     def _controller_files(self) -> str:
-        """Puts OpenBACH's files where its installer puts them; returns the controller's public key."""
+        """Puts OpenBACH's files where its installer puts them.
+
+        Returns the controller's public key.
+        """
         source, stage = self._checkout, self._temporary / "stage"
         inside = "/opt/openbach/controller"
         copied = {
@@ -571,8 +576,9 @@ def _route_line(route: topology.Route) -> str:
 
 @contextmanager
 def only_namespaces() -> Iterator[None]:
-    """Raises SetupError outside of namespaces of its own: on a machine's own network nothing here
-    may be done.
+    """Raises SetupError outside of namespaces of its own.
+
+    On a machine's own network nothing here may be done.
     """
     if os.getpid() != 1 or command("ip", "-o", "link").count("\n") > 1:
         raise SetupError("start run.py: this runs in namespaces only")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What every part of the run uses: the platform's REST API, the auditorium's scripts, our command,
-and what hosts show.
+"""What every part of the run uses.
+
+The platform's REST API, the auditorium's scripts, our command, and what hosts show.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ class Run:
     """A checkout of openbach-extra."""
     checkout: Path
     package: Path
-    """What `openbach-run package` has made; with a file `controller`, so that commands are given there."""
+    """What `openbach-run package` has made; with a file `controller`, so that commands are given
+    there."""
     temporary: Path
     controller: Controller = field(
         default_factory=lambda: Controller(Access(CONTROLLER_URL, LOGIN, PASSWORD)), init=False

@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""systemctl of a host without systemd: starts and stops the three services of an agent, and tells
-Ansible what it asks.
+"""systemctl of a host without systemd.
+
+Starts and stops the three services of an agent, and tells Ansible what it asks.
 """
 
 import os
@@ -64,8 +65,9 @@ def start(service: str) -> None:
 
 
 def main() -> int:
-    """Does what it is told about the services that it knows; of others, says that they are not
-    there.
+    """Does what it is told about the services that it knows.
+
+    Of others, says that they are not there.
     """
     words = [word for word in sys.argv[1:] if not word.startswith("-")]
     verb, names = (words[0] if words else ""), [word.removesuffix(".service") for word in words[1:]]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Pages in Debian's Chromium, driven by Playwright; every test fails on what the page's console
-calls an error, and on a request to another machine.
+"""Pages in Debian's Chromium, driven by Playwright.
+
+Every test fails on what the page's console calls an error, and on a request to another machine.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ expect.set_options(timeout=30_000)  # a busy machine
 
 @pytest.fixture
 def picture() -> Callable[[str], str]:
-    """The path for a picture of that name that a person can look at:
-    results/screenshots/<name>.png.
+    """The path for a picture of that name that a person can look at.
+
+    Results/screenshots/<name>.png.
     """
 
     def path(name: str) -> str:
@@ -87,8 +89,9 @@ def page(browser: Browser) -> Iterator[Page]:
 
 
 def _failure(request: Request) -> list[str]:
-    """Nothing if the page ended it itself: by going elsewhere, or because a newer one makes it
-    useless.
+    """Nothing if the page ended it itself.
+
+    By going elsewhere, or because a newer one makes it useless.
     """
     return [] if request.failure == "net::ERR_ABORTED" else [f"{request.url}: {request.failure}"]
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The page of `openbach-run serve` in a browser: a first visit with the real engine, the rest with
-one that is made up.
+"""The page of `openbach-run serve` in a browser.
+
+A first visit with the real engine, the rest with one that is made up.
 """
 
 from __future__ import annotations

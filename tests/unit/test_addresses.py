@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where a scenario's addresses come from: the constants of x-inventory, from the inventory that it
-runs on.
+"""Where a scenario's addresses come from.
+
+The constants of x-inventory, from the inventory that it runs on.
 """
 
 from __future__ import annotations

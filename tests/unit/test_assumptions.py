@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The search for the assumptions under which claims hold, on a made-up platform: it finds those
-that the claims were made with.
+"""The search for the assumptions under which claims hold, on a made-up platform.
+
+It finds those that the claims were made with.
 """
 
 from __future__ import annotations
@@ -67,10 +68,9 @@ SEEDS = range(1, 6)
 
 
 def time_s(vpn: str, pep: str, under: Mapping[str, str], seed: int) -> float:
-    """A made-up platform: the buffer acts on tunnels, the direction on proxies, and both together
-    on tunnels with proxy A.
+    """Return the time of a made-up platform, on which nothing depends on the colour.
 
-    Nothing depends on the colour.
+    The buffer acts on tunnels, the direction on proxies, and both together on tunnels with proxy A.
     """
     buffer = float(under["buffer"])
     taken = (
@@ -156,8 +156,7 @@ def test_the_assumptions_that_claims_were_made_with_are_found() -> None:
 
 
 def test_what_lets_most_hold_is_tried_before_what_is_nearest() -> None:
-    """One alternative brings the claim that is farthest off much nearer, and breaks another by a
-    little.
+    """One alternative brings the farthest claim much nearer, and breaks another by a little.
 
     By nearness alone a search of an hour found nothing under which more held than under its best
     single alternative.
@@ -328,8 +327,9 @@ def test_what_takes_too_long_is_left_out_and_said() -> None:
 
 
 def test_a_choice_that_a_search_before_has_found_is_not_forgotten() -> None:
-    """With another alternative a search goes another way, and did not come by the best that it had
-    found.
+    """With another alternative a search goes another way.
+
+    It did not come by the best that it had found.
     """
     forgotten = search(MADE_UP, judged_by(claims_of(HIDDEN)), lambda choice: len(choice) < 2)
     assert forgotten.best.choice != HIDDEN
@@ -370,8 +370,9 @@ def test_the_effect_on_a_difference_is_a_difference() -> None:
 
 
 def test_an_effect_is_that_of_the_comparisons_that_change_sides() -> None:
-    """The median over all was said: of many of which one came to hold, a factor of 1.00 that drove
-    a claim.
+    """The median over all was said.
+
+    Of many of which one came to hold, a factor of 1.00 that drove a claim.
     """
     part = {"says": "all", "cell": {"pep": ["none", "A", "B"]}, "most": 22.5}
     claims = {"C1": {"statement": "", "parts": [part]}}
@@ -409,8 +410,9 @@ def test_a_time_may_include_another_measure() -> None:
 
 
 def test_a_proxy_of_its_own_is_the_claims_proxy() -> None:
-    """Cells that differ in the transport of the end hosts are compared although that of the proxy
-    is fixed.
+    """Cells with other transports of the end hosts are compared.
+
+    That of the proxy is fixed.
     """
     fixed = {"proxy": Assumption("", "", {"BBR": Alternative({"cc_pep": "bbr2"}, ("geo",))})}
     cells = [
@@ -471,7 +473,10 @@ def test_wrong_files_are_refused(text: str, words: str, tmp_path: Path) -> None:
 
 
 def test_alternatives_that_read_the_same_argument_act_together() -> None:
-    """And only where a scenario of the campaign sweeps it: mixed_cc has cc as a value of its own."""
+    """And only where a scenario of the campaign sweeps it.
+
+    Mixed_cc has cc as a value of its own.
+    """
     assumptions = read_assumptions(ASSUMPTIONS)
     choice = {
         "BBRv2": "version 3",
@@ -523,10 +528,10 @@ queue: {asks: Which?, ours: a FIFO, alternatives: {codel: {set: {queue: codel}}}
 
 
 class MadeUp:
-    """In place of the engine: WireGuard with PEP B takes 4 % more than the others, with a buffer of
-    2 as much less; the queue does nothing.
+    """In place of the engine: times by a formula, with each seed's own luck.
 
-    Each seed has its own luck.
+    WireGuard with PEP B takes 4 % more than the others, with a buffer of 2 as much less; the queue
+    does nothing.
     """
 
     def __init__(self) -> None:
@@ -661,8 +666,9 @@ def test_the_command_finds_a_joint_set_and_confirms_it_with_other_seeds(
 def test_what_drives_a_claim_is_run_again_in_the_cells_of_what_it_drives(
     made_up: MadeUp, options: list[str], tmp_path: Path
 ) -> None:
-    """All cells of a campaign were run with five seeds for each: hours, so that no driver had an
-    interval.
+    """All cells of a campaign were run with five seeds for each.
+
+    Hours, so that no driver had an interval.
     """
     made_up.codel_over_leo = 0.93
     assert main.main(["explain", "C3", "C1", *options]) == 0
@@ -725,8 +731,9 @@ def test_a_search_goes_on_from_its_answer_where_its_runs_are_not(
 def test_time_for_several_alternatives_together_is_kept(
     made_up: MadeUp, options: list[str], tmp_path: Path
 ) -> None:
-    """A choice is 36 runs of 2 s here: of 200 s 100 s are kept for the verdicts and 40 s for
-    choices of several.
+    """A choice is 36 runs of 2 s here.
+
+    Of 200 s 100 s are kept for the verdicts and 40 s for choices of several.
     """
     for budget, untried in (
         ("200s", ["buffer: two", "queue: codel", "buffer: four"]),
@@ -800,11 +807,12 @@ def _runs(forecast: str, what: str) -> int:
     return int(line.split()[0])
 
 
-def test_verdicts_are_of_the_debian_that_is_here_and_the_search_goes_on_from_what_was_tried_on_another(
+def test_a_search_on_another_debian_goes_on_and_has_verdicts_of_its_own(
     made_up: MadeUp, options: list[str], tmp_path: Path, capsys: Any
 ) -> None:
-    """It was tried anew, with all that it had counted as there: 100 minutes that --dry-run did not
-    speak of.
+    """It was tried anew, with all that it had counted as there.
+
+    100 minutes that --dry-run did not speak of.
     """
     made_up.codel_over_leo = 0.93
     assert main.main(["explain", "C3", *options]) == 0
@@ -850,8 +858,9 @@ def test_the_runs_of_a_search_are_counted_before(
 
 
 def test_cells_that_an_alternative_cannot_change_are_run_once() -> None:
-    """In the small campaign as in the whole one: of the loss in a row those with loss, of the PEP's
-    window those with a PEP.
+    """In the small campaign as in the whole one.
+
+    Of the loss in a row those with loss, of the PEP's window those with a PEP.
     """
     assumptions = read_assumptions(ASSUMPTIONS)
     for file in ("claims", "claims_few"):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A bundle's file: it unpacks itself, once, whatever is in it; the same content makes the same
-bytes; damage is told.
+"""A bundle's file: it unpacks itself, once, whatever is in it.
+
+The same content makes the same bytes; damage is told.
 """
 
 from __future__ import annotations

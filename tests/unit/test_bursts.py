@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Bursts of loss that last for a time are those of the published formulas, and the same on every
-machine.
+"""Bursts of loss that last for a time are those of the published formulas.
+
+They are the same on every machine.
 """
 
 from __future__ import annotations
@@ -48,8 +49,9 @@ def test_share_and_duration_are_those_asked_for(loss_pct: float, mean_ms: float)
 
 @pytest.mark.parametrize("after_ms", [1, 10, 40])
 def test_a_packet_after_a_lost_one_is_lost_as_published(after_ms: float) -> None:
-    """Formula (2): the share of the time in bursts after which, `after_ms` later, there is one
-    again.
+    """Formula (2): the share of the time in bursts after which there is one again.
+
+    The other one is `after_ms` later.
     """
     loss_pct, mean_ms = 20, 10
     changes = list(islice(bursts.changes(loss_pct, mean_ms, seed=5), COUNT))

@@ -22,8 +22,9 @@ SIZES, CHECK = (200, 1300), 700
 
 
 def measured(noise: float, repetitions: int = 5, beyond: float = 0.0) -> list[Seen]:
-    """With packets 28 bytes longer than their payload; what is checked costs `beyond` ns more than
-    the line says.
+    """With packets 28 bytes longer than their payload.
+
+    What is checked costs `beyond` ns more than the line says.
     """
     chance = random.Random(1)
     return [

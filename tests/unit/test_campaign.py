@@ -41,8 +41,9 @@ def runs(campaign: Campaign, **identity: str) -> list[RunSpec]:
 
 
 def test_a_cell_of_arguments_only_uses_what_the_constants_name() -> None:
-    """As `serve` has it, of a launch over REST: geo's satellite is a constant, and has to come
-    along into the guest.
+    """As `serve` has it, of a launch over REST.
+
+    Geo's satellite is a constant, and has to come along into the guest.
     """
     campaign = planned("vpn=none", "cc=cubic", "loss=0")
     values = {

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The stream of a guest's packets: what is hashed and kept of it, and where its keys go, however it
-arrives.
+"""The stream of a guest's packets.
+
+What is hashed and kept of it, and where its keys go, however it arrives.
 """
 
 from __future__ import annotations

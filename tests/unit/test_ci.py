@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""CI (`.ci/run`): it names its parts, says how long each took, and ends with the first that fails."""
+"""CI (`.ci/run`): its parts are named, with their times; the first that fails ends it."""
 
 from __future__ import annotations
 

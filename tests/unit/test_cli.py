@@ -190,8 +190,9 @@ def test_what_cannot_be_stopped_is_told_beside_the_reason(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """As by an engine of a platform that does not answer any more; every other engine is stopped
-    all the same.
+    """As by an engine of a platform that does not answer any more.
+
+    Every other engine is stopped all the same.
     """
     stopped = []
 
@@ -250,8 +251,9 @@ def test_a_scenarios_name_leads_nowhere_else(
 def test_a_scenario_may_have_any_name(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """From the command to the report; the command that is kept to repeat a run can be pasted into a
-    shell.
+    """From the command to the report.
+
+    The command that is kept to repeat a run can be pasted into a shell.
     """
     monkeypatch.chdir(tmp_path)
     scenario = json.loads((ROOT / "scenarios/geo_loss.json").read_text())
@@ -381,8 +383,9 @@ def test_no_text_of_a_job_gives_orders_to_the_terminal(
     capsys: pytest.CaptureFixture[str],
     on_terminal: bool,
 ) -> None:
-    """Neither what it wrote to stderr, nor its statistics' names, nor a scenario's texts; the
-    record has them as they are.
+    """Neither what it wrote to stderr, nor its statistics' names, nor a scenario's texts.
+
+    The record has them as they are.
     """
     evil = "\x1b]0;owned\x07\x1b[2J\r\u202e\x9b31m"
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Workers of a cluster whose packets are wrong, on a Dask client that is made up: what they cost,
-and what is said of them.
+"""Workers of a cluster whose packets are wrong, on a Dask client that is made up.
+
+What they cost, and what is said of them.
 """
 
 from __future__ import annotations
@@ -57,8 +58,9 @@ def captures(place: Path) -> Counter[str]:
 
 
 class OnItsWay(Future[Any]):
-    """As a future of Dask's, whose result must not be asked for with a time-out that ends as the
-    result comes.
+    """A future as Dask has them.
+
+    Its result must not be asked for with a time-out that ends as the result comes.
     """
 
     def result(self, timeout: float | None = None) -> Any:

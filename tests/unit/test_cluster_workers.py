@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a cluster's workers get runs: when they have nothing to do, and what becomes of the run of
-one that dies.
+"""How a cluster's workers get runs.
+
+When they have nothing to do, and what becomes of the run of one that dies.
 """
 
 from __future__ import annotations
@@ -45,8 +46,9 @@ def engine_of(client: Any, monkeypatch: pytest.MonkeyPatch) -> ClusterEngine:
 def test_a_worker_gets_a_run_when_it_has_nothing_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So that at the end none waits behind another one's; the executor's four threads would give
-    them more.
+    """So that at the end none waits behind another one's.
+
+    The executor's four threads would give them more.
     """
     client = Client({"a": Worker(right), "b": Worker(right)}, monkeypatch)
     execute_by(client, FakeEngine(few_files), tmp_path, monkeypatch)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""collect_agent, where jobs touch what is outside of them: files, signals, several writers of one
-file.
+"""collect_agent, where jobs touch what is outside of them.
+
+Files, signals, several writers of one file.
 """
 
 from __future__ import annotations

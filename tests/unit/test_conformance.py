@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Scenarios that were sent to the real backend, with what it answered
-(tests/data/conformance.json).
+"""Scenarios that were sent to the real backend, with what it answered.
+
+They are in tests/data/conformance.json.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The link over a constellation: its geometry against the textbook's, its handovers, the same
-numbers again.
+"""The link over a constellation.
+
+Its geometry against the textbook's, its handovers, the same numbers again.
 """
 
 from __future__ import annotations
@@ -56,8 +57,9 @@ def test_in_the_zenith_the_slant_range_is_the_altitude() -> None:
 
 
 def test_the_slant_range_is_that_between_points_in_space() -> None:
-    """A satellite and a place put down coordinate by coordinate, where their formulas are not those
-    of the module.
+    """A satellite and a place, put down coordinate by coordinate.
+
+    The module has other formulas for them.
     """
     parameters = Constellation(planes=4, satellites_per_plane=8, phasing=0, inclination_deg=90)
     over_the_pole = Satellite(plane=1, number=2)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`--engine controller` against a controller that works, lacks something, refuses, stalls or drops
-connections.
+"""The engine `controller` against a controller that works or does not.
+
+It lacks something, refuses, stalls or drops connections.
 """
 
 from __future__ import annotations
@@ -153,8 +154,9 @@ def test_names_everything_that_is_missing(fake: FakeController) -> None:
 
 
 def test_asks_for_no_more_of_the_project_than_its_entities(fake: FakeController) -> None:
-    """The whole project has every scenario in it: a real controller that was busy took 58 s, and
-    then again.
+    """The whole project has every scenario in it.
+
+    A real controller that was busy took 58 s, and then again.
     """
     engine_of(fake).prepare(quiet)
     asked = [path.rstrip("?") for method, path, _ in fake.asked if method == "GET"]
@@ -385,8 +387,9 @@ def test_constants_of_ones_own_go_under_a_name_of_their_own(
 def test_no_request_is_lost(
     fake: FakeController, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """100 requests and more, a third of which meet something: each run is started once, and its
-    results are there.
+    """100 requests and more, a third of which meet something.
+
+    Each run is started once, and its results are there.
     """
     monkeypatch.setattr(rest, "LOST_LIMIT_S", 10.0)
     monkeypatch.setattr(rest, "LOG_IN_LIMIT_S", 10.0)
@@ -413,7 +416,10 @@ def test_no_request_is_lost(
 
 
 def test_kept_connections_that_are_closed(fake: FakeController) -> None:
-    """As OpenBACH's uWSGI does it; a session that keeps connections loses every other one of these."""
+    """As OpenBACH's uWSGI does it.
+
+    A session that keeps connections loses every other one of these.
+    """
     controller = Controller(Access(fake.url, "admin", "secret"))
     controller.log_in()
     for _ in range(100):
@@ -525,8 +531,9 @@ def test_a_stop_that_never_arrives_is_told(fake: FakeController, tmp_path: Path)
 
 
 def test_ctrl_c_over_a_bad_connection(fake: FakeController, tmp_path: Path) -> None:
-    """The command itself, as a person stops it: it waits until the platform has stopped, and the
-    next one goes on.
+    """The command itself, as a person stops it.
+
+    It waits until the platform has stopped, and the next one goes on.
     """
     chance = random.Random(5)
     fake.harm = lambda: (
@@ -645,8 +652,9 @@ def test_a_job_that_a_stop_has_missed(fake: FakeController, tmp_path: Path, stub
 def test_jobs_that_are_started_after_the_stop(
     fake: FakeController, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As 2.7.0 does: the instance has its stop date, and its director goes on starting functions
-    for some seconds.
+    """The instance has its stop date, and its director goes on starting functions.
+
+    2.7.0 does so for some seconds.
     """
     monkeypatch.setattr(engine_module, "SETTLED_S", 1.0)
     engine = engine_of(fake)
@@ -686,9 +694,7 @@ FAILED_JOB = {
 
 
 class Elasticsearch(BaseHTTPRequestHandler):
-    """Of a collector: it has one job's line, in the form of the Elastic Common Schema, and another
-    job's.
-    """
+    """The log of a collector: one job's line in the Elastic Common Schema, and another job's."""
 
     def do_POST(self) -> None:
         query = self.rfile.read(int(self.headers["Content-Length"])).decode()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The Debian mirror that this machine's apt uses, read from sources of every form, without package
-lists.
+"""The Debian mirror that this machine's apt uses.
+
+It is read from sources of every form, without package lists.
 """
 
 from __future__ import annotations

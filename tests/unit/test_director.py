@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The director against agents and a clock that are made up: what starts when, and how a run ends."""
+"""The director against agents and a clock that are made up.
+
+What starts when, and how a run ends.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The library of charts: found in the package that carries it, and refused if it is not what its
-authors published.
+"""The library of charts, found in the package that carries it.
+
+It is refused if it is not what its authors published.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What other people's files bring: byte order marks, keys given twice, sub-scenarios, conditions;
-each is taken or told.
+"""What other people's files bring.
+
+Byte order marks, keys given twice, sub-scenarios, conditions; each is taken or told.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Folders and files of a user's are checked before a guest starts: VPNs, congestion controls,
-impairments, CPUs, satellites.
+"""Folders and files of a user's are checked before a guest starts.
+
+VPNs, congestion controls, impairments, CPUs, satellites.
 """
 
 from __future__ import annotations
@@ -45,7 +46,10 @@ def refused(
     patched: pytest.MonkeyPatch,
     *more: str,
 ) -> str:
-    """What the command says, before any guest, of an entry `mine` of that kind; "" if it takes it."""
+    """What the command says, before any guest, of an entry `mine` of that kind.
+
+    "" if it takes it.
+    """
     patched.setattr(engines, "VirtualEngine", Transfers().engine)
     patched.chdir(place)
     file = place / kind / FOLDERS.get(kind, "{}.json").format("mine")

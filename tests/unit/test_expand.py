@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Scenarios written as YAML: what they inherit, what follows from them, and what is said of those
-that are wrong.
+"""Scenarios written as YAML.
+
+What they inherit, what follows from them, and what is said of those that are wrong.
 """
 
 from __future__ import annotations
@@ -299,8 +300,9 @@ def test_no_two_functions_have_one_label() -> None:
 
 
 def test_no_argument_that_is_swept_has_a_default_too() -> None:
-    """The package's README would list a default that the scenario never uses (mixed_cc without a
-    PEP).
+    """The package's README would list a default that the scenario never uses.
+
+    It did for mixed_cc without a PEP.
     """
     for file in (ROOT / "scenarios").glob("*.yml"):
         sweep = expand(file)["x-sweep"]

@@ -27,7 +27,7 @@ def test_one_flow_shares_with_nobody() -> None:
 
 
 def test_only_the_time_when_both_send_counts_for_the_share() -> None:
-    """The first alone for 10 s at 10 Mbit/s, then 6 and 4 for 5 s, then it is alone again for 5 s."""
+    """The first alone for 10 s at 10 Mbit/s, then 6 and 4 for 5 s, then alone again for 5 s."""
     both = {"flow_1": rates(0, [10] * 10 + [6] * 5 + [10] * 5), "flow_2": rates(10, [4.0] * 5)}
     assert flows.total_rate_bps(both) == 10e6
     assert flows.first_share_pct(both) == 60

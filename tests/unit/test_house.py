@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The folders of src/openbach_run follow the way of the data: a room imports only from rooms above
-it, in no circle, and the guest has exactly the modules that its own imports lead to.
+"""The folders of src/openbach_run follow the way of the data.
+
+A room imports only from rooms above it, in no circle, and the guest has exactly the modules that
+its own imports lead to.
 """
 
 from __future__ import annotations
@@ -133,7 +135,7 @@ def test_yaml_is_read_in_one_place() -> None:
 def test_command_lines_are_read_in_commands_only() -> None:
     """Everywhere else a function is called with options: `run_campaign`, and not our own command.
 
-    `python -m openbach_run` parses nothing. guest/warm.py only loads argparse for jobs in the guest.
+    `python -m openbach_run` parses nothing. guest/warm.py only loads argparse for the guest's jobs.
     """
     reads = re.compile(r"argparse\.|redirect_stdout|openbach_run\.commands")
     allowed = {"openbach_run.__main__", "openbach_run.guest.warm"}
@@ -251,7 +253,10 @@ IMPORTED_TEST = re.compile(r"^\s*(?:from|import) (?:[\w.]+\.)?(test_\w+|conftest
 
 
 def test_no_test_imports_another() -> None:
-    """What two tests use is in tests/helpers: a test can be changed or left out without the others."""
+    """What two tests use is in tests/helpers.
+
+    A test can be changed or left out without the others.
+    """
     found = []
     for place in TESTS:
         for file in (REPOSITORY / place).rglob("*.py"):

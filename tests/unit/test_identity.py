@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A run's name follows from what the run uses: words for people and what others use leave it as it
-is.
+"""A run's name follows from what the run uses.
+
+Words for people and what others use leave it as it is.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Values that have no effect beside others: refused where they contradict each other, said where
-they do nothing.
+"""Values that have no effect beside others.
+
+Refused where they contradict each other, said where they do nothing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A value that takes the place of others (`x-instead`): a transfer's duration replaces the default
-size.
+"""A value that takes the place of others (`x-instead`).
+
+A transfer's duration replaces the default size.
 """
 
 from __future__ import annotations

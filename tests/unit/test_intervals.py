@@ -41,8 +41,9 @@ def test_the_same_values_give_the_same_interval(times: list[float]) -> None:
 
 @pytest.mark.parametrize(("count", "least_coverage"), [(5, 0.90), (9, 0.90), (25, 0.90)])
 def test_the_interval_covers_the_true_median(count: int, least_coverage: float) -> None:
-    """Of 400 samples of a skewed distribution with median 1 about 95 % have 1 in their interval (94
-    % can be had of 5).
+    """About 95 % of 400 samples of a distribution with median 1 have 1 in their interval.
+
+    The distribution is skewed. (94 % can be had of 5.)
     """
     generator = random.Random(1)
     held = 0
@@ -54,7 +55,7 @@ def test_the_interval_covers_the_true_median(count: int, least_coverage: float) 
 
 @given(st.dictionaries(st.integers(1, 9), st.floats(1, 1e3), min_size=2), st.floats(0.5, 2))
 def test_pairs_take_the_loss_process_out(baseline: dict[int, float], factor: float) -> None:
-    """Times that differ tenfold between seeds compare exactly where the cells differ by a factor."""
+    """Times that differ tenfold between seeds compare exactly if cells differ by a factor."""
     cell = {seed: time_s * factor for seed, time_s in baseline.items()}
     assert interval(ratio(cell, baseline)) == pytest.approx((factor, factor))
     assert interval(difference(cell, cell)) == (0, 0)

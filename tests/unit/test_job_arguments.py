@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A job's YAML and its program agree: what the backend lets through, the program understands, and
-the reverse.
+"""A job's YAML and its program agree.
+
+What the backend lets through, the program understands, and the reverse.
 """
 
 from __future__ import annotations
@@ -205,7 +206,10 @@ def program(job: str) -> Any:
 
 
 def stored(arguments: dict[str, Any]) -> dict[str, Any]:
-    """The backend's form of a scenario's arguments: values in two lists, subcommands as they are."""
+    """The backend's form of a scenario's arguments.
+
+    Values in two lists, subcommands as they are.
+    """
     return {
         name: stored(value) if isinstance(value, dict) else [[str(value)]]
         for name, value in arguments.items()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The jobs' own code, as far as it needs no network: formulas, parsers, the packet filter,
-collect_agent.
+"""The jobs' own code, as far as it needs no network.
+
+Formulas, parsers, the packet filter, collect_agent.
 """
 
 from __future__ import annotations

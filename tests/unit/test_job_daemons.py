@@ -97,8 +97,9 @@ def job(run: Path, *words: str) -> subprocess.Popen[str]:
 
 
 def test_an_end_has_ended_when_the_last_look_is_had(tmp_path: Path) -> None:
-    """What stops the VPNs waits for it: their closed descriptors were counted on a busy machine (3
-    of OpenVPN's 8).
+    """What stops the VPNs waits for it.
+
+    Their closed descriptors were counted on a busy machine (3 of OpenVPN's 8).
     """
     with job(tmp_path, "--name", "client") as watching:
         assert watching.stdout is not None and "processes" in watching.stdout.readline()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""tcp_throughput and udp_stress: what they take from iperf3's report, and how the path's MTU is
-searched.
+"""tcp_throughput and udp_stress.
+
+What they take from iperf3's report, and how the path's MTU is searched.
 """
 
 from __future__ import annotations

@@ -76,8 +76,9 @@ def test_other_lines_are_no_packets(text: str) -> None:
 
 
 def test_jitter_of_rfc_3550() -> None:
-    """One packet 16 ms later than the others: a sixteenth of each of the two differences, the first
-    one decayed.
+    """One packet 16 ms later than the others.
+
+    A sixteenth of each of the two differences, the first one decayed.
     """
     assert list(stream.jitters_ms(packets(100, 116, 100))) == [1.0, 1 + 15 / 16]
 

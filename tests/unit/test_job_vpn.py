@@ -55,7 +55,10 @@ def test_each_end_gets_the_others_public_key(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def swapped(monkeypatch: pytest.MonkeyPatch, ours: str, theirs: str | bytes) -> object:
-    """What `swap` makes of an other end that sends `theirs`: a public text, or bytes as they are."""
+    """What `swap` makes of an other end that sends `theirs`.
+
+    A public text, or bytes as they are.
+    """
     monkeypatch.setattr(vpn, "LIMIT_S", 1.0)
     here, there = socket.socketpair()
 
@@ -78,8 +81,9 @@ def swapped(monkeypatch: pytest.MonkeyPatch, ours: str, theirs: str | bytes) -> 
 
 
 def test_keys_that_fit_no_buffer_are_exchanged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rosenpass has 700 kB: at commit 4bfc390 both ends wrote, neither read, and the exchange never
-    ended.
+    """Rosenpass has keys of 700 kB.
+
+    At commit 4bfc390 both ends wrote, neither read, and the exchange never ended.
     """
     ours, theirs = "a" * 3_000_000, "b" * 5_000_000
     assert swapped(monkeypatch, ours, theirs) == theirs
@@ -124,8 +128,9 @@ def test_a_server_that_never_comes_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def exit_code_of_watch(program: str) -> int:
-    """Exit code of a process that watches over `sh -c program` as the job does: 0 if it is told to
-    stop, 2 if to fall.
+    """Exit code of a process that watches over `sh -c program` as the job does.
+
+    0 if it is told to stop, 2 if to fall.
     """
     pid = os.fork()
     if pid == 0:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Kernel and guest tree in the cache, built from packages that are made up and by a make that is
-made up: what is damaged is noticed, named and made again, and a build that fails says why.
+"""Kernel and guest tree in the cache, built from packages and by a make that are made up.
+
+What is damaged is noticed, named and made again, and a build that fails says why.
 """
 
 from __future__ import annotations

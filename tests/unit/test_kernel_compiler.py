@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""kernel/build/cc, on files that are made up: which it compiles behind the precompiled headers, and
-which as they are.
+"""kernel/build/cc, on files that are made up.
+
+Which it compiles behind the precompiled headers, and which as they are.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ Compile = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def compiled(tmp_path: Path) -> Compile:
-    """`compiled(name, content)` compiles a file as Kbuild does, once the headers are precompiled
-    and have gone.
+    """Compile a file as Kbuild does: `compiled(name, content)`.
+
+    The headers are precompiled, and have gone since.
     """
     for name in ("init", "include", "out"):
         (tmp_path / name).mkdir()

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""An experiment of kernel/experiments is a patch of this repository; it has to fit what it changes."""
+"""An experiment of kernel/experiments is a patch of this repository.
+
+It has to fit what it changes.
+"""
 
 from __future__ import annotations
 

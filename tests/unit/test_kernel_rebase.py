@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`make kernel-rebase` says of each patch what becomes of it, and `make kernel-export` writes a
-mended one.
-"""
+"""What becomes of each patch (`make kernel-rebase`), and mended ones (`make kernel-export`)."""
 
 from __future__ import annotations
 

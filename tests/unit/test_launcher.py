@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The launcher's Python environment: made again when a package of it cannot be imported; a cache
-that cannot be written; a machine without Python.
+"""The launcher's Python environment.
+
+Made again when a package of it cannot be imported; a cache that cannot be written; a machine
+without Python.
 """
 
 from __future__ import annotations
@@ -199,8 +201,9 @@ mkdir -p "$4/bin" && for name in python pip uv; do cp {tmp_path}/tool "$4/bin/$n
 
 
 def test_what_is_compiled_once_is_kept() -> None:
-    """Each start took 0.3 s of CPU more where PYTHONDONTWRITEBYTECODE is set, as it is in many
-    containers.
+    """Each start took 0.3 s of CPU more where PYTHONDONTWRITEBYTECODE is set.
+
+    Many containers set it.
     """
     command = [str(entry.LAUNCHER), "python", "-c", "import sys; print(sys.dont_write_bytecode)"]
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "OPENBACH_RUN_EXTRA": "dev"}

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Link files: what is read, what is refused and in which words, and that what is written is read
-again.
+"""Link files: what is read, what is refused, and in which words.
+
+What is written is read again.
 """
 
 from __future__ import annotations

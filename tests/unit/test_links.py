@@ -155,8 +155,9 @@ def trip(number: int, rtt_ms: float, lost: str = "false") -> dict[str, object]:
 
 
 def test_pings_are_probes_and_missing_numbers_are_lost(tmp_path: Path) -> None:
-    """Probe 2 has no answer, probe 4 is known from the summary; the times say that one is sent
-    every 0.2 s.
+    """Probe 2 has no answer, probe 4 is known from the summary.
+
+    The times say that one is sent every 0.2 s.
     """
     probes = rtt.read(file(tmp_path, "ping", PING), 1.0).probes
     assert [(round(one.time_s, 6), one.rtt_ms, one.lost) for one in probes] == [

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""debian.lock, and how its packages come: from a mirror, from the archive, or not, against a local
-server of both.
+"""debian.lock, and how its packages come.
+
+From a mirror, from the archive, or not, against a local server of both.
 """
 
 from __future__ import annotations

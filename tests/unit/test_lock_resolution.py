@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which packages a guest tree is made from, by the real apt on a mirror of four packages that has
-moved since the lock.
+"""The packages that a guest tree is made from, by the real apt.
+
+The mirror has four packages, and has moved since the lock.
 """
 
 from __future__ import annotations

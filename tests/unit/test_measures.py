@@ -93,8 +93,9 @@ EACH = {"iperf3": (EVERY_STATISTIC,)}
 
 
 def test_each_number_of_a_job_without_the_file_is_a_column(tmp_path: Path) -> None:
-    """OpenBACH's own iperf3: its description says `throughput_*flow_number*`, and leaves out the
-    average.
+    """The description of OpenBACH's own iperf3 leaves out the average.
+
+    It says `throughput_*flow_number*`.
     """
     write_started(tmp_path, "pc")
     sent = [
@@ -119,8 +120,9 @@ def test_what_both_ends_send_is_told_apart(tmp_path: Path) -> None:
 def test_several_scenario_instances_have_no_row_together_whatever_their_jobs_declare(
     tmp_path: Path,
 ) -> None:
-    """One read its columns from its measures.yml, the other one had none: their figures stood in
-    one row.
+    """One read its columns from its measures.yml, the other one had none.
+
+    Their figures stood in one row.
     """
     write_started(tmp_path, "pc")
     other = one_sent("dns", 2, answer_ms=5)
@@ -284,7 +286,7 @@ def test_flows_are_taken_together(tmp_path: Path) -> None:
 
 
 def test_a_column_that_is_there_already_gets_its_jobs_name(tmp_path: Path) -> None:
-    """Two jobs that measure the same without a suffix, or a column that is called like an argument."""
+    """Two jobs measure the same without a suffix, or a column is called like an argument."""
     sent = [
         {"_metadata": {"job_name": job}, "ttfb_s": time_s}
         for job, time_s in (("file_transfer", 1), ("web_page", 2))

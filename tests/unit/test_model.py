@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What conformance.json does not show of the backend (reference §1 and its source), values at
-start, and advice.
+"""The backend, as far as conformance.json does not show it; values at start, and advice.
+
+It follows from the reference (§1) and from the backend's source.
 """
 
 from __future__ import annotations
@@ -556,8 +557,9 @@ def test_what_is_stored_is_a_fixed_point(functions: list[dict[str, Any]]) -> Non
 
 
 def test_a_scenario_of_many_functions_is_read_in_time_that_grows_with_them() -> None:
-    """12 000 took 11 s to import, and minutes to look through; 0.1 ms each now, of which this
-    allows ten times as much.
+    """12 000 took 11 s to import, and minutes to look through.
+
+    0.1 ms each now, of which this allows ten times as much.
     """
     number = 12_000
     waits = [{}, *({"wait": {"finished_ids": [one]}} for one in range(number - 1))]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the native engine decides before a run and makes of what it saw;
-tests/guest/test_native_runs.py has the runs.
+"""What the native engine decides before a run and makes of what it saw.
+
+Tests/guest/test_native_runs.py has the runs.
 """
 
 from __future__ import annotations

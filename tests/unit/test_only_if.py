@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Functions that a scenario has only with some values (`x-only-if`): the NAT's job starts where
-there is one.
+"""Functions that a scenario has only with some values (`x-only-if`).
+
+The NAT's job starts where there is one.
 """
 
 from __future__ import annotations
@@ -57,8 +58,9 @@ def test_what_is_no_such_declaration_is_refused(
 
 
 def test_what_follows_another_value_is_set_where_it_is_also_without_the_function() -> None:
-    """Numbers of functions stay: taken as positions, three of four proxies had another congestion
-    control.
+    """Numbers of functions stay.
+
+    Taken as positions, three of four proxies had another congestion control.
     """
     without = (
         read_scenario(GEO, JOBS)

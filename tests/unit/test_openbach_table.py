@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The table of OpenBACH's own jobs in the documentation is what `make openbach-jobs` has recorded."""
+"""The documentation's table of OpenBACH's own jobs is what `make openbach-jobs` recorded."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an administrator imports: complete, in both formats, without anything that a controller
-breaks on.
+"""What an administrator imports.
+
+Complete, in both formats, without anything that a controller breaks on.
 """
 
 from __future__ import annotations
@@ -168,8 +169,9 @@ def test_vpn_configurations_travel_with_their_job(made: Path) -> None:
 
 @pytest.mark.parametrize("name", PACKAGES)
 def test_uninstalling_leaves_the_hosts_tools_alone(name: str) -> None:
-    """Files only, and only those that the job has brought: its folder, and what it has built and
-    installed itself.
+    """Files only, and only those that the job has brought.
+
+    Its folder, and what it has built and installed itself.
     """
     for task in yaml.safe_load(playbooks(PACKAGES[name])[f"uninstall_{name}.yml"]):
         (module,) = (key for key in task if key.startswith("ansible."))
@@ -271,7 +273,10 @@ def test_a_line_that_is_no_package_is_named(tmp_path: Path, line: str) -> None:
 
 
 def test_words_for_the_web_ui() -> None:
-    """Its strings are descriptions and helps: of jobs, their arguments, statistics and scenarios."""
+    """Its strings are descriptions and helps.
+
+    Of jobs, their arguments, statistics and scenarios.
+    """
     for name, package in PACKAGES.items():
         assert package.files
         description = yaml.safe_load((package.files / f"{name}.yml").read_text())

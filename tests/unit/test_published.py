@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Published figures beside ours: ratios, order, and what is said of those that cannot be compared."""
+"""Published figures beside ours.
+
+Ratios, order, and what is said of those that cannot be compared.
+"""
 
 from __future__ import annotations
 

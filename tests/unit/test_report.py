@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The report of a made-up campaign: what it says of claims, failures and baselines, and that it is
-the same twice.
+"""The report of a made-up campaign.
+
+What it says of claims, failures and baselines, and that it is the same twice.
 """
 
 from __future__ import annotations
@@ -156,8 +157,9 @@ def test_packages_that_are_not_the_locked_ones_are_named(tmp_path: Path) -> None
 
 
 def test_values_are_shown_as_they_are_and_bring_nothing_in(tmp_path: Path) -> None:
-    """Markdown, HTML, Typst and matplotlib's formulas in arguments' values; names of files that are
-    too long.
+    """Markdown, HTML, Typst and matplotlib's formulas in arguments' values.
+
+    Names of files that are too long.
     """
     results = write_results(
         tmp_path / "results",
@@ -363,8 +365,9 @@ TRACED = {"says": "", "cell": {"vpn": ["openvpn_tcp"]}, "against": {"vpn": ["non
 
 
 def why_of(tmp_path: Path, cc: tuple[str, ...] = ("cubic",), **more: tuple[float, float]) -> str:
-    """What is said of TCP in TCP, which takes 1.13 times as long, if its runs and those without a
-    VPN have these measures.
+    """Return what is said of TCP in TCP, which takes 1.13 times as long.
+
+    Its runs and those without a VPN have these measures.
     """
     results = write_results(
         tmp_path / "traced", vpn=("none", "openvpn_tcp"), pep=("A",), cc=cc, loss=("0",)
@@ -546,8 +549,9 @@ def test_the_recommended_is_the_fastest_vpn(
 
 
 def test_among_equals_the_recommended_has_no_pep(tmp_path: Path) -> None:
-    """A PEP that changes nothing is not advised for a millionth of a second; one that changes
-    something is.
+    """A PEP that changes nothing is not advised for a millionth of a second.
+
+    One that changes something is.
     """
     results = write_results(
         tmp_path / "tie",
@@ -957,8 +961,9 @@ def test_the_least_time_belongs_to_cells_that_transferred() -> None:
 
 
 def drawn(results: Path, folder: Path, **plot: str) -> tuple[set[str], str]:
-    """The figures and tables of the GEO campaign, and the report's text, if its scenario asks for
-    this.
+    """Return the GEO campaign's figures and tables, and the report's text.
+
+    Its scenario asks for this figure and measure.
     """
     asked = json.loads((results / "campaign.json").read_text())
     folder.mkdir()
@@ -978,8 +983,9 @@ def drawn(results: Path, folder: Path, **plot: str) -> tuple[set[str], str]:
 
 
 def test_a_chart_has_what_its_figure_shows(results: Path) -> None:
-    """Values of the cells, with their intervals; the ratios by name; the curve of a run as it was
-    sent.
+    """Values of the cells, with their intervals.
+
+    The ratios by name; the curve of a run as it was sent.
     """
     setting = settings(read_campaigns([results]))[0]
     made = {

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a guest may leave in place of a file, and that the host reads none of it, waits for none of
-it and names it.
+"""What a guest may leave in place of a file.
+
+The host reads none of it, waits for none of it, and names it.
 """
 
 from __future__ import annotations
@@ -414,8 +415,9 @@ def test_limits_hold_for_every_kind_of_file(
 
 
 def test_modes_that_a_guest_gave_do_not_stay(run_dir: Path, tmp_path: Path) -> None:
-    """Neither one that runs with its owner's rights, nor one that keeps its owner out, nor a way in
-    for others.
+    """Neither a mode with its owner's rights, nor one that keeps its owner out.
+
+    Nor is there a way in for others.
     """
     (host := tmp_path / "host").touch(0o644)
     (run_dir / "link").symlink_to(host)
@@ -456,8 +458,9 @@ def test_a_tree_deeper_than_any_path_is_removed(run_dir: Path) -> None:
 
 @pytest.fixture
 def ordinary_user() -> Iterator[Path]:
-    """The test goes on as one, with a directory of its own: root could look into a directory of
-    mode 0.
+    """The test goes on as one, with a directory of its own.
+
+    Root could look into a directory of mode 0.
     """
     with tempfile.TemporaryDirectory(
         dir="/tmp"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What keeps a campaign linear in its runs: work done once, files written once, few files a run
-(times: bench/scale.py).
+"""What keeps a campaign linear in its runs.
+
+Work done once, files written once, few files a run (times: bench/scale.py).
 """
 
 from __future__ import annotations
@@ -60,7 +61,10 @@ def execute(
 def test_what_the_end_needs_is_imported_while_the_first_run_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_real_time: bool
 ) -> None:
-    """It was imported when the last run had ended; beside a run in real time it would disturb that."""
+    """It was imported when the last run had ended.
+
+    Beside a run in real time it would disturb that.
+    """
     imported = threading.Event()
 
     def importing() -> None:
@@ -84,8 +88,9 @@ def test_what_the_end_needs_is_imported_while_the_first_run_goes_on(
 
 
 def test_a_scenario_is_hashed_once_for_all_its_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each use of a run's name hashed the whole scenario: half a second a run in a campaign of a
-    thousand.
+    """Each use of a run's name hashed the whole scenario.
+
+    Half a second a run in a campaign of a thousand.
     """
     taken: list[int] = []
     digest = specs._digest
@@ -339,8 +344,9 @@ def test_records_of_older_versions_are_read(tmp_path: Path) -> None:
 
 @given(st.lists(st.floats(0.001, 1000), min_size=2, max_size=12))
 def test_the_interval_is_that_of_the_medians_of_all_resamples(values: list[float]) -> None:
-    """As they were drawn before, with an array for all of them that wanted 2 GB for ten thousand
-    seeds.
+    """The resamples are as they were drawn before.
+
+    Then an array for all of them wanted 2 GB for ten thousand seeds.
     """
     drawn = numpy.random.default_rng(BOOTSTRAP_SEED).integers(
         len(values), size=(RESAMPLES, len(values))

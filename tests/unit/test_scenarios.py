@@ -92,8 +92,9 @@ def test_the_job_of_openbach_with_an_old_name_is_not_ours() -> None:
 
 
 def test_no_job_of_ours_has_the_name_of_one_of_openbach() -> None:
-    """Names of OpenBACH 2.7 and openbach-extra 2.6 that could be ours: a package would take their
-    place on a platform.
+    """Names of OpenBACH 2.7 and openbach-extra 2.6 that could be ours.
+
+    A package would take their place on a platform.
     """
     theirs = {
         "pep",

@@ -297,8 +297,9 @@ def words(text: str) -> str:
     )
 )
 def test_text_from_elsewhere_is_no_markup(text: str) -> None:
-    """Wherever the report's template puts it: a paragraph, a list, a heading, strong and slanted
-    text, an image's words, a table.
+    """Wherever the report's template puts it.
+
+    A paragraph, a list, a heading, strong and slanted text, an image's words, a table.
     """
     for form, shown, around in PLACES:
         found, elements = shown_as(form.format(plain(text)))

@@ -23,8 +23,9 @@ def tracked() -> list[Path]:
 
 
 def test_a_campaigns_report_is_three_files() -> None:
-    """Tables, figures, CSV and Markdown are made by `openbach-run report`, but for the pictures
-    that a page shows.
+    """Tables, figures, CSV and Markdown are made by `openbach-run report`.
+
+    Only the pictures that a page shows are tracked, too.
     """
     pages = "".join(
         page.read_text() for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))

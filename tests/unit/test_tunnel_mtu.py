@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A tunnel's MTU: the largest whose packets fit the path in one piece, by what the cipher in force
-adds.
+"""A tunnel's MTU: the largest whose packets fit the path in one piece.
+
+What the cipher in force adds is counted.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Values that a job refuses are refused before anything starts; declaration and program agree on
-which these are.
+"""Values that a job refuses are refused before anything starts.
+
+Declaration and program agree on which these are.
 """
 
 from __future__ import annotations

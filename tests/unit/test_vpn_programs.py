@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Programs of VPNs: built for the runs that need them, and what is said when one cannot be built."""
+"""Programs of VPNs are built for the runs that need them; one that cannot be is told of."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ TOLD: list[tuple[str, float]] = []
 
 
 def made_up_vpn(folder: Path, monkeypatch: pytest.MonkeyPatch, builder: str) -> dict[str, Path]:
-    """A VPN `mine`, whose program is built by the lines of `builder`, and `other`, which is `mine`
-    with other values.
+    """Make a VPN `mine`, and `other`, which is `mine` with other values.
+
+    Its program is built by the lines of `builder`.
     """
     (folder / "mine").mkdir(parents=True)
     recipe = {"crate": "mine", "version": "1.0.0", "sha256": "0"}

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A VPN's own options as settings: they are the constant vpn_values; which VPN has which; what the
-job makes of them.
+"""A VPN's own options as settings.
+
+They are the constant vpn_values; which VPN has which; what the job makes of them.
 """
 
 from __future__ import annotations

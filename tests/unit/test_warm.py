@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the director has in its memory is copied for each of two dozen jobs: modules that are large
-are not among it.
+"""What the director has in its memory is copied for each of two dozen jobs.
+
+Modules that are large are not among it.
 """
 
 from __future__ import annotations

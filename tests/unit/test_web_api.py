@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The local controller's REST API: shapes of all answers that the web UI and the auditorium scripts
-use, and refusals.
+"""The local controller's REST API.
+
+Shapes of all answers that the web UI and the auditorium scripts use, and refusals.
 """
 
 from __future__ import annotations
@@ -352,8 +353,9 @@ def test_after_a_crash_nothing_runs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", CONFORMANCE)
 def test_malformed_scenarios_as_the_backend(client: TestClient, name: str) -> None:
-    """Every case sent to the real backend: the same status, but for its crashes; what is refused
-    leaves nothing.
+    """Every case sent to the real backend.
+
+    The same status, but for its crashes; what is refused leaves nothing.
     """
     sent = CONFORMANCE[name]["sent"]
     before = client.get("/project/satvpn/").json()

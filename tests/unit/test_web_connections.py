@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Clients that hold connections, are slow, or try passwords: they neither keep others out nor fill
-the log.
+"""Clients that hold connections, are slow, or try passwords.
+
+They neither keep others out nor fill the log.
 """
 
 from __future__ import annotations

@@ -249,8 +249,9 @@ def test_a_campaign_that_is_written_otherwise_is_read_at_once(services: Services
 
 
 def test_what_a_job_was_started_with_is_shown_while_it_runs_and_later(tmp_path: Path) -> None:
-    """Also where files of a run are missing or a guest has written anything, and for runs of older
-    versions.
+    """Also where files of a run are missing, or a guest has written anything.
+
+    Runs of older versions are among them.
     """
     run = runs.Run("geo", "r", tmp_path, None, goes_on=True, spec={})
     assert runs.outputs(run, 1) == {}

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The command `serve` around its application: the file `controller`, one server a directory, a
-database that is damaged.
+"""The command `serve` around its application.
+
+The file `controller`, one server a directory, a database that is damaged.
 """
 
 from __future__ import annotations

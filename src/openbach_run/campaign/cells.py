@@ -30,6 +30,7 @@ class Instead:
 
         A cell of the page has the arguments only.
         """
+        # By value: a constant that is given its own value changes nothing.
         return cell.get(name, self.constants[name]) != self.constants[name]
 
     def applied(self, cell: dict[str, str]) -> dict[str, str]:

@@ -35,6 +35,7 @@ def check_campaign(campaign: Campaign, packages: Mapping[str, Package]) -> None:
     check_cells(campaign, {name: package.job for name, package in packages.items()})
     check_vpns(campaign, packages)
     check_folders(campaign, packages)
+    # Last, so that a mistake in a value is told of also where only the jobs' arguments are known.
     if missing := [name for name in campaign.jobs() if packages[name].files is None]:
         raise InputError(
             f"{campaign.path}: no package to run of the job {missing[0]}; name its folder with"
@@ -114,6 +115,7 @@ def check_measure(path: Path, scenario: Scenario, declared: Declared) -> None:
     if wanted is None or any(f"_{wanted}".endswith(f"_{column}") for column in every):
         return
     if any(EVERY_STATISTIC in measures for measures in declared.values()):
+        # A job without measures.yml may send anything.
         return  # only its end shows what it sends
     key = "plot" if path.suffix in (".yml", ".yaml") else "x-sweep"
     there = "; ".join(f"{job} has {', '.join(listed)}" for job, listed in columns.items() if listed)

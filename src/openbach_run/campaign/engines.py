@@ -42,6 +42,7 @@ def engine_of(
     """Return the engine that the options choose, for the jobs and folders that a campaign uses."""
     if controller is not None:
         check_platform_mtus(campaign.values)
+        # Late, like the others below: each imports what the other engines have no use for.
         from openbach_run.engine.platform.engine import ControllerEngine
 
         scenarios = [campaign.scenario, *campaign.sub_scenarios.values()]
@@ -52,6 +53,7 @@ def engine_of(
         from openbach_run.engine.native.engine import NativeEngine
 
         return NativeEngine(REPOSITORY, guest_code(REPOSITORY, parts), locked=options.locked)
+    # The native engine's agent has what this machine has; what a guest cannot have is refused here.
     check_installed(uses["jobs"], plan.packages)
     virtual = VirtualEngine(
         REPOSITORY,
@@ -86,9 +88,11 @@ def inventory_of(campaign: Campaign, catalog: Catalog, options: Options) -> Inve
     """
     given = options.inventory
     if given is not None and not given.exists():
+        # A name is looked up only where no file is called so: a file of the user's wins.
         given = catalog.find("topologies", str(given)) or given
     file = inventory_file(campaign.scenario, campaign.path, given)
     inventory = load_inventory(file)
+    # The capture's table has its limit in the virtual engine's kernel only.
     if options.engine == "virtual":
         check_size(inventory, file)
     if options.engine != "controller":

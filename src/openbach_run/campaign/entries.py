@@ -35,6 +35,7 @@ PROGRAM: Shape = {
         "tools": {"type": "object", "additionalProperties": TEXT},
     },
 }
+# The bytes that a tunnel adds to a packet; 1500 is Ethernet's own MTU.
 BYTES: Shape = {"type": "integer", "minimum": 0, "maximum": 1500, "unit": "bytes"}
 FRAME: Mapping[str, Shape] = {
     **dict.fromkeys(("outer", "inner"), BYTES),
@@ -208,16 +209,20 @@ def check_entries(uses: Uses, entries: Entries) -> None:
 
 
 def _check_cpu(file: Path, cpus: Mapping[str, Path]) -> None:
+    """Check the file of a CPU. Raises InputError."""
     check(f"{file}", read_json(file), CPU)
 
 
 def _check_satellite(file: Path, satellites: Mapping[str, Path]) -> None:
+    """Check the file of a satellite. Raises InputError."""
     read_preset(file)
 
 
 def _check_impairment(file: Path, impairments: Mapping[str, Path]) -> None:
+    """Check the file of an impairment profile. Raises InputError."""
     profile = read_json(file)
     check(f"{file}", profile, IMPAIRMENT)
+    # netem lets a packet overtake by sending it without the delay; without a delay nothing happens.
     if profile.get("reorder_pct") and not profile.get("delay_ms"):
         raise InputError(
             f"{file}: reorder_pct: packets overtake others only where there is a delay: give"
@@ -226,9 +231,11 @@ def _check_impairment(file: Path, impairments: Mapping[str, Path]) -> None:
 
 
 def _check_control(folder: Path, controls: Mapping[str, Path]) -> None:
+    """Check the folder of a congestion control. Raises InputError."""
     file = folder / DESCRIBED["congestion-controls"]
     profile = read_json(file)
     check(f"{file}", profile, CONTROL)
+    # Then the kernel's name of it is the folder's.
     if "algorithm" not in profile:
         check(
             f"{file}: the folder's name, which is the algorithm",
@@ -238,6 +245,7 @@ def _check_control(folder: Path, controls: Mapping[str, Path]) -> None:
 
 
 def _check_vpn(folder: Path, vpns: Mapping[str, Path]) -> None:
+    """Check the folder of a VPN, with its base and its scripts. Raises InputError."""
     file = folder / DESCRIBED["vpn-configs"]
     own = description(folder)
     check(f"{file}", own, VPN if "base" in own else OWN_VPN)
@@ -258,6 +266,7 @@ def _check_vpn(folder: Path, vpns: Mapping[str, Path]) -> None:
     whole = _whole(own, base)
     for wrong in _faults_together(whole):
         raise InputError(f"{file}: {wrong}")
+    # A script that is no program would fail in the guest, minutes later, as "Permission denied".
     for script in SCRIPTS:
         if not os.access(scripts / script, os.X_OK):
             raise InputError(
@@ -290,6 +299,7 @@ def check_vpn_values(
     own = description(vpns[vpn])
     scripts = vpns.get(str(own.get("base", vpn)), vpns[vpn])
     base = description(scripts) if "base" in own else {}
+    # Both: what is read below may be in the VPN's own file or in its base's.
     for folder, described in ((vpns[vpn], own), (scripts, base)):
         check(f"{folder / DESCRIBED['vpn-configs']}", described, VPN)
     whole = _whole(own, base)
@@ -435,6 +445,7 @@ def values_read(scripts: Path, shared: Iterable[Path]) -> list[str]:
         for one in scripts.iterdir()
         if one.is_file() and one.suffix not in (".md", ".json", ".patch")
     ]
+    # A comment that names a variable does not read it.
     text = COMMENT.sub("", "\n".join(map(_text, files)))
     functions = {name: body for one in shared for name, body in FUNCTION.findall(_text(one))}
     # A shared function may call others, whose bodies then count as read too: repeat until none is
@@ -445,6 +456,7 @@ def values_read(scripts: Path, shared: Iterable[Path]) -> list[str]:
 
 
 def _text(file: Path) -> str:
+    """Return the text of a script; what is no UTF-8 in it cannot be the name of a value."""
     return file.read_text(encoding="utf-8", errors="replace")
 
 

@@ -81,9 +81,10 @@ class Execution:
         in_real_time: bool = False,
         first: Callable[[list[Record]], None] | None = None,
     ) -> None:
-        """`first` is called with the records when each cell has been run once.
+        """Prepare the execution of these runs; `execute` begins it.
 
-        If it is given, the runs of the first seed are executed first.
+        `first` is called with the records when each cell has been run once. If it is given, the
+        runs of the first seed are executed first.
         """
         self.records: dict[str, Record] = {}
         self.failed: list[Record] = []
@@ -116,7 +117,10 @@ class Execution:
         if self._first is not None:
             least = min((one.spec.seed for one in self._runs), default=0)
             self._awaited = {one.spec.run_id for one in to_run if one.spec.seed == least}
+        # Before the first run: results.csv has never less than what is known, even if this is
+        # killed.
         self._table.write([] if self._rerun else self.known)
+        # No thread more than there are runs: each would begin and end for nothing.
         executor = Executor(cpus[: len(to_run)])
         try:
             for one in to_run:
@@ -158,9 +162,12 @@ class Execution:
                 self.records[done.run_id] = done
             if self._rerun or done is None:
                 to_run.append(one)
+        # In virtual time neither heat nor load changes a packet, so the order may be the
+        # campaign's.
         return interleaved(to_run) if self._in_real_time else to_run
 
     def _submit(self, planned: PlannedRun, executor: Executor) -> None:
+        """Add a run to the executor's queue; runs of the first seed come first if asked for."""
         # Within a seed the order of the cells stays.
         priority = planned.spec.seed if self._first and not self._in_real_time else 0
         executor.submit(lambda cpu: self._try(planned, cpu, executor), priority)
@@ -193,6 +200,7 @@ class Execution:
                 self._say(f"stopping the other runs: {failed}")
 
     def _run(self, planned: PlannedRun, cpu: int) -> None:
+        """Execute a run, keep its record, and show what has become of it."""
         spec = planned.spec
         self._progress.started(spec.run_id)
         place, record = execute_run(
@@ -214,6 +222,8 @@ class Execution:
                     else f"\n  the good record of an earlier run stays: {where.with_suffix('')}"
                 )
                 self._say(f"{failure_in_words(record)}\n  its record: {where}{kept}")
+            # A repeated run that failed has not replaced its good record: the row is the good
+            # one's.
             if spec.run_id in self.records:
                 self._table.add(self.records[spec.run_id])
             if spec.run_id in self._awaited:
@@ -234,7 +244,7 @@ class Execution:
 
 
 class _Table:
-    """results.csv, which grows as runs end."""
+    """The file results.csv of a campaign; it grows as runs end."""
 
     def __init__(self, store: Store) -> None:
         self.listed: list[Record] = []
@@ -251,6 +261,8 @@ class _Table:
 
     def add(self, record: Record) -> None:
         """Add a run's lines; write the whole file anew if the run has a new column."""
+        # A line is appended, as writing the whole file after each run would take the square of
+        # their number.
         parts = unfold(record, self._store.runs / record.run_id)
         self.listed.append(record)
         if set(columns_of(parts)) <= set(self._columns):
@@ -301,6 +313,8 @@ def execute_run(
     The directory has a temporary name until `store.keep` gives it its final one.
     """
     spec = planned.spec
+    # Measures are taken before the record is kept: a run whose files are damaged gets a status that
+    # says so.
     place = store.begin(spec.run_id)
     outcome = planned.engine.run(spec.for_guest(), place, cpu, on_event)
     try:
@@ -335,6 +349,7 @@ def execute_run(
 
 
 def _with_parts(record: Record, run_dir: Path) -> Record:
+    """Return the record with those of its sub-scenarios, if its files can be read."""
     try:
         return replace(record, parts=parts_of(record, run_dir))
     except DamagedRecord:  # its status or its row says so
@@ -396,6 +411,7 @@ class _Progress:
         if not self._to_do:
             return
         wall_s = time.monotonic() - self._start_s
+        # A copy, as other threads add to it meanwhile.
         virtual_s = self._ended_virtual_s + sum(list(self._virtual_s.values()))
         to_go = ""
         if self._ended:

@@ -17,7 +17,7 @@ Task = Callable[[int], None]
 
 
 class Executor:
-    """Threads, one for each CPU, that take tasks from one queue.
+    """A queue of tasks, and a thread for each CPU that takes tasks from it.
 
     The task with the lowest priority number comes first; tasks of the same number come in the order
     in which they were submitted. Any thread may submit a task, also a task itself.
@@ -30,7 +30,9 @@ class Executor:
         self._changed = threading.Condition()
         self._unfinished = 0
         self._threads = [
-            threading.Thread(target=self._work, args=(cpu,), daemon=True) for cpu in cpus
+            # Daemons: a run that does not end must not keep the command from ending.
+            threading.Thread(target=self._work, args=(cpu,), daemon=True)
+            for cpu in cpus
         ]
         for thread in self._threads:
             thread.start()
@@ -44,6 +46,7 @@ class Executor:
         """Add a task to the queue."""
         with self._changed:
             self._unfinished += 1
+            # The number keeps the order, and keeps the queue from comparing two tasks.
             self._queue.put((priority, next(self._numbers), task))
 
     def wait(self, limit_s: float) -> bool:
@@ -54,11 +57,13 @@ class Executor:
     def close(self, limit_s: float = 10) -> None:
         """Begin no further task, and wait for each that goes on, for at most this time."""
         for _ in self._threads:
+            # Before all that wait: they are not begun.
             self._queue.put((-math.inf, next(self._numbers), None))
         for thread in self._threads:
             thread.join(limit_s)
 
     def _work(self, cpu: int) -> None:
+        """Execute tasks until None comes."""
         while True:
             _, _, task = self._queue.get()
             if task is None:

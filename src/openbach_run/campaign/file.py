@@ -66,6 +66,7 @@ def plan_file(
 
 
 def _content(path: Path) -> dict[str, Any]:
+    """Return the content of a campaign file, with checked keys. Raises InputError."""
     content = read_yaml(path)
     if (
         not isinstance(content, dict)
@@ -82,6 +83,7 @@ def _content(path: Path) -> dict[str, Any]:
 
 
 def _check_keys(where: str, content: Mapping[Any, Any], known: Sequence[str]) -> None:
+    """Check that all keys are known. Raises InputError with the nearest one."""
     for key in content:
         if key not in known:
             raise InputError(
@@ -90,6 +92,7 @@ def _check_keys(where: str, content: Mapping[Any, Any], known: Sequence[str]) ->
 
 
 def _seeds(path: Path, given: Any) -> tuple[int, ...]:
+    """Return the seeds that a campaign file gives. Raises InputError."""
     # A list becomes `3,7,`: the comma at the end tells one seed from a number of seeds.
     try:
         return parse_seeds(
@@ -102,6 +105,7 @@ def _seeds(path: Path, given: Any) -> tuple[int, ...]:
 def _entry(
     where: str, entry: Any, here: Path, catalog: Catalog
 ) -> tuple[Path, dict[str, tuple[str, ...]]]:
+    """Return the scenario's file and the values of an entry of `scenarios`. Raises InputError."""
     if not isinstance(entry, dict) or not isinstance(entry.get("scenario"), str):
         raise InputError(f"{where}: should have the keys scenario (a name or a file) and values")
     _check_keys(where, entry, ("scenario", "values"))

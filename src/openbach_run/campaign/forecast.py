@@ -24,6 +24,7 @@ T = TypeVar("T")
 def forecast(planned: Sequence[PlannedRun], store: Store, workers: int) -> str:
     """Return a text for a person: the runs to do, their time on `workers` CPUs, and their size."""
     known = [record for record in store.all() if record.finished]
+    # By name: runs of an older engine or another scenario do not count as done, but their times do.
     there = {record.run_id for record in known}
     to_do = [one.spec for one in planned if one.spec.run_id not in there]
     wall_s = mean_wall_s([_values(spec) for spec in to_do], known)
@@ -100,6 +101,7 @@ def mean_wall_s(to_do: Sequence[Mapping[str, str]], known: Sequence[Record]) -> 
 
 
 def _values(spec: RunSpec) -> dict[str, str]:
+    """Return the scenario's name and the values of a run, which say how long it takes."""
     return {"scenario": spec.scenario_name, **spec.values}
 
 
@@ -128,6 +130,7 @@ def _some(of: Sequence[T]) -> Sequence[T]:
 
 
 def _size_bytes(run_dir: Path) -> int:
+    """Return the bytes that a run's directory takes on disk."""
     # A block of st_blocks has 512 bytes, whatever the file system. Captures are not kept as a rule.
     return sum(
         file.lstat().st_blocks * 512 for file in run_dir.rglob("*") if file.name != "capture.pcapng"
@@ -140,4 +143,5 @@ def duration(seconds: float) -> str:
 
 
 def _size(count: float) -> str:
+    """Return a number of bytes for a person."""
     return f"{count / 1e6:.0f} MB" if count < 1e9 else f"{count / 1e9:.1f} GB"

@@ -36,7 +36,7 @@ Seeds = tuple[int, ...] | None
 
 @dataclass
 class Found:
-    """Results of working out a campaign: each takes long, and is worked out once."""
+    """The results of working out a campaign: each takes long, and is worked out once."""
 
     places: list[Use] | None = None
     cells: list[dict[str, str]] | None = None
@@ -64,6 +64,7 @@ class Campaign:
     """Further seeds, of all cells, if chance has a part in any cell."""
     given: frozenset[str] = frozenset()
     """Names of the values that were given, and are not the scenario's own."""
+    # Not compared: two equal campaigns stay equal when one has been worked out.
     found: Found = field(default_factory=Found, init=False, repr=False, compare=False)
 
     @property
@@ -108,8 +109,10 @@ class Campaign:
 
     @cached_property
     def _instead(self) -> Instead:
+        """Return what takes the place of defaults, as the scenarios say (`x-instead`)."""
         declared: dict[str, dict[str, Any]] = {}
         for scenario in (*self.sub_scenarios.values(), self.scenario):
+            # The scenario's own comes last: it wins over its sub-scenarios'.
             declared |= scenario.instead
         return Instead(declared, self.constants, self.given)
 
@@ -205,9 +208,9 @@ class Campaign:
         return self.found.uses
 
     def expand(self, packages: Mapping[str, Package]) -> None:
-        """Work out the cells, where their values are given to jobs, and what they use.
+        """Find out the cells, where their values are given to jobs, and what they use.
 
-        Raises InputError.
+        Raises InputError. Each is kept, so that nothing is worked out twice.
         """
         self.uses(packages)
 
@@ -225,6 +228,7 @@ class Campaign:
         here = self.on(inventory)
         jobs = {name: packages[name].job.to_dict() for name in self.jobs()}
         origin = Origin(here.scenario, here.sub_scenarios, jobs, inventory.to_dict())
+        # Only here are both known: the cells' MTUs and the inventory's networks.
         for cell in self.cells:
             check_mtus(origin.inventory["networks"], cell)
         cells = (

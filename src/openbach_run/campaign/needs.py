@@ -40,6 +40,7 @@ def check_host(
     places = campaign.places(jobs)
     reasons: dict[str, str] = {}
     for cell in (own_values(campaign, one) for one in campaign.cells):
+        # A use whose values the cell does not have gives nothing to a job in it.
         own = [use for use in places if use.names <= cell.keys()]
         for feature, use in needed(own, cell).items():
             if feature not in host.features:

@@ -61,6 +61,7 @@ def _idle_values(
             places[key] = every_use(campaign.scenario.with_constants(cell), jobs, subs)
         carriers = _carriers(cell, spelled, packages)
         for name in cell:
+            # The scenario's own value may be without effect: the user has not given it.
             if cell[name] != own.get(name, ""):
                 said = idle_here(declared.get(name, ()), name, cell, carriers)
                 if because := said or idle(places[key], name, cell):

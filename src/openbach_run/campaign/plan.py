@@ -117,6 +117,7 @@ def draft_of(
         more_seeds=more,
         given=frozenset(map(setting_of, given)),
     )
+    # Before the cells are made: a typing error in a sweep must not fill the memory.
     if (runs := campaign.count(most_runs)) > most_runs:
         raise InputError(
             f"{path}: {runs} runs; at most {most_runs} at once: give fewer values or seeds"

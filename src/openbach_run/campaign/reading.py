@@ -52,6 +52,8 @@ def sub_scenarios(scenario: Scenario, find: Callable[[str], Scenario]) -> dict[s
 
 
 def _read_beside(path: Path, name: str, jobs: Mapping[str, Job]) -> Scenario:
+    """Return a sub-scenario from a file beside the scenario's. Raises InputError."""
+    # A YAML scenario's sub-scenario may be there as JSON only.
     files = [path.with_name(f"{name}{suffix}") for suffix in (path.suffix, ".json")]
     file = next((one for one in files if one.exists()), files[-1])
     try:
@@ -139,6 +141,7 @@ def sweep_table(scenario: Scenario, path: Path, key: str) -> dict[str, Any]:
 
 
 def _check_name(text: str, name: str, scenario: Scenario, settings: Mapping[str, str]) -> None:
+    """Check the name of a setting (`text`). Raises InputError with the nearest one."""
     if name not in settings:
         constants = ", ".join(one for one in settings if one not in scenario.arguments)
         has = ", ".join(scenario.arguments) + (

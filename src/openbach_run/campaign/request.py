@@ -122,4 +122,5 @@ def campaigns_of(
 
 
 def _is_campaign_file(path: Path) -> bool:
+    """Return whether a file names several scenarios, rather than being one."""
     return path.suffix in SUFFIXES and not is_source(path)

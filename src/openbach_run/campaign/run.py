@@ -78,15 +78,17 @@ class Result:
         return not self.failed and not self.without_measure
 
 
-def _show_nothing(text: str, part: float) -> None: ...
+def _show_nothing(text: str, part: float) -> None:
+    """Do nothing: nobody has asked for the progress."""
 
 
-def _say_nothing(text: str) -> None: ...
+def _say_nothing(text: str) -> None:
+    """Do nothing: nobody has asked for messages."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Callbacks:
-    """Functions that `run_campaign` calls while it works, from any of its threads."""
+    """The functions that `run_campaign` calls while it works, from any of its threads."""
 
     progress: Progress = _show_nothing
     """Called with a text on what is being done, and the part of it that is done (0 to 1)."""
@@ -136,9 +138,12 @@ def run_campaign(plan: Plan, options: Options, callbacks: Callbacks = SILENT) ->
             return Result(store.directory, plan.campaigns, tuple(known), failed)
 
         try:
+            # A run on a cluster needs no CPU here: as many wait as the scheduler may have at a
+            # time.
             execution.execute(cpus if options.scheduler is None else REMOTE_RUNS * [0])
         finally:
             made = result()
+            # Those that failed now were told of as they ended.
             for one in made.failed[len(execution.failed) :]:
                 callbacks.message(failure_in_words(one))
             callbacks.result(made)
@@ -177,6 +182,7 @@ def run_with_progress(
 
 
 def _say_first(reporter: Reporter, result: Result) -> None:
+    """Show the tables of the first seed, while the other seeds are still to come."""
     tables = [as_text(one) for one in result.tables]
     reporter.say("\n".join([*tables, "now the other seeds (--seeds 1 is without):"]))
 
@@ -222,6 +228,7 @@ class _Work:
         """Return the results directory. Raises InputError."""
         if self._options.results is not None:
             return Store(self._options.results)
+        # The name is a scenario's, which may be any text.
         name = self._plan.name
         if name in ("", ".", "..") or "/" in name or "\0" in name:
             raise InputError(
@@ -301,9 +308,11 @@ class _Work:
         words = ["./openbach-run", shown_path(plan.path), *plan.settings]
         words += [] if plan.seeds is None else ["--seeds", plan.seeds]
         words += options.path_words if options.engine == "controller" else options.words(None)
+        specs = [one.spec for one in planned]
+        # One after the other, as a campaign may have a hundred thousand.
         runs = (
-            campaign_file.AskedRun(spec.run_id, spec.scenario_name, spec.values, spec.seed)
-            for spec in (one.spec for one in planned)
+            campaign_file.AskedRun(one.run_id, one.scenario_name, one.values, one.seed)
+            for one in specs
         )
         plots: Mapping[str, dict[str, str]] = {
             campaign.scenario.name: campaign.plot for campaign in plan.campaigns

@@ -29,6 +29,7 @@ def parse_seeds(text: str) -> tuple[int, ...]:
         )
     if "," in text:
         return tuple(numbers)
+    # Somebody who writes 20260101 means one seed, not that many.
     if numbers[0] > 10_000:
         raise InputError(f"--seeds {text} is that many seeds; for this one seed write {text},")
     return tuple(range(1, numbers[0] + 1))

@@ -78,11 +78,10 @@ class CellSpec:
 
 @dataclass(frozen=True)
 class RunSpec:
-    """Everything that a run depends on.
+    """The description of everything that a run depends on.
 
-    Its hash, without the words for people, is the name of the record.
-
-    It is small, because a campaign may have a hundred thousand.
+    Its hash, without the words for people, is the name of the record. It is small, because a
+    campaign may have a hundred thousand.
     """
 
     cell: CellSpec
@@ -176,7 +175,9 @@ def _acting(scenario: Scenario) -> dict[str, Any]:
 
 
 def _digest(value: Any) -> str:
+    """Return the SHA-256 of a value as JSON, in hexadecimal."""
     return hashlib.sha256(
+        # Sorted, as the order of keys in a file or a dictionary changes no run.
         json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
     ).hexdigest()
 

@@ -103,6 +103,7 @@ def unfold_campaign(campaign: Campaign, unfolded: Sequence[Record]) -> Campaign:
     """
     bodies = [function[kind_of(function)] for function in campaign.scenario.functions]
     started = {body.get("scenario_name") for body in bodies}
+    # The table of several scenarios would mix what cannot be compared.
     if len(started) != 1 or (name := str(*started)) not in campaign.sub_scenarios:
         return campaign
     sub, parts = campaign.sub_scenarios[name], [part for part in unfolded if part.scenario == name]

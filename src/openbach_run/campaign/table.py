@@ -46,6 +46,7 @@ def campaign_table(campaign: Campaign, records: Sequence[Record]) -> Table:
             ).append(record)
     # Without a swept argument the first one makes the column.
     swept = campaign.swept or list(campaign.values)[:1]
+    # One argument with many values reads better downwards.
     is_long = len(swept) == 1 and len(campaign.values[swept[0]]) > MOST_COLUMNS
     down, across = (swept, []) if is_long else (swept[:-1], swept[-1:])
     columns = list(dict.fromkeys(_values(cell, across) for cell in campaign.cells))
@@ -130,6 +131,7 @@ def _measured(records: Sequence[Record]) -> list[str]:
 
 
 def _values(cell: Mapping[str, str], names: Sequence[str]) -> tuple[str, ...]:
+    """Return the values of a cell for some names."""
     return tuple(cell[name] for name in names)
 
 

@@ -100,6 +100,8 @@ def check_values_of_vpns(
         given = read_values(text, at)
         if not given:
             continue
+        # With other VPNs in the sweep `none` is the cell to compare with, and has no values to
+        # check.
         if {*kinds} == {NONE}:
             first = ";".join(f"{at}{name}={value}" for name, value in given.items())
             raise InputError(

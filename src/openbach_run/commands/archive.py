@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`openbach-run archive RESULTS… -o DIR`: makes an archive for a repository of papers.
 
-It holds results, their report and the bundle that repeats them.
+It holds results, their report and the bundle that repeats them:
 
-results/<name>/   the results directories, as they are
-report/           the technical report of all
-openbach          the bundle
-README.md         how to repeat and verify them
-SHA256SUMS        the hash of every file above
+    results/<name>/   the results directories, as they are
+    report/           the technical report of all
+    openbach          the bundle
+    README.md         how to repeat and verify them
+    SHA256SUMS        the hash of every file above
 """
 
 from __future__ import annotations
@@ -57,18 +57,20 @@ README = """\
 
 `report/report.html` is the technical report of them all.
 
-`openbach` is the whole testbed in one file. It runs on Linux (x86-64) without installation or network. Repeat some
-runs, spread over all, and compare every packet:
+`openbach` is the whole testbed in one file. It runs on Linux (x86-64) without installation or
+network. Repeat some runs, spread over all, and compare every packet:
 
     ./openbach archive --verify . --runs 3
 
-Repeat a campaign by its command above, with `./openbach` in place of `./openbach-run`. What the testbed is made of is
-in `sbom.spdx.json` of the directory into which it unpacks itself (~/.cache/openbach-run/bundle-…).
+Repeat a campaign by its command above, with `./openbach` in place of `./openbach-run`. What the
+testbed is made of is in `sbom.spdx.json` of the directory into which it unpacks itself
+(~/.cache/openbach-run/bundle-…).
 `sha256sum -c {sums}` checks all files.
 """
 
 
 def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     made = argparse.ArgumentParser(
         "openbach-run archive",
         description=DESCRIPTION,
@@ -99,6 +101,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
+    """Make or verify an archive; return the exit code. Raises InputError, SetupError."""
     arguments = parser().parse_args(argv)
     if arguments.verify is not None:
         if arguments.results or arguments.output:
@@ -137,6 +140,7 @@ def _archive(arguments: argparse.Namespace, options: Options) -> int:
     campaigns = read_campaigns(results)
     if output.exists():
         raise InputError(f"-o {output}: is there already")
+    # In the archive they lie side by side, by their names.
     if len({one.resolve().name for one in results}) < len(results):
         raise InputError("two of the results directories have the same name")
     for directory in results:
@@ -168,6 +172,7 @@ def _put_bundle(place: Path, quiet: bool) -> None:
     if STARTED_FROM in os.environ:
         shutil.copy(os.environ[STARTED_FROM], place)
         return
+    # Without the programs that are built: who has them in the results has them in the cache.
     with Reporter(quiet) as reporter, content(reporter.show, built=False) as made:
         write(place.absolute(), made.start, made.content, 12, reporter.show)
 
@@ -188,13 +193,14 @@ def _verify(archive: Path, runs: int, options: Options, quiet: bool) -> int:
             file=sys.stderr,
         )
         return 1
+    # All directories are tried, also after one that differs: a reader wants to know which.
     directories = sorted((archive / "results").iterdir())
     same = [_same(directory, runs, options, quiet) for directory in directories]
     return int(not all(same))
 
 
 def _wrong_files(archive: Path) -> Iterator[str]:
-    """Yield a text for each file that is missing, does not belong to the archive, or has changed."""
+    """Yield a text for each file that is missing, strange to the archive, or has changed."""
     try:
         lines = (archive / SUMS).read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError as error:
@@ -205,6 +211,7 @@ def _wrong_files(archive: Path) -> Iterator[str]:
     for line in lines:
         digest, _, name = line.partition("  ")
         sums[name] = digest
+    # Files that were added count, too: they could stand for results that nobody has measured.
     there = {str(file.relative_to(archive)): file for file in _files(archive) if file.name != SUMS}
     yield from (f"{name} is missing" for name in sorted(sums.keys() - there.keys()))
     yield from (f"{name} is not of it" for name in sorted(there.keys() - sums.keys()))
@@ -221,8 +228,7 @@ def _files(directory: Path) -> list[Path]:
 
 
 def _same(results: Path, count: int, options: Options, quiet: bool) -> bool:
-    """Repeat some finished runs of a results directory; return whether all have the same packets as
-    before.
+    """Repeat some finished runs of a results directory; return whether all have the same packets.
 
     A text on stdout says how many have. Raises InputError if no run in virtual time has finished.
     """
@@ -274,6 +280,7 @@ def _is_same(record: Record, options: Options, quiet: bool) -> bool:
 
 def _repeated(record: Record, options: Options, quiet: bool) -> Record | None:
     """Repeat a run; return its new record, None if it left none. Raises SetupError."""
+    # The last word is the seed, which plan_of() takes by itself.
     scenario, *settings, _ = record.repetition
     try:
         plan = plan_of(scenario, settings, f"{record.seed},", options)

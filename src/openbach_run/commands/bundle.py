@@ -25,6 +25,7 @@ The same checkout and cache make the same file, to the byte. docs/bundle.md has 
 
 
 def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     made = argparse.ArgumentParser(
         "openbach-run bundle",
         description=DESCRIPTION,
@@ -63,6 +64,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
+    """Write the bundle; return the exit code. Raises InputError, SetupError."""
     arguments = parser().parse_args(argv)
     output: Path = arguments.output
     if output.is_dir() or not output.absolute().parent.is_dir():
@@ -79,6 +81,7 @@ def main(argv: list[str]) -> int:
             output.absolute(), made.start, made.content, arguments.level, reporter.show
         )
         if directory:
+            # While `made` is open: it has a temporary directory.
             missing = copy_sources(directory.absolute(), made.sources, made.kernel, reporter.show)
     print(
         f"{output}: {output.stat().st_size / 1e6:.0f} MB, {len(made.content)} files, bundle"
@@ -90,6 +93,7 @@ def main(argv: list[str]) -> int:
     listed.unlink(missing_ok=True)  # of an earlier try
     if missing:
         listed.write_text("\n".join([*missing, ""]))
+        # The bundle is whole; only its sources, which the GPL asks for, are not.
         raise SetupError(
             f"{len(missing)} of {len(made.sources) + 1} files are not on the Debian mirror:"
             f" {listed} names them, with their SHA-256. Give another mirror"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`openbach-run calibrate`: measures what packets of VPNs cost this machine's CPU, and writes it as
-a profile for runs in virtual time.
+"""`openbach-run calibrate`: measures what packets of VPNs cost this machine's CPU.
+
+It writes the costs as a profile for runs in virtual time.
 """
 
 from __future__ import annotations
@@ -39,10 +40,12 @@ examples:
   openbach-run lan_udp vpn=openvpn_udp cpu=my_laptop --with mine
 Only VPNs whose packets a program carries can be measured. Let nothing else run meanwhile.
 """
+# More than any program in user space carries, so that the CPU is what limits.
 UDP_RATE = "1G"
 
 
 def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     made = argparse.ArgumentParser(
         "openbach-run calibrate",
         description=DESCRIPTION,
@@ -88,12 +91,14 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
+    """Measure, and write the profile; return the exit code. Raises InputError, SetupError."""
     arguments = parser().parse_args(argv)
     file = arguments.output / f"cpus/{arguments.name}.json"
     if Path(arguments.name).name != arguments.name or arguments.name in ("", ".", ".."):
         raise InputError(f"{arguments.name!r} is no name of a file")
     if file.exists():
         raise InputError(f"{file} is there already; remove it, or give another name")
+    # All of it is checked first: a measurement takes minutes.
     payloads_bytes = lengths(arguments.payload_bytes, arguments.check_bytes)
     vpns = arguments.vpn.split(",")
     check_vpns(
@@ -175,6 +180,7 @@ def check_vpns(vpns: Sequence[str], payloads_bytes: Sequence[int], catalog: Cata
                 f" {', '.join(sorted(catalog.all(KIND)))}"
             )
         own = description(folder)
+        # A variant has what its base has, unless it says otherwise.
         base = catalog.find(KIND, str(own["base"])) if "base" in own else None
         described = {**(description(base) if base else {}), **own}
         if described["runs_in"] != "user space":
@@ -203,6 +209,7 @@ def plan_of_measurements(
         "cc=reno",
         "rate=unlimited",
     ]
+    # No link stands in the way: neither a rate nor a delay.
     settings += ["delay_ms=0", f"udp_rate={UDP_RATE}", f"duration_s={arguments.duration_s}"]
     return plan_of("lan_udp", settings, str(arguments.repetitions), options)
 
@@ -213,7 +220,7 @@ def profile_of(
     seen: Sequence[Seen],
     argv: Sequence[str],
 ) -> dict[str, Any]:
-    """Return the content of the profile: the machine, the measurement, and the costs of each VPN."""
+    """Return the content of the profile: the machine, the measurement, each VPN's costs."""
     identity = records[0].identity
     return {
         "description": f"Measured on {identity['cpu']}",

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`openbach-run capture RUN --at HOST[/INTERFACE] -o FILE`: writes what tcpdump on that host would
-have kept.
+"""`openbach-run capture RUN --at HOST[/INTERFACE] -o FILE`: writes a capture of one host.
+
+It has the packets that tcpdump on that host would have kept.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ Without --at and -o the interfaces are listed, with the packets that leave each.
 
 
 def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     made = argparse.ArgumentParser(
         "openbach-run capture",
         description=DESCRIPTION,
@@ -59,6 +61,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
+    """Write a capture, or list the interfaces; return the exit code. Raises InputError."""
     arguments = parser().parse_args(argv)
     run_dir: Path = arguments.run
     if not (run_dir / CAPTURE).is_file():
@@ -102,6 +105,7 @@ def _write(capture: Path, inventory: Inventory, keys: bytes, at: str, output: Pa
     A file with keys is readable for this user alone.
     """
     found = _at(capture, inventory, at)
+    # The first packet is taken here, as a file without packets would be a mistake in --at.
     first = next(found, None)
     if first is None:
         there = list(_counted(capture))
@@ -148,8 +152,9 @@ def _at(capture: Path, inventory: Inventory, at: str) -> Iterator[tuple[Packet, 
 
 
 def far_ends(inventory: Inventory) -> dict[str, str]:
-    """Return the interface where packets arrive, by the interface that they leave: the other end of
-    its veth pair (guest/network.py).
+    """Return the interface where packets arrive, by the interface that they leave.
+
+    It is the other end of its veth pair (guest/network.py).
     """
     found: dict[str, str] = {}
     for network, ends in inventory.attached():

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`openbach-run --check`: tells whether the real backend would accept a scenario, and what would
-fail in a run.
+"""`openbach-run --check`: tells whether the real backend would accept a scenario.
+
+It also warns of what would fail in a run.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ def check(
         if as_json:
             print(json.dumps(error.answer, indent=1))
         return 2
+    # Again, now with its sub-scenarios: without them the backend's answer would have no file to
+    # name.
     scenario, subs = read_with_subs(path, packages)
     hosts = load_inventory(inventory_file(scenario, path, inventory))
     of_all: list[str] = []
@@ -84,6 +87,7 @@ def _swept(
         yield str(error)
         return
     places = uses(scenario, jobs, subs)
+    # Those of the scenario itself have been looked at by lint(); it does not see its sub-scenarios.
     of_subs = [use for use in places if WITHIN in use.place]
     constants = defaults_of((*subs.values(), scenario))
     for wrong in wrong_values(

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`openbach-run completion bash`: prints the script with which bash completes commands, scenarios,
-campaigns, arguments and options.
+"""`openbach-run completion bash`: prints the script with which bash completes the command.
+
+It completes commands, scenarios, campaigns, arguments and options.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ complete -o filenames -F _openbach_run openbach-run ./openbach-run
 
 
 def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     made = argparse.ArgumentParser(
         "openbach-run completion",
         description=DESCRIPTION,
@@ -48,6 +50,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
+    """Print the script; return the exit code."""
     parser().parse_args(argv)
     print(script(), end="")
     return 0
@@ -73,8 +76,9 @@ def options(parser: argparse.ArgumentParser) -> Iterable[str]:
 
 
 def _content(file: Path) -> Any:
-    """Return the content of a JSON file; None if it is broken: other scenarios are completed all
-    the same.
+    """Return the content of a JSON file; None if it is broken.
+
+    Other scenarios are completed all the same.
     """
     try:
         return read_json(file)
@@ -89,6 +93,7 @@ def _arguments(catalog: Catalog) -> list[str]:
     for file in files:
         scenario = _content(file)
         if isinstance(scenario, dict):
+            # From the JSON alone: a script that bash reads at each start has no time for more.
             names |= {*scenario.get("arguments", ()), *scenario.get("constants", ())}
     return sorted(f"{name}=" for name in names | _vpn_values(catalog))
 

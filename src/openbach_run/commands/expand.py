@@ -11,12 +11,13 @@ from typing import Any
 from openbach_run.openbach.expand import expand
 
 DESCRIPTION = """\
-Writes the scenario of each FILE (docs/scenarios.md) as the JSON that OpenBACH imports. Running a scenario
-needs no JSON: `openbach-run my_scenario.yml` runs it as it is.
+Writes the scenario of each FILE (docs/scenarios.md) as the JSON that OpenBACH imports.
+Running a scenario needs no JSON: `openbach-run my_scenario.yml` runs it as it is.
 """
 
 
 def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     made = argparse.ArgumentParser(
         "openbach-run expand",
         description=DESCRIPTION,
@@ -36,7 +37,9 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
+    """Write the JSON of the scenarios; return the exit code. Raises InputError."""
     arguments = parser().parse_args(argv)
+    # All are made before one is written: a mistake in one leaves the others as they were.
     texts = {file.stem: as_text(expand(file)) for file in arguments.files}
     for name, text in texts.items():
         if arguments.output is None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`openbach-run export RESULTS…`: every statistic of campaigns in the line protocol of InfluxDB
-1.x, on stdout.
+"""`openbach-run export RESULTS…`: prints every statistic of campaigns.
+
+They come in the line protocol of InfluxDB 1.x, on stdout.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ The n-th run (row of results.csv) is scenario instance n there.
 
 
 def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     made = argparse.ArgumentParser(
         "openbach-run export",
         description=__doc__,
@@ -34,6 +36,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
+    """Print the statistics; return the exit code. Raises InputError."""
     campaigns = read_campaigns(parser().parse_args(argv).results)
     sys.stdout.writelines(line_protocol(run.run_dir for run in campaigns.runs if run.record))
     return 0

@@ -48,6 +48,7 @@ A file that cannot be made whole is not made. exit codes: 0 all well, 2 bad inpu
 
 
 def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     raw = argparse.RawDescriptionHelpFormatter
     made = argparse.ArgumentParser(
         "openbach-run link", description=DESCRIPTION, epilog=EPILOG, formatter_class=raw
@@ -170,11 +171,13 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
+    """Make, check or draw a link file; return the exit code. Raises InputError."""
     arguments = parser().parse_args(argv)
     try:
         if arguments.command == "check":
             print(described(arguments.file, link_file.check(arguments.file)))
         elif arguments.command == "plot":
+            # Late, as it imports matplotlib.
             from openbach_run.satellite import plot
 
             plot.draw(arguments.file, arguments.output)
@@ -191,6 +194,7 @@ Made = tuple[Iterator[link_file.Change], float, list[str]]
 
 
 def _leo(arguments: argparse.Namespace) -> Made:
+    """Return what a constellation of low satellites makes."""
     parameters = _parameters(arguments, constellation.Constellation)
     return (
         constellation.changes(parameters),
@@ -200,11 +204,13 @@ def _leo(arguments: argparse.Namespace) -> Made:
 
 
 def _acm(arguments: argparse.Namespace) -> Made:
+    """Return what a DVB-S2 link in the rain makes."""
     parameters = _parameters(arguments, acm.Acm)
     return acm.changes(parameters), _duration_s(arguments), _described_parameters(parameters)
 
 
 def _mahimahi(arguments: argparse.Namespace) -> Made:
+    """Return what two of Mahimahi's traces make. Raises ValueError, LinkFileError."""
     if not 1 <= arguments.bin_ms <= 10_000:
         raise ValueError(f"--bin-ms {arguments.bin_ms}: it must be from 1 to 10000")
     up_ms, down_ms = mahimahi.read_trace(arguments.up), mahimahi.read_trace(arguments.down)
@@ -222,6 +228,7 @@ def _mahimahi(arguments: argparse.Namespace) -> Made:
 
 
 def _opensand(arguments: argparse.Namespace) -> Made:
+    """Return what OpenSAND's delays make. Raises ValueError, LinkFileError."""
     period_ms = arguments.refresh_period_ms
     if not 1 <= period_ms <= 3_600_000:
         raise ValueError(f"--refresh-period-ms {period_ms}: it must be from 1 to 3600000")
@@ -238,6 +245,7 @@ def _opensand(arguments: argparse.Namespace) -> Made:
 
 
 def _rtt(arguments: argparse.Namespace) -> Made:
+    """Return what measured round-trip times make. Raises ValueError, LinkFileError."""
     bin_s: float | None = arguments.bin_s
     for option, value in (("--bin-s", bin_s), ("--interval-s", arguments.interval_s)):
         if value is not None and not 1e-3 <= value <= 3600:
@@ -318,8 +326,9 @@ def write(
 
 
 def described(path: Path, summary: link_file.Summary) -> str:
-    """Return a text on a link file for a person: its length, and rates, delays and losses by
-    direction.
+    """Return a text on a link file for a person.
+
+    It has the file's length, and rates, delays and losses by direction.
     """
     repeats = ", then again" if summary.repeats else ""
     lines = [
@@ -356,6 +365,7 @@ def _shown(
 
 
 def _duration_s(arguments: argparse.Namespace) -> float:
+    """Return how much is written, in s. Raises ValueError."""
     duration_s: float = arguments.duration_s
     if not 0 < duration_s <= 1e6:
         raise ValueError(f"--duration-s {duration_s:g}: it must be above 0, and at most 1000000")
@@ -363,6 +373,7 @@ def _duration_s(arguments: argparse.Namespace) -> float:
 
 
 def _add_parameters(parser: argparse.ArgumentParser, model: type[constellation.Model]) -> None:
+    """Add an option for each parameter of a model."""
     for name, one in model.parameters().items():
         option = "--" + name.replace("_", "-")
         kind = type(one.default)
@@ -372,8 +383,10 @@ def _add_parameters(parser: argparse.ArgumentParser, model: type[constellation.M
 
 
 def _parameters(arguments: argparse.Namespace, model: type[constellation.Model]) -> Any:
+    """Return a model with the parameters that the options give. Raises ValueError."""
     return model(**{name: getattr(arguments, name) for name in model.parameters()})
 
 
 def _described_parameters(parameters: constellation.Model) -> list[str]:
+    """Return a comment for each parameter, so that the file says what it was made from."""
     return [f"{name} = {value}" for name, value in vars(parameters).items()]

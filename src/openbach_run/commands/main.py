@@ -42,16 +42,16 @@ combination of the values given for its arguments, and prints the transfer times
 
 commands (each has its own --help):
   openbach-run report RESULTS… -o reports/NAME   the technical report of campaigns
-  openbach-run explain --budget 2h               the assumptions under which the published report's claims hold
+  openbach-run explain --budget 2h               assumptions under which published claims hold
   openbach-run export RESULTS…                   their statistics, for InfluxDB
-  openbach-run capture RUN --at HOST -o FILE     the packets of one host or interface, in both directions
+  openbach-run capture RUN --at HOST -o FILE     the packets of one host or interface
   openbach-run expand FILE… -o DIR               OpenBACH's JSON of scenarios written as YAML
-  openbach-run link leo|acm|… -o FILE            link files: rate, delay and loss over time, for the job satcom_link
-  openbach-run package -o DIR                    what an OpenBACH administrator imports: project, scenarios, jobs
-  openbach-run bundle -o FILE                    one file that runs anywhere, without installation or network
-  openbach-run archive RESULTS… -o DIR           results, report and bundle together; --verify repeats some runs
-  openbach-run calibrate NAME                    what packets of VPNs cost this CPU, for cpu=NAME in virtual time
-  openbach-run serve                             a page to launch and compare on; a controller for OpenBACH's web UI
+  openbach-run link leo|acm|… -o FILE            link files: rate, delay and loss over time
+  openbach-run package -o DIR                    what an OpenBACH administrator imports
+  openbach-run bundle -o FILE                    one file that runs anywhere, without network
+  openbach-run archive RESULTS… -o DIR           results, report and bundle together
+  openbach-run calibrate NAME                    what packets of VPNs cost this CPU (cpu=NAME)
+  openbach-run serve                             a page; a controller for OpenBACH's web UI
 """
 
 EPILOG = """\
@@ -77,6 +77,7 @@ interrupted goes on where it was. exit codes: 0 all well, 1 a run failed, 2 bad 
 
 
 def parser() -> argparse.ArgumentParser:
+    """Return the parser of `openbach-run SCENARIO …`; each command has its own."""
     made = argparse.ArgumentParser(
         "openbach-run",
         description=DESCRIPTION,
@@ -233,7 +234,12 @@ class _Version(argparse.Action):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command line; return the exit code.
+
+    `argv` is without the program's name; None means that of this process.
+    """
     words = sys.argv[1:] if argv is None else list(argv)
+    # SIGTERM ends as Ctrl-C does: guests are ended, and what finished is kept.
     signal.signal(signal.SIGTERM, _interrupt)
     with only_shown():
         return _main(words)
@@ -243,6 +249,7 @@ def _main(words: Sequence[str]) -> int:
     """Run a command; return its exit code. Known errors become a line on stderr."""
     try:
         if words and words[0] in COMMANDS:
+            # Only the module of this command: each imports what the others have no use for.
             code: int = import_module(COMMANDS[words[0]]).main(words[1:])
             return code
         arguments = parser().parse_intermixed_args(words)
@@ -276,6 +283,7 @@ def _first(error: OSError) -> OSError:
 
     After an error the finished runs are written down, and this may fail for the same reason.
     """
+    # Python keeps what was being handled when another error came: the chain leads to the first.
     found, one = error, error.__context__
     while isinstance(one, OSError):
         found = one if one.filename else found
@@ -284,4 +292,5 @@ def _first(error: OSError) -> OSError:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Interrupt the command, as Ctrl-C does."""
     raise KeyboardInterrupt

@@ -34,6 +34,7 @@ README.md says what to do with each, with the names and addresses of inventory.y
 
 
 def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     made = argparse.ArgumentParser(
         "openbach-run package",
         description=DESCRIPTION,
@@ -71,10 +72,12 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
+    """Write the package; return the exit code. Raises InputError."""
     arguments = parser().parse_args(argv)
     check_project_name(arguments.project)
     catalog = Catalog.beside_ours(arguments.with_dirs)
     packages = load_packages(catalog.jobs, catalog)
+    # A job that is malformed here would be refused by the administrator's platform.
     for fault in faults(packages):
         raise InputError(fault)
     inventory = load_inventory(arguments.inventory)
@@ -94,6 +97,7 @@ def main(argv: list[str]) -> int:
         try:
             old = {f"files/{name}.yml": for_2_6(package.files / f"{name}.yml")}
         except InputError as error:
+            # A job of the user's may be made for 2.7 alone; the package of 2.7 is whole.
             print(f"not in jobs-2.6: {error}", file=sys.stderr)
         else:
             (output / f"jobs-2.6/{name}.tar.gz").write_bytes(pack(package, catalog, made | old))

@@ -31,11 +31,13 @@ EPILOG = """\
 examples:
   openbach-run campaigns/matrix.yml --seeds 5
   openbach-run report results/matrix -o reports/matrix
-  openbach-run report results/geo_loss results/leo_loss --baseline vpn=wireguard pep=none -o reports/mine
+  openbach-run report results/geo_loss results/leo_loss -o reports/mine \\
+      --baseline vpn=wireguard pep=none
 """
 
 
 def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     made = argparse.ArgumentParser(
         "openbach-run report",
         description=DESCRIPTION,

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`openbach-run SCENARIO [NAME=VALUE…]`: plans the runs, executes those that are missing, prints
-the table.
+"""`openbach-run SCENARIO [NAME=VALUE…]`: executes a campaign and prints its table.
+
+It plans the runs and executes those that are missing.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     """
     options = options_of(arguments)
     if arguments.check:
+        # Late: few command lines ask for it.
         from openbach_run.commands.check import check
 
         catalog, packages = installed(options)

@@ -29,11 +29,13 @@ examples:
   openbach-run geo --engine controller --results results/by-controller
       a scenario through the REST API, in the same directory
   openbach-run serve --listen 172.20.34.5 --password-file ~/.openbach-run-password
-      for a whole laboratory, as user openbach; put a TLS proxy before it on a network that you do not trust
+      for a whole laboratory, as user openbach; put a TLS proxy before it on a network that
+      you do not trust
 """
 
 
 def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     made = argparse.ArgumentParser(
         "openbach-run serve",
         description=DESCRIPTION,
@@ -100,6 +102,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
+    """Serve until Ctrl-C; return the exit code. Raises InputError."""
     arguments = parser().parse_args(argv)
     # Late, as it takes a second: --help is there at once.
     from openbach_run.web.serve import ServeOptions, serve

@@ -19,7 +19,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def mount(kind: str, point: str, options: str = "", flags: int = 0) -> None:
-    """Mount a file system of a kind, which has no device, by mount(2). Raises OSError."""
+    """Attach a file system without a device to a directory. Raises OSError."""
     os.makedirs(point, exist_ok=True)
     if libc.mount(kind.encode(), point.encode(), kind.encode(), flags, options.encode()):
         raise OSError(ctypes.get_errno(), f"mounting {kind} ({options})", point)

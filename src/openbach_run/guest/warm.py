@@ -41,8 +41,9 @@ def prepare(collect_agent_directory: str) -> None:
 
 
 def _use_argparse() -> None:
-    """Use argparse as most jobs do: what it compiles and looks up at its first use is there for all
-    of them.
+    """Use argparse as most jobs do.
+
+    What it compiles and looks up at its first use is there for all of them.
     """
     import argparse
 
@@ -61,8 +62,10 @@ def runs(command_line: Sequence[str]) -> bool:
 
 
 def start(command_line: Sequence[str], environment: dict[str, str]) -> int:
-    """Runs the script in a session of its own, with stdout and stderr appended to files of the
-    current directory, in the current namespaces; returns its process id.
+    """Run the script in a session of its own; return its process id.
+
+    Its stdout and stderr are appended to files of the current directory. It is in the current
+    namespaces.
     """
     pid = os.fork()
     if pid:

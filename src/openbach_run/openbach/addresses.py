@@ -43,6 +43,7 @@ def inventory_file(scenario: Scenario, path: Path, given: Path | None) -> Path:
         raise InputError(
             f"{path}: x-inventory.file: should be the path of an inventory, from this file"
         )
+    # The command line wins; a scenario's own inventory is beside it, wherever it was copied to.
     return given or (INVENTORY if file is None else path.parent / file)
 
 
@@ -66,6 +67,7 @@ def with_addresses(scenario: Scenario, inventory: Inventory) -> Scenario:
 
 def unknown_entities(scenario: Scenario, inventory: Inventory) -> Iterator[Finding]:
     """Yield a finding for each function on a host that the inventory does not have."""
+    # By index, not by id: the place is a JSON path, which a person finds in the file.
     for index, function in enumerate(scenario.functions):
         kind = kind_of(function)
         entity = function[kind].get("entity_name")
@@ -76,6 +78,7 @@ def unknown_entities(scenario: Scenario, inventory: Inventory) -> Iterator[Findi
 
 
 def _settings(scenario: Scenario) -> Mapping[str, Any]:
+    """Return what a scenario has under `x-inventory`; empty for nothing. Raises InputError."""
     settings = scenario.source.get("x-inventory", {})
     if not isinstance(settings, dict) or settings.keys() - set(KEYS):
         raise InputError(
@@ -85,6 +88,7 @@ def _settings(scenario: Scenario) -> Mapping[str, Any]:
 
 
 def _references(scenario: Scenario) -> Mapping[str, str]:
+    """Return constant → its reference to the inventory. Raises InputError."""
     given = _settings(scenario).get("constants", {})
     if not isinstance(given, dict) or not all(
         isinstance(reference, str) for reference in given.values()

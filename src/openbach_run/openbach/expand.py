@@ -31,14 +31,15 @@ TEAR_DOWN = "tear down"
 
 
 def expand(path: Path) -> dict[str, Any]:
-    """The scenario of a file, as OpenBACH's JSON has it.
+    """Return the scenario of a YAML file as OpenBACH's JSON has it.
 
-    Raises InputError: file, key, what would be right.
+    Raises InputError with the file, the key, and what would be right.
     """
     source = read_source(path)
     name, content = path.stem, source.content
     if "table_of" in content:
         whole = expand(found(path, "table_of", content["table_of"]))
+        # One level only: the cells of a table's table would be in no table that is shown.
         keys = {key for function in whole["openbach_functions"] for key in function}
         if content.keys() != {"table_of"} or "start_scenario_instance" in keys:
             raise source.wrong(
@@ -56,6 +57,8 @@ def expand(path: Path) -> dict[str, Any]:
     values, sweep = _values(source), content.get("sweep", {})
     made = _Functions(source, inventory, _leaders(source, values))
     functions, same = made.all, made.same
+    # A file may inherit more than its functions use, but the backend refuses an argument or a
+    # constant that is unused: so what nobody uses is left out here.
     started = [leaves(function.get("start_job_instance", {})) for function in functions]
     used = {
         name for texts in started for text in texts for name in placeholders(text)
@@ -63,6 +66,7 @@ def expand(path: Path) -> dict[str, Any]:
     constants = {name: one for name, one in content.get("constants", {}).items() if name in used}
     arguments = {name: text for name, text in content.get("arguments", {}).items() if name in used}
     addresses = {name: text for name, text in content.get("addresses", {}).items() if name in used}
+    # Swept values that change nothing would make equal cells with different names.
     for name in sorted(sweep.keys() - arguments.keys() - constants.keys()):
         raise source.wrong(f"no function of the scenario uses ${name}", "sweep", name)
     idle = {
@@ -71,6 +75,7 @@ def expand(path: Path) -> dict[str, Any]:
         if name in {**arguments, **constants}
     }
     instead = {name: one for name, one in content.get("instead", {}).items() if name in constants}
+    # Relative, so that the scenario and its inventory can be moved together.
     here = {"file": os.path.relpath(inventory_file, path.parent)} if own else {}
     files = [name for name, one in constants.items() if one.get("file") == "yes"]
     return {
@@ -102,7 +107,10 @@ def expand(path: Path) -> dict[str, Any]:
 
 
 def _values(source: Source) -> dict[str, str]:
-    """The values of constants and arguments: those of `values` first."""
+    """Return the values of constants and arguments; what the file gives in `values` comes first.
+
+    Raises InputError for a value or a sweep of a name that is not declared.
+    """
     arguments, constants = source.content.get("arguments", {}), source.content.get("constants", {})
     given = source.content.get("values", {})
     for key in ("values", "sweep"):
@@ -118,9 +126,16 @@ def _values(source: Source) -> dict[str, str]:
 
 
 def _leaders(source: Source, values: Mapping[str, str]) -> dict[str, str]:
-    """Return constant → the argument or constant whose value it has unless it is given its own."""
+    """Return constant → the argument or constant whose value it has unless it is given its own.
+
+    Raises InputError for a constant that follows another follower, or nothing.
+    """
     constants = source.content.get("constants", {})
-    leaders = {name: leader for name in constants if (leader := sole_placeholder(values[name]))}
+    leaders = {}
+    for name in constants:
+        leader = sole_placeholder(values[name])
+        if leader is not None:
+            leaders[name] = leader
     for name, leader in leaders.items():
         if leader in leaders or leader not in {**constants, **source.content.get("arguments", {})}:
             text = (
@@ -141,10 +156,12 @@ class _Functions:
     def __init__(self, source: Source, inventory: Inventory, leaders: Mapping[str, str]) -> None:
         self._source, self._leaders = source, leaders
         self._groups = source.content.get("groups", {})
+        # A function may name its host as the inventory does, with the prefix or without.
         self._entities = {
             name: host.entity for host in inventory.hosts for name in (host.name, host.entity)
         }
         entries = source.content["functions"]
+        # Waits name functions and groups alike, so a name must be one of them.
         for label in sorted(entries.keys() & {*self._groups, TEAR_DOWN}):
             raise source.wrong(
                 "is the name of a group, or of the function of `end`, as well", "functions", label
@@ -158,6 +175,10 @@ class _Functions:
         self.all.append(self._function(TEAR_DOWN, source.content["end"], "end"))
 
     def _function(self, label: str, entry: Mapping[str, Any], *place: str) -> dict[str, Any]:
+        """Return a function as OpenBACH's JSON has it.
+
+        `place` leads to it in the file. Raises InputError.
+        """
         wait = {
             "time": self._seconds(entry.get("after_s", "0"), *place),
             "launched_ids": self._ids(entry.get("launched", []), *place, "launched"),
@@ -195,6 +216,7 @@ class _Functions:
         return {"id": number, "label": label, "wait": wait, "on_fail": {}, **action}
 
     def _condition(self, text: Any, *place: str) -> str:
+        """Return the text of a condition. Raises InputError for what is none."""
         try:
             rules.check(text)
         except (TypeError, ValueError) as error:
@@ -202,12 +224,17 @@ class _Functions:
         return str(text)
 
     def _seconds(self, text: Any, *place: str) -> int | float:
+        """Return a time in s: a whole number if it is written as one. Raises InputError."""
         if not isinstance(text, str) or not re.fullmatch(r"[0-9]+(\.[0-9]+)?", text):
             raise self._source.wrong(f"{text!r} should be a number of seconds", *place, "after_s")
         return float(text) if "." in text else int(text)
 
     def _ids(self, labels: Any, *place: str, within: tuple[str, ...] = ()) -> list[int]:
-        """Numbers of functions, of groups those of all in them."""
+        """Return the numbers of functions; a group stands for the numbers of all in it.
+
+        `within` are the groups that are being followed, so that one in itself is found. Raises
+        InputError.
+        """
         if not is_labels(labels):
             raise self._source.wrong("should be a function or a group, or a list of them", *place)
         found: list[int] = []
@@ -225,6 +252,7 @@ class _Functions:
                 raise self._source.wrong(
                     f"{label!r} is no function and no group; {text}".rstrip("; "), *place
                 )
+        # Once each, in the order of the file: two groups may have a function in common.
         return list(dict.fromkeys(found))
 
     def _replaced(self, value: Any, at: str, *place: str) -> Any:
@@ -247,7 +275,7 @@ class _Functions:
         return value
 
     def _names(self, text: str, *place: str) -> list[str]:
-        """The placeholders of a text; each is declared."""
+        """Return the placeholders of a text. Raises InputError for one that is not declared."""
         known = [
             name
             for key in ("arguments", "constants", "addresses")
@@ -269,6 +297,7 @@ class _Functions:
 
 
 def _address(source: Source, name: str, inventory: Inventory) -> str:
+    """Return the address that the inventory has for a constant. Raises InputError."""
     try:
         return value_of(source.content["addresses"][name], inventory)
     except InputError as error:

@@ -58,6 +58,7 @@ def check_extras(path: Path, scenario: Scenario) -> None:
     for key, value in scenario.source.items():
         if key in EXTRAS:
             check(f"{path}: {scenario.name}: {key}", value, EXTRAS[key])
+        # Other x-… keys are other programs'; one that looks like ours is likely misspelled.
         elif key.startswith("x-") and (meant := near(key, EXTRAS)):
             raise InputError(f"{path}: {scenario.name}: {key}: no such key; {meant}".rstrip())
     _check_idle(path, scenario)
@@ -66,12 +67,14 @@ def check_extras(path: Path, scenario: Scenario) -> None:
 
 
 def _check_idle(path: Path, scenario: Scenario) -> None:
+    """Check the conditions of `x-idle`. Raises InputError."""
     for name, conditions in scenario.idle.items():
         for one in conditions:
             _check_condition(f"{path}: {scenario.name}: x-idle.{name}", one["if"])
 
 
 def _check_only_if(path: Path, scenario: Scenario) -> None:
+    """Check the functions and the conditions of `x-only-if`. Raises InputError."""
     for place, condition in scenario.only_if.items():
         at = f"{path}: {scenario.name}: x-only-if.{place}"
         _check_condition(at, condition)
@@ -80,6 +83,7 @@ def _check_only_if(path: Path, scenario: Scenario) -> None:
 
 
 def _check_condition(at: str, condition: str) -> None:
+    """Check a condition that stands at a place. Raises InputError."""
     try:
         rules.check(condition)
     except ValueError as error:
@@ -87,6 +91,7 @@ def _check_condition(at: str, condition: str) -> None:
 
 
 def _check_instead(path: Path, scenario: Scenario) -> None:
+    """Check that `x-instead` names what the scenario has. Raises InputError."""
     for name, instead in scenario.instead.items():
         for own in (name, *instead["values"]):
             if own not in scenario.settings or (own == name and own not in scenario.constants):

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The functions of a scenario: which there are, their columns, and how each is read and stored."""
+"""The functions of a scenario: which there are, their columns, and how each is read and stored.
+
+The order of the checks and the words of the errors are those of OpenBACH 2.7's backend, its own
+mistakes included: a scenario is refused here if and only if a controller refuses it.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +34,13 @@ CONTROLLER_FILES = PurePosixPath("/opt/openbach/controller/files")
 def read_function(
     entry: Any, at: str, jobs: Mapping[str, Job], ids: Collection[int]
 ) -> dict[str, Any]:
-    """A function in stored form, but for the functions that it waits for.
+    """Return a function in stored form, but for the functions that it waits for.
 
-    `ids` are those of the functions before it.
+    `ids` are those of the functions before it; `at` is its place in the JSON. Raises Refusal or
+    Crash.
     """
     check_type(entry, dict, at)
+    # In the backend's order: of several mistakes it names the first that it meets.
     wait = read_entry(entry, "wait", dict, at, {})
     time = read_entry(wait, "time", NUMBER, f"{at}.wait", 0)
     number = int(read_entry(entry, "id", int, at))
@@ -64,6 +70,7 @@ def read_function(
 
 
 def _kind(entry: dict[str, Any], shown: dict[str, Any], at: str) -> str:
+    """Return the one key of a function that says what it does. Raises Refusal for none or two."""
     kinds = [key for key in entry if key not in ("id", "label", "wait", "on_fail")]
     if not kinds:
         problem = "The content of the OpenBACH function to launch is missing"
@@ -76,9 +83,9 @@ def _kind(entry: dict[str, Any], shown: dict[str, Any], at: str) -> str:
 
 
 def _model(kind: str) -> _Model:
-    """The table in which the backend keeps functions of a kind.
+    """Return the table in which the backend keeps functions of a kind. Raises Refusal or Crash.
 
-    It looks for a class, and finds others as well.
+    The backend looks for a class by its name, and finds others as well.
     """
     if _title(kind) in OTHER_CLASSES:
         raise Crash(
@@ -91,12 +98,14 @@ def _model(kind: str) -> _Model:
 
 
 def _title(kind: str) -> str:
+    """Return the backend's class for a kind: StartJobInstance for start_job_instance."""
     return "".join(map(str.title, kind.split("_")))
 
 
 def _columns(model: _Model, body: Any, place: str) -> dict[str, Any]:
     """Return the columns of a function's table, from the function's body."""
     try:
+        # A copy, as the reader takes keys out of it.
         columns = model.columns_of(copy(body))
     except _Wrong as wrong:
         check_type(wrong.value, wrong.expected, f"{place}.{wrong.entry}")
@@ -115,6 +124,10 @@ def _columns(model: _Model, body: Any, place: str) -> dict[str, Any]:
 
 
 def _column(model: _Model, columns: dict[str, Any], name: str) -> Any:
+    """Return the value of a column as it is stored; None where it may be null.
+
+    Raises Refusal with PostgreSQL's words where it must not be.
+    """
     value, kind = columns.get(name), model.columns[name]
     if value is not None:
         return whole_number(value) if kind.startswith("int") else to_stored(value, kind.rstrip("?"))
@@ -130,6 +143,7 @@ def _column(model: _Model, columns: dict[str, Any], name: str) -> Any:
 
 
 def _cell(value: Any) -> str:
+    """Return a value as PostgreSQL shows it in the row that it refuses."""
     return (
         "null"
         if value is None
@@ -140,6 +154,7 @@ def _cell(value: Any) -> str:
 
 
 def _check_row(number: int, label: str, ids: Collection[int]) -> None:
+    """Check what the table of functions takes. Raises ValueError or Refusal, as PostgreSQL."""
     if not -(2**31) <= number < 2**31:
         raise ValueError("integer out of range\n")
     if len(label) > MAX_LENGTH:
@@ -155,8 +170,10 @@ def _check_row(number: int, label: str, ids: Collection[int]) -> None:
 
 
 def _on_fail(on_fail: dict[str, Any], policy: str, at: str) -> dict[str, Any]:
+    """Return what happens when a function fails, in stored form; empty if nothing was said."""
     if not policy:
         return {}
+    # The backend takes FAIL, fail and Fail.
     stored = {"policy": policy.lower().capitalize()}
     if stored["policy"] not in ("Fail", "Ignore", "Retry"):
         raise Refusal(f"Unknown failure policy '{policy}'", at, "there are fail, ignore and retry")
@@ -207,13 +224,16 @@ class _Wrong(Exception):
 
 
 def _expect(expected: type, value: Any, entry: Any, accepted: tuple[type, ...] = ()) -> Any:
+    """Return a value of the type that is expected. Raises _Wrong for another one."""
     if not isinstance(value, accepted or expected):
         raise _Wrong(expected, value, entry)
     return value
 
 
 def _start_job_instance(body: Any) -> dict[str, Any]:
+    """Return the columns of the function that starts a job. Raises _Wrong, KeyError, ValueError."""
     offset, interval = body.pop("offset", None), body.pop("interval", None)
+    # A text passes here, as in the backend: its placeholders have no values yet.
     _expect(float, 0 if offset is None else offset, "offset", NUMBER)
     _expect(int, 0 if interval is None else interval, "interval", (int, str))
     entity = body.pop("entity_name")
@@ -227,6 +247,7 @@ def _start_job_instance(body: Any) -> dict[str, Any]:
 
 
 def _started_job(columns: dict[str, Any]) -> dict[str, Any]:
+    """Return the stored form of the function that starts a job; its arguments are put in later."""
     when = {key: columns[key] for key in ("offset", "interval") if columns[key] is not None}
     return {**when, columns["job_name"]: {}, "entity_name": columns["entity_name"]}
 
@@ -235,6 +256,7 @@ OWNERS = {"users": "owner of files", "groups": "group owner of files", "removes"
 
 
 def _files(body: Any) -> dict[str, Any]:
+    """Return the columns of a function that sends files to an agent or gets some from it."""
     local, remote = (_expect(list, body.pop(key), key) for key in ("local_path", "remote_path"))
     owners = {key: _expect(list, body.pop(key, []), key) for key in OWNERS}
     if len(local) != len(remote):
@@ -247,8 +269,10 @@ def _files(body: Any) -> dict[str, Any]:
 
 
 def _stored_files(columns: dict[str, Any]) -> dict[str, Any]:
+    """Return the stored form of such a function: a row for each file."""
     keys = {"local_path": "local_path", "remote_path": "remote_path"}
     keys |= {"user": "users", "group": "groups", "remove": "removes"}
+    # Not strict: owners may be left out, and then the backend's own zip gives no rows at all.
     rows = zip(*(columns[column] for column in keys.values()), strict=False)
     return {
         "entity_name": columns["entity_name"],
@@ -257,17 +281,21 @@ def _stored_files(columns: dict[str, Any]) -> dict[str, Any]:
 
 
 def _restart_job_instance(body: Any) -> dict[str, Any]:
+    """Return the columns of the function that restarts a job instance."""
     number, arguments = body.pop("instance_id"), body.pop("arguments")
     return {"instance_id": number, "instance_args": _expect(dict, arguments, number), **body}
 
 
 def _restarted_job(columns: dict[str, Any]) -> dict[str, Any]:
+    """Return the stored form of that function: a column has another name there."""
     return {
         ("arguments" if name == "instance_args" else name): value for name, value in columns.items()
     }
 
 
 def _branches(first: str, second: str) -> Callable[[Any], dict[str, Any]]:
+    """Return a reader of `if` or `while`, whose branches are called so."""
+
     def columns(body: Any) -> dict[str, Any]:
         try:
             condition = _condition(body["condition"])
@@ -309,6 +337,7 @@ OPERANDS = {
 
 
 def _condition(given: Any) -> dict[str, Any]:
+    """Return a condition in stored form. Raises KeyError and TypeError as the backend does."""
     match given["type"]:
         case "not":
             return {"type": "not", "condition": _condition(given["condition"])}
@@ -323,13 +352,22 @@ def _condition(given: Any) -> dict[str, Any]:
 
 
 def _operand(given: Any) -> dict[str, Any]:
+    """Return a side of a comparison in stored form. Raises KeyError and TypeError."""
     if given["type"] == "value":
+        # A defect of OpenBACH's own code, met by every scenario that compares with a value.
         raise TypeError("'property' object is not callable")
     return {"type": given["type"], **{key: str(given[key]) for key in OPERANDS[given["type"]]}}
 
 
 def _table(kind: str, stored_as: str = "", **columns: str) -> _Model:
+    """Return a table whose columns are those of the function's body, as they are."""
     return _Model(_title(kind), stored_as or kind, columns)
+
+
+def _branching(kind: str, first: str, second: str) -> _Model:
+    """Return the table of `if` or `while`, whose branches are called so."""
+    lists = dict.fromkeys((f"openbach_function_{one}_ids" for one in (first, second)), "list")
+    return _Model(_title(kind), kind, {"condition": "dict", **lists}, _branches(first, second))
 
 
 MODELS = {
@@ -371,15 +409,8 @@ MODELS = {
     "list_job_instances": _table(
         "list_job_instances", "status_job_instance", addresses="list", update="bool"
     ),
-    **{
-        kind: _Model(
-            _title(kind),
-            kind,
-            {"condition": "dict", **{f"openbach_function_{key}_ids": "list" for key in branches}},
-            _branches(*branches),
-        )
-        for kind, branches in {"if": ("true", "false"), "while": ("while", "end")}.items()
-    },
+    "if": _branching("if", "true", "false"),
+    "while": _branching("while", "while", "end"),
     "assign_collector": _table("assign_collector", address="str", collector="str"),
     "install_agent": _table(
         "install_agent", address="str", collector="str", username="str", password="str", name="str"

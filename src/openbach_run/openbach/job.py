@@ -71,7 +71,7 @@ class Argument(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Subcommands of which one is chosen."""
+    """A choice of subcommands, of which one is given."""
 
     name: str
     optional: bool
@@ -133,6 +133,7 @@ class Job(NamedTuple):
 
 
 def _command(tree: Mapping[str, Any]) -> Command:
+    """Return the arguments of a job or subcommand from its description."""
     return Command(
         tuple(_argument(entry) for entry in tree.get("required") or ()),
         tuple(_argument(entry) for entry in tree.get("optional") or ()),
@@ -150,12 +151,14 @@ def _command(tree: Mapping[str, Any]) -> Command:
 def _subcommands(
     command: Command, path: tuple[str, ...]
 ) -> Iterator[tuple[str, tuple[tuple[str, ...], Command]]]:
+    """Yield the name, path and arguments of each subcommand, at any depth."""
     for name, subcommand in command.subcommands.items():
         yield name, ((*path, name), subcommand)
         yield from _subcommands(subcommand, (*path, name))
 
 
 def _argument(entry: Mapping[str, Any]) -> Argument:
+    """Return an argument from its description; what it leaves out has OpenBACH's defaults."""
     return Argument(
         entry["name"],
         str(entry["type"]),
@@ -179,6 +182,7 @@ class WrongType(ValueError):
 
 
 def _date(value: Any) -> datetime:
+    """Return the date of an ISO 8601 text. Raises ValueError."""
     # Late: the director's memory is copied for each job, and few scenarios have dates.
     from datetime import datetime
 
@@ -201,6 +205,7 @@ def convert(value: Any, kind: str) -> Any:
 
     Raises WrongType; TypeError for a list or object as a number.
     """
+    # The backend keeps True as the text `True` where an int is expected.
     if kind not in CONVERTERS or (kind == "int" and isinstance(value, bool)):
         return str(value)
     expected, converter = CONVERTERS[kind]
@@ -245,6 +250,7 @@ def argv(command: Command, values: Mapping[str, Any]) -> list[str]:
 
 
 def _options(argument: Argument, occurrences: list[list[Any]]) -> Iterator[str]:
+    """Yield the words of an option, once for each time that it is given."""
     for occurrence in occurrences:
         yield argument.flag
         yield from map(str, occurrence)

@@ -25,8 +25,10 @@ def read_job_arguments(
 
 
 def _check_required(command: Command, given: Any, at: str) -> None:
+    """Check that what is required is there, at any depth. Raises Refusal or Crash."""
     if given is None:
         raise Crash("ValueError", "Cannot use None as a query value")
+    # Before the types are looked at: the backend iterates over whatever it was given.
     names = list(_values(given))
     for argument in command.required:
         if argument.name not in names:
@@ -51,7 +53,7 @@ def _check_required(command: Command, given: Any, at: str) -> None:
 def _fill(
     stored: dict[str, Any], job: Job, path: tuple[str, ...], command: Command, given: Any, at: str
 ) -> None:
-    """Put job arguments in their places.
+    """Put job arguments in their places in `stored`. Raises Refusal or Crash.
 
     The backend names the place of an error without the subcommands.
     """
@@ -61,6 +63,7 @@ def _fill(
             f"'{type_name(given)}' object has no attribute 'items'",
             f"{at}.{'.'.join(path)}",
         )
+    # A subcommand's arguments are stored below the names that lead to it.
     here = stored
     for name in path:
         here = here.setdefault(name, {})
@@ -78,7 +81,10 @@ def _fill(
 
 
 def _occurrences(argument: Argument, given: Any, place: str) -> list[list[Any]]:
-    """`v`, `[v, …]` or `[[v, …], …]` as a list of occurrences, each a list of values."""
+    """Return `v`, `[v, …]` or `[[v, …], …]` as a list of occurrences, each a list of values.
+
+    Raises Refusal or Crash.
+    """
     nested = given if isinstance(given, list) else [[given]]
     if not nested:
         raise Crash(
@@ -99,6 +105,7 @@ def _occurrences(argument: Argument, given: Any, place: str) -> list[list[Any]]:
                     "list index out of range",
                     f"{place}: an empty list before this value",
                 )
+            # The backend makes the list of an occurrence only at its first value.
             occurrences += [[]] * (index == len(occurrences))
             occurrences[index].append(
                 True if argument.is_switch else _value(argument, value, place)
@@ -107,6 +114,7 @@ def _occurrences(argument: Argument, given: Any, place: str) -> list[list[Any]]:
 
 
 def _values(values: Any) -> Iterator[Any]:
+    """Return an iterator over what was given. Raises Crash, as the backend, for what is no list."""
     try:
         return iter(values)
     except TypeError as error:
@@ -114,6 +122,7 @@ def _values(values: Any) -> Iterator[Any]:
 
 
 def _value(argument: Argument, value: Any, place: str) -> Any:
+    """Return a value as it is stored. Raises Refusal or Crash."""
     try:
         return to_stored(value, argument.type)
     except (WrongType, BadPlaceholder) as error:

@@ -52,6 +52,7 @@ class KnownJob(Job):
 
 
 def _known(command: Command) -> KnownCommand:
+    """Return a command that keeps its arguments by name, and whose subcommands do."""
     groups = []
     for group in command.groups:
         choices: dict[str, Command] = {name: _known(one) for name, one in group.choices.items()}
@@ -113,6 +114,10 @@ def well_formed(packages: Mapping[str, Package]) -> dict[str, Package]:
 
 
 def _malformed(name: str, error: InputError) -> Package:
+    """Return the package of a job that cannot be read.
+
+    The error waits in it: a checkout may hold a broken job that no scenario uses.
+    """
     job = MalformedJob(name, "", {})
     job.fault = f"the job {name} is malformed: {error}"
     return Package(job, None)
@@ -145,6 +150,7 @@ def _with_names(
 def _with_choices(
     argument: dict[str, Any], catalog: Catalog, entries: dict[str, Mapping[str, Path]]
 ) -> dict[str, Any]:
+    """Return an argument with the names of folders as choices; put the folders in `entries`."""
     limits = argument.get("limits")
     if not isinstance(limits, dict):
         return argument
@@ -184,16 +190,21 @@ def parts_of(uses: Uses, packages: Mapping[str, Package], catalog: Catalog) -> d
 
     Raises InputError for a job that imports, or is built from, what is not there.
     """
-    jobs = {name: files for name in uses["jobs"] if (files := packages[name].files)}
+    jobs = {}
+    for name in uses["jobs"]:
+        folder = packages[name].files
+        # A job whose arguments alone are known has no files, and its start is refused elsewhere.
+        if folder is not None:
+            jobs[name] = folder
     parts = catalog.parts(uses, jobs)
-    for name, files in jobs.items():
-        found = job_content.beside(files, catalog.checkout)
+    for name, folder in jobs.items():
+        found = job_content.beside(folder, catalog.checkout)
         parts |= {f"jobs/{name}/{place}": path for place, path in found.items()}
     return parts
 
 
 def check_installed(names: Iterable[str], packages: Mapping[str, Package]) -> None:
-    """Raises InputError for jobs whose playbooks install what no guest can have."""
+    """Raise InputError for jobs whose playbooks install what no guest can have."""
     refused = [_of_playbook(name, text) for name in names for text in packages[name].refused]
     if refused:
         raise InputError("\n".join(f"{text}. {REMEDY}" for text in refused))
@@ -205,6 +216,7 @@ def left_out(names: Iterable[str], packages: Mapping[str, Package]) -> list[str]
 
 
 def _of_playbook(job: str, text: str) -> str:
+    """Return a text about a task with the playbook that has it."""
     return f"the job {job}: its playbook install_{job}.yml, {text}"
 
 
@@ -224,11 +236,13 @@ def form_of(described: Iterable[Mapping[str, Any]]) -> str | None:
 
 
 def _load(path: Path) -> Iterator[Package]:
+    """Yield the packages of a path. Raises InputError if there is none."""
     if path.is_file():
         yield from _from_schemas(path)
         return
     if not path.is_dir():
         raise InputError(f"{path}: no job folder, folder of jobs or JSON file with jobs is there")
+    # By its name and not by its content: files/ has other YAML, too.
     found = [
         file
         for file in sorted(path.resolve().glob("**/files/*.yml"))
@@ -246,10 +260,12 @@ def _load(path: Path) -> Iterator[Package]:
 
 
 def _from_folder(file: Path) -> Package:
+    """Return the package of a job's folder, from its description. Raises InputError."""
     data = read_yaml(file)
     job = _from_yaml(file, data)
     measures = read_measures(file.parent.parent, job.name, _statistics(file, data))
     debian = tuple(packages_of(file.parent))
+    # Our jobs list their packages; of others the playbook that installs them is read.
     installed = None if (file.parent.parent / PACKAGES).exists() else installation_of(file.parent)
     if installed is None:
         return Package(job, file.parent, measures, debian)
@@ -260,6 +276,7 @@ def _from_folder(file: Path) -> Package:
 
 
 def _from_schemas(path: Path) -> Iterator[Package]:
+    """Yield the packages of a JSON file: jobs whose arguments are known, without files."""
     data = read_json(path)
     if not isinstance(data, dict):
         raise InputError(f"{path}: should be a JSON object of jobs by name")
@@ -271,6 +288,7 @@ def _from_schemas(path: Path) -> Iterator[Package]:
 
 
 def _from_yaml(file: Path, data: Any) -> Job:
+    """Return the job of a description. Raises InputError."""
     general = _mapping(file, "general", _mapping(file, "the whole", data).get("general"))
     entry = {"version": general.get("job_version", ""), "arguments": data.get("arguments")}
     return _job(file, str(general.get("name") or file.stem), entry, _platform(file, data))
@@ -289,6 +307,7 @@ def _platform(file: Path, data: dict[str, Any]) -> dict[str, Any]:
     They are a mapping since OpenBACH 2.7, a list of platforms before.
     """
     block = data.get("platform_configuration")
+    # The first stands for all: the guest is one platform, and only the commands are read.
     if isinstance(block, list) and block:
         block = block[0]
     platform = _mapping(file, "platform_configuration", block)
@@ -301,6 +320,7 @@ def _platform(file: Path, data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _job(file: Path, name: str, entry: Any, platform: dict[str, Any]) -> Job:
+    """Return a job with a checked argument tree. Raises InputError."""
     tree = _mapping(file, name, entry).get("arguments") or {}
     _check_tree(file, "arguments" if platform else f"{name}.arguments", tree)
     command, command_stop = (str(platform.get(key) or "") for key in ("command", "command_stop"))
@@ -345,8 +365,10 @@ def _check_tree(file: Path, at: str, tree: Any) -> None:
 
 
 def _check_name(file: Path, at: str, entry: Mapping[str, Any], key: str) -> None:
+    """Check that an entry has a name that is a text. Raises InputError."""
     if not entry.get(key):
         raise InputError(f"{file}: {at}.{key} is missing")
+    # YAML reads `on`, `no` and `1` as others than texts.
     if not isinstance(entry[key], str):
         raise InputError(
             f"{file}: {at}.{key} is {entry[key]!r}, and should be a text (in quotes, if YAML takes"
@@ -355,6 +377,7 @@ def _check_name(file: Path, at: str, entry: Mapping[str, Any], key: str) -> None
 
 
 def _entries(file: Path, at: str, entries: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the place and the content of each entry of a list. Raises InputError."""
     if not isinstance(entries or [], list):
         raise InputError(f"{file}: {at} should be a list")
     for index, entry in enumerate(entries or []):
@@ -362,6 +385,7 @@ def _entries(file: Path, at: str, entries: Any) -> Iterator[tuple[str, dict[str,
 
 
 def _mapping(file: Path, at: str, value: Any) -> dict[str, Any]:
+    """Return a value that is a mapping. Raises InputError for another one."""
     if not isinstance(value, dict):
         raise InputError(
             f"{file}: {at}"

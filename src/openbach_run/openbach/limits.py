@@ -10,25 +10,21 @@ A job declares in its YAML what an argument takes beyond OpenBACH's type, under 
     pattern             regular expression that the whole text has to match
     like                examples of such texts, for people
     also                values beside these, e.g. [none]
-    refused             what it does not take together with other arguments' values: a list of {if:
-                        CONDITION (rules.py),
-                        because: what would be right}
+    refused             what it does not take together with other arguments' values: a list of
+                        {if: CONDITION (rules.py), because: what would be right}
     noted               what it takes, and the user should know of: a list of the same shape
     idle                with which other values it has no effect: a list of the same shape. It is
-                        noted if that holds wherever
-                        the scenario gives the value to a job
+                        noted if that holds wherever the scenario gives the value to a job
     endless             with which other values the job goes on until it is stopped: a list of the
-                        same shape. Such a value
-                        is refused where no function of the scenario stops the job
-    needs               what its host's kernel has to have for it: {FEATURE: CONDITION}, features as
-                        engine/native/boundary.py
-                        calls them
+                        same shape. Such a value is refused where no function stops the job
+    needs               what its host's kernel has to have for it: {FEATURE: CONDITION}, features
+                        as engine/native/boundary.py calls them
     folder              values are the names of folders of this kind (catalog.py), beside the
                         choices
     mentions            words of the text may be names of folders of this kind, which the run gets
                         then (`cc=bbr2,mss=1300`)
-    values_of           the text is NAME=VALUE;NAME=VALUE of the VPN that this argument names, which
-                        has to read each of them
+    values_of           the text is NAME=VALUE;NAME=VALUE of the VPN that this argument names,
+                        which has to read each of them
 
 `choices` is OpenBACH's own key; its backend stores them and never checks them.
 """
@@ -72,7 +68,9 @@ def refusal(argument: Argument, value: str, called: str) -> str:
         return (
             "" if re.fullmatch(limits["pattern"], value) else f"{called} is {_in_words(argument)}"
         )
+    # number() takes a suffix (30M). Of other types than str the job gets a number, without one.
     given = number(value)
+    # A number may be written in several ways: 0, 0.0 and 00 are the same value beside the range.
     also = [number(str(one)) for one in limits.get("also", ())] if argument.type != "str" else []
     fits = (
         given is not None
@@ -134,8 +132,10 @@ def check_declaration(at: str, limits: Mapping[str, Any]) -> None:
 
     Raises InputError, with its place, for what says nothing clear.
     """
+    # A misspelled limit would let every value through.
     if unknown := limits.keys() - set(KEYS):
         raise InputError(f"{at}.{min(unknown)} is unknown; there are {', '.join(KEYS)}")
+    # A unit or an example alone limits nothing.
     if not {*RANGE, *NAMING, *TOGETHER, NEEDS} & limits.keys() or not isinstance(
         limits.get("also", []), list
     ):

@@ -68,6 +68,7 @@ Found = Iterator[Finding]
 
 
 def _top(scenario: Scenario) -> Found:
+    """Yield warnings of the scenario's name and its keys."""
     if "/" in scenario.name or not scenario.name:
         yield Finding(
             "name",
@@ -83,6 +84,7 @@ def _top(scenario: Scenario) -> Found:
 
 
 def _kind(function: dict[str, Any], sent: dict[str, Any], at: str, scenario: Scenario) -> Found:
+    """Yield warnings of functions that cannot be run, or not here."""
     kind = kind_of(sent)
     if kind in NOT_RUN:
         yield Finding(
@@ -105,6 +107,7 @@ def _kind(function: dict[str, Any], sent: dict[str, Any], at: str, scenario: Sce
 
 
 def _keys(function: dict[str, Any], sent: dict[str, Any], at: str, scenario: Scenario) -> Found:
+    """Yield warnings of keys that the backend does not look at."""
     for part, known in (("wait", WAIT_KEYS), ("on_fail", FAIL_KEYS)):
         for key in sent.get(part, {}):
             if key not in known:
@@ -112,6 +115,7 @@ def _keys(function: dict[str, Any], sent: dict[str, Any], at: str, scenario: Sce
 
 
 def _waits(function: dict[str, Any], sent: dict[str, Any], at: str, scenario: Scenario) -> Found:
+    """Yield warnings of waits that never end."""
     functions = scenario.by_id
     wait = function.get("wait", {})
     for key in WAIT_LISTS:
@@ -135,6 +139,7 @@ def _waits(function: dict[str, Any], sent: dict[str, Any], at: str, scenario: Sc
 
 
 def _entity(function: dict[str, Any], sent: dict[str, Any], at: str, scenario: Scenario) -> Found:
+    """Yield a warning of an entity that is a placeholder: the backend looks it up earlier."""
     kind = kind_of(function)
     if placeholders(function[kind].get("entity_name", "")):
         yield Finding(
@@ -144,6 +149,7 @@ def _entity(function: dict[str, Any], sent: dict[str, Any], at: str, scenario: S
 
 
 def _schedule(function: dict[str, Any], sent: dict[str, Any], at: str, scenario: Scenario) -> Found:
+    """Yield warnings of jobs that start later or again."""
     body = function.get("start_job_instance", {})
     for key in ("offset", "interval"):
         if body.get(key):
@@ -154,6 +160,7 @@ def _schedule(function: dict[str, Any], sent: dict[str, Any], at: str, scenario:
 
 
 def _stops(function: dict[str, Any], sent: dict[str, Any], at: str, scenario: Scenario) -> Found:
+    """Yield warnings of stops of what was not started."""
     kind = kind_of(function)
     if kind not in STOPS:
         return
@@ -170,6 +177,7 @@ def _stops(function: dict[str, Any], sent: dict[str, Any], at: str, scenario: Sc
 
 
 def _job(job: Job, arguments: dict[str, Any], at: str, scenario: Scenario) -> Found:
+    """Yield warnings of a job's arguments."""
     if job.name in SILENT:
         yield Finding(
             at,
@@ -184,7 +192,10 @@ def _job(job: Job, arguments: dict[str, Any], at: str, scenario: Scenario) -> Fo
 
 
 def _path(argument: Argument, value: list[Any], at: str, scenario: Scenario) -> Found:
-    """Function ids that stand for what they started: all but the last one for a scenario."""
+    """Yield a warning of function ids that do not lead to what they should stand for.
+
+    All but the last one start a scenario.
+    """
     wanted = "scenario" if len(value) > 1 else argument.type
     found = scenario.by_id.get(value[0]) if value and isinstance(value[0], int) else None
     if not value or (
@@ -196,7 +207,7 @@ def _path(argument: Argument, value: list[Any], at: str, scenario: Scenario) -> 
 
 
 def _constant(argument: Argument, text: str, at: str, constants: Mapping[str, str]) -> Found:
-    """A value that is known before the start."""
+    """Yield a warning of a value that is known before the start, and not of its type."""
     try:
         substitute(text, argument.type, constants)
     except ValueError as error:
@@ -205,10 +216,12 @@ def _constant(argument: Argument, text: str, at: str, constants: Mapping[str, st
 
 
 def _counts(command: Command, arguments: dict[str, Any], at: str) -> Found:
+    """Yield warnings of a number of values that the backend stores and its start refuses."""
     chosen = [name for name in arguments if name in command.subcommands]
     options = sorted(
         (one for one in command.optional if one.name in arguments), key=lambda one: one.is_switch
     )
+    # argparse, in the job, takes every word that follows for a value of such an option.
     if chosen and options and options[-1].count in "+*" and not options[-1].is_switch:
         text = (
             f"takes the subcommand {chosen[0]} that follows it for one more of its values; give an"
@@ -227,14 +240,17 @@ def _counts(command: Command, arguments: dict[str, Any], at: str) -> Found:
 
 
 def _circles(scenario: Scenario) -> Found:
-    waits = {
-        number: set(chain.from_iterable(one.get("wait", {}).get(key, ()) for key in WAIT_LISTS))
-        for number, one in scenario.by_id.items()
-    }
+    """Yield a warning of functions that wait for each other."""
+    waits: dict[int, set[int]] = {}
+    for number, one in scenario.by_id.items():
+        lists = [one.get("wait", {}).get(key, ()) for key in WAIT_LISTS]
+        waits[number] = set(chain.from_iterable(lists))
     followers: dict[int, list[int]] = {}
     for number, needed in waits.items():
-        for one in needed:
-            followers.setdefault(one, []).append(number)
+        for earlier in needed:
+            followers.setdefault(earlier, []).append(number)
+    # Kahn's algorithm: take away what waits for nothing, until nothing can be taken; what is left
+    # waits for itself.
     left = {number: len(needed) for number, needed in waits.items()}
     ready = [number for number, count in left.items() if not count]
     while ready:

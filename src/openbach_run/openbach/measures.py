@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A job's measures: `measures.yml` in its folder, beside `files/` (words are no part of a run).
+"""A job's measures: `measures.yml` in its folder, beside `files/`.
 
-A mapping
+It is a mapping `column: {statistic, unit, type, factor, title, better, take}`; all of them may be
+left out:
 
-column: {statistic, unit, type, factor, title, better, take}      all of them may be left out
+    statistic   what the job sends, one of `statistics` in its description (default: the column)
+    unit        for people (default: what the column's name ends with: _s, _ms, _pct, _mbps)
+    type        float (default) or int, in results.parquet
+    factor      the column is the statistic times this (default 1)
+    title       words for the head of a table and for an axis (default: the column's name in words)
+    better      less or more, or left out where neither is
+    take        what the column is of a statistic that was sent several times: one of TAKES
+                (default median)
 
-statistic what the job sends, one of `statistics` in its description (default: the column) unit for
-people (default: what the column's name ends with: _s, _ms, _pct, _mbps) type float (default) or
-int, in results.parquet factor the column is the statistic times this (default 1) title words for
-the head of a table and for an axis (default: the column's name in words) better less or more, or
-left out where neither is take what the column is of a statistic that was sent several times: one of
-TAKES (default median)
-
-A job without this file measures what it sends: each number is a column, EVERY_STATISTIC.
+A job without this file measures what it sends: each number is a column, EVERY_STATISTIC. Words are
+no part of a run: a better title makes no finished run stale.
 """
 
 from __future__ import annotations
@@ -84,6 +86,7 @@ def from_name(column: str) -> Measure:
     `page_load_time_s` is `page load time` in s.
     """
     *words, last = column.split("_")
+    # A column that is called `s` has no words, so `s` is its name and not its unit.
     unit = UNITS.get(last, "") if words else ""
     title = " ".join(words if unit and last != "bytes" else [*words, last])
     return Measure(column, column, unit, title)
@@ -97,21 +100,23 @@ def measure_of(column: str, declared: Iterable[Measure]) -> tuple[str, Measure]:
     fitting = [one for one in declared if one.is_column and f"_{column}".endswith(f"_{one.column}")]
     if not fitting:
         return "", from_name(column)
+    # The longest name: `page_load_time_s` also ends as `time_s` does.
     found = max(fitting, key=lambda one: len(one.column))
     return column.removesuffix(found.column).removesuffix("_"), found
 
 
 def in_words(column: str, declared: Iterable[Measure]) -> str:
-    """A column in words: `to client one-way delay (ms)`."""
+    """Return a column in words: `to client one-way delay (ms)`."""
     suffix, measure = measure_of(column, declared)
     return f"{suffix.replace('_', ' ')} {measure.words}".strip()
 
 
 def over_time(statistic: str, declared: Iterable[Measure]) -> Measure:
-    """The measure of a job that says what a statistic is over time, or what its name says."""
+    """Return the measure that says what a statistic is over time; else what its name says."""
     fitting = [
         one for one in declared if one.statistic == statistic and one.take not in TAKES_OF_ALL
     ]
+    # One that is declared for the drawing alone (SERIES) comes before a column.
     return min(fitting, key=lambda one: one.is_column, default=from_name(statistic))
 
 
@@ -132,7 +137,8 @@ def to_records(declared: Declared) -> dict[str, list[dict[str, Any]]]:
 def _to_records(
     declared: tuple[tuple[str, tuple[Measure, ...]], ...],
 ) -> dict[str, list[dict[str, Any]]]:
-    return {job: [asdict(one) for one in measures] for job, measures in declared}
+    """Return measures as a record keeps them, once for all records of a campaign."""
+    return {job: list(map(asdict, measures)) for job, measures in declared}
 
 
 def from_records(kept: Mapping[str, Iterable[Mapping[str, Any]]]) -> dict[str, tuple[Measure, ...]]:
@@ -144,6 +150,7 @@ def from_records(kept: Mapping[str, Iterable[Mapping[str, Any]]]) -> dict[str, t
 
 
 def _kept(one: Mapping[str, Any]) -> Measure:
+    """Return the measure of a record's entry."""
     return replace(from_name(one["column"]), **{key: one[key] for key in KEYS if key in one})
 
 
@@ -151,9 +158,10 @@ def _kept(one: Mapping[str, Any]) -> Measure:
 
 
 def read_measures(folder: Path, job: str, sent: Iterable[str]) -> tuple[Measure, ...]:
-    """The measures of the job in a folder, in the order of its file; EVERY_STATISTIC without one.
+    """Return the measures of the job in a folder, in the order of its file.
 
-    `sent` are the statistics that it declares. Raises InputError.
+    Without a file it is EVERY_STATISTIC. `sent` are the statistics that the job declares. Raises
+    InputError.
     """
     file = folder / FILE
     if not file.exists():
@@ -176,6 +184,7 @@ def read_measures(folder: Path, job: str, sent: Iterable[str]) -> tuple[Measure,
 
 
 def _measure(at: str, column: str, described: Any) -> Measure:
+    """Return the measure of a column's description. Raises InputError."""
     if described is None:
         described = {}
     if not isinstance(described, dict):
@@ -199,6 +208,7 @@ def _measure(at: str, column: str, described: Any) -> Measure:
             raise InputError(f"{at}.{key}: {described[key]!r} should be a text")
     factor = described.get("factor", 1)
     if (
+        # YAML 1.1 reads 1e-6 as a text, and `yes` as True, which is an int in Python.
         not isinstance(factor, int | float)
         or isinstance(factor, bool)
         or not math.isfinite(factor)

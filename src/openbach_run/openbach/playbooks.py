@@ -67,7 +67,10 @@ UNINSTALL = """\
 
 
 def playbooks(package: Package, checkout: Path = REPOSITORY) -> dict[str, str]:
-    """Texts by the names of the files, install_JOB.yml and uninstall_JOB.yml."""
+    """Return the texts of install_JOB.yml and uninstall_JOB.yml, by the names of the files.
+
+    A playbook that the job's folder has is returned as it is.
+    """
     assert package.files is not None
     job = package.job.name
     programs = sorted(

@@ -66,16 +66,18 @@ FOR_2_6 = ("ansible_system", "ansible_distribution_release", "command")
 
 
 def check_project_name(name: str) -> None:
-    """Raises InputError for a name that the backend refuses."""
+    """Raise InputError for a name that the backend refuses."""
+    # The name is a part of the backend's addresses (URLs), and its column has 500 characters.
     if not name or name.isdigit() or "/" in name or len(name) > 500:
         raise InputError(f"--project {name!r}: a name that is neither a number nor has a '/'")
 
 
 def begin(output: Path) -> None:
-    """Makes the folders anew. Raises InputError for a folder that holds anything else."""
+    """Make the package's folders anew. Raises InputError for a folder that holds anything else."""
     parts = ("scenarios", "jobs-2.7", "jobs-2.6", "project.json", "README.md")
     try:
         output.mkdir(parents=True, exist_ok=True)
+        # Folders are removed below: never in a directory that is somebody's own.
         if strange := sorted(file.name for file in output.iterdir() if file.name not in parts):
             raise InputError(
                 f"{output}: holds {strange[0]}, which is not of a package; -o names another folder"
@@ -104,14 +106,14 @@ def load_scenarios(
 
     Those that others start come first. Raises InputError for one that is malformed.
     """
-    files = {
-        file.stem: file for pattern in ("*.yml", "*.json") for file in folder.glob(pattern)
-    }  # JSON if there is both
-    found = [
-        one
-        for file, one in read_scenarios([files[name] for name in sorted(files)], packages)
-        if inventory_file(one, file, None).resolve() in (INVENTORY, inventory.resolve())
-    ]
+    files: dict[str, Path] = {}
+    # The JSON of a scenario is made from its YAML and stands for it, where there is both.
+    for pattern in ("*.yml", "*.json"):
+        files |= {file.stem: file for file in folder.glob(pattern)}
+    found = []
+    for file, one in read_scenarios([files[name] for name in sorted(files)], packages):
+        if inventory_file(one, file, None).resolve() in (INVENTORY, inventory.resolve()):
+            found.append(one)
     return in_order(found)
 
 
@@ -137,6 +139,7 @@ def read_scenarios(
 
 def in_order(scenarios: Iterable[Scenario]) -> list[Scenario]:
     """Return scenarios in the order to import them: those that others start come first."""
+    # An import refuses a scenario that starts one which is not there yet; sorted() keeps the order.
     return sorted(
         scenarios,
         key=lambda scenario: any("start_scenario_instance" in one for one in scenario.functions),
@@ -144,7 +147,7 @@ def in_order(scenarios: Iterable[Scenario]) -> list[Scenario]:
 
 
 def project(name: str, inventory: Inventory, scenarios: Iterable[Scenario]) -> dict[str, Any]:
-    """A project in the form that the backend exports and imports.
+    """Return a project in the form that the backend exports and imports.
 
     Agents are attached by hand: an import ignores them.
     """
@@ -210,8 +213,10 @@ def pack(package: Package, catalog: Catalog, made: Mapping[str, str]) -> bytes:
 
 
 def _archive(contents: Mapping[str, tuple[bytes, int]]) -> bytes:
+    """Return a .tar.gz of contents and modes by path; the same contents give the same bytes."""
     packed = io.BytesIO()
     with (
+        # Without the time, and in the order of the names.
         gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as stream,
         tarfile.open(fileobj=stream, mode="w") as tar,
     ):
@@ -224,7 +229,7 @@ def _archive(contents: Mapping[str, tuple[bytes, int]]) -> bytes:
 
 
 def for_2_6(file: Path) -> str:
-    """A job's description with its platforms as a list, as OpenBACH had it before 2.7.
+    """Return a job's description with its platforms as a list, as OpenBACH had it before 2.7.
 
     Raises InputError.
     """
@@ -369,7 +374,7 @@ A job's log is in `/var/log/openbach/JOB_*.log` on its agent, and in the collect
 
 
 def _left_out(jobs: Sequence[str]) -> str:
-    """Why the list of jobs to add does not have all that are packed."""
+    """Return why the list of jobs to add does not have all that are packed; "" if it has."""
     if not jobs:
         return ""
     names = ", ".join(f"`{job}`" for job in jobs)
@@ -381,7 +386,7 @@ def _left_out(jobs: Sequence[str]) -> str:
 
 
 def argument_table(scenarios: Sequence[Scenario], packages: Mapping[str, Package]) -> str:
-    """The arguments of all scenarios, with a value to type and what else there is."""
+    """Return a Markdown table of all scenarios' arguments: a value to type, choices, meaning."""
     jobs = {name: package.job for name, package in packages.items()}
     subs = {scenario.name: scenario for scenario in scenarios}
     rows: dict[str, tuple[str, str, str]] = {}

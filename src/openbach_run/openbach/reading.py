@@ -40,6 +40,7 @@ def read_scenario(path: Path, jobs: Mapping[str, Job]) -> Scenario:
     try:
         return parse_scenario(made, jobs)
     except Malformed as error:
+        # The writer of a YAML file knows labels, not numbers.
         if found := re.search(r"openbach_functions\.(\d+)", str(error)):
             label = made["openbach_functions"][int(found[1])]["label"]
             error.args = (f"{error}; openbach_functions.{found[1]} is {label!r}",)
@@ -112,6 +113,7 @@ def _renamed_in(function: Mapping[str, Any]) -> list[str]:
 
 
 def _with_job_names(function: Any) -> Any:
+    """Return a function with the names that our jobs have now."""
     if not isinstance(function, dict) or not (old := _renamed_in(function)):
         return function
     start = {
@@ -132,6 +134,7 @@ def _with_place_names(places: Any) -> Any:
 
 
 def _parse(data: dict[str, Any], jobs: Mapping[str, Job]) -> Scenario:
+    """Return the scenario of JSON with a name. Raises Refusal or Crash."""
     name, description = str(data["name"]), data.get("description")
     if len(name) > MAX_LENGTH:
         raise Crash("django.db.utils.DataError", TOO_LONG)
@@ -147,6 +150,7 @@ def _parse(data: dict[str, Any], jobs: Mapping[str, Job]) -> Scenario:
     for index, entry in enumerate(entries):
         functions.append(read_function(entry, f"openbach_functions.{index}", jobs, ids))
         ids[functions[-1]["id"]] = None
+    # Afterwards, as a function may wait for one that comes later.
     for index, (entry, function) in enumerate(zip(entries, functions, strict=True)):
         add_waits(entry.get("wait", {}), function, f"openbach_functions.{index}.wait", ids)
     _check_use(functions, arguments, constants)
@@ -163,6 +167,7 @@ def _parse(data: dict[str, Any], jobs: Mapping[str, Job]) -> Scenario:
 
 
 def _check_texts(texts: dict[str, Any], at: str) -> None:
+    """Check that values are texts. Raises Refusal."""
     for name, text in texts.items():
         check_type(text, str, f"{at}.{name}")
 
@@ -170,6 +175,7 @@ def _check_texts(texts: dict[str, Any], at: str) -> None:
 def _check_use(
     functions: list[dict[str, Any]], arguments: dict[str, str], constants: dict[str, str]
 ) -> None:
+    """Check that what is used is declared, and the reverse. Raises Refusal or Crash."""
     used: dict[str, None] = {}
     for index, function in enumerate(functions):
         given = function.get("start_scenario_instance", {}).get("arguments", {})

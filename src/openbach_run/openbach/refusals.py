@@ -81,7 +81,7 @@ def crash_answer(kind: str, text: str) -> dict[str, Any]:
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """`did you mean x? `, or nothing."""
+    """Return `did you mean x? ` for the name that is most alike; "" if none is."""
     from difflib import get_close_matches  # not at start: the guest has no use for it
 
     close = get_close_matches(name, list(known), 1)
@@ -107,7 +107,7 @@ def refusing(place: str) -> Iterator[None]:
 
 
 def as_list(error: Exception) -> str:
-    """Django's text of a validation error."""
+    """Return Django's text of a validation error: a list of one text."""
     return repr([str(error)])
 
 
@@ -130,7 +130,7 @@ def in_words(answer: Mapping[str, Any]) -> str:
 
 
 def _unwrapped(error: str) -> str:
-    """The text in Django's list of one text; in words where it is Python's own."""
+    """Return the text in Django's list of one text; in words where it is Python's own."""
     text = error[2:-2] if error.startswith(("['", '["')) else error.strip()
     return IN_WORDS.get(text, text)
 

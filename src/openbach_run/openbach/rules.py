@@ -66,6 +66,7 @@ def names(condition: str) -> frozenset[str]:
 
 @cache
 def _parsed(condition: str) -> ast.expr:
+    """Return the tree of a condition. Raises ValueError for a text that is none."""
     try:
         tree = ast.parse(condition, mode="eval").body
     except SyntaxError as error:
@@ -80,8 +81,10 @@ def _parsed(condition: str) -> ast.expr:
 
 
 def _is_known(node: ast.AST) -> bool:
+    """Return whether a condition may have such a node."""
     if isinstance(node, ast.Constant):
         return isinstance(node.value, str | int | float)
+    # No calls, attributes or subscripts: a job's YAML may come from anybody.
     structure = (
         ast.BoolOp,
         ast.BinOp,
@@ -96,8 +99,11 @@ def _is_known(node: ast.AST) -> bool:
 
 
 def _value(node: ast.AST, values: Mapping[str, float | str]) -> Any:
+    """Return the value of a part of a condition. Raises TypeError or ArithmeticError."""
     match node:
         case ast.Name(id=name):
+            # None is equal to nothing, and compared with a number it is a TypeError: the condition
+            # does not hold.
             return values.get(name)
         case ast.Constant(value=value):
             return value

@@ -52,6 +52,8 @@ class Scenario:
         """
         described = self.source.get("x-constants")
         texts = described if isinstance(described, dict) else {}
+        # An address is the inventory's: a value here would send packets to a host that is not
+        # there.
         names = [name for name in (*self.constants, *self._followers) if name not in self.addresses]
         return {**self.arguments, **{name: str(texts.get(name, "constant")) for name in names}}
 
@@ -108,7 +110,7 @@ class Scenario:
 
     @property
     def _followers(self) -> dict[str, list[str]]:
-        """Name → the places of job arguments that have its value when it has one of its own."""
+        """Return name → the places of job arguments that have its value when it has its own."""
         followers = self.source.get("x-same")
         return followers if isinstance(followers, dict) else {}
 
@@ -158,10 +160,10 @@ class Scenario:
 
 def _without(function: Mapping[str, Any], absent: set[int]) -> dict[str, Any]:
     """Return the function, which neither waits for absent ones nor stops them."""
-    wait = {
-        key: [one for one in ids if one not in absent] if key.endswith("_ids") else ids
-        for key, ids in function.get("wait", {}).items()
-    }
+    wait = dict(function.get("wait", {}))
+    for key in wait:
+        if key.endswith("_ids"):
+            wait[key] = [one for one in wait[key] if one not in absent]
     found = {**function, "wait": wait} if "wait" in function else dict(function)
     if stop := function.get("stop_job_instances"):
         ids = [one for one in stop["openbach_function_ids"] if one not in absent]
@@ -172,7 +174,7 @@ def _without(function: Mapping[str, Any], absent: set[int]) -> dict[str, Any]:
 def is_place(name: str) -> bool:
     """Return whether a scenario's name can be that of a directory, and shows as what it is.
 
-    It is a part of an address, too.
+    It is a part of an address (URL), too.
     """
     return name.isprintable() and name not in ("", ".", "..") and not {"/", "\\"} & {*name}
 

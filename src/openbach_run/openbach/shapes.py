@@ -8,8 +8,9 @@ A shape is JSON Schema, as far as it is needed here:
     pattern                 of a text, the whole of it; `like` are examples, for people
     items                   of a list
     properties, required    of an object, whose other keys have `additionalProperties`, or are
-                            unknown; `propertyNames` is
-                            the shape of these
+                            unknown; `propertyNames` is the shape of these
+
+No library: jsonschema's errors are for programmers, and these are for people.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ TYPES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
         lambda value: (
             isinstance(value, int | float)
             and not isinstance(value, bool)
+            # Python reads 1e999 as infinity, and a whole number may be larger than any float.
             and abs(value) <= sys.float_info.max
         ),
         "a number",
@@ -72,6 +74,7 @@ def faults(value: Any, shape: Shape, place: str = "") -> Iterator[str]:
 
 
 def _faults_of_keys(value: dict[str, Any], shape: Shape, place: str, at: str) -> Iterator[str]:
+    """Yield what is wrong with the keys of an object, and with their values."""
     own: Mapping[str, Shape] = shape.get("properties", {})
     for key, inner in value.items():
         here = f"{place}.{key}".lstrip(".")
@@ -87,6 +90,7 @@ def _faults_of_keys(value: dict[str, Any], shape: Shape, place: str, at: str) ->
 
 
 def _fits(value: Any, shape: Shape) -> bool:
+    """Return whether a value alone, without what is in it, has a shape."""
     types = _types(shape)
     if types and not any(TYPES[one][0](value) for one in types):
         return False
@@ -99,6 +103,7 @@ def _fits(value: Any, shape: Shape) -> bool:
 
 
 def _types(shape: Shape) -> list[str]:
+    """Return the types that a shape allows; none if it allows all."""
     types = shape.get("type", [])
     return [types] if isinstance(types, str) else list(types)
 
@@ -126,10 +131,11 @@ def _in_words(shape: Shape) -> str:
 
 
 def _asked(name: str, known: Iterable[str]) -> str:
+    """Return `; did you mean x?` for the name that is most alike; "" if none is."""
     return f"; {near(name, known)}".rstrip("; ")
 
 
 def short(value: object) -> str:
-    """The value as JSON, cut off where it is long."""
+    """Return the value as JSON, cut off after 60 characters."""
     text = json.dumps(value, default=str, ensure_ascii=False)
     return text if len(text) <= 60 else text[:57] + "..."

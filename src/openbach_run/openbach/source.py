@@ -27,6 +27,7 @@ FIGURES = (MATRIX, "measures")
 
 
 def _is_text(value: Any) -> bool:
+    """Return whether a value is a text."""
     return isinstance(value, str)
 
 
@@ -36,10 +37,12 @@ def is_labels(value: Any) -> bool:
 
 
 def _by_name(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Return a check of an object whose values all pass another check."""
     return lambda value: isinstance(value, dict) and all(map(check, value.values()))
 
 
 def _with_keys(allowed: Mapping[str, Callable[[Any], bool]], *needed: str) -> Callable[[Any], bool]:
+    """Return a check of an object with these keys, whose values pass the keys' checks."""
     return lambda value: (
         isinstance(value, dict)
         and value.keys() <= allowed.keys()
@@ -49,10 +52,12 @@ def _with_keys(allowed: Mapping[str, Callable[[Any], bool]], *needed: str) -> Ca
 
 
 def _list_of(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Return a check of a list whose entries all pass another check."""
     return lambda value: isinstance(value, list) and all(map(check, value))
 
 
 def _is_condition(value: Any) -> bool:
+    """Return whether a value is a condition of rules.py."""
     try:
         rules.check(value)
     except (TypeError, ValueError):
@@ -120,6 +125,7 @@ class Source(NamedTuple):
 
     def wrong(self, text: str, *place: str) -> InputError:
         """Return the error for a place of the file."""
+        # What is inherited is wrong in the file that says it, not in the heir.
         file = self.files.get(place[:2]) or self.files[place[:1]]
         return InputError(f"{file}: {'.'.join(place)}: {text}")
 
@@ -138,7 +144,10 @@ def is_source(path: Path) -> bool:
 
 
 def read_source(path: Path, heirs: tuple[Path, ...] = ()) -> Source:
-    """A file with what it inherits; `heirs` are the files that inherit it. Raises InputError."""
+    """Return a file with what it inherits. Raises InputError.
+
+    `heirs` are the files that inherit it, so that one which inherits itself is found.
+    """
     content = read_texts(path)
     if not isinstance(content, dict):
         raise InputError(f"{path}: a scenario is an object with the keys {listed(SHAPES)}")
@@ -174,24 +183,22 @@ def _without(inherited: Mapping[str, Any], content: Mapping[str, Any]) -> dict[s
 
     An argument may become a constant, say.
     """
-    moved = {
-        key: {name for other in DECLARED if other != key for name in content.get(other, {})}
-        for key in DECLARED
-    } | {"values": set(content.get("constants", {}))}
-    return {
-        key: (
-            {name: one for name, one in value.items() if name not in moved[key]}
-            if key in moved
-            else value
-        )
-        for key, value in inherited.items()
-    }
+    moved: dict[str, set[str]] = {"values": set(content.get("constants", {}))}
+    for key in DECLARED:
+        moved[key] = set()
+        for other in DECLARED:
+            if other != key:
+                moved[key] |= content.get(other, {}).keys()
+    left = dict(inherited)
+    for key in moved.keys() & left.keys():
+        left[key] = {name: one for name, one in left[key].items() if name not in moved[key]}
+    return left
 
 
 def found(path: Path, key: str, named: str) -> Path:
-    """The file that a file names: a path from that file, or from scenarios/ of the checkout.
+    """Return the file that a file names: a path from that file, or from the checkout's scenarios/.
 
-    Raises InputError.
+    Raises InputError if it is in neither place.
     """
     for folder in (path.parent, SCENARIOS):
         # Unlike Path.is_file() this answers for a name that is too long for any file, too.

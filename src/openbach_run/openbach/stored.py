@@ -32,7 +32,10 @@ def check_type(value: Any, kind: type | tuple[type, ...], path: str) -> None:
 
 
 def whole_number(value: Any) -> Any:
-    """A whole number. Of true and false the text is kept, which the backend cannot read back."""
+    """Return a whole number. Raises Crash, WrongType.
+
+    Of true and false the backend keeps the text, which it cannot read back.
+    """
     if isinstance(value, bool):
         raise Crash("django.core.exceptions.ValidationError", as_list(WrongType(str(value), "int")))
     return to_stored(value, "int")
@@ -44,7 +47,7 @@ def type_name(value: Any) -> str:
 
 
 def to_stored(value: Any, kind: str) -> Any:
-    """A value of a function or of a job's argument.
+    """Return a value of a function or of a job's argument as it is stored. Raises WrongType, Crash.
 
     Texts with placeholders stay, whatever the type.
     """
@@ -81,6 +84,7 @@ def _numbers(value: Any) -> list[Any]:
 
 
 def _json_object(value: Any) -> Any:
+    """Return the object of a JSON text. Raises WrongType; Crash for another value."""
     try:
         found = json.loads(value)
     except (ValueError, RecursionError):

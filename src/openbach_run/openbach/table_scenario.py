@@ -22,10 +22,13 @@ def table_of(name: str, scenario: Mapping[str, Any]) -> dict[str, Any]:
     swept, defaults = scenario["x-sweep"]["values"], scenario["x-sweep"]["defaults"]
     cells = [dict(zip(swept, combination, strict=True)) for combination in product(*swept.values())]
     asked = {name: text for name, text in scenario["arguments"].items() if name not in swept}
-    functions = [
-        {
+    functions: list[dict[str, Any]] = []
+    for number, cell in enumerate(cells):
+        # What is not swept stays an argument of the table, and is handed on to each cell.
+        arguments = {one: cell.get(one, f"${one}") for one in scenario["arguments"]}
+        function = {
             "id": number,
-            "label": ", ".join(f"{name} {value}" for name, value in cell.items()),
+            "label": ", ".join(f"{one} {value}" for one, value in cell.items()),
             "wait": {
                 "time": SETTLE_S if number else 0,
                 "launched_ids": [],
@@ -34,11 +37,10 @@ def table_of(name: str, scenario: Mapping[str, Any]) -> dict[str, Any]:
             "on_fail": {},
             "start_scenario_instance": {
                 "scenario_name": scenario["name"],
-                "arguments": {name: cell.get(name, f"${name}") for name in scenario["arguments"]},
+                "arguments": arguments,
             },
         }
-        for number, cell in enumerate(cells)
-    ]
+        functions.append(function)
     values = "; ".join(f"{name}: {', '.join(listed)}" for name, listed in swept.items())
     return {
         "name": name,

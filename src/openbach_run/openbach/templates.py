@@ -26,6 +26,8 @@ def composed(template: str, given: Mapping[str, str]) -> str | None:
             return None
     except ValueError:
         return None
+    # Template.substitute would turn `$$` into `$`, which the next substitution takes for a
+    # placeholder.
     return Template.pattern.sub(
         lambda match: (
             given[match["named"] or match["braced"]] if match["escaped"] is None else "$$"

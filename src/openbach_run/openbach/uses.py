@@ -79,6 +79,8 @@ def every_use(
 
     A value that follows another one stands there by the other one's name.
     """
+    # A job that is started ten times with the same template is one use: the checks are made for
+    # every cell.
     found: dict[tuple[Any, ...], Use] = {}
     for use in _uses(scenario, jobs, sub_scenarios, None, "", (scenario.name,)):
         found.setdefault((id(use.argument), use.template, use.is_stopped, *use.beside.items()), use)
@@ -114,6 +116,7 @@ def _uses(
                 yield Use(f"{here}.{place}", argument, template, known, is_stopped)
         start = function.get("start_scenario_instance", {})
         sub = subs.get(str(start.get("scenario_name", "")))
+        # A scenario that starts itself is what lint warns of; here it must not go on for ever.
         if sub is not None and sub.name not in path and isinstance(start["arguments"], dict):
             texts = {name: str(text) for name, text in start["arguments"].items()}
             if given is not None:
@@ -140,6 +143,7 @@ def _stopped(scenario: Scenario) -> set[int]:
 
 
 def _times(function: Mapping[str, Any]) -> Iterator[tuple[str, Argument, Any, dict[str, str]]]:
+    """Yield the times of a function as uses of TIMES: place, argument, value, nothing beside."""
     for argument in TIMES:
         part, name = argument.name.split(".")
         if (value := function.get(part, {}).get(name)) is not None:
@@ -149,6 +153,7 @@ def _times(function: Mapping[str, Any]) -> Iterator[tuple[str, Argument, Any, di
 def _job_values(
     function: Mapping[str, Any], jobs: Mapping[str, Job]
 ) -> Iterator[tuple[str, Argument, Any, dict[str, str]]]:
+    """Yield place, argument and value of what a function gives to a job, and what is beside it."""
     for job, arguments in jobs_started(function):
         given = [
             one
@@ -171,6 +176,8 @@ def folders_used(uses: Sequence[Use], values: Mapping[str, str], entries: Entrie
             except (KeyError, ValueError):
                 continue
             kind = use.argument.limits[key]
+            # A text that mentions names is written for a program, like iproute2's
+            # `cc=bbr2,mss=1300`.
             for name in [value] if key == "folder" else re.findall(r"[\w.-]+", value):
                 if name in entries[kind]:
                     found.setdefault(kind, set()).update(names_with_base(entries[kind], name))

@@ -49,6 +49,7 @@ def check(
     type (start.check_values).
     """
     subs = sub_scenarios or {}
+    # A scenario's own constants come after those of its sub-scenarios: they win.
     constants = {
         name: value for one in (*subs.values(), scenario) for name, value in one.constants.items()
     }
@@ -64,6 +65,7 @@ def wrong_values(uses: Sequence[Use], values: Mapping[str, str]) -> list[Wrong]:
             convert(value, use.argument.type)
         except (KeyError, ValueError, TypeError, OverflowError):
             continue
+        # A proxy that nobody stops would keep the run from ending.
         argument = use.argument if use.is_stopped else _ending(use, values)
         right = refusal(argument, value, sole_placeholder(use.template) or use.argument.name)
         if right := refusal_beside(use, values) or right:

@@ -92,6 +92,7 @@ def _bound(
     instance_id: Callable[[list[int]], int],
     at: str,
 ) -> dict[str, Any]:
+    """Return job arguments with words in place of values. Raises InputError."""
     bound: dict[str, Any] = {}
     for name, given in arguments.items():
         place = f"{at}.{name}"
@@ -114,6 +115,7 @@ def _word(
     instance_id: Callable[[list[int]], int],
     at: str,
 ) -> str:
+    """Return a value as a word of the command line. Raises InputError."""
     try:
         if argument.type in INSTANCE_TYPES:
             return str(instance_id([substitute(one, "int", values) for one in value]))

@@ -106,7 +106,7 @@ class Acm(Model):
 
 
 def best(es_n0_db: float) -> Modcod | None:
-    """Return the most efficient MODCOD that needs no more than this Es/N0; None if there is none."""
+    """Return the most efficient MODCOD that needs no more than this Es/N0; None for none."""
     return max(
         (one for one in MODCODS if one.es_n0_db <= es_n0_db),
         key=lambda one: one.efficiency,
@@ -119,6 +119,8 @@ def fades_db(parameters: Acm) -> Iterator[float]:
 
     The process begins anywhere in its distribution.
     """
+    # Python's random() has the same numbers for a seed in every version; numpy's generators promise
+    # no such thing.
     random = Random(parameters.seed)
     kept = math.exp(-parameters.step_s / parameters.correlation_s)
 
@@ -129,6 +131,7 @@ def fades_db(parameters: Acm) -> Iterator[float]:
     x = normal()
     while True:
         yield parameters.median_db * math.exp(parameters.sigma * x)
+        # The second factor keeps the variance at 1, whatever the step is.
         x = kept * x + math.sqrt(1 - kept**2) * normal()
 
 
@@ -151,6 +154,7 @@ def changes(parameters: Acm) -> Iterator[Change]:
     """Yield the link's state at 0 s, then whenever the MODCOD changes; endless."""
     clear_sky = best(parameters.clear_sky_es_n0_db - parameters.margin_db)
     assert clear_sky
+    # Acm has refused a clear sky in which nothing gets through.
     symbols_per_s = parameters.rate_bps / clear_sky.efficiency
     before: float | None = None
     for step, modcod in zip(count(), modcods(parameters), strict=False):

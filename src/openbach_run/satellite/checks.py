@@ -73,6 +73,7 @@ def in_force(cell: Mapping[str, str], of_orbits: Presets) -> dict[str, str]:
     # that.
     if "buffer_bdp" in cell:
         bdp = texts["buffer"].removesuffix("BDP")
+        # The link takes one of the two; the other is `none`, so that no buffer is given twice.
         in_bdp = cell.get("buffer", PRESET) in (PRESET, NONE) and bdp != texts["buffer"]
         texts |= {"buffer": NONE, "buffer_bdp": bdp} if in_bdp else {"buffer_bdp": NONE}
     return {name: texts.get(name, value) for name, value in cell.items()}
@@ -114,6 +115,7 @@ def is_random(
     ):
         return True
     known = of_satellites or {}
+    # A satellite of a file that nobody has read: only its file could say that nothing is random.
     if ORBIT in cell and cell[ORBIT] not in known and cell.get("rate") == NONE and file == NONE:
         return True
     return any(
@@ -134,6 +136,7 @@ def _is_random_satellite(preset: Preset, name: str, cell: Mapping[str, str]) -> 
 def _loses_at_random(file: str) -> bool:
     """Return whether a link file loses packets at random; True if it cannot be read."""
     try:
+        # The check of the file itself refuses it later, in words.
         return _lossy(file, Path(file).stat().st_mtime_ns)
     except (OSError, ValueError):
         return True

@@ -54,6 +54,7 @@ def rates_bps(times_ms: Sequence[int], bin_ms: int, period_ms: int) -> list[floa
     A packet at t belongs to the millisecond that ends at t.
     """
     packets = [0] * -(-period_ms // bin_ms)
+    # The shorter of two traces repeats until the longer one ends.
     for begun_ms in range(0, period_ms, times_ms[-1]):
         for time_ms in times_ms:
             passed_ms = begun_ms + max(time_ms - 1, 0)

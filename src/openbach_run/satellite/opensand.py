@@ -47,6 +47,7 @@ def delay_ms(delays: Delays, time: int) -> int:
     if place in (0, len(delays)):
         return delays[0 if place == 0 else -1][1]
     (before, before_ms), (after, after_ms) = delays[place - 1], delays[place]
+    # int() cuts towards 0, as OpenSAND's cast does: rounding would move a change by one period.
     return before_ms + int((after_ms - before_ms) / (after - before) * (time - before))
 
 

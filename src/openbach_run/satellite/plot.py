@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from openbach_jobs import link_file
 from openbach_run.drawing import COLOURS, SETTINGS, STYLES, WIDTH_IN
 
+# Without the date a figure of the same file is the same to the byte.
 METADATA = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
 
 
@@ -38,6 +39,7 @@ def draw(file: Path, output: Path) -> None:
             mine = [change for change in changes if change.direction == direction]
             times_s = [*(change.time_s for change in mine), shown_s]
             states = [*(change.state for change in mine), mine[-1].state]
+            # A step: a link keeps its state until the next change, it does not glide.
             look = {
                 "where": "post",
                 "color": COLOURS[number + 1],

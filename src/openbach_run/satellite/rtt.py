@@ -1,19 +1,24 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Round-trip times that somebody measured, as delay and loss of a link: from ping, irtt or a CSV
-file.
+"""Round-trip times that somebody measured, as delay and loss of a link.
+
+They come from ping, irtt or a CSV file:
 
     ping -D -O -i 0.2 HOST > ping.txt              -D writes the time of each answer
     irtt client -i 100ms -d 10m -o irtt HOST       writes irtt.json.gz
     time_s,rtt_ms                                  an empty rtt_ms is a probe without an answer
 
 Each direction gets half of the round-trip time: the median of each second, or each probe's where
-they are further apart. Loss is a share of many probes: of a window with at least 20 lost ones of at
-least 100. Probes that were lost in a row are an outage, if chance would not have made so many of
-such rows; one lost probe never is. With --bin-s the loss of each bin is the share of its own
-probes. Where irtt knows in which direction a packet was lost, that direction has the loss;
-otherwise a probe survives each direction with the same probability, the square root of the share
-that was answered. Probes are sent on the user's side: the return direction is theirs. Several runs
-of ping in one file follow each other without the time between.
+they are further apart.
+
+Loss is a share of many probes: of a window with at least 20 lost ones of at least 100. Probes that
+were lost in a row are an outage, if chance would not have made so many of such rows; one lost probe
+never is. With --bin-s the loss of each bin is the share of its own probes.
+
+Where irtt knows in which direction a packet was lost, that direction has the loss; otherwise a
+probe survives each direction with the same probability, the square root of the share that was
+answered. Probes are sent on the user's side: the return direction is theirs.
+
+Several runs of ping in one file follow each other without the time between.
 """
 
 from __future__ import annotations
@@ -42,6 +47,7 @@ SEQUENCE_NUMBERS = 1 << 16
 """The number of ICMP sequence numbers, which have 16 bits; ping begins again at 0."""
 OUT_OF_ORDER = 50
 """The most probes that an answer may be late; a later one belongs to another run of ping."""
+# More is no measurement of a link but a mistake in the file, and would fill the memory.
 PROBES = 10_000_000
 IRTT_LOST = {"false": "", "true": "unknown", "true_up": "return", "true_down": "forward"}
 USUAL_INTERVAL_S = 1.0
@@ -118,6 +124,7 @@ def changes(probes: list[Probe], bin_s: float | None, rate_bps: float) -> Iterat
         delays, losses = _bins(probes, max(DELAY_BIN_S, _period_s(probes))), _loss_windows(probes)
     starts = dict(delays)
     windows = {time_s: _losses_pct(sent) for time_s, sent in losses}
+    # Probes that were lost before the first answer have its delay: there is no other.
     delay_ms = next(probe.rtt_ms for probe in probes if not probe.lost) / 2
     loss_pct: dict[str, float] = {}
     for time_s in sorted({*starts, *windows}):
@@ -161,9 +168,11 @@ def _loss_windows(probes: list[Probe]) -> Groups:
         if whole:
             windows.append([])
         windows[-1].append(probe)
+    # The rest at the end has too few losses for a rate of its own.
     if len(windows) > 1 and sum(bool(one.lost) for one in windows[-1]) < LEAST_LOST:
         last = windows.pop()
         windows[-1] += last
+    # By identity: two probes may have the same values.
     window_of = {id(probe): window for window in windows for probe in window}
     groups: Groups = []
     for row in rows:
@@ -218,7 +227,7 @@ def _least_outage(rows: list[list[Probe]]) -> int:
 
 
 def _at_least(count: int, expected: float) -> float:
-    """Return the probability of at least `count` events, where `expected` are expected (Poisson)."""
+    """Return the probability (Poisson) of at least `count` events where `expected` are expected."""
     if count == 0:
         return 1.0
     term = total = math.exp(-expected)
@@ -246,6 +255,7 @@ def _losses_pct(sent: list[Probe]) -> dict[str, float]:
 
 
 def _head(path: Path) -> bytes:
+    """Return the first 4096 bytes of a file. Raises LinkFileError."""
     try:
         with path.open("rb") as file:
             return file.read(4096)
@@ -268,8 +278,9 @@ class _Run:
     sending_s: float | None = None
 
     def is_of_another(self, sequence: int) -> bool:
-        """Return whether an answer belongs to another run: its number is there already, or it is
-        too late.
+        """Return whether an answer belongs to another run of ping.
+
+        Its number is there already, or it is later than an answer of this run can be.
         """
         if sequence < self.newest - SEQUENCE_NUMBERS // 2:
             return False  # the numbers begin again
@@ -284,16 +295,15 @@ class _Run:
         self.answers[self.wrapped + sequence] = replied_s, rtt_ms
 
     def span(self) -> tuple[int, int]:
-        """Return the numbers of the first and the last probe. ping counts them from 1 (iputils) or
-        0 (BSD).
+        """Return the numbers of the first and the last probe.
+
+        ping counts them from 1 (iputils) or from 0 (BSD).
         """
         first = (0 if 0 in self.answers else 1) if self.sent else min(self.answers)
         return first, max(*self.answers, first + self.sent - 1)
 
     def dated(self) -> list[tuple[int, float]]:
-        """Return number and time of sending of the probes for which ping wrote when the answer
-        came.
-        """
+        """Return number and time of sending of the probes whose answers have a time (ping -D)."""
         return [
             (number, at_s - rtt_ms / 1000)
             for number, (at_s, rtt_ms) in self.answers.items()
@@ -301,11 +311,13 @@ class _Run:
         ]
 
     def period_s(self) -> float | None:
-        """Return the time between two probes, from the first and the last answer, or from the
-        summary; None if ping does not tell.
+        """Return the time between two probes in s; None if ping does not tell.
+
+        It is taken from the first and the last answer, or else from the summary.
         """
         if len(dated := self.dated()) > 1:
             (low, low_s), (high, high_s) = min(dated), max(dated)
+            # A clock that was set back between two answers must not make time stand still.
             return max((high_s - low_s) / (high - low), 1e-6)
         if self.sending_s and self.sent > 1:
             return self.sending_s / (self.sent - 1)
@@ -368,6 +380,7 @@ def _runs(path: Path) -> list[_Run]:
                     path, f"{text!r} is no answer that is understood: it has no time=… ms", number
                 )
             continue
+        # A second answer to one probe says nothing about the way of the first.
         if DUPLICATE in text:
             continue
         if (sequence := int(answer[2])) >= SEQUENCE_NUMBERS:
@@ -382,6 +395,7 @@ def _runs(path: Path) -> list[_Run]:
 
 
 def _refuse_overlaps(path: Path, runs: list[_Run]) -> None:
+    """Refuse a file with two runs of ping at the same time. Raises LinkFileError."""
     times_s = []
     for run in runs:
         times_s.append([at_s for _, at_s in run.dated()])
@@ -424,6 +438,8 @@ def _irtt(path: Path, compressed: bool) -> list[Probe]:
     except (
         OSError,
         EOFError,
+        # Whatever the JSON holds in place of irtt's numbers and mappings is the file's fault, not
+        # ours.
         ArithmeticError,
         ValueError,
         LookupError,
@@ -463,6 +479,8 @@ def _csv(path: Path) -> Measured:
             raise LinkFileError(path, f"{len(cells)} cells; the header has {len(columns)}", number)
         row = dict(zip(columns, cells, strict=True))
         time_s = _number(path, row["time_s"], "time_s", number)
+        # A time that is back at the start begins another measurement; one that goes back a little
+        # is a row out of order.
         if runs[-1] and time_s <= runs[-1][0].time_s < runs[-1][-1].time_s:
             runs.append([])
         elif runs[-1] and time_s < runs[-1][-1].time_s and not assumed:
@@ -493,6 +511,7 @@ def _appended(runs: list[list[Probe]]) -> list[Probe]:
 
 
 def _number(path: Path, cell: str, column: str, line: int) -> float:
+    """Return the number of a cell. Raises LinkFileError with its line and column."""
     try:
         value = float(cell)
     except ValueError:
@@ -503,5 +522,6 @@ def _number(path: Path, cell: str, column: str, line: int) -> float:
 
 
 def _refuse_too_many(path: Path, probes: int) -> None:
+    """Refuse more probes than a measurement has. Raises LinkFileError."""
     if probes > PROBES:
         raise LinkFileError(path, f"{probes} probes; at most {PROBES} are read")

@@ -119,16 +119,12 @@ class Inventory(NamedTuple):
     def neighbours(self, host: Host) -> Iterator[tuple[Interface, list[Interface]]]:
         """Yield each interface of the host, with the others' interfaces in its network."""
         for port in host.interfaces:
-            yield (
-                port,
-                [
-                    theirs
-                    for other in self.hosts
-                    if other.entity != host.entity
-                    for theirs in other.interfaces
-                    if theirs.network == port.network
-                ],
-            )
+            others: list[Interface] = []
+            for other in self.hosts:
+                # By entity and not by object: from_dict makes hosts anew.
+                if other.entity != host.entity:
+                    others += [one for one in other.interfaces if one.network == port.network]
+            yield port, others
 
     def to_dict(self) -> dict[str, Any]:
         """Return the inventory as values that JSON has."""
@@ -146,6 +142,7 @@ class Inventory(NamedTuple):
         )
 
 
+# Written by hand and not by a library: the guest has nothing but Python.
 def _host_to_dict(host: Host) -> dict[str, Any]:
     """Return a host as values that JSON has: _asdict alone leaves tuples of tuples within it."""
     return {

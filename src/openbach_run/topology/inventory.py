@@ -30,11 +30,13 @@ from openbach_run.topology.hosts import (
 from openbach_run.yaml_files import read_yaml
 
 INTERFACE_NAME_MAX = 15  # IFNAMSIZ - 1
+# The name becomes that of a network namespace and of a file, so a leading dot or dash is out.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 NETWORK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 ENTITY_PREFIX = "satvpn_"
 """The prefix of entities, because OpenBACH starts none whose name another project has as well. A
 host's own name is without it."""
+# Ansible's other variables stand beside ours in the same mappings, so ours have a prefix.
 HOST_KEYS = (
     "satvpn_role",
     "satvpn_forwarding",
@@ -104,10 +106,13 @@ class _Reader:
     """A reader that turns parsed YAML into an Inventory. Each error names the file and the key."""
 
     def __init__(self, path: Path) -> None:
+        # Filled by read_networks before any host is read: what refers to a network is checked at
+        # once.
         self.path = path
         self.networks: dict[str, Network] = {}
 
     def error(self, key: str, message: str) -> InputError:
+        """Return an error for a key of the file, to be raised."""
         return InputError(f"{self.path}: {key}: {message}")
 
     def mapping(self, value: object, key: str) -> dict[str, Any]:
@@ -271,6 +276,7 @@ class _Reader:
 
         Raises InputError.
         """
+        # The short form, `access: 10.10.1.0/24`, is what most networks need.
         entry: dict[str, Any] = (
             {"address": given}
             if isinstance(given, str)
@@ -290,6 +296,7 @@ class _Reader:
                 raise self.error(
                     f"{key}.ipv6", f"{error}: an IPv6 network is expected, like fd00:1::/64"
                 ) from error
+        # Linux switches IPv6 off on an interface whose MTU is less than the RFC's 1280 bytes.
         self.within(mtu, f"{key}.mtu", MTU_MIN if ipv6 is None else MTU_MIN_IPV6, MTU_MAX)
         return Network(str(address), ipv6, mtu)
 
@@ -298,11 +305,14 @@ class _Reader:
         for name, ends in inventory.attached():
             key = f"all.vars.satvpn_networks.{name}"
             hosts = [host for host, _ in ends]
+            # Such a network would come up and carry nothing: it is a name that is misspelled
+            # elsewhere.
             if len(ends) == 1:
                 raise self.error(
                     key,
                     f"has only an interface of {hosts[0].entity}: a link has two hosts, a LAN more",
                 )
+            # A switch is a namespace, too, and namespaces are found by their names.
             if len(ends) > 2 and name in (host.name for host in inventory.hosts):
                 raise self.error(
                     key, f"is a host's name, too, and the LAN's switch is called {name}: rename one"
@@ -312,6 +322,7 @@ class _Reader:
                     raise self.error(
                         key, f"has two interfaces of {host.entity}: a host has one in a network"
                     )
+                # Linux cuts no interface name short, it refuses it: at the start of every run.
                 if len(ends) > 2 and len(host.name) > INTERFACE_NAME_MAX:
                     raise self.error(
                         host.entity,
@@ -370,10 +381,12 @@ class _Reader:
         )
 
     def interface(self, key: str, entry: dict[str, Any]) -> Interface:
+        """Return the interface of an entry of satvpn_interfaces. Raises InputError."""
         name, network = entry["name"], entry["network"]
         if (
             len(name) > INTERFACE_NAME_MAX
             or "/" in name
+            # Linux's dev_valid_name refuses such names; lo is there already.
             or any(map(str.isspace, name))
             or name in ("lo", ".", "..")
         ):
@@ -430,6 +443,7 @@ class _Reader:
         return str(address)
 
     def route(self, key: str, entry: dict[str, Any]) -> Route:
+        """Return the route of an entry of satvpn_routes. Raises InputError."""
         via = self.address(entry["via"], f"{key}.via")
         to = (
             "default"
@@ -441,6 +455,7 @@ class _Reader:
         return Route(to, str(via), entry.get("metric"), entry.get("table"))
 
     def rule(self, key: str, entry: dict[str, Any]) -> Rule:
+        """Return the rule of an entry of satvpn_rules. Raises InputError."""
         source, destination = (
             self.destination(f"{key}.{name}", entry[name]) if name in entry else None
             for name in ("from", "to")
@@ -451,6 +466,7 @@ class _Reader:
             and ipaddress.ip_network(source).version != ipaddress.ip_network(destination).version
         ):
             raise self.error(key, f"{source} and {destination}: one is IPv4, the other IPv6")
+        # True is an int in Python, and `table: yes` in YAML is True.
         table = entry["table"]
         if table != MAIN_TABLE and (isinstance(table, bool) or not isinstance(table, int)):
             raise self.error(
@@ -567,6 +583,8 @@ class _Reader:
                 *(str(route.table) for route in host.routes if route.table is not None),
             ]
             for index, rule in enumerate(host.rules):
+                # The kernel takes such a rule and skips it: the packets would take another way,
+                # without an error.
                 if rule.table not in tables:
                     raise self.error(
                         f"{host.entity}.satvpn_rules[{index}].table",
@@ -581,6 +599,7 @@ def _place(route: Route) -> tuple[object, ...]:
 
 
 def _listed(names: Iterable[str]) -> str:
+    """Return names as text; "none" if there are none."""
     return ", ".join(names) or "none"
 
 

@@ -53,6 +53,7 @@ def with_mtus(inventory: Mapping[str, Any], values: Mapping[str, str]) -> Mappin
         name: {**network, **mtus.get(name, {})}
         for name, network in inventory.get("networks", {}).items()
     }
+    # The same object where nothing changes: run.json, and with it the run's name, stay as they are.
     return {**inventory, "networks": networks} if mtus else inventory
 
 

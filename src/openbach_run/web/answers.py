@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Share what all routes need: services, careful reading of request bodies, and refusals as JSON."""
+"""What all routes need: services, careful reading of request bodies, and refusals as JSON."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ class Json(JSONResponse):
     """
 
     def render(self, content: Any) -> bytes:
+        """Return the content as JSON in UTF-8."""
         try:
+            # Nearly always: the slow way below is for what a guest has made of its numbers.
             return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
         except ValueError:
             return json.dumps(_finite_or_null(content), separators=(",", ":")).encode()
@@ -65,6 +67,7 @@ class Refusal(Exception):
     """
 
     def __init__(self, status: int, error: str, **more: Any) -> None:
+        """Make the refusal with its HTTP status; `more` are further keys of the answer."""
         super().__init__(error)
         self.status, self.answer = status, {"error": error, **more}
 
@@ -75,8 +78,9 @@ def not_found(what: str, **names: Any) -> Refusal:
 
 
 def refused_scenario(error: Malformed) -> Refusal:
-    """Return the backend's answer to a malformed scenario; a refusal (400) where the backend
-    crashes.
+    """Return the backend's answer to a malformed scenario.
+
+    It is a refusal (400) where the backend itself would crash.
     """
     if error.status == 500:
         return Refusal(
@@ -93,6 +97,7 @@ def refuse(request: Request, refusal: Exception) -> JSONResponse:
 
 
 def services(request: Request) -> Services:
+    """Return the services of the application that got a request."""
     found: Services = request.app.state.services
     return found
 
@@ -114,6 +119,7 @@ def read_json(sent: bytes) -> Any:
 
     Raises ValueError, RecursionError.
     """
+    # Python reads NaN, 1e999 and any depth; no other reader of JSON does.
     read = json.loads(sent.decode("utf-8-sig"), parse_constant=_no_number, parse_float=_finite)
     check_nesting(read)
     # Half of a surrogate pair is no text: to encode it raises ValueError.
@@ -122,10 +128,12 @@ def read_json(sent: bytes) -> Any:
 
 
 def _no_number(text: str) -> Any:
+    """Raise ValueError: NaN and Infinity are no JSON."""
     raise ValueError(f"{text} is no JSON")
 
 
 def _finite(text: str) -> float:
+    """Return a number. Raises ValueError for one that is infinite as a float."""
     value = float(text)
     if not math.isfinite(value):
         raise ValueError(f"{text} is too large")
@@ -144,6 +152,7 @@ async def log_in(request: Request, services: Services, login: str, password: str
 
 
 def malformed(field: str) -> Refusal:
+    """Return the refusal (400) of a body without a field, in the backend's words."""
     return Refusal(
         400,
         f"POST data malformed: '{field}' missing",

@@ -34,15 +34,18 @@ NO_SINGLE_JOB = (
 
 @router.get("/project/{project}/scenario_instance/")
 def of_project(project: str, request: Request, services: With) -> Any:
+    """Return the instances of a project."""
     return _listed(services, request, project, None)
 
 
 @router.get("/project/{project}/scenario/{scenario}/scenario_instance/")
 def of_scenario(project: str, scenario: str, request: Request, services: With) -> Any:
+    """Return the instances of a scenario."""
     return _listed(services, request, project, scenario)
 
 
 def _listed(services: Services, request: Request, project: str, scenario: str | None) -> Any:
+    """Return instances in the form that the query asks for. Raises Refusal (404)."""
     if services.database.project(project) is None:
         raise not_found("Project", project_name=project)
     limit, offset = _number(request, "limit"), _number(request, "offset")
@@ -54,6 +57,7 @@ def _listed(services: Services, request: Request, project: str, scenario: str | 
     )
     if "quiet" in request.query_params:
         return instances.shown_quietly(services, rows)
+    # A project may have thousands, and each is read from its record.
     return StreamingResponse(_one_by_one(services, rows), media_type="application/json")
 
 
@@ -70,6 +74,7 @@ def _one_by_one(services: Services, rows: Sequence[Row]) -> Iterator[str]:
 def _number(request: Request, name: str) -> int | None:
     """Return a number of the query, at most LARGEST_ID; None if it is missing or no number."""
     text = request.query_params.get(name, "")
+    # int() takes digits of every script, and any number of them; SQLite takes 64 bits.
     return min(int(text[:20]), LARGEST_ID) if text.isascii() and text.isdigit() else None
 
 
@@ -85,6 +90,7 @@ def start(project: str, scenario: str, body: Body, services: With) -> dict[str, 
 
 @router.get("/scenario_instance/{number:int}/")
 def instance(number: int, request: Request, services: With) -> Any:
+    """Return an instance in the form that the query asks for. Raises Refusal (404)."""
     row = instances.find_instance(services, number)
     if "files_count" in request.query_params:
         return _files_count(services, row)
@@ -144,6 +150,7 @@ def remove(number: int, services: With) -> None:
 
 @router.get("/scenario_instance/{number:int}/csv/")
 def download_csv(number: int, services: With) -> Response:
+    """Return the statistics of an instance as a CSV file."""
     headers = {"Content-Disposition": f'attachment; filename="scenario{number}.csv"'}
     return Response(_csv(services, number), media_type="text/csv", headers=headers)
 
@@ -161,6 +168,7 @@ def _csv(services: Services, number: int) -> bytes:
 
 @router.get("/scenario_instance/{number:int}/archive/")
 def download_archive(number: int, services: With) -> Response:
+    """Return the statistics of an instance as a .tar.gz, as OpenBACH's web UI downloads them."""
     content = _csv(services, number)
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as tar:
@@ -195,6 +203,7 @@ def _job(services: Services, number: int) -> tuple[Row, dict[str, Any]]:
 
 @router.get("/job_instance/{number:int}/")
 def job_instance(number: int, services: With) -> dict[str, Any]:
+    """Return a job instance. Raises Refusal (404)."""
     return _job(services, number)[1]
 
 
@@ -243,6 +252,7 @@ def job_instance_state(number: int, services: With) -> dict[str, Any]:
 
 @router.post("/job_instance/", status_code=202)
 def change_job_instances(body: Body, services: With) -> dict[str, Any]:
+    """Stop job instances, or all runs (`kill`), as far as local runs know such orders."""
     match body.get("action"):
         case None:
             raise malformed("action")
@@ -267,6 +277,7 @@ def change_job_instances(body: Body, services: With) -> dict[str, Any]:
 
 @router.post("/job_instance/{number:int}/", status_code=202)
 def change_job_instance(number: int, body: Body, services: With) -> dict[str, Any]:
+    """Stop a job instance, as far as a local run knows such an order."""
     match body.get("action"):
         case None:
             raise malformed("action")
@@ -280,6 +291,7 @@ def change_job_instance(number: int, body: Body, services: With) -> dict[str, An
 
 
 def _unknown(action: object) -> Refusal:
+    """Return the refusal (400) of an action that there is not."""
     text = f"POST data malformed: unknown action '{action}' for this route"
     return Refusal(400, text, msg=text)
 
@@ -338,6 +350,7 @@ def _series(request: Request, name: str, points: Sequence[tuple[int, float]]) ->
 def _histogram(values: Sequence[float], buckets: int) -> Mapping[str, list[float]]:
     """Return how many values are in each of so many equal buckets, and the buckets' middles."""
     least, most = min(values), max(values)
+    # One value many times has no width: any will do.
     width = (most - least) / buckets or 1.0
     counts = [0.0] * buckets
     for value in values:

@@ -36,11 +36,13 @@ def profile(services: Services, user: str | None) -> dict[str, Any]:
 
 
 def user_of(request: Request, services: Services) -> str | None:
+    """Return the user of the request's session; None if there is none."""
     return services.sessions.user(request.cookies.get(COOKIE))
 
 
 @router.get("/login/")
 def who(request: Request, services: With) -> dict[str, Any]:
+    """Return the profile of who is logged in."""
     return profile(services, user_of(request, services))
 
 
@@ -48,6 +50,7 @@ def who(request: Request, services: With) -> dict[str, Any]:
 async def log_in(
     request: Request, response: Response, body: Body, services: With
 ) -> dict[str, Any]:
+    """Log in with login and password; answer with the profile and a cookie."""
     if body.get("action", "authenticate") != "authenticate":
         raise Refusal(422, "The local controller has one user; log in as that")
     for field in ("login", "password"):
@@ -73,12 +76,14 @@ def change_profile(request: Request, services: With) -> dict[str, Any]:
 
 @router.delete("/login/", status_code=204)
 def log_out(request: Request, response: Response, services: With) -> None:
+    """End the session."""
     services.sessions.log_out(request.cookies.get(COOKIE))
     response.delete_cookie(COOKIE)
 
 
 @router.get("/login/users/")
 def users(request: Request, services: With) -> list[dict[str, Any]]:
+    """Return all users: the one who is logged in."""
     user = user_of(request, services)
     entry = profile(services, user)
     del entry["favorites"]
@@ -88,9 +93,11 @@ def users(request: Request, services: With) -> list[dict[str, Any]]:
 @router.put("/login/users/")
 @router.delete("/login/users/")
 def change_users() -> None:
+    """Refuse (422): the one user cannot be changed."""
     raise Refusal(422, "The local controller has one user, who cannot be changed or deleted")
 
 
 @router.api_route("/version/", methods=["GET", "POST", "PUT", "PATCH"])
 def version() -> dict[str, str]:
+    """Return the version of OpenBACH whose API this is."""
     return {"openbach_version": VERSION}

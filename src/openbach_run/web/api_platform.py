@@ -40,6 +40,7 @@ def project_of_agents(services: Services) -> dict[str, str]:
 
 @router.get("/agent/")
 def agents(request: Request, services: With) -> list[dict[str, Any]]:
+    """Return all agents; with `services` in the query, what runs on them."""
     more = (
         {"services": {"openbach_agent.service": "running"}, "errors": None}
         if "services" in request.query_params
@@ -55,6 +56,7 @@ def agents(request: Request, services: With) -> list[dict[str, Any]]:
 
 @router.get("/agent/{address}/")
 def agent(address: str, services: With) -> dict[str, Any]:
+    """Return the agent at an address. Raises Refusal (404)."""
     found = services.platform.agent(address, project_of_agents(services).get(address))
     if found is None:
         raise not_found("Agent", agent_address=address)
@@ -63,6 +65,7 @@ def agent(address: str, services: With) -> dict[str, Any]:
 
 @router.get("/agent/{address}/state/")
 def agent_state(address: str, services: With) -> dict[str, Any]:
+    """Return the last operations on an agent. Raises Refusal (404)."""
     agent(address, services)
     keys = ("assign_collector", "install", "log_severity", "uninstall")
     return {key: DONE if key in ("install", "assign_collector") else None for key in keys}
@@ -75,16 +78,19 @@ def agent_state(address: str, services: With) -> dict[str, Any]:
 @router.api_route("/reboot/", methods=["POST"])
 @router.api_route("/file/", methods=["POST"])
 def fixed() -> None:
+    """Refuse (422) to change what the inventory says."""
     raise Refusal(422, FIXED)
 
 
 @router.get("/collector/")
 def collectors() -> list[dict[str, Any]]:
+    """Return all collectors: one."""
     return [collector(COLLECTOR)]
 
 
 @router.get("/collector/{address}/")
 def collector(address: str) -> dict[str, Any]:
+    """Return the collector at an address. Raises Refusal (404)."""
     if address != COLLECTOR:
         raise not_found("Collector", collector_address=address)
     return {
@@ -107,6 +113,7 @@ def collector(address: str) -> dict[str, Any]:
 
 @router.get("/job/")
 def jobs(request: Request, services: With) -> Any:
+    """Return all jobs, those of an agent, or those that are like a text."""
     query = request.query_params
     if "external" in query:
         return []
@@ -121,9 +128,8 @@ def jobs(request: Request, services: With) -> Any:
 
 
 def _is_like(general: dict[str, Any], searched: str) -> bool:
-    """Return whether a word of the job's name, or one of its keywords, is similar to the searched
-    text.
-    """
+    """Return whether a word of the job's name, or a keyword, is similar to the searched text."""
+    # SequenceMatcher takes the square of the length.
     wanted = searched[:100].lower()
     words = [*general["name"].split("_"), *general["keywords"]]
     return any(SequenceMatcher(None, word.lower(), wanted).ratio() > LIKE for word in words)
@@ -131,6 +137,7 @@ def _is_like(general: dict[str, Any], searched: str) -> bool:
 
 @router.post("/job/")
 def install(body: Body) -> Any:
+    """Answer that a job is being installed, as all are there already."""
     if body.get("action") == "install":
         return JSONResponse({}, 202)  # they all are
     raise Refusal(
@@ -142,6 +149,7 @@ def install(body: Body) -> Any:
 
 @router.get("/job/{name}/")
 def job(name: str, request: Request, services: With) -> Any:
+    """Return a job, or a part of it (`type` in the query). Raises Refusal (404, 400)."""
     described = services.platform.job(name)
     if described is None:
         raise not_found("Job", job_name=name)
@@ -169,11 +177,13 @@ def job(name: str, request: Request, services: With) -> Any:
 
 @router.api_route("/job/{name}/", methods=["POST", "DELETE"])
 def change_job(name: str) -> None:
+    """Refuse (422) to change a job of the checkout."""
     raise Refusal(422, f"This is a local controller: the job {name} is that of its checkout")
 
 
 @router.get("/job/{name}/state/")
 def job_state(name: str, request: Request, services: With) -> dict[str, Any]:
+    """Return the last operations on a job at an agent. Raises Refusal."""
     if "address" not in request.query_params:
         raise malformed("address")
     job(name, request, services)
@@ -185,6 +195,7 @@ def job_state(name: str, request: Request, services: With) -> dict[str, Any]:
 
 @router.get("/statistics/{project}/")
 def statistics_names(project: str, services: With) -> dict[str, list[str]]:
+    """Return the names of the statistics that each job says it sends."""
     if services.database.project(project) is None:
         raise not_found("Project", project_name=project)
     found = {}

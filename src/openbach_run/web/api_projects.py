@@ -70,6 +70,7 @@ def shown_entity(services: Services, project: str, entity: Mapping[str, Any]) ->
 
 @router.get("/project/")
 def projects(services: With) -> list[dict[str, Any]]:
+    """Return all projects."""
     return [
         shown_project(services, name, document)
         for name, document in services.database.projects().items()
@@ -78,6 +79,7 @@ def projects(services: With) -> list[dict[str, Any]]:
 
 @router.post("/project/")
 def add_project(body: Body, request: Request, services: With) -> dict[str, Any]:
+    """Add a project. Raises Refusal (400, 409)."""
     name = body.get("name")
     if "name" not in body:
         raise Refusal(400, "You must provide a name to create a Project")
@@ -85,6 +87,7 @@ def add_project(body: Body, request: Request, services: With) -> dict[str, Any]:
         raise Refusal(400, "A project's name is a text", project_name=name)
     if "/" in name:
         raise Refusal(400, "'/' character forbidden in project name", project_name=name)
+    # The backend takes such names, and then cannot show the project.
     if not is_place(name):
         raise Refusal(
             400, "Unprintable or '\\' character forbidden in project name", project_name=name
@@ -102,6 +105,7 @@ def add_project(body: Body, request: Request, services: With) -> dict[str, Any]:
 
 @router.get("/project/{name}/")
 def project(name: str, services: With) -> dict[str, Any]:
+    """Return a project. Raises Refusal (404)."""
     return shown_project(services, name, document_of(services, name))
 
 
@@ -119,6 +123,7 @@ def modify_project(name: str, body: Body, services: With) -> dict[str, Any]:
 
 @router.delete("/project/{name}/", status_code=204)
 def delete_project(name: str, services: With) -> None:
+    """Delete a project with its scenarios. Raises Refusal (404)."""
     document_of(services, name)
     services.database.execute("DELETE FROM project WHERE name = ?", name)
 
@@ -193,6 +198,7 @@ class _Malformed(Exception):
     """A project is malformed: the section, and what is wrong with it."""
 
     def __init__(self, section: str, message: Any) -> None:
+        """Make the error for a section of the project's document."""
         super().__init__(section)
         self.section, self.message = section, message
 
@@ -277,6 +283,7 @@ def _project_scenario(services: Services, sent: Any, index: int) -> Scenario:
 
 @router.get("/project/{name}/entity/")
 def entities(name: str, services: With) -> list[dict[str, Any]]:
+    """Return the entities of a project."""
     return [
         shown_entity(services, name, entity) for entity in document_of(services, name)["entity"]
     ]
@@ -284,6 +291,7 @@ def entities(name: str, services: With) -> list[dict[str, Any]]:
 
 @router.get("/project/{name}/entity/{entity}/")
 def entity(name: str, entity: str, services: With) -> dict[str, Any]:
+    """Return an entity of a project. Raises Refusal (404)."""
     for known in document_of(services, name)["entity"]:
         if known["name"] == entity:
             return shown_entity(services, name, known)
@@ -292,11 +300,13 @@ def entity(name: str, entity: str, services: With) -> dict[str, Any]:
 
 @router.post("/project/{name}/entity/")
 def add_entity(name: str, body: Body, services: With) -> dict[str, Any]:
+    """Add an entity to a project; return the project."""
     return _put_entity(services, name, body)
 
 
 @router.put("/project/{name}/entity/{entity_name}/")
 def modify_entity(name: str, entity_name: str, body: Body, services: With) -> dict[str, Any]:
+    """Replace an entity of a project; return the project."""
     _check_name(body, entity_name, "Entity")
     entity(name, entity_name, services)
     return _put_entity(services, name, body)
@@ -304,6 +314,7 @@ def modify_entity(name: str, entity_name: str, body: Body, services: With) -> di
 
 @router.delete("/project/{name}/entity/{entity_name}/")
 def delete_entity(name: str, entity_name: str, services: With) -> dict[str, Any]:
+    """Delete an entity of a project; return the project."""
     entity(name, entity_name, services)
     with services.database.transaction():
         document = document_of(services, name)
@@ -325,6 +336,7 @@ def _put_entity(services: Services, project_name: str, body: Mapping[str, Any]) 
         raise not_found("Agent", agent_address=address)
     default = {one["name"]: one for one in services.platform.default_project()["entity"]}
     try:
+        # Its networks are not read: they are those of its host.
         added = _entity(body, 0, need_networks=False)
     except _Malformed as error:
         raise Refusal(400, str(error.message)) from None
@@ -362,12 +374,14 @@ def _check_name(body: Mapping[str, Any], name: str, kind: str) -> None:
 
 @router.get("/project/{name}/scenario/")
 def scenarios(name: str, services: With) -> list[dict[str, Any]]:
+    """Return the scenarios of a project."""
     document_of(services, name)
     return list(services.database.scenarios(name).values())
 
 
 @router.post("/project/{name}/scenario/")
 def add_scenario(name: str, body: Body, services: With) -> dict[str, Any]:
+    """Add a scenario to a project. Raises Refusal."""
     document_of(services, name)
     scenario = _parsed(services, body)
     with services.database.transaction():
@@ -382,6 +396,7 @@ def add_scenario(name: str, body: Body, services: With) -> dict[str, Any]:
 
 @router.get("/project/{name}/scenario/{scenario}/")
 def scenario(name: str, scenario: str, services: With) -> dict[str, Any]:
+    """Return a scenario of a project. Raises Refusal (404)."""
     document_of(services, name)
     found = services.database.scenarios(name).get(scenario)
     if found is None:
@@ -391,6 +406,7 @@ def scenario(name: str, scenario: str, services: With) -> dict[str, Any]:
 
 @router.put("/project/{name}/scenario/{scenario_name}/")
 def modify_scenario(name: str, scenario_name: str, body: Body, services: With) -> dict[str, Any]:
+    """Replace a scenario of a project. Raises Refusal."""
     _check_name(body, scenario_name, "Scenario")
     scenario(name, scenario_name, services)
     modified = _parsed(services, body)
@@ -413,6 +429,7 @@ def delete_scenario(name: str, scenario_name: str, services: With) -> None:
 def favourite(
     name: str, scenario_name: str, body: Body, request: Request, services: With
 ) -> dict[str, Any]:
+    """Make a scenario a favourite, or no longer; return the user's profile."""
     scenario(name, scenario_name, services)
     if body.get("action") != "favorite" or "favorite" not in body:
         raise malformed("favorite")

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The local controller as a web application: OpenBACH's REST API at / and /openbach/, and our page."""
+"""The local controller as a web application: OpenBACH's REST API and our page.
+
+The API is at / and at /openbach/.
+"""
 
 from __future__ import annotations
 
@@ -43,8 +46,8 @@ DATABASE = "serve.sqlite"
 BODY = re.compile(r"<body[^>]*>", re.IGNORECASE)
 BACK = (
     '<a href="/page/results"'
-    ' style="position:fixed;right:.5rem;bottom:.5rem;z-index:9999;background:#fff;color:#0b5cad;padding:.2rem'
-    ' .5rem;border:1px solid">openbach-run: results, comparison</a>'
+    ' style="position:fixed;right:.5rem;bottom:.5rem;z-index:9999;background:#fff;color:#0b5cad;'
+    'padding:.2rem .5rem;border:1px solid">openbach-run: results, comparison</a>'
 )
 
 
@@ -74,6 +77,7 @@ def make_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         index.start()
         yield
+        # First the runs, which write to the database to the end.
         launcher.close()
         index.close()
         database.close()
@@ -86,6 +90,7 @@ def make_app(
     )
     for module in (api_login, api_platform, api_projects, api_instances):
         app.include_router(module.router)
+        # OpenBACH's web UI asks below /openbach, its auditorium scripts at the root.
         app.include_router(module.router, prefix="/openbach")
     for module in (page, page_results, page_runs, page_compare):
         app.include_router(module.router)
@@ -126,7 +131,7 @@ def add_web_ui(app: FastAPI, folder: Path) -> None:
 
 
 def begin_project(database: Database, platform: Platform, scenarios: Sequence[Scenario]) -> None:
-    """Make the project of the checkout at the first start, and update its scenarios at every start."""
+    """Make the checkout's project at the first start; update its scenarios at every start."""
     with database.transaction():
         if database.project(PROJECT) is None:
             database.put_project(PROJECT, platform.default_project())
@@ -135,6 +140,7 @@ def begin_project(database: Database, platform: Platform, scenarios: Sequence[Sc
 
 
 def _refused(request: Request, error: Exception) -> Response:
+    """Return a refusal as a page or as JSON."""
     assert isinstance(error, Refusal)
     return (
         told(request, error.status, str(error)) if wants_page(request) else refuse(request, error)
@@ -142,6 +148,7 @@ def _refused(request: Request, error: Exception) -> Response:
 
 
 def _no_route(request: Request, error: Exception) -> Response:
+    """Return the answer to an address that there is not."""
     assert isinstance(error, HTTPException)
     if wants_page(request):
         return told(request, error.status_code, f"There is no page {request.url.path}")
@@ -151,14 +158,17 @@ def _no_route(request: Request, error: Exception) -> Response:
 
 
 def _bad_input(request: Request, error: Exception) -> Response:
+    """Return what is wrong with what a client has sent."""
     return _said(request, 422, str(error))
 
 
 def _no_number(request: Request, error: Exception) -> Response:
+    """Return the answer to an address with another text where an id should be."""
     return _said(request, 404, f"{request.url.path}: not a number that could be an id")
 
 
 def _too_many(request: Request, error: Exception) -> Response:
+    """Return the answer to a client that tries passwords too fast."""
     text = (
         "Too many wrong passwords from this address; try again in some seconds, or use the token"
         " that serve printed"
@@ -167,10 +177,12 @@ def _too_many(request: Request, error: Exception) -> Response:
 
 
 def _no_engine(request: Request, error: Exception) -> Response:
+    """Return why no engine could be made."""
     return _said(request, 503, str(error))
 
 
 def _no_database(request: Request, error: Exception) -> Response:
+    """Return what is wrong with the database."""
     return _said(request, 503, f"{DATABASE} in the results directory: {error}")
 
 

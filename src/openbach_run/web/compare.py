@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Compare runs and cells: where they differ, ratios paired by seed, and what forbids a comparison.
+"""The comparison of runs and cells: where they differ, ratios paired by seed, and warnings.
 
 The address of a comparison names its items: `run=<folder>/<run_id>` and `cell=<set>/<key of the
 cell>`.
@@ -42,10 +42,12 @@ class Item:
 
     @property
     def seeds(self) -> list[int]:
+        """Return the seeds of the runs that have finished."""
         return sorted({run.seed for run in self.runs if run.finished})
 
     @property
     def failed(self) -> int:
+        """Return the number of runs that have ended otherwise."""
         return sum(run.ended and not run.finished for run in self.runs)
 
 
@@ -61,6 +63,7 @@ def items_of(services: Services, words: Sequence[tuple[str, str]]) -> list[Item]
             found.append(one)
     names = differences(found)
     labelled = [replace(one, label=_label(one, names)) for one in found]
+    # Two runs of one cell in different folders have the same values and seed.
     often = [one.label for one in labelled]
     return [_told_apart(one) if often.count(one.label) > 1 else one for one in labelled]
 
@@ -112,6 +115,7 @@ def _item(
     *,
     is_cell: bool,
 ) -> Item:
+    """Return an item without its label, which depends on the others."""
     row = services.database.row('SELECT scenario, "values" FROM cell WHERE id = ?', cell)
     assert row is not None
     return Item(word, href, "", row["scenario"], json.loads(row["values"]), runs, is_cell)
@@ -128,9 +132,7 @@ def _label(one: Item, names: Sequence[str]) -> str:
 
 
 def differences(items: Sequence[Item]) -> list[str]:
-    """Return the names of settings that differ; `scenario` comes first if there are several
-    scenarios.
-    """
+    """Return the names of settings that differ; `scenario` first if there are several."""
     found = ["scenario"] if len({one.scenario for one in items}) > 1 else []
     for name in dict.fromkeys(chain.from_iterable(one.values for one in items)):
         if len({one.values.get(name) for one in items}) > 1:
@@ -165,8 +167,9 @@ def warnings(items: Sequence[Item]) -> list[str]:
 
 @dataclass(frozen=True)
 class Ratios:
-    """The medians of one measure for all items, and their ratios to one of them (None for that
-    one).
+    """The medians of one measure for all items, and their ratios to one of them.
+
+    The ratio of that one is None.
     """
 
     words: str
@@ -233,9 +236,7 @@ def curves(services: Services, items: Sequence[Item], seed: int | None) -> list[
 
 
 def seed_of(items: Sequence[Item], seed: int | None) -> int | None:
-    """Return the seed whose curves are drawn for cells; None if no item is a cell with finished
-    runs.
-    """
+    """Return the seed whose curves are drawn for cells; None for no cell with finished runs."""
     cells = [set(one.seeds) for one in items if one.is_cell and one.seeds]
     if not cells:
         return None

@@ -41,6 +41,7 @@ class Connection(H11Protocol):
     most = CONNECTIONS
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin the clock of a new client; with too many, close the one that waits longest."""
         self._clock: asyncio.TimerHandle | None = None
         self._owed: Any = None
         self._stalled: asyncio.TimerHandle | None = None
@@ -53,24 +54,29 @@ class Connection(H11Protocol):
         self._expect()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the clocks of a client that has gone."""
         for clock in (self._clock, self._stalled):
             if clock is not None:
                 clock.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        """Take what a client has sent."""
         super().data_received(data)
         self._expect()
 
     def on_response_complete(self) -> None:
+        """Wait for the client's next request."""
         super().on_response_complete()
         self._expect()
 
     def pause_writing(self) -> None:
+        """Begin the clock of a client that does not read its answer."""
         super().pause_writing()
         self._stalled = self.loop.call_later(STALL_S, self.give_up)
 
     def resume_writing(self) -> None:
+        """Stop that clock: the client reads again."""
         super().resume_writing()
         if self._stalled is not None:
             self._stalled.cancel()
@@ -88,8 +94,9 @@ class Connection(H11Protocol):
         self.transport.abort()
 
     def _expect(self) -> None:
-        """Start the clock for what the client has to send next; one that runs for it already goes
-        on.
+        """Start the clock for what the client has to send next.
+
+        One that runs for it already goes on.
         """
         owed = self.conn.their_state
         if owed is self._owed or self.transport.is_closing():
@@ -107,6 +114,7 @@ def config(app: Any, connections: int = CONNECTIONS) -> uvicorn.Config:
     """Return the configuration of a server with at most that many connections."""
     return uvicorn.Config(
         app,
+        # uvicorn makes the connections itself, so their limit is the class's.
         http=type("Limited", (Connection,), {"most": connections}),
         ws="none",
         log_level="warning",
@@ -143,7 +151,7 @@ def connections_for(workers: int) -> int:
 
 
 class FewLines(logging.Filter):
-    """Lets each line of the source log once a second, so that a client cannot fill the log.
+    """A filter that lets each line of the source log once a second: no client fills the log.
 
     The next line that is logged says how many were left out.
     """
@@ -153,6 +161,7 @@ class FewLines(logging.Filter):
         self._seen: dict[tuple[str, int], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether a message is logged."""
         key, now_s = (record.pathname, record.lineno), time.monotonic()
         last_s, silent = self._seen.get(key, (-LINES_EVERY_S, 0))
         if now_s - last_s < LINES_EVERY_S:
@@ -168,6 +177,7 @@ class FewLines(logging.Filter):
 
 
 def log_few_lines() -> None:
+    """Send warnings to stderr, at most one a second from each place."""
     handler = logging.StreamHandler()
     handler.addFilter(FewLines())
     handler.setFormatter(logging.Formatter("openbach-run serve: %(message)s"))

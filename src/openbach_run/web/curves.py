@@ -65,9 +65,12 @@ def curves_of(run_dir: Path, packages: Mapping[str, Package]) -> list[Curve]:
     found = []
     for (name, job, agent, suffix), (times_s, values) in points.items():
         if len(set(times_s)) >= FEWEST:
+            # Rounded up.
             step = -(-len(times_s) // POINTS_LIMIT)
             measure = over_time(name, packages[job].measures if job in packages else ())
             label = " ".join(filter(None, (job, "on", agent.removeprefix("satvpn_"), suffix)))
+            # Seven digits are more than a screen shows, and half of what a float would take in
+            # JSON.
             in_unit = [float(f"{value * measure.factor:.7g}") for value in values[::step]]
             found.append(Curve(measure.words, label, times_s[::step], in_unit))
     return sorted(found, key=lambda curve: rank(curve.plot))
@@ -120,6 +123,7 @@ def from_first(curves: Sequence[Curve]) -> list[Curve]:
 
 
 def as_json(curves: Sequence[Curve]) -> dict[str, Any]:
+    """Return the curves for the page's charts, by plot."""
     plots: dict[str, list[dict[str, Any]]] = {}
     for curve in curves:
         line = {"line": curve.line, "run": curve.run, "t": curve.times_s, "v": curve.values}
@@ -133,6 +137,7 @@ def as_json(curves: Sequence[Curve]) -> dict[str, Any]:
 
 
 def as_csv(curves: Iterable[Curve]) -> Iterator[str]:
+    """Yield the curves as CSV, a piece for each curve."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["curve", "of", "time_s", "value"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Check a request before any route: its host, its page of origin, its size and its session.
+"""The check of a request before any route: its host, its page of origin, its size, its session.
 
 - Where only this machine is served the Host header must name it. Otherwise a page anywhere could
   reach the server through a name that it makes resolve to 127.0.0.1 (DNS rebinding).
@@ -41,13 +41,14 @@ class TooLarge(Exception):
 
 
 class Guard:
-    """ASGI middleware that does the checks. `local`: only this machine is served."""
+    """The middleware (ASGI) that does the checks. `local`: only this machine is served."""
 
     def __init__(self, app: ASGIApp, sessions: Sessions, local: bool) -> None:
         self._app, self._sessions, self._local = app, sessions, local
         self._bodies = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request that is not let through; pass the others on."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -94,6 +95,7 @@ class Guard:
             )
         if scope["method"] not in SAFE and not _from_our_page(headers, host):
             return JSONResponse({"error": "this request comes from a page of another site"}, 403)
+        # The announced length is refused at once; what really comes is counted while it comes.
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length[:20]) > limit:
             return too_large()
@@ -111,6 +113,7 @@ class Guard:
         return JSONResponse({"error": "You are not logged in", "msg": "You are not logged in"}, 403)
 
     def _has_session(self, headers: Headers) -> bool:
+        """Return whether a request has the cookie of a session."""
         return self._sessions.user(cookies(headers).get(COOKIE)) is not None
 
     def _entered(self, path: str, query: QueryParams, headers: Headers) -> Response:
@@ -152,6 +155,7 @@ def _from_our_page(headers: Mapping[str, str], host: str) -> bool:
 
 
 def _netloc(url: str) -> str | None:
+    """Return the host and port of a URL; None if it is none."""
     try:
         return urlsplit(url).netloc
     except ValueError:
@@ -171,6 +175,7 @@ def _name(host: str) -> str | None:
 
 
 def too_large() -> JSONResponse:
+    """Return the answer (413) to a body over the limit."""
     text = (
         f"a request may have {BODY_LIMIT_BYTES // 1_000_000} MB at most, one to log in"
         f" {LOGIN_LIMIT_BYTES // 1000} kB"

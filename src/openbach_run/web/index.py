@@ -60,7 +60,7 @@ class Cell(NamedTuple):
 
 
 class Index:
-    """Keeps the index up to date.
+    """A keeper of the index, which follows the results directories.
 
     `look` may be called from any thread. `start` begins a thread that looks until `close`.
     """
@@ -87,6 +87,7 @@ class Index:
         """Folder → run_ids of its runs that have not ended."""
 
     def start(self) -> None:
+        """Begin the thread that looks from time to time."""
         self._adopt_launches()
         self._thread.start()
 
@@ -113,6 +114,7 @@ class Index:
                 )
 
     def close(self) -> None:
+        """End that thread."""
         self._ending.set()
         if self._thread.is_alive():
             self._thread.join(10)
@@ -130,6 +132,7 @@ class Index:
 
         Does nothing while another look goes on.
         """
+        # Two looks at a time would read the same records.
         if not self._lock.acquire(blocking=False):
             return
         try:
@@ -206,6 +209,7 @@ class Index:
         self.version += 1
 
     def _remove(self, folder: str, run_id: str) -> None:
+        """Remove a run with all of its parts."""
         of_it = "SELECT id FROM run WHERE folder = ? AND run_id = ?"
         self._database.execute(f"DELETE FROM measured WHERE run IN ({of_it})", folder, run_id)
         self._database.execute("DELETE FROM run WHERE folder = ? AND run_id = ?", folder, run_id)
@@ -283,8 +287,7 @@ class Index:
         return number
 
     def remembered(self, key: tuple[str, ...], make: Callable[[], T]) -> T:
-        """Return the result of `make`, computed again only after something has changed in the
-        results.
+        """Return the result of `make`, computed again only after a change of the results.
 
         Only the results for the keys that were asked for last are kept.
         """
@@ -307,6 +310,7 @@ class Index:
             marks = ",".join("?" * len(some))
             for row in self._database.rows(f"SELECT * FROM cell WHERE id IN ({marks})", *some):
                 values = {
+                    # Thousands of cells have the same few names and values.
                     intern(name): intern(str(value))
                     for name, value in json.loads(row["values"]).items()
                 }
@@ -347,15 +351,14 @@ class Index:
         )
 
     def _summarise(self, folder: str, seen: str) -> None:
-        """Store the scenarios of a folder, the settings its cells differ in, and when it was looked
-        at.
-        """
+        """Store a folder's scenarios, the settings its cells differ in, and when it was seen."""
         of_it = (
             "SELECT cell FROM run WHERE folder = ? UNION SELECT cell FROM planned WHERE folder = ?"
         )
         count = self._database.rows(f"SELECT COUNT(*) AS cells FROM ({of_it})", folder, folder)[0][
             "cells"
         ]
+        # Cells are never removed one by one: the same number means the same cells.
         if self._cells.get(folder) == count:
             self._database.execute("UPDATE folder SET seen = ? WHERE name = ?", seen, folder)
             return
@@ -386,7 +389,7 @@ def is_number(value: Any) -> bool:
 
 
 def _seen(place: Path) -> str:
-    """Return when a folder's runs and its campaign.json last changed, as two times in s since 1970."""
+    """Return when a folder's runs and its campaign.json last changed: two times in s since 1970."""
     times = []
     for name in ("runs", campaign_file.FILE):
         try:

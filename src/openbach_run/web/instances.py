@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Scenario instances: start them, tell how they went, and return what their jobs have measured."""
+"""Scenario instances: how they start, how they went, and what their jobs have measured."""
 
 from __future__ import annotations
 
@@ -65,9 +65,7 @@ def read_scenario(services: Services, sent: Any) -> Scenario:
 def find_scenario(
     services: Services, project: str, name: str
 ) -> tuple[Scenario, dict[str, Scenario], dict[str, int]]:
-    """Return a project's scenario, its sub-scenarios by name, and the versions of all of them by
-    name.
-    """
+    """Return a project's scenario, its sub-scenarios, and the versions of all, by name."""
     versions: dict[str, int] = {}
 
     def find(wanted: str) -> Scenario:
@@ -87,8 +85,7 @@ def find_scenario(
 
 
 def start(services: Services, project: str, name: str, given: Any) -> int:
-    """Start one instance as the API starts them, without default values and with seed 1; return its
-    id.
+    """Start one instance as the API does, without defaults and with seed 1; return its id.
 
     As in OpenBACH the hosts are checked before the arguments, and arguments that are refused leave
     an instance behind.
@@ -223,7 +220,7 @@ def states_of(services: Services, owner: Row) -> tuple[dict[int, ScenarioState],
 
 
 def _as_run(owner: Row) -> dict[str, dict[str, Any]]:
-    """Return the scenarios with the constants of this run by name; {} until its engine has begun."""
+    """Return the run's scenarios by name, with its constants; {} until its engine has begun."""
     try:
         spec = run_files.document(Path(owner["run_dir"]), "run.json")
         return {spec["scenario"]["name"]: spec["scenario"], **spec["sub_scenarios"]}
@@ -238,6 +235,7 @@ def _replayed(run_dir: Path, stored: Mapping[str, Mapping[str, Any]]) -> dict[in
     """
     try:
         return replay(events(run_dir), stored)
+    # Whatever a guest may write: a page must not fail for it.
     except Exception:
         return {}
 
@@ -282,8 +280,9 @@ def shown_quietly(services: Services, rows: list[Row]) -> list[dict[str, Any]]:
 
 
 def measured(services: Services, row: Row) -> Iterator[dict[str, Any]]:
-    """Yield the statistics of an instance and its sub-scenarios, with the API's ids and dates (in
-    ms).
+    """Yield the statistics of an instance and its sub-scenarios, with the API's ids and dates.
+
+    Dates are in ms since 1970.
     """
     owner = find_instance(services, row["owner"])
     states, names = states_of(services, owner)
@@ -315,6 +314,7 @@ def sent_statistics(run_dir: Path) -> list[Mapping[str, Any]]:
 
 
 def _is_whole(line: Any) -> bool:
+    """Return whether a line has the metadata that a statistic has."""
     metadata = line.get("_metadata") if isinstance(line, dict) else None
     return (
         isinstance(metadata, dict)
@@ -390,4 +390,5 @@ def _local(date: str | None) -> str:
 
 
 def _local_ms(ms: int) -> str:
+    """Return a time in ms since 1970 as the backend's CSV has it."""
     return str(datetime.fromisoformat("1970-01-01T00:00:00+00:00") + timedelta(milliseconds=ms))

@@ -228,6 +228,7 @@ def _field_of(words: str, given: Mapping[str, Sequence[str]]) -> str:
 
 
 def _notes(services: Services, campaign: Campaign) -> list[str]:
+    """Return what the user should know of a campaign, in the page's words."""
     notes = notes_of(campaign, services.platform.packages)
     if len(campaign.every_seed) == 1 and campaign.is_random:
         notes.append(WARNING.replace("--seeds 5", "seeds 5"))
@@ -235,9 +236,7 @@ def _notes(services: Services, campaign: Campaign) -> list[str]:
 
 
 def forecast(services: Services, campaign: Campaign) -> str:
-    """Return the number of runs, how many of them seem to be there already, and the time of the
-    others.
-    """
+    """Return the number of runs, how many seem to be there, and the time of the others."""
     cells, scenario = campaign.cells, campaign.scenario.name
     known = _known(services, scenario)
     there, walls_s = 0, []
@@ -249,6 +248,7 @@ def forecast(services: Services, campaign: Campaign) -> str:
     likely: dict[int, float] = {}
     for cell in cells:
         seeds, row = campaign.every_seed, by_key.get(cell_key(scenario, cell))
+        # By cell and seed, not by the run's name: to name a run its engine has to be asked.
         done = len({*map(int, row["seeds"].split(","))} & {*seeds}) if row else 0
         there += done
         if row:
@@ -295,10 +295,12 @@ def _of_the_most_like(
 
 
 def _several(count: int, what: str) -> str:
+    """Return a number and a word in singular or plural."""
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _duration(seconds: float) -> str:
+    """Return a time for a person: in s, min or h."""
     return (
         f"{seconds:.0f} s"
         if seconds < 120

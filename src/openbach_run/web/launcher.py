@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Execute scenario instances with the virtual engine, several at a time, each on a CPU of its own.
+"""The execution of scenario instances with the virtual engine, several at a time.
 
-Records go where the command line puts them, results/<scenario>/runs/<run_id>. So neither repeats
-what the other has finished: an instance whose run is there already ends at once.
+Each is on a CPU of its own. Records go where the command line puts them,
+results/<scenario>/runs/<run_id>. So neither repeats what the other has finished: an instance whose
+run is there already ends at once.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ MakeEngine = Callable[[Uses], Engine]
 
 @dataclass(frozen=True)
 class Order:
-    """One run that waits or has begun."""
+    """A run that waits or has begun."""
 
     instance: int
     spec: RunSpec
@@ -86,6 +87,7 @@ class Launcher:
         self._stores = _Stores()
         self._busy = _Keys()
         database.mark_interrupted(as_date(datetime.now(UTC)))
+        # The last: from here on threads may execute orders.
         self._executor = Executor(cpus)
 
     def launch(
@@ -97,10 +99,9 @@ class Launcher:
         launch: int | None,
         without: Collection[str] = (),
     ) -> list[Order]:
-        """Add an instance for each run of the campaign, except the run_ids in `without`; return the
-        orders.
+        """Add an instance for each run of the campaign; return the orders.
 
-        Raises InputError and SetupError.
+        The runs with the run_ids in `without` are left out. Raises InputError, SetupError.
         """
         check(campaign, self._packages)
         campaign = replace(campaign, link_files=links.contents(self.results, campaign))
@@ -276,6 +277,7 @@ class Launcher:
             )
 
     def _begin_child(self, order: Order, event: Mapping[str, Any]) -> None:
+        """Store a sub-scenario that has started, unless it is known already."""
         known, _ = self._database.ids(order.instance)
         row = self._database.instance(order.instance)
         if event["scenario_instance_id"] in known or row is None:
@@ -294,7 +296,7 @@ class Launcher:
         )
 
     def _end(self, order: Order, status: str, virtual_s: float, error: str | None) -> None:
-        """Store how an instance ended; sub-scenarios that had no time to end are stopped with it.
+        """Store how an instance ended; sub-scenarios that had no time to end stop with it.
 
         OpenBACH has no status for a guest that was lost: the run has failed.
         """
@@ -314,6 +316,7 @@ class Launcher:
         self._virtual_s.pop(order.instance, None)
 
     def _date(self, order: Order, t_s: float) -> str:
+        """Return a date of a run, from its virtual time in s."""
         return as_date(order.begin + timedelta(seconds=t_s))
 
 
@@ -330,8 +333,9 @@ def stopped_name(instance: int) -> str:
 
 
 class _Stores:
-    """Results directories in use; each is locked once against other commands, however many runs
-    share it.
+    """The results directories in use.
+
+    Each is locked once against other commands, however many runs share it.
     """
 
     def __init__(self) -> None:
@@ -340,7 +344,7 @@ class _Stores:
 
     @contextmanager
     def opened(self, directory: Path) -> Iterator[Store]:
-        """Hold a results directory; the first user locks it, the last one unlocks it."""
+        """Hold a results directory: the first user locks it, the last one unlocks it."""
         with self._lock:
             store, stack, users = self._open.get(directory) or (Store(directory), ExitStack(), 0)
             if not users:
@@ -358,7 +362,7 @@ class _Stores:
 
 
 class _Keys:
-    """Locks by name, so that the same run is not executed twice at a time."""
+    """The locks by name, so that the same run is not executed twice at a time."""
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
@@ -366,6 +370,7 @@ class _Keys:
 
     @contextmanager
     def held(self, key: str) -> Iterator[None]:
+        """Hold a name, after whoever holds it now."""
         with self._condition:
             self._condition.wait_for(lambda: key not in self._held)
             self._held.add(key)

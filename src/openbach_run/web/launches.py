@@ -23,6 +23,7 @@ from openbach_run.web.replay import as_date
 from openbach_run.web.result_sets import Run
 from openbach_run.web.store import LARGEST_ID, Row
 
+# A launch is planned while its visitor waits.
 RUNS_LIMIT = 2000
 
 

@@ -35,6 +35,7 @@ def keep(results: Path, name: str, content: bytes) -> str:
     new, place = folder / f".{name}.new", folder / name
     try:
         new.write_bytes(content)
+        # It is checked under another name: a link file that is there is whole.
         read_link_file(new)
         new.replace(place)
     except InputError as error:

@@ -54,6 +54,7 @@ def first_comment(file: Path) -> str:
 
 
 def _home(request: Request, services: Services, status: int = 200, error: str = "") -> Response:
+    """Return the first page, with an error if there is one."""
     services.index.look(LOOK_S)
     projects = {
         name: list(services.database.scenarios(name).values())
@@ -76,7 +77,7 @@ def _home(request: Request, services: Services, status: int = 200, error: str = 
 
 @router.get("/page/scenario/{project}/{name}")
 def scenario(project: str, name: str, request: Request, services: With) -> Response:
-    """Show the form, with the values in the address if any: `?values.vpn=none,wireguard&seeds=5`."""
+    """Show the form with the values of the address: `?values.vpn=none,wireguard&seeds=5`."""
     given = launch_form.given_values(request.query_params)
     return _scenario(
         request, services, project, name, given, request.query_params.get("seeds", "")[:1000]
@@ -124,6 +125,7 @@ def _scenario(
 
 @router.post("/page/scenario/{project}/{name}")
 def start(project: str, name: str, request: Request, form: Form, services: With) -> Response:
+    """Launch the form's values; show its results, or the form with what is wrong."""
     check_token(request, services, form)
     given, seeds = launch_form.given_values(form), str(form.get("seeds", ""))[:1000]
     errors = launch_form.check(services, project, name, given, seeds).errors
@@ -133,6 +135,7 @@ def start(project: str, name: str, request: Request, form: Form, services: With)
             return RedirectResponse(address(f"launch/{number}"), 303)
         except InputError as error:
             errors = {"": str(error)}
+    # A field without a value is shown as empty, not with its default.
     given = {**{one: [] for one in errors}, **given}
     return _scenario(request, services, project, name, given, seeds, 422, errors)
 
@@ -193,6 +196,7 @@ def campaign_file(name: str, request: Request, services: With) -> Response:
 def _campaign_file(
     request: Request, services: Services, name: str, status: int = 200, error: str = ""
 ) -> Response:
+    """Return the page of a campaign file, with an error if there is one."""
     campaigns = launches.campaigns_of_file(services, name)
     lines = []
     for one in campaigns:
@@ -248,11 +252,13 @@ def import_scenario(request: Request, form: Form, services: With) -> Response:
 
 @router.get("/page/static/charts.js")
 def chart_script(request: Request) -> Response:
+    """Return the script of the charts."""
     return _unless_known(request, drawing.chart_script(), "text/javascript")
 
 
 @router.get("/page/static/charts.css")
 def chart_style(request: Request) -> Response:
+    """Return the style sheet of the charts."""
     return _unless_known(request, drawing.chart_style(), "text/css")
 
 
@@ -272,11 +278,13 @@ def _unless_known(request: Request, text: str, kind: str) -> Response:
 
 @router.get("/page/login")
 def login_page(request: Request, services: With) -> Response:
+    """Show the form for logging in."""
     return shown(request, services, "login.html", error="")
 
 
 @router.post("/page/login")
 async def log_in(request: Request, form: Form, services: With) -> Response:
+    """Begin a session, or show the form again."""
     cookie = await answers.log_in(
         request, services, str(form.get("login", "")), str(form.get("password", ""))
     )

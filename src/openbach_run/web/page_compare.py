@@ -38,6 +38,7 @@ def asked_seed(query: QueryParams) -> int | None:
 
 @router.get("/page/compare")
 def comparison(request: Request, services: With) -> Response:
+    """Show the items of an address beside each other."""
     services.index.look(LOOK_S)
     query = request.query_params
     items = compare.items_of(services, asked_items(query))
@@ -70,6 +71,7 @@ def comparison(request: Request, services: With) -> Response:
 
 
 def pair(one: Item) -> tuple[str, str]:
+    """Return an item as the address names it: kind and text."""
     kind, _, text = one.word.partition("=")
     return kind, text
 
@@ -100,6 +102,7 @@ def found_curves(services: Services, query: QueryParams) -> list[Curve]:
 
 @router.get("/page/curves.json")
 def as_json(request: Request, services: With) -> Response:
+    """Return the curves of an address, and whether their run goes on."""
     run = sole_run(services, request.query_params)
     going = run is not None and run.goes_on
     return Json({**curves.as_json(found_curves(services, request.query_params)), "going": going})
@@ -107,6 +110,7 @@ def as_json(request: Request, services: With) -> Response:
 
 @router.get("/page/curves.csv")
 def as_csv(request: Request, services: With) -> Response:
+    """Return the curves of an address as a CSV file."""
     lines = curves.as_csv(_cut(request.query_params, found_curves(services, request.query_params)))
     headers = {"Content-Disposition": 'attachment; filename="curves.csv"'}
     return StreamingResponse(
@@ -116,6 +120,7 @@ def as_csv(request: Request, services: With) -> Response:
 
 @router.get("/page/curves.{kind}")
 def as_figure(kind: str, request: Request, services: With) -> Response:
+    """Return the curves of an address as an SVG or PNG file. Raises Refusal (404)."""
     if kind not in ("svg", "png"):
         raise not_found("Figure", kind=kind)
     found = _cut(request.query_params, found_curves(services, request.query_params))
@@ -129,6 +134,7 @@ def as_figure(kind: str, request: Request, services: With) -> Response:
 
 
 def _cut(query: QueryParams, found: Sequence[Curve]) -> list[Curve]:
+    """Return the curves that the address shows."""
     return curves.cut(
         found,
         query.getlist("plot"),
@@ -139,6 +145,7 @@ def _cut(query: QueryParams, found: Sequence[Curve]) -> list[Curve]:
 
 
 def _time(query: QueryParams, name: str, otherwise: float) -> float:
+    """Return a time of an address in s."""
     try:
         return float(query[name])
     except (KeyError, ValueError):

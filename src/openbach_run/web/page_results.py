@@ -31,6 +31,7 @@ router = APIRouter()
 
 @router.get("/page/results")
 def results(request: Request, services: With) -> Response:
+    """Show the sets that fit what is asked for."""
     services.index.look(LOOK_S)
     asked = {
         name: request.query_params[name].strip() for name in ASKED if request.query_params.get(name)
@@ -73,7 +74,7 @@ def swept_in_words(one: Results) -> str:
 
 @router.post("/page/mark/{kind}/{name}")
 def mark(kind: str, name: str, request: Request, form: Form, services: With) -> Response:
-    """Change the name, note and tags of a set."""
+    """Change the name, note and tags of a set, and show it."""
     check_token(request, services, form)
     item = result_sets.find_set(services, f"{kind}/{name}").item
     result_sets.mark(
@@ -86,6 +87,7 @@ def mark(kind: str, name: str, request: Request, form: Form, services: With) -> 
 
 @router.post("/page/delete/{kind}/{name}")
 def delete(kind: str, name: str, request: Request, form: Form, services: With) -> Response:
+    """Delete a set; the list then offers to bring it back."""
     check_token(request, services, form)
     found = result_sets.find_set(services, f"{kind}/{name}")
     result_sets.delete(services, found)
@@ -94,6 +96,7 @@ def delete(kind: str, name: str, request: Request, form: Form, services: With) -
 
 @router.post("/page/restore/{kind}/{name}")
 def restore(kind: str, name: str, request: Request, form: Form, services: With) -> Response:
+    """Bring a deleted set back, and show it."""
     check_token(request, services, form)
     result_sets.restore(services, f"{kind}/{name}")
     return RedirectResponse(address(f"{kind}/{name}"), 303)
@@ -101,12 +104,14 @@ def restore(kind: str, name: str, request: Request, form: Form, services: With) 
 
 @router.post("/page/remove/{kind}/{name}")
 def remove(kind: str, name: str, request: Request, form: Form, services: With) -> Response:
+    """Remove a deleted set for good."""
     check_token(request, services, form)
     result_sets.remove_for_good(services, f"{kind}/{name}")
     return RedirectResponse("/page/results?deleted=yes", 303)
 
 
 def address(item: str) -> str:
+    """Return the address of a set's page."""
     return f"/page/set/{quote(item)}"
 
 
@@ -115,6 +120,7 @@ def address(item: str) -> str:
 
 @router.get("/page/launch/{number:int}")
 def launch(number: int) -> Response:
+    """Redirect from the older address of a launch."""
     return RedirectResponse(address(f"launch/{number}"), 308)
 
 
@@ -171,7 +177,8 @@ def again(services: Services, found: Results, row: Any, runs: list[Run]) -> str:
     values = {name: [value] for name, value in cell.values.items()}
     values |= {name: list(listed) for name, listed in found.values.items()}
     seeds_run = sorted({run.seed for run in runs})
-    return f"/page/scenario/{PROJECT}/{quote(found.scenarios[0], safe='')}?{form_query(values, seeds_run)}"
+    form = f"/page/scenario/{PROJECT}/{quote(found.scenarios[0], safe='')}"
+    return f"{form}?{form_query(values, seeds_run)}"
 
 
 def form_query(values: dict[str, list[str]], seeds: Sequence[int] | None) -> str:
@@ -191,12 +198,13 @@ def seeds_in_words(seeds: Sequence[int]) -> str:
 
 @router.get("/page/set/{kind}/{name}/state")
 def state(kind: str, name: str, services: With) -> Response:
+    """Return the counts of a set, for a page that follows them."""
     services.index.look(LOOK_S)
     return Json(state_of(services, result_sets.find_set(services, f"{kind}/{name}")))
 
 
 def state_of(services: Services, found: Results) -> dict[str, Any]:
-    """Return the counts of a set and a version, which changes when the page has to be drawn again."""
+    """Return a set's counts, and a version, which changes when the page is to be drawn again."""
     counted = {
         name: getattr(found, name)
         for name in ("total", "done", "failed", "stopped", "running", "state", "title")
@@ -206,6 +214,7 @@ def state_of(services: Services, found: Results) -> dict[str, Any]:
 
 @router.get("/page/set/{kind}/{name}/results.csv")
 def set_csv(kind: str, name: str, services: With) -> Response:
+    """Return the results of a set as a CSV file."""
     found = result_sets.find_set(services, f"{kind}/{name}")
     text = as_csv(launches.unfolded(services, result_sets.runs_of(services, found.item)))
     named = f"launch{result_sets.number_of(name)}" if kind == "launch" else "results"
@@ -215,6 +224,7 @@ def set_csv(kind: str, name: str, services: With) -> Response:
 
 @router.post("/page/launch/{number:int}/stop")
 def stop(number: int, request: Request, form: Form, services: With) -> Response:
+    """Stop the runs of a launch."""
     check_token(request, services, form)
     launches.find_launch(services, number)
     launches.stop(services, number)
@@ -223,6 +233,7 @@ def stop(number: int, request: Request, form: Form, services: With) -> Response:
 
 @router.post("/page/launch/{number:int}/resume")
 def resume(number: int, request: Request, form: Form, services: With) -> Response:
+    """Start those runs of a launch again that have not finished."""
     check_token(request, services, form)
     launches.resume(services, number)
     return RedirectResponse(address(f"launch/{number}"), 303)
@@ -232,6 +243,7 @@ def resume(number: int, request: Request, form: Form, services: With) -> Respons
 async def make_report(
     kind: str, name: str, request: Request, form: Form, services: With
 ) -> Response:
+    """Make the report of a set, and show it."""
     check_token(request, services, form)
     item = f"{kind}/{name}"
     await services.once.do(f"report {item}", lambda: reports.make_report(services, item))
@@ -240,6 +252,7 @@ async def make_report(
 
 @router.get("/page/set/{kind}/{name}/report/{file}")
 def report(kind: str, name: str, file: str, services: With) -> Response:
+    """Return a file of a report. Raises Refusal (404)."""
     place = reports.directory_of(services, f"{kind}/{name}") / "report" / file
     if file not in reports.FILES or not place.is_file():
         raise not_found("Report", item=f"{kind}/{name}", file=file)

@@ -28,6 +28,7 @@ router = APIRouter()
 
 @router.get("/page/run/{folder}/{name}")
 def one_run(folder: str, name: str, request: Request, services: With) -> Response:
+    """Show a run: its path, jobs, curves and files."""
     run = find_run(services, folder, name)
     given = run.spec.get("values")
     values: dict[str, Any] = (
@@ -69,7 +70,7 @@ def words_of(services: Services, run: Run) -> list[tuple[str, str]]:
 
 
 def again(services: Services, run: Run, values: dict[str, Any]) -> str:
-    """Return the address of the form with the values of this run; "" if its scenario is not known."""
+    """Return the address of the form with this run's values; "" for an unknown scenario."""
     if run.record is None or services.database.scenario(PROJECT, run.record.scenario) is None:
         return ""
     query = form_query({name: [str(value)] for name, value in values.items()}, [run.record.seed])
@@ -100,6 +101,7 @@ def job(folder: str, name: str, number: int, request: Request, services: With) -
 
 @router.get("/page/run/{folder}/{name}/events")
 def told(folder: str, name: str, request: Request, services: With) -> Response:
+    """Show the events of a run."""
     run = find_run(services, folder, name)
     try:
         lines = list(events(run.place))
@@ -119,6 +121,7 @@ def told(folder: str, name: str, request: Request, services: With) -> Response:
 
 @router.get("/page/run/{folder}/{name}/file/{file}")
 def one_file(folder: str, name: str, file: str, services: With) -> Response:
+    """Return a file of a run as text. Raises Refusal (404)."""
     run = find_run(services, folder, name)
     text = runs.content(run, file) if file in runs.FILES else None
     if text is None:
@@ -132,6 +135,7 @@ def one_file(folder: str, name: str, file: str, services: With) -> Response:
 async def make_capture(
     folder: str, name: str, request: Request, form: Form, services: With
 ) -> Response:
+    """Repeat a run for its packets, and offer them."""
     check_token(request, services, form)
     run = find_run(services, folder, name)
     await services.once.do(f"capture {folder}/{name}", lambda: runs.make_capture(services, run))
@@ -140,6 +144,7 @@ async def make_capture(
 
 @router.get("/page/run/{folder}/{name}/capture.pcapng")
 def capture(folder: str, name: str, services: With) -> Response:
+    """Return the packets of a run. Raises Refusal (404)."""
     file = runs.capture_file(services, find_run(services, folder, name))
     if file is None:
         raise not_found("Capture", run=name)
@@ -150,7 +155,7 @@ def capture(folder: str, name: str, services: With) -> Response:
 def instance(number: int, services: With) -> Response:
     """Redirect from an instance's id, as OpenBACH's web UI uses it, to the run.
 
-    If the run has not begun, to its launch.
+    If the run has not begun, it goes to its launch. Raises Refusal (404).
     """
     row = find_instance(services, number)
     row = find_instance(services, row["owner"])

@@ -44,6 +44,7 @@ class Platform:
 
     @property
     def jobs(self) -> dict[str, Job]:
+        """Return the jobs by name."""
         return {name: one.job for name, one in self.packages.items()}
 
     def host_at(self, address: str) -> str | None:
@@ -110,6 +111,7 @@ class Platform:
         return {name: self._described(name, known) for name, known in self.packages.items()}
 
     def _described(self, name: str, known: Package) -> dict[str, Any]:
+        """Return a job as the API shows it."""
         description = _description(known)
         general = description.get("general") or {}
         return {
@@ -142,6 +144,7 @@ class Platform:
 
 
 def _statistic(given: Mapping[str, Any]) -> dict[str, str]:
+    """Return a statistic as the API shows it: its keys as texts."""
     return {key: str(given.get(key) or "") for key in ("name", "description", "frequency")}
 
 
@@ -200,6 +203,7 @@ def _arguments(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _argument(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an argument as the API shows it."""
     choices = [str(choice) for choice in entry.get("choices") or []]
     return {
         "name": entry["name"],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Share what all our pages need: templates, a content policy, and forms that only our pages send.
+"""What all our pages need: templates, a content policy, and forms that only our pages send.
 
 The policy lets nothing in from elsewhere.
 """
@@ -47,6 +47,7 @@ templates.filters["figure"] = figure
 
 
 async def read_form(request: Request) -> FormData:
+    """Return the form of a request, with a limit on its fields."""
     return await request.form(max_files=1, max_fields=FIELDS_LIMIT)
 
 

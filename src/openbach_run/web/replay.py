@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tell from a record's events how a scenario instance went, in the form of OpenBACH's answers.
+"""How a scenario instance went, from a record's events, in the form of OpenBACH's answers.
 
 The events are the director's.
 """
@@ -69,8 +69,10 @@ class ScenarioState:
 def replay(
     events: Iterable[Mapping[str, Any]], scenarios: Mapping[str, Mapping[str, Any]]
 ) -> dict[int, ScenarioState]:
-    """Return scenario instances by their number in the record; `scenarios` are in stored form, by
-    name.
+    """Return scenario instances by their number in the record.
+
+    `scenarios` are in stored form, by name. Raises KeyError and others for events that make no
+    sense.
     """
     states: dict[int, ScenarioState] = {}
     jobs: dict[int, JobState] = {}
@@ -116,7 +118,7 @@ def begin(event: Mapping[str, Any], stored: Mapping[str, Any]) -> ScenarioState:
 
 
 def _tell_function(scenario: ScenarioState, event: Mapping[str, Any], t_s: float) -> None:
-    """Change the state of a function as an event says; a function that is retried gets a new state."""
+    """Change the state of a function as an event says; one that is retried gets a new state."""
     state = scenario.latest(event["function"])
     if event["event"] == "function_started":
         if state.status == "Retried":
@@ -150,6 +152,7 @@ class Names:
     begin: datetime
 
     def date(self, t_s: float | None) -> str | None:
+        """Return the date of a virtual time in s; None for None."""
         return None if t_s is None else as_date(self.begin + timedelta(seconds=t_s))
 
 
@@ -183,6 +186,7 @@ def document(state: ScenarioState, names: Names) -> dict[str, Any]:
 
 
 def _function(state: FunctionState, values: Mapping[str, str], names: Names) -> dict[str, Any]:
+    """Return a function as the API shows it, with the job or scenario that it has started."""
     answer = {
         **copy.deepcopy(state.function),
         "status": state.status,
@@ -227,4 +231,5 @@ def _bound(arguments: Mapping[str, Any], values: Mapping[str, str]) -> dict[str,
 
 
 def _value(value: Any, values: Mapping[str, str]) -> Any:
+    """Return a value with its placeholders replaced."""
     return Template(value).safe_substitute(values) if isinstance(value, str) else value

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Make the technical report of a set of results, with `openbach-run report` in its own process.
+"""The technical report of a set of results, made by `openbach-run report` as its own process.
 
 The report of a launch is in results/<folder>/launch-<number>/, that of a whole folder in
 results/<folder>/all-runs/.
@@ -91,7 +91,8 @@ def _command(services: Services, found: Results) -> str:
     if kind == "folder":
         return (
             found.command
-            or f"cat results/{name}/runs/*/record.json  # launched from the page: each has its command"
+            or f"cat results/{name}/runs/*/record.json"
+            "  # launched from the page: each has its command"
         )
     row = find_launch(services, number_of(name))
     values: dict[str, list[str]] = json.loads(row["values"])

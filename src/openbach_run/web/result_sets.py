@@ -55,11 +55,13 @@ class Results:
 
     @property
     def title(self) -> str:
+        """Return the name of the set for a person."""
         kind, _, name = self.item.partition("/")
         return self.name or (f"Launch {name}" if kind == "launch" else f"results/{name}")
 
     @property
     def state(self) -> str:
+        """Return the first of STATES that applies."""
         if self.done < self.total:
             return "running" if self.running else "waiting"
         if self.failed:
@@ -82,10 +84,12 @@ class Run(NamedTuple):
 
     @property
     def ended(self) -> bool:
+        """Return whether it has ended in any way."""
         return self.status not in GOES_ON
 
     @property
     def finished(self) -> bool:
+        """Return whether it has ended well."""
         return self.status == FINISHED
 
 
@@ -94,11 +98,14 @@ class Run(NamedTuple):
 RUNS_OF_FOLDER = """
 SELECT folder, run_id, cell, seed, status, error, virtual_s, id AS row FROM run WHERE folder = ?1
 UNION ALL SELECT p.folder, p.run_id, p.cell, p.seed, 'Waiting', NULL, 0, NULL FROM planned p
-    WHERE p.folder = ?1 AND NOT EXISTS (SELECT 1 FROM run r WHERE r.folder = p.folder AND r.run_id = p.run_id)
+    WHERE p.folder = ?1 AND NOT EXISTS
+        (SELECT 1 FROM run r WHERE r.folder = p.folder AND r.run_id = p.run_id)
 """
 RUNS_OF_LAUNCH = """
-SELECT m.folder, m.run_id, COALESCE(r.cell, m.cell) AS cell, m.seed, COALESCE(r.status, i.status, 'Stopped') AS status,
-    CASE WHEN r.id IS NULL THEN i.error ELSE r.error END AS error, COALESCE(r.virtual_s, 0) AS virtual_s, r.id AS row
+SELECT m.folder, m.run_id, COALESCE(r.cell, m.cell) AS cell, m.seed,
+    COALESCE(r.status, i.status, 'Stopped') AS status,
+    CASE WHEN r.id IS NULL THEN i.error ELSE r.error END AS error,
+    COALESCE(r.virtual_s, 0) AS virtual_s, r.id AS row
     FROM member m LEFT JOIN run r ON r.folder = m.folder AND r.run_id = m.run_id
     LEFT JOIN instance i ON i.id = m.instance WHERE m.launch = ?1
 """
@@ -138,16 +145,19 @@ SUM(status NOT IN ('Waiting', 'Scheduling', 'Running', 'Stopped', 'Finished Ok')
 SUM(status = 'Stopped') AS stopped, SUM(status = 'Running') AS running
 """
 OF_FOLDERS = """
-SELECT f.*, COALESCE(r.total, 0) + COALESCE(p.total, 0) AS total, COALESCE(r.total, 0) AS done, r.failed, r.ended FROM folder f
-LEFT JOIN (SELECT folder, COUNT(*) AS total, SUM(status <> 'Finished Ok') AS failed, MAX(ended) AS ended FROM run
-    GROUP BY folder) r ON r.folder = f.name
+SELECT f.*, COALESCE(r.total, 0) + COALESCE(p.total, 0) AS total, COALESCE(r.total, 0) AS done,
+    r.failed, r.ended FROM folder f
+LEFT JOIN (SELECT folder, COUNT(*) AS total, SUM(status <> 'Finished Ok') AS failed,
+    MAX(ended) AS ended FROM run GROUP BY folder) r ON r.folder = f.name
 LEFT JOIN (SELECT folder, COUNT(*) AS total FROM planned p WHERE NOT EXISTS
-    (SELECT 1 FROM run r WHERE r.folder = p.folder AND r.run_id = p.run_id) GROUP BY folder) p ON p.folder = f.name
+    (SELECT 1 FROM run r WHERE r.folder = p.folder AND r.run_id = p.run_id)
+    GROUP BY folder) p ON p.folder = f.name
 """
 OF_LAUNCHES = f"""
 SELECT l.*, c.* FROM launch l JOIN (SELECT launch, {COUNTED} FROM (SELECT m.launch,
     COALESCE(r.status, i.status, 'Stopped') AS status FROM member m
-    LEFT JOIN run r ON r.folder = m.folder AND r.run_id = m.run_id LEFT JOIN instance i ON i.id = m.instance)
+    LEFT JOIN run r ON r.folder = m.folder AND r.run_id = m.run_id
+    LEFT JOIN instance i ON i.id = m.instance)
     GROUP BY launch) c ON c.launch = l.id
 """
 
@@ -185,6 +195,7 @@ def find_set(services: Services, item: str) -> Results:
 
 
 def _launch(row: Row, marks: Mapping[str, Row]) -> Results:
+    """Return the set of a launch."""
     values = {name: listed for name, listed in json.loads(row["values"]).items() if len(listed) > 1}
     counted = [row[name] or 0 for name in ("total", "done", "failed", "stopped", "running")]
     return _marked(
@@ -193,6 +204,7 @@ def _launch(row: Row, marks: Mapping[str, Row]) -> Results:
 
 
 def _folder(row: Row, marks: Mapping[str, Row], services: Services) -> Results:
+    """Return the set of a folder."""
     running = len(services.index.running.get(row["name"], ())) if row["done"] < row["total"] else 0
     counted = [row["total"], row["done"], row["failed"] or 0, 0, running]
     date = as_date(datetime.fromtimestamp(row["ended"] or 0, UTC))[:19]
@@ -312,6 +324,7 @@ def delete(services: Services, found: Results) -> None:
         aside = results / DELETED / name
         aside.parent.mkdir(exist_ok=True)
         run_files.remove(aside)
+        # It is held while it is renamed.
         with Store(results / name).opened():  # no command writes there
             (results / name).rename(aside)
         services.index.look()
@@ -333,6 +346,7 @@ def restore(services: Services, item: str) -> None:
 
 
 def deleted_folders(services: Services) -> list[str]:
+    """Return the names of the folders that were deleted and not yet removed."""
     aside = services.launcher.results / DELETED
     return sorted(place.name for place in aside.iterdir()) if aside.is_dir() else []
 

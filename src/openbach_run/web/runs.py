@@ -71,6 +71,7 @@ def find_run(services: Services, folder: str, name: str) -> Run:
     directory = services.launcher.results / folder
     place, goes_on = directory / "runs" / name, False
     if not place.is_dir():
+        # The directory has this name until its record is whole.
         place, goes_on = directory / "runs" / f"{name}.unfinished", True
     if not place.is_dir():
         raise not_found("Run", folder=folder, run=name)
@@ -152,7 +153,7 @@ def outputs(run: Run, number: int) -> dict[str, str]:
 
 
 def _start(run: Run, number: int) -> dict[str, str]:
-    """Return a job's start from the first file that has it; after the run's end with how it ended."""
+    """Return a job's start from the first file that has it; after the run also how it ended."""
     for name in ("jobs.jsonl", "events.jsonl"):
         with suppress(Exception):  # a guest's: they may be anything
             for one in run_files.lines(run.place, name, lambda line: None):
@@ -321,8 +322,9 @@ def _started(spec: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, str]
 
 
 def _flat(arguments: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, str]:
-    """Return arguments by name, with those of subcommands among them; a subcommand has the value
-    "".
+    """Return arguments by name, with those of subcommands among them.
+
+    A subcommand has the value "".
     """
     found: dict[str, str] = {}
     for name, given in arguments.items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run a local OpenBACH controller with a page of its own: `openbach-run serve`.
+"""The local OpenBACH controller with a page of its own: `openbach-run serve`.
 
 It executes in virtual time.
 """
@@ -42,6 +42,7 @@ LOCK = "serve.lock"
 
 
 def _warn(fault: str) -> None:
+    """Print a warning of what is left out."""
     print(f"openbach-run: warning: {fault}: it is left out", file=sys.stderr)
 
 
@@ -70,7 +71,7 @@ class ServeOptions:
 
 
 def serve(options: ServeOptions) -> None:
-    """Serve until Ctrl-C. Raises InputError."""
+    """Serve the page and the API until Ctrl-C. Raises InputError."""
     catalog = Catalog.beside_ours(options.additions)
     packages = load_packages([*options.jobs, *catalog.jobs], catalog)
     for fault in faults(packages):
@@ -223,6 +224,7 @@ def address_of(listening: socket.socket) -> str:
 
 
 def is_loopback(address: str) -> bool:
+    """Return whether an address is this machine's own."""
     try:
         return ipaddress.ip_address(address).is_loopback
     except ValueError:

@@ -30,7 +30,7 @@ class TooMany(Exception):
 
 
 class Sessions:
-    """Sessions by their cookie's value, in memory: a restart ends them, and makes a new token."""
+    """The sessions by their cookie's value, in memory: a restart ends them, with a new token."""
 
     def __init__(self, password: str | None = None) -> None:
         self.token = secrets.token_urlsafe(32)
@@ -42,9 +42,11 @@ class Sessions:
         self._lock = threading.Lock()
 
     def is_token(self, text: str) -> bool:
+        """Return whether a text is the token of this start."""
         return hmac.compare_digest(_digest(text), _digest(self.token))
 
     def is_password(self, text: str) -> bool:
+        """Return whether a text is the owner's password."""
         return self._password is not None and hmac.compare_digest(_digest(text), self._password)
 
     def begin(self) -> str:
@@ -65,14 +67,16 @@ class Sessions:
             return self._users[cookie]
 
     def log_out(self, cookie: str | None) -> None:
+        """End a session."""
         with self._lock:
             self._users.pop(cookie or "", None)
 
     def form_token(self, cookie: str) -> str:
-        """Return the token that our page's forms carry, so that no other site can send them (CSRF)."""
+        """Return the token that our forms carry, so that no other site can send them (CSRF)."""
         return hmac.new(self._secret, cookie.encode(), hashlib.sha256).hexdigest()
 
     def knows_form_token(self, cookie: str | None, token: str) -> bool:
+        """Return whether a form was sent by a page of this session."""
         return cookie is not None and hmac.compare_digest(
             self.form_token(cookie).encode(), token.encode()
         )
@@ -120,4 +124,5 @@ def network_of(address: str) -> str:
 
 
 def _digest(text: str) -> bytes:
+    """Return the hash of a text: comparing hashes takes the same time for every text."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Do long work only once when several clients ask for it at the same time; all get the result."""
+"""Long work that is done only once when several clients ask for it at a time; all get it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from starlette.concurrency import run_in_threadpool
 
 
 class Once:
-    """Work by name, one piece at a time; it goes on when the clients that asked for it have left."""
+    """A doer of work by name, one piece at a time.
+
+    The work goes on when the clients that asked for it have left.
+    """
 
     def __init__(self) -> None:
         self._tasks: dict[str, asyncio.Task[None]] = {}

@@ -75,7 +75,7 @@ CREATE TABLE IF NOT EXISTS job (
     UNIQUE (owner, number)
 );
 
--- What lies in the results directory, of whoever made it: kept by index.py, made again if it is lost.
+-- What lies in the results directory, of whoever made it: kept by index.py, made again if lost.
 CREATE TABLE IF NOT EXISTS cell (
     id INTEGER PRIMARY KEY,
     key TEXT NOT NULL UNIQUE,   -- of scenario and values: in addresses
@@ -112,7 +112,11 @@ CREATE TABLE IF NOT EXISTS measured (
     value REAL NOT NULL,
     PRIMARY KEY (run, name)
 ) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS measure (name TEXT PRIMARY KEY, words TEXT NOT NULL, better TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS measure (
+    name TEXT PRIMARY KEY,
+    words TEXT NOT NULL,
+    better TEXT NOT NULL
+);
 CREATE TABLE IF NOT EXISTS folder (
     name TEXT PRIMARY KEY,
     seen TEXT NOT NULL,         -- times at which its files were last changed
@@ -218,14 +222,13 @@ class Database:
             raise InputError(f"{file}: {error}; --results DIR names another place") from error
 
     def close(self) -> None:
+        """Close the file."""
         with self._lock:
             self._connection.close()
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Hold the database; what is done meanwhile is stored as a whole or, after an error, not at
-        all.
-        """
+        """Hold the database: what is done meanwhile is stored as a whole or, on an error, not."""
         with self._lock:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -236,6 +239,7 @@ class Database:
             self._connection.execute("COMMIT")
 
     def rows(self, sql: str, *values: Any) -> list[Row]:
+        """Return the rows of a query."""
         with self._lock:
             return self._connection.execute(sql, values).fetchall()
 
@@ -246,6 +250,7 @@ class Database:
             return found
 
     def execute_many(self, sql: str, values: Iterable[Sequence[Any]]) -> None:
+        """Execute a statement for each of several rows of values."""
         with self._lock:
             self._connection.executemany(sql, values)
 
@@ -269,6 +274,7 @@ class Database:
         return None if row is None else json.loads(row["document"])
 
     def put_project(self, name: str, document: Mapping[str, Any]) -> None:
+        """Store a project's document."""
         self.execute(
             "INSERT INTO project VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET document ="
             " excluded.document",
@@ -319,8 +325,10 @@ class Database:
     # Instances
 
     def instance(self, number: int) -> Row | None:
+        """Return an instance's row, or None."""
         return (
             self.row("SELECT * FROM instance WHERE id = ?", number)
+            # SQLite raises an error for a larger one.
             if number <= LARGEST_ID
             else None
         )
@@ -354,7 +362,7 @@ class Database:
         return found
 
     def ids(self, owner: int) -> tuple[dict[int, int], dict[int, int]]:
-        """Return ids by the numbers in the record: those of scenario instances, and those of jobs."""
+        """Return ids by the numbers in the record: of scenario instances, and of jobs."""
         instances = self.rows("SELECT number, id FROM instance WHERE owner = ?", owner)
         jobs = self.rows("SELECT number, id FROM job WHERE owner = ?", owner)
         return {row["number"]: row["id"] for row in instances}, {
@@ -362,9 +370,7 @@ class Database:
         }
 
     def add_instance(self, **columns: Any) -> int:
-        """Add an instance and return its id; it is its own owner if `owner` is not among the
-        columns.
-        """
+        """Add an instance and return its id; without `owner` it is its own owner."""
         names, marks = ", ".join(columns), ", ".join("?" * len(columns))
         number = self.execute(f"INSERT INTO instance ({names}) VALUES ({marks})", *columns.values())
         if "owner" not in columns:
@@ -372,6 +378,7 @@ class Database:
         return number
 
     def update_instance(self, number: int, **columns: Any) -> None:
+        """Change some columns of an instance."""
         settings = ", ".join(f"{name} = ?" for name in columns)
         self.execute(f"UPDATE instance SET {settings} WHERE id = ?", *columns.values(), number)
 
@@ -382,7 +389,7 @@ class Database:
             self.execute("DELETE FROM instance WHERE owner = ?", owner)
 
     def mark_interrupted(self, date: str) -> None:
-        """Mark every instance that has not ended as stopped, because the local controller ended."""
+        """Mark every instance that has not ended as stopped: the local controller has ended."""
         self.execute(
             "UPDATE instance SET status = ?, stop_date = ?, run_dir = '', error = 'the local"
             " controller ended while this ran' WHERE stop_date IS NULL",

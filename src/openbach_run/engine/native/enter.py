@@ -72,7 +72,7 @@ def cannot(why: str) -> None:
 
 
 def mount(source: str, target: str, kind: str | None, flags: int = 0, options: str = "") -> None:
-    """Mount a file system by mount(2). Exits if it fails."""
+    """Attach a file system to a directory. Exits if it fails."""
     given = None if kind is None else kind.encode()
     must(
         libc.mount(source.encode(), target.encode(), given, flags, options.encode()),

@@ -372,8 +372,9 @@ def code_identity(
 
 
 def _acting_files(place: str, folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the files of a folder that may act in a run, each with its name and whether it is a
-    program.
+    """Yield the files of a folder that may act in a run, and whether each is a program.
+
+    Each has its name in the folder.
     """
     for file in _files(folder):
         is_read_elsewhere = place == f"jobs/{file.stem}" and file.suffix == ".yml"

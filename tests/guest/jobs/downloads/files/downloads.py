@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Test job: many short downloads, some at a time, of random sizes; each must bring all of its
-bytes, the right ones, and never pause for longer than PAUSE_S.
+"""Test job: many short downloads, some at a time, of random sizes.
+
+Each must bring all of its bytes, the right ones, and never pause for longer than PAUSE_S.
 """
 
 from __future__ import annotations
