@@ -19,7 +19,6 @@ from helpers.records import record as finished
 
 from openbach_run.campaign.plan import campaign_of
 from openbach_run.campaign.reading import read_with_subs
-from openbach_run.campaign.settings import parse_seeds
 from openbach_run.catalog import Catalog
 from openbach_run.commands import explain, main
 from openbach_run.errors import InputError
@@ -65,6 +64,7 @@ MADE_UP = {
 OURS = {"buffer": "1", "direction": "both", "colour": "red"}
 HIDDEN = {"buffer": "4", "direction": "one", "names": "swapped"}
 SEEDS = range(1, 6)
+JUDGING = (1, 2, 3, 4, 5)
 
 
 def time_s(vpn: str, pep: str, under: Mapping[str, str], seed: int) -> float:
@@ -535,25 +535,30 @@ class MadeUp:
     """
 
     def __init__(self) -> None:
-        self.ran: list[tuple[str, str]] = []
+        self.ran: list[tuple[str, tuple[int, ...]]] = []
         self.cells = 0
         self.interrupts_at: int | None = None
         self.codel_over_leo = 1.0
         self.debian = "13.7"
 
     def __call__(
-        self, folder: Path, scenarios: Sequence[Any], seeds: str, workers: Any, quiet: bool
+        self,
+        folder: Path,
+        scenarios: Sequence[Any],
+        seeds: Sequence[int],
+        workers: Any,
+        quiet: bool,
     ) -> None:
         if len(self.ran) == self.interrupts_at:
             self.interrupts_at = None
             raise KeyboardInterrupt
-        self.ran.append((folder.name, seeds))
+        self.ran.append((folder.name, tuple(seeds)))
         folder.mkdir(parents=True, exist_ok=True)
         (folder.parent / "runs").mkdir(exist_ok=True)
         if not (folder / "runs").exists():
             (folder / "runs").symlink_to("../runs")
         store, asked = Store(folder), []
-        for run_id, run in self.runs_of(scenarios, parse_seeds(seeds), quiet).items():
+        for run_id, run in self.runs_of(scenarios, seeds, quiet).items():
             scenario, seed = run.pop("scenario"), int(run.pop("seed"))
             asked.append({"run_id": run_id, "scenario": scenario, "arguments": run, "seed": seed})
             if store.load(run_id) is None:
@@ -635,11 +640,11 @@ def test_the_command_finds_a_joint_set_and_confirms_it_with_other_seeds(
         "0 of 4 findings hold with seeds 1 to 5; under buffer: two, 4." in capsys.readouterr().out
     )
     searched = [
-        (f"{name}-seed_101", "101,")
+        (f"{name}-seed_101", (101,))
         for name in ("ours", "buffer_two", "queue_codel", "buffer_four")
     ]
     assert made_up.ran[:4] == searched
-    judged = [name for name, seeds in made_up.ran if seeds == "1,2,3,4,5,"]
+    judged = [name for name, seeds in made_up.ran if seeds == JUDGING]
     assert judged[:2] == [
         "ours-seeds_1_to_5",
         "buffer_two-seeds_1_to_5",
@@ -782,7 +787,7 @@ def test_an_interrupted_search_begins_nothing_more_and_keeps_what_was_confirmed(
 ) -> None:
     made_up.interrupts_at = 3
     main.main(["explain", "C3", *options])
-    assert [seeds for _, seeds in made_up.ran] == 3 * ["101,"], "no verdicts after Ctrl-C"
+    assert [seeds for _, seeds in made_up.ran] == 3 * [(101,)], "no verdicts after Ctrl-C"
     main.main(["explain", "C3", *options, "--confirm"])
     made_up.interrupts_at, made_up.ran = 0, []
     assert main.main(["explain", "C3", *options]) == 130
@@ -823,9 +828,7 @@ def test_a_search_on_another_debian_goes_on_and_has_verdicts_of_its_own(
     told = capsys.readouterr().out
     assert (_runs(told, "alone, seed 101"), _runs(told, "all as ours, seeds 1 to 5")) == (0, 180)
     assert main.main(["explain", "C3", *options]) == 0
-    assert {seeds for _, seeds in made_up.ran} == {"1,2,3,4,5,"}, (
-        "only the verdicts are of new runs"
-    )
+    assert {seeds for _, seeds in made_up.ran} == {JUDGING}, "only the verdicts are of new runs"
     found = assumptions_of(tmp_path / "o")
     assert first and found and (found.joint, found.findings) == (first.joint, first.findings)
     assert [name for name, _ in made_up.ran] == [

@@ -30,16 +30,15 @@ from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.options import Options, shown_path
 from openbach_run.campaign.plan import draft_of
 from openbach_run.campaign.reading import read_with_subs
-from openbach_run.campaign.request import plan_of
+from openbach_run.campaign.request import installed, plan_of
 from openbach_run.campaign.run import commit, run_with_progress
 from openbach_run.campaign.settings import parse_seeds
 from openbach_run.catalog import Catalog, joined
-from openbach_run.commands.run import tables_as_text
 from openbach_run.engine.virtual.cache import NotMade, looking_only, looks_only
 from openbach_run.engine.virtual.engine import VirtualEngine, guest_code
 from openbach_run.errors import InputError
 from openbach_run.openbach.addresses import inventory_file
-from openbach_run.openbach.job_folders import Package, load_packages, parts_of
+from openbach_run.openbach.job_folders import Package, parts_of
 from openbach_run.openbach.refusals import near
 from openbach_run.openbach.scenario import Scenario
 from openbach_run.paths import REPOSITORY
@@ -55,18 +54,8 @@ from openbach_run.report.assumptions import (
 )
 from openbach_run.report.cells import file_name, read_campaigns
 from openbach_run.report.claims import SATCOM, Claim, judge, read_claims
-from openbach_run.report.explained import FILE, Map, answer, map_of, words
-from openbach_run.report.search import (
-    Of,
-    Pair,
-    Search,
-    Stop,
-    Tried,
-    by_medians,
-    drivers,
-    in_turn,
-    search,
-)
+from openbach_run.report.explained import FILE, Map, answer, map_of, summary, words
+from openbach_run.report.search import Of, Search, Stop, Tried, by_medians, drivers, in_turn, search
 from openbach_run.results import campaign_file
 from openbach_run.results.record import Record, Store
 from openbach_run.results.run_archive import FILE as ARCHIVE
@@ -104,6 +93,12 @@ whole, 1 the budget ended it, 2 bad input, 130 interrupted.
 """
 
 
+Run = Mapping[str, str]
+"""A run by `scenario`, arguments and `seed`."""
+Entries = Sequence[Mapping[str, Any]]
+"""The scenarios of a campaign file, with their values."""
+
+
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         "openbach-run explain",
@@ -111,84 +106,32 @@ def parser() -> argparse.ArgumentParser:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    made.add_argument(
-        "claims", metavar="CLAIM", nargs="*", help="C1, C2, … of reports/claims.yml (default: all)"
-    )
-    made.add_argument(
-        "--budget",
-        metavar="TIME",
-        help="end within this time, as far as it can be told: 90s, 30m, 2h (default: none)",
-    )
-    made.add_argument(
-        "--screen",
-        metavar="N",
-        type=int,
-        default=1,
-        help=f"so many seeds search, {FIRST_SEED} and on (default 1)",
-    )
-    made.add_argument(
-        "--seeds",
-        metavar="N",
-        default=str(MIN_SEEDS),
-        help=(
-            f"of the verdicts on what was found, as for a scenario (default {MIN_SEEDS}; fewer"
-            " decide nothing)"
-        ),
-    )
-    made.add_argument(
-        "--confirm",
-        action="store_true",
-        help=(
-            "search no further: only run the best of what has been tried with the seeds of the"
-            " verdicts"
-        ),
-    )
-    made.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="only say how many runs there are to do, and how long they take",
-    )
-    made.add_argument(
-        "--campaign",
-        metavar="NAME",
-        default="claims",
-        help=(
-            "the cells: a campaign file, or the name of one in campaigns/ (default claims: all that"
-            " the claims speak of)"
-        ),
-    )
-    made.add_argument(
-        "--assumptions",
-        metavar="FILE",
-        type=Path,
-        default=REPOSITORY / "reports/assumptions.yml",
-        help="what is open",
-    )
-    made.add_argument(
-        "--workers", metavar="N", type=int, help="runs at the same time, as for a scenario"
-    )
-    made.add_argument(
-        "--results",
-        metavar="DIR",
-        type=Path,
-        default=Path("results/explain"),
-        help="where the runs go",
-    )
-    made.add_argument(
-        "-o",
-        "--output",
-        metavar="DIR",
-        type=Path,
-        default=Path("reports/assumptions"),
-        help="where the answer goes",
-    )
-    made.add_argument("--quiet", action="store_true", help="no progress")
+    add = made.add_argument
+    add("claims", metavar="CLAIM", nargs="*", help="C1, C2, … of reports/claims.yml (default: all)")
+    add("--budget", metavar="TIME", help="end within about this time: 90s, 30m, 2h (default: none)")
+    of_search = f"how many seeds search, {FIRST_SEED} and on (default 1)"
+    add("--screen", metavar="N", type=int, default=1, help=of_search)
+    of_verdicts = f"of the verdicts, as for a scenario (default {MIN_SEEDS}; fewer decide nothing)"
+    add("--seeds", metavar="N", default=str(MIN_SEEDS), help=of_verdicts)
+    no_search = "do not search: only run the best choice so far with the seeds of the verdicts"
+    add("--confirm", action="store_true", help=no_search)
+    add("--dry-run", action="store_true", help="say how many runs there are to do, and their time")
+    cells = "the cells: a campaign file, or a name in campaigns/ (default claims: all the claims')"
+    add("--campaign", metavar="NAME", default="claims", help=cells)
+    assumptions = REPOSITORY / "reports/assumptions.yml"
+    add("--assumptions", metavar="FILE", type=Path, default=assumptions, help="what is open")
+    add("--workers", metavar="N", type=int, help="runs at the same time, as for a scenario")
+    results, output = Path("results/explain"), Path("reports/assumptions")
+    add("--results", metavar="DIR", type=Path, default=results, help="where the runs go")
+    add("-o", "--output", metavar="DIR", type=Path, default=output, help="where the answer goes")
+    add("--quiet", action="store_true", help="no progress")
     return made
 
 
 def main(argv: list[str]) -> int:
     arguments = parser().parse_args(argv)
-    begin_s, budget_s = time.monotonic(), _seconds(arguments.budget)
+    budget_s = _seconds(arguments.budget)
+    end_s = time.monotonic() + budget_s
     described = _claims(arguments.claims)
     campaign = _campaign(arguments.campaign)
     scenarios = needed(read_yaml(campaign)["scenarios"], described.values())
@@ -199,6 +142,7 @@ def main(argv: list[str]) -> int:
         )
     assumptions = relevant(read_assumptions(arguments.assumptions), scenarios)
     searching, judging = _seeds(arguments.screen, arguments.seeds)
+    before = _several_of(arguments.output / TRIED, assumptions)
     platform = Platform(
         arguments.results,
         scenarios,
@@ -211,63 +155,83 @@ def main(argv: list[str]) -> int:
     if arguments.dry_run:
         try:
             with looking_only():
-                print(_forecast(platform, assumptions, searching, judging))
+                print(_forecast(platform, judging))
         except NotMade as missing:
             print(
                 f"which runs are finished is not known: {missing} is not in the cache, and"
                 " --dry-run makes nothing"
             )
         return 0
-    forecast = _forecast(platform, assumptions, searching, judging)
     if not arguments.quiet:
-        print(forecast, file=sys.stderr)
+        print(_forecast(platform, judging), file=sys.stderr)
 
     def left_s() -> float:
-        return begin_s + budget_s - time.monotonic()
+        return end_s - time.monotonic()
 
     # Time is kept back: for the verdicts at the end, and, while single alternatives are tried, also
     # for some choices of several.
-    again_s = platform.seconds(platform.to_do([{}], judging)) + platform.seconds(
-        platform.cells({}, judging)
-    )
-    kept_s = min(again_s, KEPT * budget_s)
+    ours_again, joint_again = platform.to_do([{}], judging), platform.cells({}, judging)
+    kept_s = min(platform.seconds(ours_again) + platform.seconds(joint_again), KEPT * budget_s)
     together_s = TOGETHER * platform.seconds(platform.cells({}, searching))
     kept_of_alone_s = min(kept_s + together_s, KEPT_IN_ALL * budget_s)
-    no_more_together = arguments.confirm
 
     def may_try(choice: Choice) -> bool:
-        """Return whether there is time to try a choice.
-
-        Choices of several alternatives are many, and cost much the same. After the first that takes
-        too long, only those that have been begun are looked at.
-        """
-        nonlocal no_more_together
-        if len(choice) > 1 and no_more_together and not platform.is_begun(choice, searching):
-            return False
-        to_do = platform.to_do([choice], searching)
+        """Return whether there is time to try a choice, or nothing to run for it."""
+        if platform.is_known(choice):
+            return True
         for_it_s = left_s() - (kept_s if len(choice) > 1 else kept_of_alone_s)
-        fits = not to_do or (not arguments.confirm and platform.seconds(to_do) <= for_it_s)
-        no_more_together |= len(choice) > 1 and not fits
-        return fits
+        # Whether a choice fits takes long to tell: many are not worth it when there is no time.
+        if arguments.confirm or for_it_s <= 0:
+            return False
+        return platform.seconds(platform.to_do([choice], searching)) <= for_it_s
 
-    before = _several_of(arguments.output / TRIED, assumptions)
     found = search(assumptions, lambda choice: platform.judged(choice, searching), may_try, before)
     # Interrupted before the first choice was judged: there is nothing to write.
     if not found.tried:
         raise KeyboardInterrupt
     found = replace(found, again=_again(found, platform, judging, left_s))
-    command = shlex.join(["./openbach-run", "explain", *argv])
-    seeds_in_words = _in_words(searching), _in_words(judging)
     told = map_of(
-        found, command, commit() or "", shown_path(campaign), *seeds_in_words, platform.versions
+        found,
+        shlex.join(["./openbach-run", "explain", *argv]),
+        commit() or "",
+        shown_path(campaign),
+        _in_words(searching),
+        _in_words(judging),
+        platform.versions,
     )
-    _write(arguments.output, found, told, assumptions, scenarios)
+    written = _write(arguments.output, found, told, assumptions, scenarios)
     write_runs(arguments.output / ARCHIVE, [(Store(arguments.results), platform.used)])
-    print(_summary(told))
-    print(f"{arguments.output}/assumptions.md, map.json, {TRIED}, best.yml, {ARCHIVE}")
+    of_search = f"by the medians of {told.searched}"
+    print(summary(told, f"with {told.confirmed}" if told.confirmed else of_search))
+    print(f"{arguments.output}/{', '.join([*written, ARCHIVE])}")
     if platform.interrupted:
         raise KeyboardInterrupt
     return 0 if found.whole else 1
+
+
+def _write(
+    output: Path,
+    found: Search,
+    told: Map,
+    assumptions: Mapping[str, Assumption],
+    scenarios: Entries,
+) -> list[str]:
+    """Write the answer's files, and return their names."""
+    joint = found.joint.choice
+    best = {"seeds": MIN_SEEDS, "scenarios": scenarios_under(scenarios, joint, assumptions)}
+    files = {
+        "assumptions.md": answer(told, assumptions, joint),
+        FILE: told.as_json(),
+        TRIED: tried_csv(found),
+        "best.yml": (
+            f"# {told.joint}; found by\n# {told.command}\n# To be run with: ./openbach-run best.yml"
+            f" --with {shown_path(ALTERNATIVES)}\n{yaml.safe_dump(best, sort_keys=False)}"
+        ),
+    }
+    output.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (output / name).write_text(text)
+    return list(files)
 
 
 def _claims(names: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -318,7 +282,7 @@ class Platform:
     """The runs of the claims' cells under a choice of assumptions, and the verdicts on the claims."""
 
     results: Path
-    scenarios: Sequence[Mapping[str, Any]]
+    scenarios: Entries
     assumptions: Mapping[str, Assumption]
     described: Mapping[str, dict[str, Any]]
     searching: Sequence[int]
@@ -349,15 +313,17 @@ class Platform:
         """
         if not self.quiet:
             print(f"explain: {words(choice)}", file=sys.stderr)
-        folder = self.folder(choice, seeds)
+        parts = [f"{name}_{value}" for name, value in sorted(choice.items())] or ["ours"]
+        parts.append(_in_words(seeds))
+        folder = self.results / file_name(*(part.replace(" ", "_") for part in parts))
         try:
             named = self._named(choice, seeds, of)
             # Runs of another kernel or Debian count too; run_choice would execute them again.
             if named.keys() <= self.there:
                 write_campaign(folder, named)
             else:
-                listed = ",".join(map(str, seeds)) + ","
-                run_choice(folder, self._scenarios(choice, of), listed, self.workers, self.quiet)
+                entries = self._entries(choice, of)
+                run_choice(folder, entries, seeds, self.workers, self.quiet)
         except KeyboardInterrupt:
             self.interrupted = True
             raise Stop from None
@@ -365,14 +331,12 @@ class Platform:
         self._note(campaigns.records)
         self.used.update({one.run_id: one for one in campaigns.records})
         claimed = as_claimed(campaigns, choice, self.assumptions)
-        claims = [judge(name, one, claimed) for name, one in self.described.items()]
-        if of is None:
-            return claims
-        wanted = []
-        for claim in claims:
-            findings = [one for one in claim.findings if (claim.name, one.orbit) in of]
-            wanted.append(replace(claim, findings=findings))
-        return wanted
+        claims = []
+        for name, described in self.described.items():
+            claim = judge(name, described, claimed)
+            wanted = [one for one in claim.findings if of is None or (name, one.orbit) in of]
+            claims.append(replace(claim, findings=wanted))
+        return claims
 
     @property
     def versions(self) -> str:
@@ -381,49 +345,42 @@ class Platform:
         for one in self.used.values():
             if version := debian_of(one.packages):
                 found[one.seed in self.searching].add(version)
-        if len(found[True] | found[False]) < 2:
-            return ""
         search, others = (" and ".join(sorted(found[searching])) for searching in (True, False))
         return (
-            f"The runs of the search are of Debian {search}, those with the other seeds of Debian"
-            f" {others}."
+            ""
+            if len(found[True] | found[False]) < 2
+            else (
+                f"The runs of the search are of Debian {search}, those with the other seeds of Debian"
+                f" {others}."
+            )
         )
 
-    def _scenarios(self, choice: Choice, of: Collection[Of] | None) -> list[dict[str, Any]]:
-        return scenarios_under(self._cells_of(of), choice, self.assumptions)
-
-    def _cells_of(self, of: Collection[Of] | None) -> Sequence[Mapping[str, Any]]:
-        """Return the scenarios with the cells of the claims on the orbits in `of`; all cells if it
-        is None.
+    def _entries(self, choice: Choice, of: Collection[Of] | None) -> list[dict[str, Any]]:
+        """Return the scenarios of a choice, with the cells of the claims on the orbits in `of`; all
+        cells if it is None.
         """
-        if of is None:
-            return self.scenarios
-        entries: list[Mapping[str, Any]] = []
-        for orbit in sorted({orbit for _, orbit in of}):
-            claims = [
-                self.described[claim] for claim, its_orbit in sorted(of) if its_orbit == orbit
-            ]
+        entries: list[Mapping[str, Any]] = list(self.scenarios) if of is None else []
+        for orbit in sorted({orbit for _, orbit in of or ()}):
+            names = [claim for claim, its_orbit in sorted(of or ()) if its_orbit == orbit]
+            claims = [self.described[name] for name in names]
             entries += needed(on_orbit(self.scenarios, orbit), claims)
-        return entries
-
-    def folder(self, choice: Choice, seeds: Sequence[int]) -> Path:
-        """Return the results directory of a choice with these seeds."""
-        named = [f"{name}_{value}" for name, value in sorted(choice.items())]
-        return self.results / file_name(
-            *(one.replace(" ", "_") for one in (*(named or ["ours"]), _in_words(seeds)))
-        )
+        return scenarios_under(entries, choice, self.assumptions)
 
     def cells(
         self, choice: Choice, seeds: Sequence[int], of: Collection[Of] | None = None
-    ) -> list[dict[str, str]]:
-        """Return the runs of a choice: `scenario`, arguments and `seed` of each."""
-        return cells_of(self._scenarios(choice, of), seeds)
+    ) -> list[Run]:
+        """Return the runs of a choice."""
+        return cells_of(self._entries(choice, of), seeds)
+
+    def is_known(self, choice: Choice) -> bool:
+        """Return whether all runs of a choice with the seeds of the search exist."""
+        return all(_key(one) in self.known for one in self.cells(choice, self.searching))
 
     def to_do(
         self, choices: Sequence[Choice], seeds: Sequence[int], of: Collection[Of] | None = None
-    ) -> list[dict[str, str]]:
+    ) -> list[Run]:
         """Return the runs of all choices together that do not exist yet, each once."""
-        runs: dict[frozenset[tuple[str, str]], dict[str, str]] = {}
+        runs: dict[Any, Run] = {}
         for choice in choices:
             for run_id, one in self._named(choice, seeds, of).items():
                 if run_id not in self.there:
@@ -432,30 +389,19 @@ class Platform:
 
     def _named(
         self, choice: Choice, seeds: Sequence[int], of: Collection[Of] | None
-    ) -> dict[str, dict[str, str]]:
+    ) -> dict[str, Run]:
         """Return the runs of a choice by run_id.
 
         For a verdict they are those with the kernel and packages that are here. Else they are known
         runs, whatever these were run with, if all of them exist.
         """
-        is_verdict = seeds != self.searching and of is None
         cells = self.cells(choice, seeds, of)
+        is_verdict = seeds != self.searching and of is None
         if not is_verdict and all(_key(one) in self.known for one in cells):
             return {self.known[_key(one)].run_id: one for one in cells}
-        return runs_of(self._scenarios(choice, of), seeds, self.quiet)
+        return runs_of(self._entries(choice, of), seeds, self.quiet)
 
-    def is_begun(self, choice: Choice, seeds: Sequence[int]) -> bool:
-        """Return whether a run of the choice exists, apart from those that our scenarios and single
-        alternatives have as well.
-        """
-        alone = [dict([pair]) for pair in choice.items()]
-        others = set()
-        for other in ({}, *alone):
-            others |= {_key(one) for one in self.cells(other, seeds)}
-        own = {_key(one) for one in self.cells(choice, seeds)} - others
-        return bool(own & self.known.keys())
-
-    def seconds(self, runs: Sequence[Mapping[str, str]]) -> float:
+    def seconds(self, runs: Sequence[Run]) -> float:
         """Return how long the runs take in s, estimated from similar known runs."""
         cells = []
         for one in runs:
@@ -472,38 +418,35 @@ class Platform:
             self.there.add(one.run_id)
 
 
-def cells_of(scenarios: Sequence[Mapping[str, Any]], seeds: Sequence[int]) -> list[dict[str, str]]:
-    """Return the runs of a campaign file's scenarios: `scenario`, the arguments in force, and
-    `seed`.
-    """
-    found = []
+def cells_of(scenarios: Entries, seeds: Sequence[int]) -> list[Run]:
+    """Return the runs of a campaign file's scenarios, with the arguments that are in force."""
+    found: list[Run] = []
     for draft in _drafts(scenarios, seeds):
         for cell, seed in product(draft.cells, seeds):
             found.append({**cell, "scenario": draft.scenario.name, "seed": str(seed)})
     return found
 
 
-def runs_of(
-    scenarios: Sequence[Mapping[str, Any]], seeds: Sequence[int], quiet: bool
-) -> dict[str, dict[str, str]]:
+def runs_of(scenarios: Entries, seeds: Sequence[int], quiet: bool) -> dict[str, Run]:
     """Return the runs of a campaign file's scenarios by run_id, for the kernel and Debian packages
     that are here.
     """
-    found = {}
+    found: dict[str, Run] = {}
+    _, packages = _installed()
     for draft in _drafts(scenarios, seeds):
         inventory = load_inventory(inventory_file(draft.scenario, draft.path, None))
-        check_folders(draft, _packages())
-        engine = _engine(json.dumps(joined(draft.uses(_packages())), sort_keys=True), quiet)
-        for one in draft.runs(_packages(), inventory, engine.identity_of):
+        check_folders(draft, packages)
+        engine = _engine(json.dumps(joined(draft.uses(packages)), sort_keys=True), quiet)
+        for one in draft.runs(packages, inventory, engine.identity_of):
             found[one.run_id] = {**one.values, "scenario": one.scenario_name, "seed": str(one.seed)}
     return found
 
 
-def _drafts(scenarios: Sequence[Mapping[str, Any]], seeds: Sequence[int]) -> Iterator[Campaign]:
+def _drafts(scenarios: Entries, seeds: Sequence[int]) -> Iterator[Campaign]:
     """Yield the campaign of each scenario, not yet checked against the jobs."""
     for entry in scenarios:
-        values = {name: tuple(some) for name, some in entry["values"].items()}
-        yield draft_of(*_read(entry["scenario"]), values, tuple(seeds), _packages())
+        values = {name: tuple(map(str, some)) for name, some in entry["values"].items()}
+        yield draft_of(*_read(entry["scenario"]), values, tuple(seeds), _installed()[1])
 
 
 @cache
@@ -512,9 +455,9 @@ def _engine(uses: str, quiet: bool) -> VirtualEngine:
 
     `uses` is JSON, so that it can be a key of the cache.
     """
-    engine = VirtualEngine(
-        REPOSITORY, guest_code(REPOSITORY, parts_of(json.loads(uses), _packages(), _catalog()))
-    )
+    catalog, packages = _installed()
+    code = guest_code(REPOSITORY, parts_of(json.loads(uses), packages, catalog))
+    engine = VirtualEngine(REPOSITORY, code)
     if looks_only():
         if missing := engine.look():
             raise NotMade(missing)
@@ -525,36 +468,29 @@ def _engine(uses: str, quiet: bool) -> VirtualEngine:
 
 
 @cache
-def _catalog() -> Catalog:
-    return Catalog.beside_ours([ALTERNATIVES])
-
-
-@cache
-def _packages() -> dict[str, Package]:
-    return load_packages(_catalog().jobs, _catalog())
+def _installed() -> tuple[Catalog, dict[str, Package]]:
+    return installed(Options(additions=(ALTERNATIVES,)))
 
 
 @cache
 def _read(scenario: str) -> tuple[Path, Scenario, dict[str, Scenario]]:
-    file = _catalog().find("scenarios", scenario)
+    catalog, packages = _installed()
+    file = catalog.find("scenarios", scenario)
     if file is None:
         raise InputError(f"there is no scenario {scenario}")
-    return file, *read_with_subs(file, _packages())
+    return file, *read_with_subs(file, packages)
 
 
-def on_orbit(scenarios: Sequence[Mapping[str, Any]], orbit: str) -> list[dict[str, Any]]:
+def on_orbit(scenarios: Entries, orbit: str) -> list[Mapping[str, Any]]:
     """Return those of a campaign file's scenarios that run on an orbit, with this orbit alone."""
-    made = []
+    made: list[Mapping[str, Any]] = []
     for entry in scenarios:
         values = entry["values"]
+        if orbit in values.get("orbit", ()):
+            made.append({**entry, "values": {**values, "orbit": [orbit]}})
         # Without a value the scenario's own orbit counts, which a cell shows.
-        orbits = values.get("orbit") or [
-            cells_of(scenarios_under([entry], {}, {}), (0,))[0].get("orbit")
-        ]
-        if orbit in orbits:
-            made.append(
-                {**entry, "values": {**values, "orbit": [orbit]} if "orbit" in values else values}
-            )
+        elif "orbit" not in values and cells_of([entry], (0,))[0].get("orbit") == orbit:
+            made.append(entry)
     return made
 
 
@@ -571,23 +507,15 @@ def _key(run: Mapping[str, str]) -> frozenset[tuple[str, str]]:
 
 
 def run_choice(
-    folder: Path,
-    scenarios: Sequence[Mapping[str, Any]],
-    seeds: str,
-    workers: int | None,
-    quiet: bool,
+    folder: Path, scenarios: Entries, seeds: Sequence[int], workers: int | None, quiet: bool
 ) -> None:
-    """Run what does not exist yet, and write the campaign's file and its table beside the records."""
+    """Run what does not exist yet, and write the campaign's file beside the records."""
     _folder_with_runs(folder)
     file = folder / "campaign.yml"
-    file.write_text(
-        yaml.safe_dump(
-            {"seeds": list(parse_seeds(seeds)), "scenarios": list(scenarios)}, sort_keys=False
-        )
-    )
+    content = {"seeds": list(seeds), "scenarios": list(scenarios)}
+    file.write_text(yaml.safe_dump(content, sort_keys=False))
     options = Options(results=folder, additions=(ALTERNATIVES,), workers=workers)
-    done = run_with_progress(plan_of(str(file), [], seeds, options), options, quiet=quiet)
-    (folder / "table.txt").write_text(tables_as_text(done))
+    run_with_progress(plan_of(str(file), [], None, options), options, quiet=quiet)
 
 
 def write_campaign(folder: Path, named: Mapping[str, Mapping[str, str]]) -> None:
@@ -612,40 +540,33 @@ def _folder_with_runs(folder: Path) -> None:
         runs.symlink_to(Path("../runs"))
 
 
-def _forecast(
-    platform: Platform,
-    assumptions: Mapping[str, Assumption],
-    searching: Sequence[int],
-    judging: Sequence[int],
-) -> str:
+def _forecast(platform: Platform, judging: Sequence[int]) -> str:
     """Return a text on what there is to do, and how long it takes: a line for each alternative and
     phase.
     """
-    lines: list[tuple[str, list[dict[str, str]]]] = []
-    every: dict[Any, dict[str, str]] = {}
-    alone: list[Choice] = [dict([pair]) for pair in in_turn(assumptions)]
+    searching, again = platform.searching, _in_words(judging)
+    alone: list[Choice] = [dict([pair]) for pair in in_turn(platform.assumptions)]
+    lines: list[tuple[str, list[Run]]] = []
+    every: dict[Any, Run] = {}
     for choice in ({}, *alone):
-        own = {
-            _key(one): one for one in platform.to_do([choice], searching) if _key(one) not in every
-        }
-        lines.append((words(choice), list(own.values())))
-        every |= own
-    lines.append((f"alone, {_in_words(searching)}", list(every.values())))
-    # What the search finds is not known yet: lines with `at most` count all runs of a choice.
-    lines.append(("each choice of several, at most", platform.cells({}, searching)))
-    lines.append((f"all as ours, {_in_words(judging)}", platform.to_do([{}], judging)))
-    lines.append((f"the joint set, {_in_words(judging)}, at most", platform.cells({}, judging)))
+        to_do = {_key(one): one for one in platform.to_do([choice], searching)}
+        lines.append((words(choice), [to_do[key] for key in to_do if key not in every]))
+        every |= to_do
     ours = {_key(one) for one in platform.cells({}, judging)}
     driving = [one for one in platform.to_do(alone, judging) if _key(one) not in ours]
-    lines.append((f"what drives the claims, {_in_words(judging)}, at most", driving))
-    source = (
-        f"{len(platform.known)} runs in {platform.results}"
-        if platform.known
-        else "an assumption: no run is known"
-    )
-    shown = [
-        f"{len(runs):6} runs {duration(platform.seconds(runs)):>7}  {what}" for what, runs in lines
+    lines += [
+        (f"alone, {_in_words(searching)}", list(every.values())),
+        # What the search finds is not known yet: lines with `at most` count all runs of a choice.
+        ("each choice of several, at most", platform.cells({}, searching)),
+        (f"all as ours, {again}", platform.to_do([{}], judging)),
+        (f"the joint set, {again}, at most", platform.cells({}, judging)),
+        (f"what drives the claims, {again}, at most", driving),
     ]
+    shown = []
+    for what, runs in lines:
+        shown.append(f"{len(runs):6} runs {duration(platform.seconds(runs)):>7}  {what}")
+    known = f"{len(platform.known)} runs in {platform.results}"
+    source = known if platform.known else "an assumption: no run is known"
     return "\n".join([*shown, f"on {len(cpus_for(platform.workers))} CPUs, from {source}"])
 
 
@@ -654,62 +575,36 @@ def _again(
 ) -> list[Tried]:
     """Run with other seeds what was found, and return the results.
 
-    First come our scenarios, for comparison, then what was found, and what has been run with these
-    seeds as a whole before. Then, as far as there is time, each alternative that drives claims is
-    run alone, in the cells of what it drives. After an interruption only what exists already is
+    First come our scenarios, for comparison, then what has been run with these seeds as a whole
+    before, then what was found. Then, as far as there is time, each alternative that drives claims
+    is run alone, in the cells of what it drives. After an interruption only what exists already is
     taken.
     """
-    done: list[Tried] = []
-    driving: dict[Pair, Tried] = {}
-    run: dict[Pair, set[Of]] = {}
+    done: dict[Any, Tried] = {}
+    driven: dict[Any, set[Of]] = {}
 
-    def in_time(choice: Choice, of: Collection[Of] | None = None) -> bool:
+    def run(choice: Choice, of: set[Of] | None = None) -> None:
         to_do = platform.to_do([choice], judging, of)
-        return not to_do or (not platform.interrupted and platform.seconds(to_do) <= left_s())
+        if not to_do or (not platform.interrupted and platform.seconds(to_do) <= left_s()):
+            done[_key(choice)] = Tried(dict(choice), platform.judged(choice, judging, of))
+            driven[_key(choice)] = of or set()
 
     with suppress(Stop):
-        if not in_time({}):
-            return done  # the others are compared with it
-        done.append(Tried({}, platform.judged({}, judging)))
-        best = found.best.choice
-        whole = [
-            one.choice
-            for one in found.ranked
-            if one.choice and not platform.to_do([one.choice], judging)
-        ]
-        if best and best not in whole and in_time(best):
-            whole.append(best)
-        done += [Tried(dict(one), platform.judged(one, judging)) for one in whole]
+        run({})
+        if not done:
+            return []  # the others are compared with it
+        for one in found.ranked:
+            if one.choice and not platform.to_do([one.choice], judging):
+                run(one.choice)
+        if _key(found.best.choice) not in done:
+            run(found.best.choice)
+        whole = set(done)
         for several in drivers(found):
-            for pair, driven in several.items():
-                choice, of = dict([pair]), run.get(pair, set()) | driven
-                if choice not in whole and of != run.get(pair) and in_time(choice, of):
-                    driving[pair] = Tried(choice, platform.judged(choice, judging, of))
-                    run[pair] = of
-    return [*done, *driving.values()]
-
-
-def _write(
-    output: Path,
-    found: Search,
-    told: Map,
-    assumptions: Mapping[str, Assumption],
-    scenarios: Sequence[Mapping[str, Any]],
-) -> None:
-    output.mkdir(parents=True, exist_ok=True)
-    (output / "assumptions.md").write_text(answer(told, assumptions, found.joint.choice))
-    (output / FILE).write_text(told.as_json())
-    (output / TRIED).write_text(tried_csv(found))
-    best = {
-        "seeds": MIN_SEEDS,
-        "scenarios": scenarios_under(scenarios, found.joint.choice, assumptions),
-    }
-    with_ours = f"--with {shown_path(ALTERNATIVES)}"
-    head = (
-        f"# {told.joint}; found by\n# {told.command}\n# To be run with: ./openbach-run best.yml"
-        f" {with_ours}\n"
-    )
-    (output / "best.yml").write_text(head + yaml.safe_dump(best, sort_keys=False))
+            for pair, of in several.items():
+                before = driven.get(frozenset([pair]), set())
+                if frozenset([pair]) not in whole and not of <= before:
+                    run(dict([pair]), before | of)
+    return list(done.values())
 
 
 def _in_words(seeds: Sequence[int]) -> str:
@@ -735,17 +630,14 @@ def _several_of(tried: Path, assumptions: Mapping[str, Assumption]) -> list[dict
                 " directory with -o"
             )
         texts = dict.fromkeys(row["choice"] for row in rows)
-    several = []
-    for text in texts:
-        choice = dict(pair.split(": ", 1) for pair in text.split("; ") if ": " in pair)
-        # The file may be of a search with other assumptions.
-        is_known = all(
-            name in assumptions and value in assumptions[name].alternatives
-            for name, value in choice.items()
-        )
-        if len(choice) > 1 and is_known:
-            several.append(choice)
-    return several
+    known = {f"{name}: {value}": (name, value) for name, value in in_turn(assumptions)}
+    # The file may be of a search with other assumptions.
+    several = [text.split("; ") for text in texts]
+    return [
+        dict(known[one] for one in each)
+        for each in several
+        if len(each) > 1 and known.keys() >= set(each)
+    ]
 
 
 def debian_of(packages: Sequence[str]) -> str | None:
@@ -757,42 +649,18 @@ def debian_of(packages: Sequence[str]) -> str | None:
     return next((f"{one[1]}.{one[2]}" for one in found if one), None)
 
 
-def _summary(told: Map) -> str:
-    several = len(told.findings)
-    by = f"with {told.confirmed}" if told.confirmed else f"by the medians of {told.searched}"
-    text = f"As our scenarios are, {told.held('ours')} of {several} findings hold {by}"
-    end = (
-        ""
-        if told.whole
-        else " The budget ended the search: the same command with a larger one goes on."
-    )
-    return f"{text}; under {told.joint}, {told.held('joint')}.{end}"
-
-
 def tried_csv(found: Search) -> str:
     """Return the CSV with a row for each choice and finding; `verdict` is by the medians of the
     search.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(
-        ["choice", "claim", "part", "orbit", "verdict", "comparisons", "least", "greatest"]
-    )
+    head = ("choice", "claim", "part", "orbit", "verdict", "comparisons", "least", "greatest")
+    writer.writerow(head)
     for one in found.tried:
-        for (claim, part, orbit), finding in one.findings.items():
-            medians = sorted(
-                compared.found.median for compared in finding.comparisons if compared.found
-            )
-            ends = [f"{end:.4g}" for end in (medians[0], medians[-1])] if medians else ["", ""]
-            writer.writerow(
-                [
-                    words(one.choice),
-                    claim,
-                    part,
-                    orbit,
-                    by_medians(finding),
-                    len(finding.comparisons),
-                    *ends,
-                ]
-            )
+        for key, finding in one.findings.items():
+            medians = [each.found.median for each in finding.comparisons if each.found]
+            ends = [f"{min(medians):.4g}", f"{max(medians):.4g}"] if medians else ["", ""]
+            verdict = by_medians(finding)
+            writer.writerow([words(one.choice), *key, verdict, len(finding.comparisons), *ends])
     return text.getvalue()

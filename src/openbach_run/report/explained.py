@@ -318,7 +318,7 @@ def answer(found: Map, assumptions: Mapping[str, Assumption], joint: Choice) -> 
     tables = [_of_claim(found, claim) for claim in claims]
     parts = [
         "# Assumptions under which the published report's claims hold",
-        _summary(found),
+        summary(found),
         f"    {found.command}",
         f"In the cells of `{found.campaign}`"
         + (f", at commit {found.commit[:12]}" if found.commit else "")
@@ -358,15 +358,13 @@ def answer(found: Map, assumptions: Mapping[str, Assumption], joint: Choice) -> 
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
 
-def _summary(found: Map) -> str:
-    told = (
-        f"As our scenarios are, {found.held('ours')} of {len(found.findings)} findings hold; under"
-        f" {found.joint}, {found.held('joint')}."
-    )
-    return told + (
-        ""
-        if found.whole
-        else " The budget ended the search: the same command with a larger one goes on."
+def summary(found: Map, by: str = "") -> str:
+    """Return how many findings hold; `by` says by what, for people who do not see the map."""
+    end = " The budget ended the search: the same command with a larger one goes on."
+    return (
+        f"As our scenarios are, {found.held('ours')} of {len(found.findings)} findings hold"
+        f"{by and ' ' + by}; under {found.joint}, {found.held('joint')}."
+        f"{'' if found.whole else end}"
     )
 
 

@@ -1,25 +1,19 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The search for the assumptions under which claims hold.
 
-1. Each alternative is tried alone, with all other assumptions as our scenarios have them: first one
-alternative of each assumption, then the second of each, in the order of the file. Alternatives that
-change any comparison by more than the margin are influential.
+One score decides: the number of findings that do not hold, and, where this is equal, how far the
+comparisons lie outside their bounds, with a price for each alternative.
 
-2. The changes by each alternative alone, added up as if they were independent, promise how near the
-claims come under any choice of alternatives. The search begins with the choice that promises most.
+1. Each alternative is tried alone, with all other assumptions as our scenarios have them.
+2. The changes by each alternative alone, added up as if they were independent, predict the score of
+   any choice of alternatives.
+3. From the best choice so far the search goes to the first one with a better score, until there is
+   none. It tries the choice with the best prediction, then those that differ in one or two
+   assumptions, in the order of their predictions.
 
-3. It goes on to the first neighbour that is better, until none is. A neighbour differs in one
-assumption, or in two if one leads to nothing better. Neighbours that promise most are tried first.
-
-"Better" means at first that more findings hold; only choices that promise this are tried. Then it
-means that the claims are nearer, whatever is promised: how far their comparisons lie outside their
-bounds. The number of findings that hold is too coarse to lead far. The result is the choice, of all
-that were tried, under which most findings hold. Everything is paired by seed, because all campaigns
-have the same seeds.
-
-A search may have one seed, so it goes by the medians, whatever their intervals are. What it finds
-is run again with seeds that it has not used (`Search.again`), and only that gives verdicts and
-intervals.
+A search may have one seed, so it goes by the medians, whatever their intervals are. All campaigns
+have the same seeds, so everything is paired by seed. What the search finds is run again with seeds
+that it has not used (`Search.again`), and only that gives verdicts and intervals.
 """
 
 from __future__ import annotations
@@ -47,7 +41,7 @@ from openbach_run.report.claims import (
 from openbach_run.results.intervals import Estimate, differences, estimate, ratios
 
 MOST_TOGETHER = 2
-"""The number of assumptions that are changed at once where changing one leads no nearer."""
+"""The number of assumptions that are changed at once."""
 
 Key = tuple[str, str, str]
 """A finding: claim, what is compared, orbit."""
@@ -57,10 +51,8 @@ Of = tuple[str, str]
 """A claim and one of its orbits."""
 Place = tuple[Key, object]
 """A comparison of a finding, whatever choice it was made under."""
-Levels = Mapping[Place, float]
-"""The level of each comparison, a value whose effects add up: the logarithm of a ratio or of a
-measure, or a difference itself."""
-Judged = Callable[[Choice], list[Claim]]
+Score = tuple[int, float]
+"""What is to be least: findings that do not hold, then the cost."""
 
 
 class Stop(Exception):
@@ -88,37 +80,34 @@ class Tried:
         return sum(by_medians(one) == HOLDS for one in self.findings.values())
 
     @cached_property
-    def distance(self) -> float:
-        """Return how far the comparisons lie outside their bounds on average, as a part of the
-        bound.
-
-        Each counts as at most 1; one that was not measured counts as 1. Without comparisons it is
-        1, too.
-        """
-        found = [_outside(one) for _, one in self._comparisons]
-        return sum(found) / len(found) if found else 1.0
-
-    @cached_property
-    def _comparisons(self) -> list[tuple[Place, Comparison]]:
-        """Return every comparison of every finding, with its place."""
-        found: list[tuple[Place, Comparison]] = []
-        for key, several in self.findings.items():
-            found += [((key, _name(one)), one) for one in several.comparisons]
+    def comparisons(self) -> dict[Place, Comparison]:
+        """Return every comparison of every finding, by its place."""
+        found: dict[Place, Comparison] = {}
+        for key, finding in self.findings.items():
+            found |= {(key, _name(one)): one for one in finding.comparisons}
         return found
 
     @cached_property
-    def parts(self) -> dict[Place, Part]:
-        """Return the part of a claim to which each comparison belongs."""
-        return {place: one.part for place, one in self._comparisons}
+    def distance(self) -> float:
+        """Return how far the comparisons lie outside their bounds on average, 0 to 1.
+
+        One that was not measured counts as 1, and so do no comparisons at all.
+        """
+        found = [_outside(one) for one in self.comparisons.values()]
+        return sum(found) / len(found) if found else 1.0
 
     @cached_property
     def levels(self) -> dict[Place, float]:
-        """Return the level of each comparison that was measured."""
-        return {
-            place: _level(one.part, one.found.median)
-            for place, one in self._comparisons
-            if one.found
-        }
+        """Return a value whose changes add up for each comparison that was measured: the logarithm
+        of a ratio or of a measure, or a difference itself.
+        """
+        measured: dict[Place, float] = {}
+        for place, one in self.comparisons.items():
+            if one.found:
+                value = one.found.median
+                is_log = _is_factor(one.part) and value > 0
+                measured[place] = math.log(value) if is_log else value
+        return measured
 
 
 @dataclass(frozen=True)
@@ -160,33 +149,24 @@ class Search:
         Only choices that were run as a whole with them count. If there are none, or if ours is
         best, it is the best choice by the seeds of the search.
         """
-        if not self.best.choice or not self.confirmed:
-            return self.best
         held: dict[frozenset[Pair], int] = {}
         for one in self.confirmed:
-            verdicts = [each.verdict for each in one.findings.values()]
+            verdicts = [finding.verdict for finding in one.findings.values()]
             held[_pairs(one.choice)] = verdicts.count(HOLDS)
         known = [one for one in self.ranked if _pairs(one.choice) in held]
+        if not self.best.choice or not known:
+            return self.best
         return max(known, key=lambda one: held[_pairs(one.choice)])
 
     @property
     def without_effect(self) -> list[dict[str, str]]:
         """Return the alternatives that change nothing alone."""
-        base = self.tried[0]
-        return [
-            one.choice for one in self.tried if len(one.choice) == 1 and not _is_moved(base, one)
-        ]
+        alone = [one for one in self.tried if len(one.choice) == 1]
+        return [one.choice for one in alone if not _is_moved(self.tried[0], one)]
 
     def same_again(self, choice: Choice) -> Tried | None:
         """Return a choice as it was run with the other seeds, or None."""
         return next((one for one in self.again if one.choice == choice), None)
-
-    def finding(self, one: Tried, key: Key) -> Finding | None:
-        """Return a choice's finding with the other seeds if it was run with them, else with the
-        search's.
-        """
-        again = self.same_again(one.choice)
-        return again.findings[key] if again and key in again.findings else one.findings.get(key)
 
 
 def _pairs(choice: Choice) -> frozenset[Pair]:
@@ -229,11 +209,6 @@ def _is_factor(part: Part) -> bool:
     return part.is_ratio or part.against is None
 
 
-def _level(part: Part, value: float) -> float:
-    """Return a value on the scale on which effects add up, see Levels."""
-    return math.log(value) if _is_factor(part) and value > 0 else value
-
-
 def _name(one: Comparison) -> object:
     """Return what tells a comparison from the others of its finding, the same under every choice."""
     own = {*FACTORS, *one.part.cell} - {*one.part.best_over, "scenario", "orbit"}
@@ -245,36 +220,51 @@ def _name(one: Comparison) -> object:
 
 def search(
     assumptions: Mapping[str, Assumption],
-    judged: Judged,
+    judged: Callable[[Choice], list[Claim]],
     may_try: Callable[[Choice], bool] = lambda choice: True,
     before: Iterable[Choice] = (),
 ) -> Search:
-    """Try choices until none is nearer, and return all that were tried.
+    """Try choices until none is better, and return all that were tried.
 
     Each choice is tried once, and only if `may_try` allows it. `before` has choices that an earlier
     search has found; they are tried as well. `judged` returns the claims under a choice, and may
     raise Stop.
     """
     tried: dict[frozenset[Pair], Tried] = {}
-    refused: list[dict[str, str]] = []
-
-    def try_one(choice: Choice) -> Tried | None:
-        key = _pairs(choice)
-        if key not in tried:
-            if tried and not may_try(choice):
-                refused.append(dict(choice))
-                return None
-            tried[key] = Tried(dict(choice), judged(choice))
-        return tried[key]
-
-    stopped = False
-    try:
-        _search(assumptions, try_one, before)
-    except Stop:
-        stopped = True
     alone = [dict([pair]) for pair in in_turn(assumptions)]
+    whole = True
+
+    def try_each(choices: Iterable[Choice]) -> Iterator[Tried]:
+        """Yield the choices that could be tried."""
+        nonlocal whole
+        for choice in choices:
+            key = _pairs(choice)
+            if key not in tried and tried and not may_try(choice):
+                whole = False
+                continue
+            if key not in tried:
+                in_order = {name: choice[name] for name in assumptions if name in choice}
+                tried[key] = Tried(in_order, judged(in_order))
+            yield tried[key]
+
+    try:
+        known = list(try_each([{}, *alone, *before]))
+        model = _Model(known)
+        best = min(known, key=model.score)
+        while True:
+            better = (
+                one
+                for one in try_each(model.promising(best))
+                if model.score(one) < model.score(best)
+            )
+            found = next(better, None)
+            if found is None:
+                break
+            best = found
+    except Stop:
+        whole = False
     untried = [one for one in alone if _pairs(one) not in tried]
-    return Search(list(tried.values()), not refused and not stopped, untried)
+    return Search(list(tried.values()), whole, untried)
 
 
 def in_turn(assumptions: Mapping[str, Assumption]) -> list[Pair]:
@@ -287,192 +277,101 @@ def in_turn(assumptions: Mapping[str, Assumption]) -> list[Pair]:
     return [pair for pair in chain.from_iterable(rounds) if pair is not None]
 
 
-def _search(
-    assumptions: Mapping[str, Assumption],
-    try_one: Callable[[Choice], Tried | None],
-    before: Iterable[Choice],
-) -> None:
-    base = try_one({})
-    if base is None:
-        return
-    alone: dict[Pair, Tried] = {}
-    for pair in in_turn(assumptions):
-        found = try_one(dict([pair]))
-        if found:
-            alone[pair] = found
-    influential = {pair: found for pair, found in alone.items() if _is_moved(base, found)}
-    promise = _Promise(base, influential)
-    known = [base, *alone.values(), *map(try_one, before)]
-    most = [*known, try_one(promise.best(_most_hold))]
-    here = _climbed(promise, _most_hold, most, try_one, better=True)
-    near = [*known, here, try_one(promise.best(_nearest)), try_one(_better(base, influential))]
-    _climbed(promise, _nearest, near, try_one, better=False)
+class _Model:
+    """Predicts scores, as if the changes by each alternative alone added up."""
 
+    def __init__(self, known: Sequence[Tried]) -> None:
+        """Take the choices that were tried: ours first, then each alternative alone."""
+        self._base = known[0]
+        self._changes: dict[Pair, dict[Place, float]] = {}
+        for one in known:
+            if len(one.choice) == 1 and _is_moved(self._base, one):
+                (pair,) = one.choice.items()
+                self._changes[pair] = _added_levels(self._base, one)
 
-Goal = Callable[[int, float], tuple[float, ...]]
-"""Returns what is to be least, from the number of findings that do not hold and the cost."""
+    def score(self, one: Tried) -> Score:
+        """Return the score of a choice that was tried."""
+        return len(one.findings) - one.held, self._cost(one.distance, one.choice)
 
+    def promising(self, here: Tried) -> Iterator[dict[str, str]]:
+        """Yield the choices to try after `here`: the one that promises most, then the neighbours in
+        the order of what they promise.
+        """
+        # If all holds under ours, nothing can be better.
+        if self.score(here) == (0, 0.0):
+            return
+        promised, best = self.score(here), here.choice
+        while True:
+            (next_promised, next_best), *_ = self._neighbours(here, best) or [(promised, best)]
+            if next_promised >= promised:
+                break
+            promised, best = next_promised, next_best
+        yield best
+        for _, choice in self._neighbours(here, here.choice):
+            yield choice
 
-def _most_hold(unheld: int, cost: float) -> tuple[float, ...]:
-    return unheld, cost
+    def _neighbours(self, here: Tried, middle: Choice) -> list[tuple[Score, dict[str, str]]]:
+        """Return the choices that differ from `middle` in a few assumptions, with the scores that
+        they promise from the levels found for `here`, the least first.
+        """
+        values: dict[str, set[str | None]] = {}
+        for name, value in self._changes:
+            values.setdefault(name, {None}).add(value)  # None: as ours
+        found = []
+        for together in range(1, MOST_TOGETHER + 1):
+            for names in combinations(values, together):
+                others = [sorted(values[name] - {middle.get(name)}, key=str) for name in names]
+                for changed in product(*others):
+                    there = {**middle, **dict(zip(names, changed, strict=True))}
+                    choice = {name: value for name, value in there.items() if value is not None}
+                    found.append((self._promised(here, choice), choice))
+        return sorted(found, key=lambda one: one[0])
 
+    def _promised(self, here: Tried, there: Choice) -> Score:
+        """Return the score that the choice `there` promises, from the levels found for `here`."""
+        come = [self._changes.get(pair, {}) for pair in there.items() - here.choice.items()]
+        gone = [self._changes.get(pair, {}) for pair in here.choice.items() - there.items()]
+        total, missed = 0.0, set()
+        for place, one in self._base.comparisons.items():
+            outside = 1.0
+            if place in here.levels:
+                level = here.levels[place] + sum(change.get(place, 0.0) for change in come)
+                level -= sum(change.get(place, 0.0) for change in gone)
+                is_log = _is_factor(one.part)
+                outside = _distance(one.part, math.exp(min(level, 99.0)) if is_log else level)
+            total += outside
+            missed |= {place[0]} if outside else set()
+        return len(missed), self._cost(total / max(1, len(self._base.comparisons)), there)
 
-def _nearest(unheld: int, cost: float) -> tuple[float, ...]:
-    return (cost,)
+    def _cost(self, distance: float, choice: Choice) -> float:
+        """Return the distance, with a price for each assumption that is not ours.
 
-
-def _climbed(
-    promise: _Promise,
-    goal: Goal,
-    starts: Iterable[Tried | None],
-    try_one: Callable[[Choice], Tried | None],
-    *,
-    better: bool,
-) -> Tried:
-    """Go from the best start to better neighbours until none is, and return where that ends.
-
-    With `better` only neighbours that promise to be better are tried.
-    """
-    here = min(filter(None, starts), key=lambda one: promise.reached(goal, one))
-    # If all holds under ours, there is nothing to look for.
-    while here.distance or here.choice:
-        least, there = (
-            promise.reached(goal, here),
-            map(try_one, promise.neighbours(goal, here, better=better)),
-        )
-        found = next((one for one in there if one and promise.reached(goal, one) < least), None)
-        if found is None:
-            break
-        here = found
-    return here
-
-
-def _cost(base: Tried, distance: float, choice: Choice) -> float:
-    """Return the distance, with a price for each assumption that is not ours.
-
-    So another assumption is taken only if it brings the claims nearer by more than MARGIN of how
-    far they are from holding under ours.
-    """
-    return distance + MARGIN * base.distance * len(choice)
-
-
-def _better(base: Tried, influential: Mapping[Pair, Tried]) -> dict[str, str]:
-    """Return all alternatives that alone bring the claims nearer; for an assumption with several
-    the best.
-    """
-    nearer = {
-        pair: one.distance for pair, one in influential.items() if one.distance < base.distance
-    }
-    # The nearest comes last, so that it is the one that stays in the dict.
-    return dict(sorted(nearer, key=lambda pair: -nearer[pair]))
+        So another assumption is taken only if it brings the claims nearer by more than MARGIN of
+        how far they are from holding under ours.
+        """
+        return distance + MARGIN * self._base.distance * len(choice)
 
 
 def _added_levels(base: Tried, one: Tried) -> dict[Place, float]:
     """Return by how much each level differs from that of `base`, where both have one."""
-    before = base.levels
-    return {place: level - before[place] for place, level in one.levels.items() if place in before}
-
-
-class _Promise:
-    """Predicts the claims under any choice, as if the changes by each alternative alone added up."""
-
-    def __init__(self, base: Tried, influential: Mapping[Pair, Tried]) -> None:
-        self._base = base
-        self._influential = influential
-        self._effects = {pair: _added_levels(base, one) for pair, one in influential.items()}
-
-    def reached(self, goal: Goal, one: Tried) -> tuple[float, ...]:
-        """Return the goal as a choice that was tried has reached it."""
-        return goal(len(one.findings) - one.held, _cost(self._base, one.distance, one.choice))
-
-    def _promised(self, goal: Goal, here: Tried, there: Choice) -> tuple[float, ...]:
-        """Return the goal that the choice `there` promises to reach, from the levels found for
-        `here`.
-        """
-        changed = {
-            name
-            for name in here.choice.keys() | there.keys()
-            if here.choice.get(name) != there.get(name)
-        }
-        gone = [
-            self._effects.get((name, here.choice[name]), {})
-            for name in changed
-            if name in here.choice
-        ]
-        come = [self._effects.get((name, there[name]), {}) for name in changed if name in there]
-        total, missed = 0.0, set()
-        for place, part in self._base.parts.items():
-            level = here.levels.get(place)
-            # Take the effects of the alternatives that go, add those of the ones that come.
-            if level is not None:
-                level += sum(one.get(place, 0.0) for one in come) - sum(
-                    one.get(place, 0.0) for one in gone
-                )
-                outside = _distance(part, math.exp(min(level, 99.0)) if _is_factor(part) else level)
-            else:
-                outside = 1.0
-            total += outside
-            missed |= {place[0]} if outside else set()
-        return goal(len(missed), _cost(self._base, total / max(1, len(self._base.parts)), there))
-
-    def best(self, goal: Goal) -> dict[str, str]:
-        """Return the choice that promises most."""
-        here: dict[str, str] = {}
-        least = self._promised(goal, self._base, here)
-        while True:
-            there = []
-            for together in range(1, MOST_TOGETHER + 1):
-                for number, choice in enumerate(_changed(here, self._influential, together)):
-                    promised = self._promised(goal, self._base, choice)
-                    there.append((promised, together, number, choice))
-            promised, _, _, choice = min(there, default=(least, 0, 0, here))
-            if promised >= least:
-                return here
-            here, least = choice, promised
-
-    def neighbours(self, goal: Goal, here: Tried, *, better: bool) -> Iterator[dict[str, str]]:
-        """Yield choices that differ in one assumption, those that promise most first; then in more.
-
-        With `better` only those that promise to be better.
-        """
-        least = self.reached(goal, here)
-        for together in range(1, MOST_TOGETHER + 1):
-            choices = list(_changed(here.choice, self._influential, together))
-            promised = sorted(
-                (self._promised(goal, here, choice), number)
-                for number, choice in enumerate(choices)
-            )
-            yield from (choices[number] for one, number in promised if one < least or not better)
-
-
-def _changed(here: Choice, influential: Iterable[Pair], together: int) -> Iterator[dict[str, str]]:
-    """Yield the choices that differ from `here` in exactly `together` assumptions."""
-    values: dict[str, set[str | None]] = {}
-    for name, value in influential:
-        values.setdefault(name, {None}).add(value)  # None: as ours
-    for names in combinations(values, together):
-        others = [sorted(values[name] - {here.get(name)}, key=str) for name in names]
-        for changed in product(*others):
-            there = {**here, **dict(zip(names, changed, strict=True))}
-            yield {name: value for name, value in there.items() if value is not None}
+    both = base.levels.keys() & one.levels.keys()
+    return {place: one.levels[place] - base.levels[place] for place in both}
 
 
 def _is_moved(base: Tried, one: Tried) -> bool:
-    """Return whether any level changed by more than MARGIN, or is missing in one of the two."""
-    if base.levels.keys() != one.levels.keys():
-        return True
-    return any(
-        abs(one.levels[place] - level) > _relevant(base.parts[place])
-        for place, level in base.levels.items()
-    )
+    """Return whether any level changed by more than MARGIN, or is missing in one of the two.
 
-
-def _relevant(part: Part) -> float:
-    """Return the change of a level that matters: of a factor, or as a part of what a difference may
-    be.
+    A difference changes by more if it does so as a part of the larger of its bounds.
     """
-    bounds = [abs(bound) for bound in (part.least, part.most) if math.isfinite(bound) and bound]
-    return MARGIN * (1.0 if _is_factor(part) else max(bounds, default=1.0))
+
+    def relevant(part: Part) -> float:
+        bounds = [abs(bound) for bound in (part.least, part.most) if math.isfinite(bound) and bound]
+        return MARGIN * (1.0 if _is_factor(part) else max(bounds, default=1.0))
+
+    return base.levels.keys() != one.levels.keys() or any(
+        abs(added) > relevant(base.comparisons[place].part)
+        for place, added in _added_levels(base, one).items()
+    )
 
 
 @dataclass(frozen=True)
@@ -490,24 +389,29 @@ class Effect:
     """The number of its comparisons that come within their bounds, less those that go out of
     them."""
 
+    @property
+    def size(self) -> tuple[int, float]:
+        """Return how much it does: comparisons, then the change, whatever its direction."""
+        by = self.change.median
+        return abs(self.more), abs(math.log(by) if self.is_factor and by > 0 else by)
+
 
 def effects(tried: Sequence[Tried]) -> dict[Key, list[Effect]]:
     """Return the effects of the alternatives that were tried alone, by finding.
 
     The first of `tried` has no alternative.
     """
-    told: dict[Key, list[Effect]] = {key: [] for key in tried[0].findings}
-    for one in tried:
-        if len(one.choice) == 1:
-            ((assumption, alternative),) = one.choice.items()
-            for key, before in tried[0].findings.items():
-                after = one.findings.get(key)
-                change = after and _change(before, after)
-                if after and change:
-                    more = _within(after) - _within(before)
-                    told[key].append(
-                        Effect(assumption, alternative, change, _is_factor(before.part), more)
-                    )
+    told: dict[Key, list[Effect]] = {}
+    for key, before in tried[0].findings.items():
+        told[key] = []
+        for one in tried:
+            after = one.findings.get(key)
+            if after is None or len(one.choice) != 1:
+                continue
+            (pair,) = one.choice.items()
+            change, more = _change(before, after), _within(after) - _within(before)
+            if change:
+                told[key].append(Effect(*pair, change, _is_factor(before.part), more))
     return told
 
 
@@ -530,14 +434,11 @@ def drivers(found: Search) -> list[dict[Pair, set[Of]]]:
 
     First come those that do most to each finding, then the second of each, and so on.
     """
-
-    def size(one: Effect) -> tuple[float, float]:
-        by = one.change.median
-        return -abs(one.more), -abs(math.log(by) if one.is_factor and by > 0 else by)
-
     rounds: list[dict[Pair, set[Of]]] = []
     for (claim, _, orbit), several in effects(found.tried).items():
-        for number, one in enumerate(sorted((one for one in several if one.more), key=size)):
+        driving = [one for one in several if one.more]
+        most_first = sorted(driving, key=lambda one: one.size, reverse=True)
+        for number, one in enumerate(most_first):
             if number == len(rounds):
                 rounds.append({})
             rounds[number].setdefault((one.assumption, one.alternative), set()).add((claim, orbit))
@@ -555,45 +456,34 @@ def regions(found: Search) -> dict[Key, str]:
 
 
 def _region(key: Key, found: Search) -> str:
+    def again(one: Tried) -> Finding | None:
+        judged = found.same_again(one.choice)
+        return judged and judged.findings.get(key)
+
     ours = found.tried[0]
-    ours_hold = _holds(found.finding(ours, key))
-    ours_held = _holds(ours.findings[key])
-
-    def is_told(one: Tried) -> bool:
-        again = found.same_again(one.choice)
-        return again is not None and key in again.findings
-
-    def holds(one: Tried) -> bool:
-        held = _holds(found.finding(one, key))
-        return held if is_told(one) or held != ours_held else ours_hold
-
-    def words(one: Tried) -> str:
-        choice = " and ".join(f"{name}: {value}" for name, value in one.choice.items())
-        return (
-            f"{choice} (one seed)"
-            if is_told(ours) and not is_told(one) and _seeds(one.findings[key]) == 1
-            else choice
-        )
-
-    known = [one for one in found.tried if key in one.findings]
-    alone = [one for one in known if len(one.choice) == 1]
+    searched, judged = by_medians(ours.findings[key]) == HOLDS, again(ours)
+    ours_hold = by_medians(judged) == HOLDS if judged else searched
+    holding, breaking = [], []
+    for one in found.tried[1:]:
+        if key not in one.findings:
+            continue
+        finding = again(one) or one.findings[key]
+        holds = by_medians(finding) == HOLDS
+        words = " and ".join(f"{name}: {value}" for name, value in one.choice.items())
+        if not again(one):
+            holds = holds if holds != searched else ours_hold
+            words += " (one seed)" if judged and _seeds(finding) == 1 else ""
+        (holding if holds else breaking).append((len(one.choice), words))
     if ours_hold:
-        breaking = [words(one) for one in alone if not holds(one)]
+        alone = [words for several, words in breaking if several == 1]
         return (
-            f"ours, but not {'; or '.join(breaking)}"
-            if breaking
+            f"ours, but not {'; or '.join(alone)}"
+            if alone
             else "ours and under each alternative alone"
         )
-    if enough := [words(one) for one in alone if holds(one)]:
-        return "; or ".join(enough)
-    fewest = min(
-        (one for one in known if holds(one)), key=lambda one: len(one.choice), default=None
-    )
-    return words(fewest) if fewest else "none of what was tried"
-
-
-def _holds(finding: Finding | None) -> bool:
-    return finding is not None and by_medians(finding) == HOLDS
+    alone = [words for several, words in holding if several == 1]
+    fewest = min(holding, key=lambda one: one[0], default=(0, "none of what was tried"))
+    return "; or ".join(alone) or fewest[1]
 
 
 def _seeds(finding: Finding) -> int:
