@@ -11,7 +11,7 @@ JOBS := $(wildcard jobs/*/files)
 EMPTY :=
 WITH_JOBS := env PYTHONPATH=src:src/openbach_run/guest/agent_library:tests:pep/tests:$(subst $(EMPTY) $(EMPTY),:,$(JOBS))
 
-.PHONY: check lint smoke test unit guest pages pep peers vpns chaos fuzz house words golden bump-debian modules kernel-tests openbach openbach-jobs scenarios vpn-lists control-lists man lock wheel site clean
+.PHONY: check lint smoke test unit guest pages pep peers vpns chaos fuzz house words golden bump-debian modules kernel-tests openbach openbach-jobs scenarios vpn-lists control-lists man lock wheel site results-site clean
 .PHONY: kernel-rebase kernel-export soak
 .PHONY: bench bench-budget bench-paired bench-scale bench-cluster bench-serve bench-pep bench-peers bench-clock bench-native
 
@@ -156,6 +156,9 @@ site: # the documentation, with a search that needs no network: site/index.html;
 		| grep -zv '^tests/\|^reports/templates/\|^\.github/\|/files/' | xargs -0 cp --parents -t build/pages
 	$(DEV) mkdocs build --strict
 	rm -rf build
+
+results-site: # the results of reports/ as a site: results-site/index.html
+	./openbach-run matrix reports/* -o results-site
 
 clean:
 	rm -rf results build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

@@ -44,6 +44,33 @@ def test_a_page_keeps_nobody_out(
     accessible(page)
 
 
+@pytest.fixture(scope="module")
+def results_site() -> Iterator[Path]:
+    """The results of reports/ as a site."""
+    place = REPOSITORY / "results-site"
+    subprocess.run(["make", "results-site"], cwd=REPOSITORY, check=True, capture_output=True)
+    yield place
+    shutil.rmtree(place)
+
+
+@pytest.mark.parametrize("name", ["index", "full-geo_loss", "cells/full-geo_loss-1"])
+@pytest.mark.parametrize("width_px", [1400, 390])
+def test_a_page_of_results_keeps_nobody_out(
+    results_site: Path,
+    page: Page,
+    accessible: Callable[[Page], None],
+    picture: Callable[[str], str],
+    name: str,
+    width_px: int,
+) -> None:
+    page.set_viewport_size({"width": width_px, "height": 844})
+    page.goto((results_site / f"{name}.html").as_uri())
+    expect(page.locator("h1")).to_be_visible()
+    page.screenshot(path=picture(f"results-{name.replace('/', '-')}-{width_px}"))
+    accessible(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width_px
+
+
 def test_a_search_has_the_documentation_first(
     site: Path, page: Page, picture: Callable[[str], str]
 ) -> None:

@@ -30,6 +30,7 @@ COMMANDS = {
     "explain": "openbach_run.commands.explain",
     "export": "openbach_run.commands.export",
     "link": "openbach_run.commands.link",
+    "matrix": "openbach_run.commands.matrix",
     "package": "openbach_run.commands.package",
     "serve": "openbach_run.commands.serve",
 }
@@ -47,6 +48,7 @@ commands (each has its own --help):
   openbach-run capture RUN --at HOST -o FILE     the packets of one host or interface
   openbach-run expand FILE… -o DIR               OpenBACH's JSON of scenarios written as YAML
   openbach-run link leo|acm|… -o FILE            link files: rate, delay and loss over time
+  openbach-run matrix RESULTS… -o DIR            a site: VPN × link × transport, and each result
   openbach-run package -o DIR                    what an OpenBACH administrator imports
   openbach-run bundle -o FILE                    one file that runs anywhere, without network
   openbach-run archive RESULTS… -o DIR           results, report and bundle together

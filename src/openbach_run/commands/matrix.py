@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`openbach-run matrix RESULTS…`: write results as a site of static pages."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+from pathlib import Path
+
+from openbach_run.catalog import Catalog
+from openbach_run.errors import InputError
+from openbach_run.openbach.job_folders import load_packages
+from openbach_run.openbach.measures import flat
+
+DESCRIPTION = """\
+Writes a site of static pages that works offline: for each scenario in the results a
+matrix VPN × link × transport. A cell is the median over the seeds, coloured by how far
+it is from the best of its column. It leads to its runs and the command that repeats them.
+"""
+EPILOG = """\
+examples:
+  openbach-run matrix reports/* -o site-of-results
+  openbach-run matrix results/geo_loss -o mine --measure goodput_mbps
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    made = argparse.ArgumentParser(
+        "openbach-run matrix",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument(
+        "results",
+        metavar="RESULTS",
+        nargs="+",
+        type=Path,
+        help="a results directory, or a report: a folder with results.parquet",
+    )
+    made.add_argument(
+        "-o", "--output", type=Path, metavar="DIR", required=True, help="where the pages go"
+    )
+    made.add_argument(
+        "--measure",
+        metavar="COLUMN",
+        help="the column of results.csv to show (default: the first measure of each scenario)",
+    )
+    return made
+
+
+def main(argv: list[str]) -> int:
+    """Run the command line; return the exit code."""
+    from openbach_run.report.matrix import TABLE, write_site
+
+    arguments = parser().parse_args(argv)
+    output: Path = arguments.output
+    if output.exists() and not (output / "cells").is_dir():
+        raise InputError(f"{output} exists and is no such site; name another directory with -o")
+    # `reports/*` also has folders that are no results.
+    places = [place for place in arguments.results if (place / TABLE).is_file()]
+    if not places:
+        named = ", ".join(map(str, arguments.results))
+        raise InputError(f"no {TABLE} in {named}; `openbach-run SCENARIO --results DIR` writes it")
+    reports = {
+        place.resolve().name: os.path.relpath(place / "report.html", output)
+        for place in places
+        if (place / "report.html").is_file()
+    }
+    declared = flat({name: one.measures for name, one in load_packages(Catalog().jobs).items()})
+    # The site takes its place only when it is whole.
+    new = output.with_name(f"{output.name}.unfinished")
+    shutil.rmtree(new, ignore_errors=True)
+    try:
+        found = write_site(places, declared, new, arguments.measure, reports)
+        shutil.rmtree(output, ignore_errors=True)
+        new.rename(output)
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+    for place in arguments.results:
+        if place not in places:
+            print(f"{place}: left out, it has no {TABLE}")
+    print(f"{output}/index.html: {len(found)} matrices")
+    return 0

@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A site of static pages: a matrix VPN × link × transport for each scenario of some results.
+
+A cell of the matrix is one result, coloured by its ratio to the best of its column, and leads to a
+page with its runs, their figures, and the command that repeats them. Everything is read from
+results.parquet, so the results of a report are enough. Where a results directory still has the
+records of the runs, they are copied beside the pages.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from openbach_run.errors import InputError
+from openbach_run.openbach.measures import Measure, measure_of
+from openbach_run.paths import REPOSITORY
+from openbach_run.report.document import templates
+from openbach_run.results.files import arrow
+from openbach_run.results.intervals import Estimate, estimate
+from openbach_run.results.tables import figure
+from openbach_run.units import number
+
+TABLE = "results.parquet"
+FINISHED = "Finished Ok"
+ROWS = ("vpn", "pep")
+LINK = (
+    "orbit", "rate", "return_rate", "delay_ms", "jitter_ms", "loss", "return_loss", "loss_at",
+    "burst_packets", "burst_ms", "buffer", "buffer_bdp", "queue", "link_file", "terrestrial_ms",
+)  # fmt: skip
+"""Arguments that describe the path. All others that differ are the transport's."""
+LEVELS = ((1.02, "best"), (1.1, "near"), (1.5, "far"), (float("inf"), "farthest"))
+"""The largest ratio to the best of the column, and its class in the page."""
+WORDS = {
+    "best": "within 2 % of the best of its column",
+    "near": "within 10 %",
+    "far": "within 50 %",
+    "farthest": "more than 50 % from it",
+    "failed": "a run failed",
+    "plain": "nothing to compare with",
+}
+SIGNS = {"best": "●", "near": "◕", "far": "◑", "farthest": "○", "failed": "✕", "plain": ""}
+Row = Mapping[str, Any]
+
+
+@dataclass
+class Cell:
+    """One combination of arguments with its runs, a row of results.parquet for each."""
+
+    name: str
+    arguments: dict[str, str]
+    runs: list[Row]
+    found: Estimate | None
+    level: str = "plain"
+    ratio: float | None = None
+
+    @property
+    def failed(self) -> int:
+        """Return how many runs did not finish."""
+        return sum(run["status"] != FINISHED for run in self.runs)
+
+    @property
+    def text(self) -> str:
+        """Return the median as the matrix shows it."""
+        return f"{self.found.median:.4g}" if self.found else "failed"
+
+    @property
+    def command(self) -> str:
+        """Return the command that runs the cell again, with every argument that has a value."""
+        given = [f"{name}={_quoted(value)}" for name, value in self.arguments.items() if value]
+        seeds = ",".join(str(run["seed"]) for run in self.runs)
+        if len(self.runs) == 1:
+            seeds += ","
+        return " ".join(["./openbach-run", str(self.runs[0]["scenario"]), *given, "--seeds", seeds])
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """All cells of one scenario of one campaign."""
+
+    campaign: str
+    scenario: str
+    measure: Measure
+    column: str
+    rows: list[tuple[str, ...]]
+    row_names: tuple[str, ...]
+    links: list[tuple[str, list[str]]]
+    """The groups of columns: the path in words, and the transports with that path."""
+    cells: dict[tuple[tuple[str, ...], str, str], Cell]
+    fixed: dict[str, str]
+    """The arguments that all cells have alike."""
+
+    @property
+    def page(self) -> str:
+        """Return the file name of its page."""
+        return f"{_safe(self.campaign)}-{_safe(self.scenario)}.html"
+
+
+def _safe(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", text)
+
+
+def _quoted(value: str) -> str:
+    return (
+        value if re.fullmatch(r"[\w.,:/%+-]+", value) else "'" + value.replace("'", "'\\''") + "'"
+    )
+
+
+def read_rows(directory: Path) -> tuple[list[str], list[Row]]:
+    """Return the arguments' names and the rows of a directory's results.parquet.
+
+    Raises InputError.
+    """
+    file = directory / TABLE
+    if not file.is_file():
+        raise InputError(f"{file} is not there; `openbach-run SCENARIO --results DIR` writes it")
+    pyarrow = arrow()
+    try:
+        table = pyarrow.parquet.read_table(file)
+    except (OSError, pyarrow.ArrowException) as error:
+        raise InputError(f"{file}: {error}") from error
+    names: list[str] = table.column_names
+    lacking = {"scenario", "seed", "status", "run_id"} - {*names}
+    if lacking:
+        raise InputError(f"{file} has no column {', '.join(sorted(lacking))}")
+    arguments = [name for name in names[: names.index("seed")] if name != "scenario"]
+    return arguments, table.to_pylist()
+
+
+def matrices(
+    directory: Path, declared: Sequence[Measure], measure: str | None = None
+) -> list[Matrix]:
+    """Return a matrix for each scenario in a directory's results.
+
+    `measure` is the column to show; by default the first measure that the scenario has. Raises
+    InputError.
+    """
+    arguments, rows = read_rows(directory)
+    found = []
+    for scenario in dict.fromkeys(row["scenario"] for row in rows):
+        of_scenario = [row for row in rows if row["scenario"] == scenario]
+        found.append(_matrix(directory, scenario, arguments, of_scenario, declared, measure))
+    return found
+
+
+def _matrix(
+    directory: Path,
+    scenario: str,
+    arguments: Sequence[str],
+    rows: Sequence[Row],
+    declared: Sequence[Measure],
+    wanted: str | None,
+) -> Matrix:
+    column = _column(rows, wanted, directory / TABLE, scenario)
+    values = {
+        name: list(dict.fromkeys(row[name] for row in rows if row[name] is not None))
+        for name in arguments
+    }
+    swept = [name for name, different in values.items() if len(different) > 1]
+    row_names = tuple(name for name in ROWS if name in swept) or ("vpn",)
+    link = [name for name in LINK if name in swept]
+    transport = [name for name in swept if name not in (*row_names, *link)]
+
+    grouped: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        grouped.setdefault(tuple(row[name] or "" for name in arguments), []).append(row)
+    cells: dict[tuple[tuple[str, ...], str, str], Cell] = {}
+    for place_in_file, (key, runs) in enumerate(grouped.items(), 1):
+        given = dict(zip(arguments, key, strict=True))
+        finished = [
+            float(run[column])
+            for run in runs
+            if run["status"] == FINISHED and run[column] is not None
+        ]
+        name = f"{_safe(directory.resolve().name)}-{_safe(scenario)}-{place_in_file}"
+        place = (
+            tuple(given.get(one, "") for one in row_names),
+            _in_words(given, link),
+            _in_words(given, transport),
+        )
+        cells[place] = Cell(name, given, runs, estimate(finished))
+    measured = measure_of(column, declared)[1]
+    _compare(cells, measured.better)
+    links: dict[str, list[str]] = {}
+    ordered = sorted(cells, key=lambda place: _order(cells[place].arguments, (*link, *transport)))
+    for _, path, carried in ordered:
+        transports = links.setdefault(path, [])
+        if carried not in transports:
+            transports.append(carried)
+    return Matrix(
+        directory.resolve().name,
+        scenario,
+        measured,
+        column,
+        list(dict.fromkeys(place[0] for place in cells)),
+        row_names,
+        list(links.items()),
+        cells,
+        {name: different[0] for name, different in values.items() if len(different) == 1},
+    )
+
+
+def _column(rows: Sequence[Row], wanted: str | None, file: Path, scenario: str) -> str:
+    """Return the column to show of a scenario. Raises InputError if it has none."""
+    names = list(rows[0])
+    measured = [
+        name
+        for name in names[names.index("status") + 1 :]
+        if name not in ("virtual_s", "wall_s", "run_id", "capture_hash")
+        and any(isinstance(row[name], int | float) for row in rows)
+    ]
+    if wanted and wanted not in measured:
+        raise InputError(f"{file}: no measure {wanted}; {scenario} has {', '.join(measured)}")
+    if not measured:
+        raise InputError(f"{file}: no run of {scenario} has a figure")
+    return wanted or measured[0]
+
+
+def _in_words(given: Mapping[str, str], names: Iterable[str]) -> str:
+    return ", ".join(f"{name}={given[name]}" for name in names if given.get(name))
+
+
+def _order(given: Mapping[str, str], names: Sequence[str]) -> list[tuple[int, float, str]]:
+    """Return a key by which numbers sort as numbers, and words in front of them."""
+    keys = []
+    for name in names:
+        value = given.get(name, "")
+        amount = number(value)
+        keys.append((0, 0.0, value) if amount is None else (1, amount, value))
+    return keys
+
+
+def _compare(cells: Mapping[tuple[tuple[str, ...], str, str], Cell], better: str | None) -> None:
+    """Give every cell its level: how far it is from the best of its column."""
+    columns: dict[tuple[str, str], list[Cell]] = {}
+    for (_, path, carried), cell in cells.items():
+        columns.setdefault((path, carried), []).append(cell)
+    for column in columns.values():
+        values = [cell.found.median for cell in column if cell.found]
+        for cell in column:
+            if cell.failed:
+                cell.level = "failed"
+            elif cell.found and better and len(values) > 1 and min(values) > 0:
+                best = min(values) if better == "less" else max(values)
+                ratio = cell.found.median / best
+                cell.ratio = ratio if better == "less" else 1 / ratio
+                cell.level = next(name for most, name in LEVELS if cell.ratio <= most)
+
+
+def write_site(
+    directories: Sequence[Path],
+    declared: Sequence[Measure],
+    output: Path,
+    measure: str | None = None,
+    reports: Mapping[str, str] | None = None,
+) -> list[Matrix]:
+    """Write the pages of some results directories to a directory; return the matrices.
+
+    `reports`: for a campaign's name, where its report is, as seen from the output. Raises
+    InputError; nothing is written then.
+    """
+    found = [one for place in directories for one in matrices(place, declared, measure)]
+    pages = templates(REPOSITORY / "reports/templates", html=True)
+    cell_page = pages.get_template("matrix_cell.html.j2")
+    (output / "cells").mkdir(parents=True)
+    (output / "records").mkdir()
+    places = {place.resolve().name: place for place in directories}
+    for one in found:
+        shown = {"matrix": one, "signs": SIGNS, "words": WORDS, "figure": figure}
+        report = (reports or {}).get(one.campaign)
+        text = pages.get_template("matrix.html.j2").render(**shown, report=report)
+        (output / one.page).write_text(text)
+        for cell in one.cells.values():
+            records = _copy_records(cell, places[one.campaign], output / "records")
+            text = cell_page.render(**shown, cell=cell, records=records)
+            (output / "cells" / f"{cell.name}.html").write_text(text)
+    (output / "index.html").write_text(
+        pages.get_template("matrices.html.j2").render(matrices=found, words=WORDS, signs=SIGNS)
+    )
+    return found
+
+
+def _copy_records(cell: Cell, directory: Path, place: Path) -> dict[str, str]:
+    """Copy the records that are there; return their file names by run_id."""
+    copied = {}
+    for run in cell.runs:
+        record = directory / "runs" / str(run["run_id"]) / "record.json"
+        if record.is_file():
+            name = f"{run['run_id']}.json"
+            shutil.copyfile(record, place / name)
+            copied[str(run["run_id"])] = name
+    return copied
