@@ -28,6 +28,7 @@ FIELDS_LIMIT = 500
 
 templates = Environment(
     loader=FileSystemLoader(HERE / "templates"),
+    # Texts of guests and scenarios are never taken for HTML.
     autoescape=True,
     trim_blocks=True,
     lstrip_blocks=True,
