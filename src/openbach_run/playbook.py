@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The installation of a job by its playbook, install_JOB.yml, as far as a guest can have it.
 
-    Debian packages of apt, and of pip where Debian has the module as python3-MODULE commands that
-    make files on a host (file, copy, template, lineinfile, command, shell, …), for a shell refused
-    a package that no Debian repository has: without it the job cannot do its work left out what
-    fetches from elsewhere, or configures a machine and not the job
+It comes to four things:
+
+    debian      packages of apt, and of pip where Debian has the module as python3-MODULE
+    steps       what makes files on a host (file, copy, template, lineinfile, command, shell, …),
+                as commands for a shell
+    refused     packages that no Debian repository has: without them the job cannot do its work
+    left_out    what fetches from elsewhere, or configures a machine and not the job
 
 Playbooks are Ansible's; what is read here of their language is what jobs use: names in lists, loops
 and variables, conditions on the distribution, blocks with a rescue. A job with a packages.txt says
@@ -182,6 +185,10 @@ def installation_of(files: Path) -> Installation | None:
 
 @lru_cache(maxsize=1024)
 def _read(files: Path, playbook: Path, stamp: object) -> Installation:
+    """Return the installation of a playbook. Raises InputError for a malformed one.
+
+    `stamp` is only a key of the cache: it changes with the playbook and with the job's programs.
+    """
     job = files.parent.name
     found = Installation(job, steps=[Step("directories that packages have", STATE)])
     tasks = read_yaml(playbook)
@@ -205,16 +212,20 @@ def _read(files: Path, playbook: Path, stamp: object) -> Installation:
 
 
 def _imported(files: Path) -> set[str]:
+    """Return the modules that the job's programs import and every agent has."""
+    # By the text and not by Python's parser: a job may be written for another version of Python.
     texts = [file.read_text(errors="replace") for file in sorted(files.glob("*.py"))]
     return {name for text in texts for name in IMPORT.findall(text)} & AGENT_HAS.keys()
 
 
 def _tasks(tasks: Iterable[Mapping[str, Any]], known: dict[str, Any], found: Installation) -> None:
+    """Put what tasks come to into `found`; `known` are the values of the playbook's variables."""
     for task in tasks:
         own = task.get("vars")
         values = {**known, **(own if isinstance(own, dict) else {})}
         if not _applies(task.get("when"), values):
             continue
+        # A rescue is read, too: it installs under another name what the block could not.
         for key in ("block", "rescue", "always"):
             if isinstance(task.get(key), list):
                 _tasks([one for one in task[key] if isinstance(one, dict)], values, found)
@@ -230,11 +241,13 @@ def _tasks(tasks: Iterable[Mapping[str, Any]], known: dict[str, Any], found: Ins
                     )
                     continue
                 found.left_out.append(f"{said} ({short}): {unknown} is not known before it runs")
+            # A task of another shape is left out and said: the job may work without it.
             except (TypeError, ValueError, AttributeError, KeyError) as error:
                 found.left_out.append(f"{said} ({short}) is not understood: {error}")
 
 
 def _is_keyword(key: str) -> bool:
+    """Return whether a key of a task is Ansible's own, and names no module."""
     return key in NO_TASK or key.startswith("with_")
 
 
@@ -246,6 +259,7 @@ def _task(
     found: Installation,
     said: str,
 ) -> None:
+    """Put what a module of a task comes to into `found`. Raises Unknown; others if malformed."""
     module = key.rpartition(".")[2]
     if module == "set_fact":
         known.update(task[key] if isinstance(task[key], dict) else {})
@@ -272,6 +286,7 @@ def _task(
 
 
 def _apt(own: Mapping[str, Any], found: Installation, said: str) -> None:
+    """Note the packages that a task of apt installs."""
     if own.get("state") == "absent":
         return
     if deb := own.get("deb"):
@@ -283,6 +298,7 @@ def _apt(own: Mapping[str, Any], found: Installation, said: str) -> None:
 
 
 def _pip(own: Mapping[str, Any], found: Installation, said: str) -> None:
+    """Note the packages of Debian for the modules that a task of pip installs."""
     for name in _names(own.get("name", [])):
         package = f"python3-{name.lower().replace('_', '-')}"
         found.debian.setdefault(INSTEAD.get(package, package), f"{said}, by pip")
@@ -325,6 +341,7 @@ def _arguments(value: Any) -> dict[str, Any]:
 
 
 def _file(own: Mapping[str, Any], job: str) -> Iterator[str]:
+    """Yield the command of the module file."""
     path = str(own.get("path", own.get("dest", own.get("name", ""))))
     match own.get("state", "file"):
         case "directory":
@@ -340,7 +357,10 @@ def _file(own: Mapping[str, Any], job: str) -> Iterator[str]:
 
 
 def _copy(own: Mapping[str, Any], job: str) -> Iterator[str]:
-    """The job's folder is there whole; what goes elsewhere, or by another name, is copied."""
+    """Yield the commands of the module copy.
+
+    The job's folder is there whole; what goes elsewhere, or by another name, is copied.
+    """
     dest, src = str(own.get("dest", "")), str(own.get("src", ""))
     if "content" in own:
         content = f"printf %s {shlex.quote(str(own['content']))} > {shlex.quote(dest)}"
@@ -369,6 +389,7 @@ def _template(own: Mapping[str, Any], job: str) -> Iterator[str]:
 
 
 def _command(own: Mapping[str, Any], job: str) -> Iterator[str]:
+    """Yield the command of the modules command and shell."""
     command = str(own.get("cmd", own.get("", ""))).strip()
     if "argv" in own:
         command = shlex.join(map(str, own["argv"]))
@@ -378,22 +399,26 @@ def _command(own: Mapping[str, Any], job: str) -> Iterator[str]:
 
 
 def _line(own: Mapping[str, Any], job: str) -> Iterator[str]:
+    """Yield the command of the module lineinfile, which adds a line once."""
     path, line = (shlex.quote(str(own.get(key, ""))) for key in ("path", "line"))
     if "line" in own and own.get("state", "present") == "present":
         yield f"grep -qxF -- {line} {path} || printf '%s\\n' {line} >> {path}"
 
 
 def _apache_module(own: Mapping[str, Any], job: str) -> Iterator[str]:
+    """Yield the command that switches a module of Apache on or off."""
     program = "a2dismod" if own.get("state") == "absent" else "a2enmod"
     yield f"{program} -q {shlex.quote(str(own.get('name')))}"
 
 
 def _key(own: Mapping[str, Any], job: str) -> Iterator[str]:
+    """Yield the command that makes a private key."""
     path = shlex.quote(str(own.get("path", "")))
     yield f"mkdir -p $(dirname {path}) && openssl genrsa -out {path} 2048"
 
 
 def _certificate(own: Mapping[str, Any], job: str) -> Iterator[str]:
+    """Yield the command that makes a certificate, signed by its own key."""
     path, key = (shlex.quote(str(own.get(one, ""))) for one in ("path", "privatekey_path"))
     yield (
         f"mkdir -p $(dirname {path}) && openssl req -x509 -new -key {key} -subj /CN={job} -days"
@@ -402,6 +427,7 @@ def _certificate(own: Mapping[str, Any], job: str) -> Iterator[str]:
 
 
 def _unpack(own: Mapping[str, Any], job: str) -> Iterator[str]:
+    """Yield the command that unpacks an archive of the job."""
     source, place = str(own.get("src", "")), shlex.quote(str(own.get("dest", "")))
     file = (
         source
@@ -440,13 +466,14 @@ def _applies(when: Any, values: Mapping[str, Any]) -> bool:
 
 
 def _rendered(value: Any, values: Mapping[str, Any]) -> Any:
-    """The value with its {{ expressions }} filled in. Raises Unknown."""
+    """Return the value with its {{ expressions }} filled in. Raises Unknown."""
     if isinstance(value, list):
         return [_rendered(one, values) for one in value]
     if isinstance(value, dict):
         return {key: _rendered(one, values) for key, one in value.items()}
     if not isinstance(value, str):
         return value
+    # An expression alone keeps its type: a list stays one to loop over.
     if (alone := EXPRESSION.fullmatch(value.strip())) and value.count("{{") == 1:
         return _rendered(_value(alone[1], values), values)
     return EXPRESSION.sub(lambda match: str(_rendered(_value(match[1], values), values)), value)
@@ -464,6 +491,7 @@ def _value(expression: str, values: Mapping[str, Any]) -> Any:
 
 
 def _evaluated(node: ast.expr, values: Mapping[str, Any]) -> Any:
+    """Return the value of a parsed expression. Raises Unknown for what is not known here."""
     match node:
         case ast.Constant(value=value):
             return value
@@ -489,6 +517,7 @@ def _evaluated(node: ast.expr, values: Mapping[str, Any]) -> Any:
 
 
 def _compared(op: ast.cmpop, left: Any, right: Any) -> bool:
+    """Return the result of a comparison. Raises Unknown for one that jobs do not use."""
     match op:
         case ast.Eq():
             return bool(left == right)

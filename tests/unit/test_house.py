@@ -288,3 +288,41 @@ def test_there_is_one_fake_engine() -> None:
         file for file in (REPOSITORY / "tests").rglob("*.py") if method.search(file.read_text())
     ]
     assert [file.name for file in files] == ["fake_engine.py"]
+
+
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+def riddles_in(tree: ast.AST) -> list[int]:
+    """Return the lines of comprehensions that hold another one, or name something on the way."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, COMPREHENSIONS):
+            within = [one for one in ast.walk(node) if one is not node]
+            if any(isinstance(one, (*COMPREHENSIONS, ast.NamedExpr)) for one in within):
+                found.append(node.lineno)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("program", "lines"),
+    [
+        ("[one for one in some]", []),
+        ("[one for one in some for other in one]", []),
+        ("[[one for one in other] for other in some]", [1]),
+        ("x = 1\n{a: b for a in some if (b := look(a))}", [2]),
+        ("if (b := look(a)):\n    c = [one for one in b]", []),
+    ],
+)
+def test_a_comprehension_that_nobody_reads_at_once_is_seen(program: str, lines: list[int]) -> None:
+    assert riddles_in(ast.parse(program)) == lines
+
+
+def test_no_comprehension_holds_another() -> None:
+    """Two loops, or a name for the inner one, say the same to somebody who reads it once."""
+    found = []
+    for file in SOURCE.rglob("*.py"):
+        if not file.is_symlink():
+            lines = riddles_in(ast.parse(file.read_text()))
+            found += [f"{file.relative_to(SOURCE)}:{line}" for line in lines]
+    assert not found

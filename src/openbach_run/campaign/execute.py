@@ -49,6 +49,7 @@ class PlannedRun:
     @property
     def command(self) -> str:
         """Return the command line that executes this run again."""
+        # All values, defaults too: a default that changes later must not change the repetition.
         settings = [f"{name}={value}" for name, value in self.spec.values.items()]
         return shlex.join(
             [

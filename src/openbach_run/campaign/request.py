@@ -86,6 +86,7 @@ def path_of(text: str, catalog: Catalog) -> Path:
     path = Path(text)
     if path.exists():
         return path
+    # Records name our files from the checkout, wherever the command is typed.
     if path.name != text or path.suffix:
         return REPOSITORY / path if (REPOSITORY / path).is_file() else path
     names = {**catalog.all("campaigns"), **catalog.all("scenarios")}

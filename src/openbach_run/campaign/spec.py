@@ -140,6 +140,7 @@ class RunSpec:
         `values` has the names of these files as they were given.
         """
         cell = self.cell
+        # By argument and not by the file's own name: two of them may have the same.
         there = {name: f"{LINK_FILES}/{name}" for name in cell.link_files}
         scenario = self._started(cell.origin.scenario)
         subs = {}

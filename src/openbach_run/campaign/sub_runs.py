@@ -54,6 +54,7 @@ def parts_of(record: Record, run_dir: Path) -> list[dict[str, Any]]:
         if own is None
         else {name: value for name, value in record.arguments.items() if name not in own}
     )
+    # By id: instances of one scenario may go on at the same time.
     ends = {
         event["scenario_instance_id"]: event for event in told if event["event"] == "scenario_ended"
     }

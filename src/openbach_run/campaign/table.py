@@ -49,6 +49,7 @@ def campaign_table(campaign: Campaign, records: Sequence[Record]) -> Table:
     # One argument with many values reads better downwards.
     is_long = len(swept) == 1 and len(campaign.values[swept[0]]) > MOST_COLUMNS
     down, across = (swept, []) if is_long else (swept[:-1], swept[-1:])
+    # In the order of the sweep.
     columns = list(dict.fromkeys(_values(cell, across) for cell in campaign.cells))
     rows: dict[tuple[str, ...], dict[tuple[str, ...], str]] = {}
     for cell in campaign.cells:

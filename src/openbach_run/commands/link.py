@@ -182,6 +182,7 @@ def main(argv: list[str]) -> int:
 
             plot.draw(arguments.file, arguments.output)
         else:
+            # Each subcommand has its maker (set_defaults in parser).
             changes, until_s, comments = arguments.make(arguments)
             write(changes, until_s, comments, arguments)
     except (link_file.LinkFileError, ValueError) as error:

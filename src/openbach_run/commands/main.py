@@ -86,6 +86,21 @@ def parser() -> argparse.ArgumentParser:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    # --help lists the options in this order.
+    _add_values(made)
+    _add_execution(made)
+    _add_engine(made)
+    _add_own(made)
+    made.add_argument(
+        "--check", action="store_true", help="only check the scenario as the real backend does"
+    )
+    made.add_argument("--quiet", action="store_true", help="no progress")
+    made.add_argument("--version", action=_Version, nargs=0, help="print the version")
+    return made
+
+
+def _add_values(made: argparse.ArgumentParser) -> None:
+    """Add what is run: the scenario, its values, its seeds."""
     made.add_argument(
         "scenario",
         metavar="SCENARIO",
@@ -111,6 +126,10 @@ def parser() -> argparse.ArgumentParser:
             " random, else 1; or as in the campaign file)"
         ),
     )
+
+
+def _add_execution(made: argparse.ArgumentParser) -> None:
+    """Add the options on how runs are executed, and on what they leave."""
     made.add_argument(
         "--workers",
         type=int,
@@ -166,6 +185,10 @@ def parser() -> argparse.ArgumentParser:
         default="table",
         help="output format (default table)",
     )
+
+
+def _add_engine(made: argparse.ArgumentParser) -> None:
+    """Add the options on what executes the runs."""
     made.add_argument(
         "--engine",
         choices=["virtual", "native", "controller"],
@@ -198,6 +221,10 @@ def parser() -> argparse.ArgumentParser:
         default=PROJECT,
         help=f"project of the controller in which the scenario runs (default {PROJECT})",
     )
+
+
+def _add_own(made: argparse.ArgumentParser) -> None:
+    """Add the options that name what is the user's own."""
     add_with(
         made,
         "your VPNs, congestion controls, jobs, satellites, topologies, scenarios: a directory"
@@ -214,12 +241,6 @@ def parser() -> argparse.ArgumentParser:
             " else inventory.yml)"
         ),
     )
-    made.add_argument(
-        "--check", action="store_true", help="only check the scenario as the real backend does"
-    )
-    made.add_argument("--quiet", action="store_true", help="no progress")
-    made.add_argument("--version", action=_Version, nargs=0, help="print the version")
-    return made
 
 
 class _Version(argparse.Action):

@@ -134,17 +134,14 @@ class Job(NamedTuple):
 
 def _command(tree: Mapping[str, Any]) -> Command:
     """Return the arguments of a job or subcommand from its description."""
+    groups = []
+    for group in tree.get("subcommand") or ():
+        choices = {one["name"]: _command(one) for one in group["choices"]}
+        groups.append(Group(group["group_name"], bool(group.get("optional")), choices))
     return Command(
         tuple(_argument(entry) for entry in tree.get("required") or ()),
         tuple(_argument(entry) for entry in tree.get("optional") or ()),
-        tuple(
-            Group(
-                group["group_name"],
-                bool(group.get("optional")),
-                {c["name"]: _command(c) for c in group["choices"]},
-            )
-            for group in tree.get("subcommand") or ()
-        ),
+        tuple(groups),
     )
 
 

@@ -228,6 +228,7 @@ def _archive(contents: Mapping[str, tuple[bytes, int]]) -> bytes:
     return packed.getvalue()
 
 
+# 2.6 looks for its hosts' distribution and version; 2.7 has their release in its place.
 def for_2_6(file: Path) -> str:
     """Return a job's description with its platforms as a list, as OpenBACH had it before 2.7.
 

@@ -23,7 +23,9 @@ def placeholders(text: str) -> list[str]:
     found = list(Template.pattern.finditer(text))
     if any(match["invalid"] is not None for match in found):
         raise BadPlaceholder
-    return [name for match in found if (name := match["named"] or match["braced"])]
+    names = [match["named"] or match["braced"] for match in found]
+    # `$$` is a literal dollar and has no name.
+    return [name for name in names if name]
 
 
 def texts_of(function: Mapping[str, Any]) -> list[str]:
@@ -102,9 +104,10 @@ def _bound(
         argument = command.arguments[name]
         if problem := argument.miscounted(given):
             raise InputError(f"{place}: {problem}")
-        bound[name] = [
-            [_word(argument, one, values, instance_id, place) for one in each] for each in given
-        ]
+        bound[name] = []
+        for each in given:
+            words = [_word(argument, one, values, instance_id, place) for one in each]
+            bound[name].append(words)
     return bound
 
 

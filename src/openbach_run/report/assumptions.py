@@ -200,7 +200,10 @@ def _changed_by(
 
 
 def _divided(values: Values, needs: Mapping[str, Any]) -> tuple[list[Values], list[Values]]:
-    """Return the values of the cells that have what is needed, and those of the others, in parts."""
+    """Return the values of the cells that have what is needed, and those of the others.
+
+    Those of the others are in parts.
+    """
     inside = values
     outside: list[Values] = []
     for name, allowed in needs.items():
@@ -250,9 +253,7 @@ def _any_speaks_of(parts: Iterable[Mapping[str, Any]], name: str, value: str) ->
 
 
 def _speaks_of(part: Mapping[str, Any], name: str, value: str) -> bool:
-    """Return whether a part of a claim allows a value of an argument; so it does if it does not
-    name it.
-    """
+    """Return whether a part of a claim allows a value; it does if it does not name the argument."""
     selections = [part["cell"], part.get("against") or {}]
     named = [{name: one[name]} for one in selections if name in one]
     return not named or any(matches(Cell({name: value}), one) for one in named)

@@ -64,9 +64,7 @@ class Difference:
 
 
 def mechanism(cell: Cell, against: Cell, judged: str, declared: Sequence[Measure]) -> str:
-    """Return what the runs of two cells show besides the measure that is judged, in words; "" if
-    nothing.
-    """
+    """Return what the runs of two cells show besides the measure that is judged; "" for nothing."""
     carried, ratio = _ratio(cell, against, CARRIED), _ratio(cell, against, judged)
     seen = [one.told for one in differences(cell, against, judged, declared)]
     seen += _repeated_in_vain(cell, against)
@@ -83,10 +81,10 @@ def mechanism(cell: Cell, against: Cell, judged: str, declared: Sequence[Measure
 
 
 def _repeated_in_vain(cell: Cell, against: Cell) -> list[str]:
-    """Return a sentence on repeated segments that were not lost on the link, as with TCP in TCP; or
-    [].
+    """Return a sentence on repeated segments that were not lost on the link; or [].
 
-    It is said of a download whose sender repeats clearly more segments than the link lost.
+    That is as with TCP in TCP. It is said of a download whose sender repeats clearly more segments
+    than the link lost.
     """
 
     # Segments repeated in vain, and all repeated ones; None where the link's counters do not show

@@ -69,9 +69,7 @@ def _of_cell(cell: Cell, bare: Cell | None, declared: Sequence[Measure]) -> Iter
 
 
 def _baseline_of(cell: Cell, partners: Partners, baseline: Mapping[str, str]) -> Cell | None:
-    """Return the cell that a cell is compared with; None for the baseline itself or if there is
-    none.
-    """
+    """Return the cell that a cell is compared with; None for the baseline or if there is none."""
     if baseline.items() <= cell.values.items():
         return None
     return next((one for one in partners.of(cell) if baseline.items() <= one.values.items()), None)

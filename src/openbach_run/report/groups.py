@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Name groups of things in few words, by the values that they have in common and others have not."""
+"""The names of groups of things, by the values that they have in common and others have not."""
 
 from __future__ import annotations
 

@@ -32,10 +32,10 @@ LEAST_RANKED = 3
 
 
 def tables(campaigns: Campaigns, file: Path) -> dict[str, Table]:
-    """Return the tables by the name of their files, one for each set of cells that differ in the
-    VPN only.
+    """Return the tables by the name of their files, one for each set of cells that compares VPNs.
 
-    Published figures for which no campaign has cells are left out.
+    The cells of a set differ in the VPN only. Published figures for which no campaign has cells are
+    left out.
     """
     made: dict[str, Table] = {}
     for name, described in read(file).items():

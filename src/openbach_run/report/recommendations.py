@@ -177,9 +177,12 @@ def _vpn(cell: Cell) -> Mapping[str, str]:
 def _facts() -> dict[str, dict[str, str]]:
     """Return by VPN its carrier and where it runs, as far as its description has them."""
     folders = Catalog().all("vpn-configs")
-    found = {name: with_base(folder, folders) for name, folder in folders.items()}
-    wanted = ("carrier", "runs_in")
-    return {name: {key: one[key] for key in wanted if key in one} for name, one in found.items()}
+    wanted = ["carrier", "runs_in"]
+    found = {}
+    for name, folder in folders.items():
+        described = with_base(folder, folders)
+        found[name] = {key: described[key] for key in wanted if key in described}
+    return found
 
 
 def advice(cells: Sequence[Cell], measure: str) -> list[Advice]:

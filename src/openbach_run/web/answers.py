@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What all routes need: services, careful reading of request bodies, and refusals as JSON."""
+"""The tools of all routes: services, careful reading of request bodies, and refusals as JSON."""
 
 from __future__ import annotations
 

@@ -163,6 +163,7 @@ def _csv(services: Services, number: int) -> bytes:
     row = instances.find_instance(services, number)
     if row["stop_date"] is None:
         raise Refusal(404, "Trying to export the statistics of a scenario_instance still running")
+    # A guest's text may have what UTF-8 cannot hold.
     return instances.as_csv(services, row).encode("utf-8", "backslashreplace")
 
 
@@ -265,6 +266,7 @@ def change_job_instances(body: Body, services: With) -> dict[str, Any]:
             for number in numbers:
                 _stop_job(services, number)
             return {}
+        # OpenBACH's order to end all jobs of all agents: here it ends all runs.
         case "kill":
             for owner in services.database.running():
                 services.launcher.stop(owner["id"])

@@ -22,6 +22,7 @@ router = APIRouter()
 DONE = {"response": {}, "returncode": 204, "last_operation_date": STARTED}
 FIXED = "This is a local controller: its hosts are those of inventory.yml"
 LIKE = 0.6
+# Some 30 years; a larger number would be no date.
 MAX_DELAY_MS = 10**12
 
 
@@ -95,6 +96,7 @@ def collector(address: str) -> dict[str, Any]:
         raise not_found("Collector", collector_address=address)
     return {
         "address": COLLECTOR,
+        # The ports of OpenBACH's collector, for whoever shows them; nothing listens there.
         "logs_port": 10514,
         "logs_query_port": 9200,
         "logs_database_name": "logstash",
@@ -234,5 +236,6 @@ def logs(request: Request, services: With) -> list[list[Any]]:
             f"scenario instance {row['id']}: {row['error']}",
         ]
         for row in rows
+        # 3 is `err` in syslog: there are no more severe lines here.
         if level >= 3
     ]

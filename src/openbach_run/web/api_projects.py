@@ -334,6 +334,7 @@ def _put_entity(services: Services, project_name: str, body: Mapping[str, Any]) 
     host = services.platform.host_at(address) if isinstance(address, str) else None
     if agent and host is None:
         raise not_found("Agent", agent_address=address)
+    # Its networks are those that the inventory gives the host.
     default = {one["name"]: one for one in services.platform.default_project()["entity"]}
     try:
         # Its networks are not read: they are those of its host.

@@ -108,6 +108,7 @@ def make_app(
     app.add_exception_handler(
         ClientDisconnect, lambda request, error: Response(status_code=400)
     )  # nobody reads it
+    # Around all of it: files and errors are guarded, too.
     app.add_middleware(Guard, sessions=sessions, local=local)
     return app
 

@@ -57,6 +57,7 @@ def items_of(services: Services, words: Sequence[tuple[str, str]]) -> list[Item]
     Each has a label that tells it from the others.
     """
     found: list[Item] = []
+    # Once each, in the order of the address.
     for kind, text in dict.fromkeys(words):
         one = (_cell if kind == "cell" else _run)(services, text) if len(found) < MOST else None
         if one is not None:
@@ -181,6 +182,7 @@ class Ratios:
 def ratios(services: Services, items: Sequence[Item], base: int) -> list[Ratios]:
     """Return the ratios of every measure that the item number `base` and another one have."""
     runs = chain.from_iterable(one.runs for one in items)
+    # A run that failed was cut short: its measures say nothing.
     rows = [run.row for run in runs if run.row is not None and run.finished]
     marks = ",".join("?" * len(rows))
     by_row: dict[int, dict[str, float]] = {}
@@ -241,6 +243,7 @@ def seed_of(items: Sequence[Item], seed: int | None) -> int | None:
     if not cells:
         return None
     common = set.intersection(*cells)
+    # With the same seed all cells meet the same losses: what differs is due to their values.
     return seed if seed in set.union(*cells) else min(common or cells[0])
 
 

@@ -116,11 +116,13 @@ def config(app: Any, connections: int = CONNECTIONS) -> uvicorn.Config:
         app,
         # uvicorn makes the connections itself, so their limit is the class's.
         http=type("Limited", (Connection,), {"most": connections}),
+        # The page follows runs by asking again.
         ws="none",
         log_level="warning",
         log_config=None,
         access_log=False,
         server_header=False,
+        # By such headers a client could say that it is another one.
         proxy_headers=False,
         timeout_graceful_shutdown=LONGEST_SHUTDOWN_S,
     )
@@ -140,6 +142,7 @@ def connections_for(workers: int) -> int:
             if hard == resource.RLIM_INFINITY
             else min(hard, reserved + CONNECTIONS)
         )
+        # Up to the hard limit this needs no rights.
         resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
     left = CONNECTIONS if files == resource.RLIM_INFINITY else min(CONNECTIONS, files - reserved)
     if left < FEWEST_CONNECTIONS:

@@ -64,6 +64,7 @@ def curves_of(run_dir: Path, packages: Mapping[str, Package]) -> list[Curve]:
                 values.append(float(value))
     found = []
     for (name, job, agent, suffix), (times_s, values) in points.items():
+        # What is sent once or twice in a run is a figure, and no curve.
         if len(set(times_s)) >= FEWEST:
             # Rounded up.
             step = -(-len(times_s) // POINTS_LIMIT)
@@ -79,6 +80,7 @@ def curves_of(run_dir: Path, packages: Mapping[str, Package]) -> list[Curve]:
 def rank(plot: str) -> tuple[int, bool, str]:
     """Return a key by which plots are sorted."""
     group = next((number for number, words in enumerate(GROUPS) if words.search(plot)), len(GROUPS))
+    # Of the queue the delay comes before the length.
     return group, "ms)" not in plot and group == QUEUE, plot
 
 
@@ -143,6 +145,7 @@ def as_csv(curves: Iterable[Curve]) -> Iterator[str]:
     writer.writerow(["curve", "of", "time_s", "value"])
     yield text.getvalue()
     for curve in curves:
+        # One buffer for all curves: the whole file is never in memory.
         text.seek(0)
         text.truncate()
         points = zip(curve.times_s, curve.values, strict=True)
@@ -174,6 +177,7 @@ def drawn(curves: Sequence[Curve], kind: str) -> bytes:
 
     The plots are below each other, on one axis of time.
     """
+    # Late: most pages let the browser draw.
     import matplotlib
     from matplotlib.figure import Figure
 

@@ -49,6 +49,7 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request that is not let through; pass the others on."""
+        # The application's start and end come this way, too.
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -108,6 +109,7 @@ class Guard:
             or self._has_session(headers)
         ):
             return None
+        # A browser is led to the form; a program is told.
         if scope["method"] == "GET" and "text/html" in headers.get("accept", ""):
             return RedirectResponse("/page/login", 303)
         return JSONResponse({"error": "You are not logged in", "msg": "You are not logged in"}, 403)
@@ -124,6 +126,7 @@ class Guard:
         rest = urlencode([(name, value) for name, value in query.multi_items() if name != "token"])
         answer = RedirectResponse(f"/{quote(path.lstrip('/'))}{'?' if rest else ''}{rest}", 303)
         if not self._has_session(headers):
+            # No script can read it, and no link on another site sends it along.
             answer.set_cookie(COOKIE, self._sessions.begin(), httponly=True, samesite="strict")
         return answer
 
@@ -148,9 +151,11 @@ def _announces_body(headers: Mapping[str, str]) -> bool:
 
 def _from_our_page(headers: Mapping[str, str], host: str) -> bool:
     """Return whether a request comes from a page of ours, or does not say where from."""
+    # Browsers say it of every request, and no page can change it.
     if headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
         return False
     origin = headers.get("origin")
+    # A program sends no Origin; it has no browser's cookies that another page could misuse.
     return origin is None or _netloc(origin) == host
 
 

@@ -235,9 +235,7 @@ def ordered(values: Sequence[str]) -> list[str]:
 def _axes(
     names: list[str], swept: Mapping[str, Sequence[str]], across: str
 ) -> tuple[list[str], str]:
-    """Return the arguments of the rows and the one of the columns; "" if none has few enough
-    values.
-    """
+    """Return the arguments of the rows and the one of the columns; "" if none has few values."""
     if across not in names:
         across = next((name for name in reversed(names) if len(swept[name]) <= MOST_COLUMNS), "")
     return [name for name in names if name != across], across

@@ -145,6 +145,7 @@ class Index:
                 row["name"]: row["seen"]
                 for row in self._database.rows("SELECT name, seen FROM folder")
             }
+            # Somebody has removed or renamed them.
             for name in known.keys() - folders.keys():
                 self._forget(name)
             self.behind = 0
@@ -170,6 +171,7 @@ class Index:
         """Read what is new in a folder, until `end_s`."""
         seen, looked_s = _seen(place), time.time()
         with os.scandir(place / "runs") as entries:
+            # One call for the whole directory: it may have 20 000 runs.
             inodes = {entry.name: entry.inode() for entry in entries}
         self.running[folder] = {
             name.removesuffix(".unfinished") for name in inodes if name.endswith(".unfinished")
@@ -301,6 +303,7 @@ class Index:
 
     def cells_by_id(self, ids: Sequence[int]) -> dict[int, Cell]:
         """Return the cells in the order of the ids."""
+        # All at once: what a page needs is soon read again.
         if len(self._known) > MOST_KNOWN:
             self._known = {}
         known = self._known
@@ -330,6 +333,7 @@ class Index:
             RecursionError,
             OverflowError,
         )
+        # A campaign.json of another version, or half of one: the folder is shown without its plan.
         with suppress(OSError, *broken):
             for kind, told in campaign_file.parts(place):
                 if kind == "command":

@@ -149,6 +149,7 @@ def project_inventory(services: Services, project: str, campaign: Campaign) -> I
             f"Cannot start scenario {name}: some entities are missing an attached agent.",
             entities=bare,
         )
+    # A job of which only the arguments are known cannot run here.
     runnable = {job["name"] for job in services.platform.installed_jobs()}
     lacking = {
         entity: {
@@ -162,6 +163,8 @@ def project_inventory(services: Services, project: str, campaign: Campaign) -> I
         raise Refusal(
             422, f"Cannot start scenario {name}: some jobs are missing on agents.", entities=lacking
         )
+    # The project may call its entities otherwise than the inventory; the run has the project's
+    # names.
     called = {
         services.platform.host_at(agent["address"]): entity
         for entity, agent in entities.items()

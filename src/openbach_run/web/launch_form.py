@@ -118,6 +118,7 @@ def fields_of(
         chosen = given.get(name, default)
         known = list(choices.get(name, ()))
         more = [value for value in chosen if known and value not in known]
+        # What is chosen, and what a sweep would take, stays in sight; untested VPNs come last.
         several = sorted(
             known, key=lambda value: (value not in (*chosen, *whole), value in untested)
         )

@@ -205,6 +205,7 @@ class Launcher:
 
     def _run(self, order: Order, cpu: int) -> None:
         """Execute an order and store how it ended."""
+        # Two launches may have a run in common: the later one finds the record of the other.
         with self._busy.held(order.spec.run_id), self._stores.opened(order.directory) as store:
             engine = self._make_engine(order.uses)
             with self._lock:

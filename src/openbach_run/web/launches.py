@@ -160,6 +160,7 @@ def resume(services: Services, number: int) -> int:
     values = json.loads(row["values"])
     campaign = asked_campaign(services, row["project"], row["scenario"], values, seeds_of(row))
     inventory = project_inventory(services, row["project"], campaign)
+    # Those that go on are among them: no run is executed twice.
     without = {one["run_id"] for one in done}
     orders = services.launcher.launch(
         campaign, inventory, row["project"], versions, number, without

@@ -183,6 +183,7 @@ def link_plot(name: str, services: With) -> Response:
     return Response(
         content,
         media_type="image/svg+xml",
+        # An SVG may hold scripts; none of them is to run.
         headers={"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"},
     )
 

@@ -104,6 +104,7 @@ def found_curves(services: Services, query: QueryParams) -> list[Curve]:
 def as_json(request: Request, services: With) -> Response:
     """Return the curves of an address, and whether their run goes on."""
     run = sole_run(services, request.query_params)
+    # The page then asks again.
     going = run is not None and run.goes_on
     return Json({**curves.as_json(found_curves(services, request.query_params)), "going": going})
 

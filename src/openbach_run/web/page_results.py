@@ -246,6 +246,7 @@ async def make_report(
     """Make the report of a set, and show it."""
     check_token(request, services, form)
     item = f"{kind}/{name}"
+    # Several visitors who ask at the same time wait for the same report.
     await services.once.do(f"report {item}", lambda: reports.make_report(services, item))
     return RedirectResponse(f"{address(item)}/report/report.html", 303)
 

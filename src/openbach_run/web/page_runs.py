@@ -108,6 +108,7 @@ def told(folder: str, name: str, request: Request, services: With) -> Response:
     except Exception:  # a guest's
         lines = []
     shown_rows = []
+    # The whole file can be downloaded.
     for one in lines[:5000]:
         more = []
         for key, value in one.items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What all our pages need: templates, a content policy, and forms that only our pages send.
+"""The tools of all our pages: templates, a content policy, and forms that only they send.
 
 The policy lets nothing in from elsewhere.
 """
@@ -28,6 +28,7 @@ FIELDS_LIMIT = 500
 
 templates = Environment(
     loader=FileSystemLoader(HERE / "templates"),
+    # Texts of guests and scenarios are never taken for HTML.
     autoescape=True,
     trim_blocks=True,
     lstrip_blocks=True,

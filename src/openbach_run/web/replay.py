@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a scenario instance went, from a record's events, in the form of OpenBACH's answers.
+"""The states of a scenario instance, from a record's events, as OpenBACH's answers have them.
 
 The events are the director's.
 """

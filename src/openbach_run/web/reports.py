@@ -121,6 +121,7 @@ def _run(item: str, words: list[str]) -> None:
     What went wrong inside it goes to this server's log only, because it names files of this
     machine.
     """
+    # -P: modules do not come from the current directory.
     command = [sys.executable, "-P", "-m", "openbach_run", "report", *words]
     try:
         done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=LIMIT_S)

@@ -356,8 +356,10 @@ def make_capture(services: Services, run: Run) -> None:
         raise InputError("only a run that has ended can be repeated")
     if capture_file(services, run) is not None:
         return
+    # Beside the results: a repetition is no run of theirs.
     target = services.launcher.results / CAPTURES / run.folder
     additions: list[str] = []
+    # The last root is the checkout, where the command looks anyway.
     for root in services.platform.catalog.roots[:-1]:
         additions += ["--with", str(root)]
     options = ["--pcap", "--quiet", "--workers", "1", "--results", str(target)]

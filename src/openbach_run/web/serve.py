@@ -87,6 +87,7 @@ def serve(options: ServeOptions) -> None:
     cpus = cpus_for(options.workers)
     connections = connections_for(len(cpus))
     log_few_lines()
+    # Before the engine is prepared, which may take minutes: a port that is taken is told at once.
     with closing(listen(options.listen, options.port)) as listening:
         place = address_of(listening)
         with alone(options.results, f"http://{place}/"):
@@ -243,6 +244,7 @@ def listen(address: str, port: int) -> socket.socket:
             family, kind, protocol
         )  # asyncio switches Nagle off only where the protocol is said
         try:
+            # The port of a server that has just ended can be taken again.
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             made.bind(place)
             made.listen(BACKLOG)

@@ -54,6 +54,7 @@ class Sessions:
         cookie = secrets.token_urlsafe(32)
         with self._lock:
             self._users[cookie] = LOGIN
+            # Whoever logs in again and again must not fill the memory.
             while len(self._users) > KEPT:
                 self._users.popitem(last=False)
         return cookie

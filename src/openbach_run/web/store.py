@@ -162,10 +162,12 @@ class _Damaged(Exception):
 
 def _opened(file: Path) -> sqlite3.Connection:
     """Open and check the file. Raises _Damaged, sqlite3.Error."""
+    # Several threads use it, one at a time; transactions are begun and ended here, not by Python.
     connection = sqlite3.connect(file, check_same_thread=False, isolation_level=None)
     connection.row_factory = Row
     try:
         connection.executescript(
+            # After a loss of power the last transactions may be missing, but the file is whole.
             "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=ON;"
         )
         connection.executescript(SCHEMA)
@@ -190,6 +192,7 @@ def _put_aside(file: Path) -> Path:
     """Rename the file, with what SQLite keeps beside it, and return its new name."""
     date = datetime.now(UTC).strftime("%Y-%m-%dT%H%M%S.%f")
     kept = file.with_name(f"{file.name}.damaged-{date}")
+    # The file itself is the last: a new one must not meet the log of the old one.
     for ending in ("-wal", "-shm", ""):
         with suppress(FileNotFoundError):
             file.with_name(file.name + ending).rename(kept.with_name(kept.name + ending))
