@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lists that follow from the folders of congestion-controls: `make control-lists` writes them
-anew.
+"""Lists that follow from the folders of congestion-controls.
+
+`make control-lists` writes them anew.
 
 They are the choices of the argument `cc` of three jobs, and the table of
 docs/congestion-controls.md.
@@ -21,7 +22,7 @@ ROWS = re.compile(r"(<!-- table: make control-lists -->\n).*?(<!-- end of table 
 
 
 def texts() -> dict[Path, str]:
-    """The files as they should be."""
+    """Return the files as they should be."""
     choices = f"[{', '.join(profiles.names())}]"
     jobs = {job: HERE.parent / job / "files" / f"{job}.yml" for job in JOBS}
     return {

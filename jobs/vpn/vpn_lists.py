@@ -30,7 +30,7 @@ COLUMNS = (
 
 
 def texts() -> dict[Path, str]:
-    """The files as they should be."""
+    """Return the files as they should be."""
     described = {kind: describe(kind) for kind in kinds()}
     packages = sorted(
         {*PACKAGES_OF_THE_JOB, *(name for vpn in described.values() for name in vpn["packages"])}

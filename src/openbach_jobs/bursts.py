@@ -33,10 +33,9 @@ OWN_NUMBERS = 0x6275727374  # "burst"
 
 
 def changes(loss_pct: float, mean_ms: float, seed: int) -> Iterator[tuple[float, bool]]:
-    """Yield the times, in s from 0 on, at which bursts of loss begin (True: every packet is lost)
-    and end (False: none is).
+    """Yield the times, in s from 0 on, at which bursts of loss begin and end.
 
-    Endless.
+    With each comes whether every packet is lost from then on (True), or none (False). Endless.
     """
     share = loss_pct / 100
     means_ms = {True: mean_ms, False: mean_ms * (1 - share) / share}
@@ -51,12 +50,12 @@ def changes(loss_pct: float, mean_ms: float, seed: int) -> Iterator[tuple[float,
 
 
 def chance(begin: int, draw: int) -> float:
-    """A number of a sequence: above 0, at most 1, each as likely."""
+    """Return a number of a sequence: above 0, at most 1, each as likely."""
     return (netem.mixed(begin + draw) + 1) / 2**64
 
 
 def loss_after(time_ms: float, loss_pct: float, mean_ms: float) -> float:
-    """The share of packets that are lost of those sent `time_ms` after a lost one: (2)."""
+    """Return the share of packets that are lost of those sent `time_ms` after a lost one: (2)."""
     share = loss_pct / 100
     good_ms = mean_ms * (1 - share) / share
     return share + (1 - share) * math.exp(-time_ms * (1 / mean_ms + 1 / good_ms))

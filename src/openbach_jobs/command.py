@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The commands that a job runs on its host, and its waits for a state.
 
-    run asks: returns what the command printed change changes the host: the same, and the command is
-    recorded undo takes a change back, as far as it is there started a program in the background,
-    ended with the block; `contextlib.ExitStack` undoes several things in reverse order wait_for
-    returns as soon as the host is in a state
+    run       asks: returns what the command printed
+    change    changes the host: the same, and the command is recorded
+    undo      takes a change back, as far as it is there
+    started   a program in the background, ended with the block
+    wait_for  returns as soon as the host is in a state
+
+`contextlib.ExitStack` undoes several things in reverse order.
 
 A command that fails and a state that does not come end the job and say which.
 
@@ -82,8 +85,9 @@ def change(*words: str, lines: Sequence[str] = (), text: str | None = None) -> s
 def undo(
     *words: str, lines: Sequence[str] = (), environment: Mapping[str, str] | None = None
 ) -> None:
-    """Run a command that takes a change back, and ignore its failure: what it removes may not be
-    there.
+    """Run a command that takes a change back, and ignore its failure.
+
+    What it removes may not be there.
     """
     words, text = batch((*words, *(["-force"] if lines else [])), lines, None)
     with suppress(FileNotFoundError):
@@ -99,12 +103,12 @@ def _with(environment: Mapping[str, str] | None) -> dict[str, str] | None:
 def batch(
     words: tuple[str, ...], lines: Sequence[str], text: str | None
 ) -> tuple[tuple[str, ...], str | None]:
-    """The command and its input."""
+    """Return the command and its input."""
     return ((*words, "-batch", "-"), "\n".join(lines)) if lines else (words, text)
 
 
 def write(file: Path, value: str) -> None:
-    """Writes one of the kernel's settings; ends the job if the kernel does not take it.
+    """Write one of the kernel's settings; ends the job if the kernel does not take it.
 
     Recorded.
     """
@@ -128,7 +132,7 @@ def started(
     recorded: bool = False,
     **options: Any,
 ) -> Iterator[subprocess.Popen[Any]]:
-    """A program in the background; `options` are those of subprocess.Popen.
+    """Return a program in the background; `options` are those of subprocess.Popen.
 
     The block's end ends it and waits for that.
     """
@@ -192,7 +196,7 @@ def record(
     before: str = "",
     after: str = "",
 ) -> None:
-    """Appends a command to the record, if there is one; with shell words `before` and `after` it."""
+    """Append a command to the record, if there is one; with shell words `before` and `after` it."""
     if name := os.environ.get("OPENBACH_RUN_COMMANDS"):
         now_ns = time.clock_gettime_ns(
             CLOCK_MONOTONIC_COARSE
@@ -215,7 +219,7 @@ def record(
 
 
 def pasted(words: Sequence[str], text: str | None, host: str | None, after: str = "") -> str:
-    """The command, with its input, as one types it for a host that is a network namespace."""
+    """Return a command with its input, as one types it for a host that is a network namespace."""
     place = ("ip", "netns", "exec", host) if host else ()
     reads, document = (" << 'EOF'", f"\n{text.strip()}\nEOF") if text else ("", "")
     return f"{shlex.join([*place, *words])}{reads}{after}{document}\n"

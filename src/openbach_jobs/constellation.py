@@ -7,12 +7,13 @@ around a sphere that turns; oblateness (J2) is left out. In a frame that does no
 2πp/P and u = 2π(s/S + pF/T) + nt for satellite s of plane p and n² = GM/r³,
 
     satellite = r (cos Ω cos u - sin Ω sin u cos i, sin Ω cos u + cos Ω sin u cos i, sin u sin i)
-    place = R (cos φ cos(λ + ωt), cos φ sin(λ + ωt), sin φ) slant range² = R² + r² - 2Rr cos γ, γ
-    the angle between the two as seen from the Earth's centre
+    place     = R (cos φ cos(λ + ωt), cos φ sin(λ + ωt), sin φ)
+    slant range² = R² + r² - 2Rr cos γ
 
-and a satellite stands higher than ε where γ < arccos(R/r cos ε) - ε (Maral and Bousquet, Satellite
-Communications Systems, chapter 2). Every `handover_s` that satellite is taken which stays highest
-until the next handover, seen from the place that sees it lower; of equals the first.
+with γ the angle between the two as seen from the Earth's centre, and a satellite stands higher than
+ε where γ < arccos(R/r cos ε) - ε (Maral and Bousquet, Satellite Communications Systems, chapter 2).
+Every `handover_s` that satellite is taken which stays highest until the next handover, seen from
+the place that sees it lower; of equals the first.
 
 Starlink's terminals change satellites every 15 s and see latency spikes of 30 to 50 ms at that
 (Huston, A transport protocol's view of Starlink, APNIC, May 2024): packets wait. So a handover here
@@ -46,8 +47,9 @@ class Parameter(NamedTuple):
 
 
 def parameter(default: float, least: float, greatest: float, meaning: str) -> Any:
-    """Declare a parameter in a class of parameters; an object of the class has a number in its
-    place.
+    """Declare a parameter in a class of parameters.
+
+    An object of the class has a number in its place.
     """
     return Parameter(default, least, greatest, meaning)
 
@@ -59,6 +61,10 @@ class Model:
     """
 
     def __init__(self, **given: float) -> None:
+        """Take the parameters that are given, and the defaults of the others.
+
+        Raises ValueError.
+        """
         known = self.parameters()
         for name, value in given.items():
             least, greatest = known[name].least, known[name].greatest
@@ -67,13 +73,16 @@ class Model:
         vars(self).update({name: one.default for name, one in known.items()} | given)
 
     def __eq__(self, other: object) -> bool:
+        """Return whether another model is of the same kind with the same parameters."""
         return type(self) is type(other) and vars(self) == vars(other)
 
     def __hash__(self) -> int:
+        """Return a hash of the parameters."""
         return hash(tuple(vars(self).values()))
 
     @classmethod
     def parameters(cls) -> dict[str, Parameter]:
+        """Return the parameters of this kind of model by name."""
         return {name: one for name, one in vars(cls).items() if isinstance(one, Parameter)}
 
 
@@ -106,6 +115,10 @@ class Constellation(Model):
     rate_bps: float = parameter(10e6, 1000, 1e12, "of each direction")
 
     def __init__(self, **given: float) -> None:
+        """Check that the parameters fit each other.
+
+        Raises ValueError.
+        """
         super().__init__(**given)
         if self.phasing >= self.planes:
             raise ValueError(
@@ -114,10 +127,12 @@ class Constellation(Model):
 
     @property
     def orbit_km(self) -> float:
+        """Return the radius of the orbit."""
         return EARTH_RADIUS_KM + self.altitude_km
 
     @property
     def motion_rad_per_s(self) -> float:
+        """Return how fast a satellite moves on its orbit."""
         return math.sqrt(GRAVITY_KM3_PER_S2 / self.orbit_km**3)
 
     def phase_rad(self, satellite: Satellite) -> float:
@@ -133,15 +148,17 @@ DEFAULT = Constellation()
 
 
 class Satellite(NamedTuple):
+    """A satellite: the number of its plane, and its own in that plane."""
+
     plane: int
     number: int
 
 
 def changes(parameters: Constellation = DEFAULT) -> Iterator[Change]:
-    """The link's state, both directions alike, every `step_s` and at every handover; endless.
+    """Yield the link's state every `step_s` and at every handover, endlessly.
 
-    The delay is rounded to microseconds. Raises ValueError at a time when no satellite is seen by
-    both places.
+    Both directions are alike. The delay is rounded to microseconds. Raises ValueError at a time
+    when no satellite is seen by both places.
     """
     before: Satellite | None = None
     for slot in count():
@@ -158,8 +175,9 @@ def changes(parameters: Constellation = DEFAULT) -> Iterator[Change]:
 
 
 def mean_rtt_ms(parameters: Constellation = DEFAULT) -> float:
-    """Mean of the first ten minutes, from the middle of each satellite's time; queues and handovers
-    left out.
+    """Return the mean of the first ten minutes, from the middle of each satellite's time.
+
+    Queues and handovers are left out.
     """
     slots = range(math.ceil(MEAN_OVER_S / parameters.handover_s))
     middles = (
@@ -170,6 +188,7 @@ def mean_rtt_ms(parameters: Constellation = DEFAULT) -> float:
 
 
 def one_way_delay_ms(parameters: Constellation, satellite: Satellite, time_s: float) -> float:
+    """Return the delay from terminal to gateway by a satellite."""
     return (
         parameters.ground_delay_ms
         + sum(slant_ranges_km(parameters, satellite, time_s)) / LIGHT_KM_PER_MS
@@ -193,7 +212,7 @@ def slant_ranges_km(
 
 
 def chosen(parameters: Constellation, slot: int) -> Satellite:
-    """The satellite between handovers `slot` and `slot + 1`.
+    """Return the satellite between handovers `slot` and `slot + 1`.
 
     Over so short an arc cos γ has no minimum inside: what it is at both ends decides. A plane that
     comes no nearer than the best satellite found so far is not looked at: 2 ms for 1584 satellites.
@@ -250,7 +269,7 @@ def _places(parameters: Constellation, time_s: float) -> tuple[Vector, Vector]:
 
 
 def _in_plane(parameters: Constellation, plane: int, place: Vector) -> tuple[float, float]:
-    """A place's components along the orbit's ascending node and along its northernmost point."""
+    """Return a place's components along the orbit's ascending node and its northernmost point."""
     node = math.tau * plane / parameters.planes
     inclination = math.radians(parameters.inclination_deg)
     x, y, z = place

@@ -38,7 +38,7 @@ def serve(port: int, answer: Callable[[dict[str, Any], str], dict[str, Any]]) ->
 def ask(
     server_ip: str, port: int, limit_s: float = READY_LIMIT_S, **request: Any
 ) -> dict[str, Any]:
-    """The server's answer to a request; OSError if there is none."""
+    """Return the server's answer to a request; OSError if there is none."""
     with (
         socket.create_connection((server_ip, port), timeout=limit_s) as control,
         control.makefile("rw") as lines,

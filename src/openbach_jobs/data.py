@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The folders of data that jobs read: satellites, congestion-controls, vpn-configs, …"""
+"""The folders of data that jobs read, such as satellites and vpn-configs."""
 
 from __future__ import annotations
 

@@ -21,6 +21,7 @@ class CommandLine(NamedTuple):
 
 
 def command_line(description: str | None) -> CommandLine:
+    """Return a parser with the modes server and client, and the parsers of both."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -36,7 +37,7 @@ def run(
     serve: Callable[[argparse.Namespace], Any],
     measure: Callable[[argparse.Namespace], Any],
 ) -> None:
-    """The end that is asked for. Ends the job if the connection to the server fails."""
+    """Return the end that is asked for. Ends the job if the connection to the server fails."""
     if arguments.mode == "server":
         serve(arguments)
         return

@@ -35,7 +35,10 @@ def serve(port: int) -> NoReturn:
 
 
 def client(server_ip: str, port: int, *words: str, duration_s: float) -> Tested:
-    """The test, once the server answers. Ends the job if it does not answer, or the test fails."""
+    """Return the test, once the server answers.
+
+    Ends the job if it does not answer, or the test fails.
+    """
     command = ["iperf3", "-c", server_ip, "-p", str(port), "-t", f"{duration_s:g}", "-J", *words]
     attempts = 0
 
@@ -55,6 +58,10 @@ def client(server_ip: str, port: int, *words: str, duration_s: float) -> Tested:
 
 
 def report(command: list[str], limit_s: float) -> dict[str, Any]:
+    """Run iperf3, and return its report.
+
+    If it fails the job ends with iperf3's words.
+    """
     try:
         done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=limit_s)
     except FileNotFoundError:

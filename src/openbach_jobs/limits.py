@@ -12,12 +12,11 @@ def check(
     arguments: argparse.Namespace,
     limits: Mapping[str, tuple[float, float]],
 ) -> None:
-    """`limits` are the least and the most by the argument's name; what this mode of the job does
-    not have is left out.
+    """End the job if an argument lies outside its limits: name → the least and the most.
 
-    Ends the job if one lies outside.
+    An argument that this mode of the job does not have, or that is not given, is left out.
     """
     for name, (least, most) in limits.items():
-        value = getattr(arguments, name, least)
-        if not least <= value <= most:
+        value = getattr(arguments, name, None)
+        if value is not None and not least <= value <= most:
             parser.error(f"{name} is {value:.15g}: from {least:.15g} to {most:.15g}")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Link files: how the rate, delay and loss of a link change with time, as CSV that people and
-programs write.
+"""Link files: how the rate, delay and loss of a link change with time.
+
+They are CSV that people and programs write.
 
     # Comment: where the link comes from. `# repeat_s: 60` makes it begin again after 60 s.
     time_s,direction,rate_bps,delay_ms,loss_pct
@@ -65,11 +66,14 @@ class LinkFileError(ValueError):
     def __init__(
         self, path: str | os.PathLike[str], text: str, line: int = 0, column: str = ""
     ) -> None:
+        """Say what is wrong, with the file, and the line and column if there is one."""
         place = (f", line {line}" if line else "") + (f", column {column}" if column else "")
         super().__init__(f"{os.fspath(path)}{place}: {text}")
 
 
 class State(NamedTuple):
+    """The rate, delay and loss of one direction."""
+
     rate_bps: float
     delay_ms: float
     loss_pct: float
@@ -84,6 +88,8 @@ class Change(NamedTuple):
 
 
 class Range(NamedTuple):
+    """The least, the mean and the greatest value over a time."""
+
     least: float
     mean: float
     greatest: float
@@ -104,8 +110,9 @@ class Direction(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """`duration_s` is the time of the last row, or after how long the link begins again
-    (`repeats`).
+    """Sums over a whole link file.
+
+    `duration_s` is the time of the last row, or after how long the link begins again (`repeats`).
     """
 
     duration_s: float
@@ -118,6 +125,7 @@ class Summary(NamedTuple):
 
     @property
     def mean_rtt_ms(self) -> float:
+        """Return the mean round-trip time, without queues."""
         return self.forward.delay_ms.mean + self.back.delay_ms.mean
 
     @property
@@ -127,11 +135,10 @@ class Summary(NamedTuple):
 
 
 def read(path: str | os.PathLike[str]) -> Iterator[Change]:
-    """The changes of a link file in the order of time, `forward` before `return` where a row is for
-    both.
+    """Yield the changes of a link file in the order of time.
 
-    Lazy; endless if the file repeats. What changes nothing is left out. Raises LinkFileError when
-    it comes to what is wrong.
+    `forward` comes before `return` where a row is for both. Lazy; endless if the file repeats. What
+    changes nothing is left out. Raises LinkFileError when it comes to what is wrong.
     """
     states: dict[str, State] = {}
     repeat_s = 0.0
@@ -158,7 +165,7 @@ def _news(changes: Iterable[Change], states: dict[str, State]) -> Iterator[Chang
 
 
 def check(path: str | os.PathLike[str]) -> Summary:
-    """Reads a link file once, whole. Raises LinkFileError."""
+    """Read a link file once, whole. Raises LinkFileError."""
     one_pass = _Pass(path)
     directions: dict[str, _Totals] = {}
     last_s = 0.0
@@ -177,11 +184,10 @@ def check(path: str | os.PathLike[str]) -> Summary:
 
 
 def write(changes: Iterable[Change], until_s: float, comments: Iterable[str], out: TextIO) -> None:
-    """Writes a link file: the comments, then what changes before `until_s`; what both directions
-    have in common is one row.
+    """Write a link file: the comments, then what changes before `until_s`.
 
-    A last row, at `until_s`, changes nothing but says how long the file is. A file that repeats
-    needs none: `until_s` inf.
+    What both directions have in common is one row. A last row, at `until_s`, changes nothing but
+    says how long the file is. A file that repeats needs none: `until_s` inf.
     """
     for comment in comments:
         out.writelines(f"# {line}\n" for line in comment.splitlines())
@@ -206,7 +212,7 @@ def write(changes: Iterable[Change], until_s: float, comments: Iterable[str], ou
 
 
 def lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, str]]:
-    """The lines of a text file with their numbers from 1 on, stripped.
+    """Yield the lines of a text file with their numbers from 1 on, stripped.
 
     Raises LinkFileError for what is none, or too long.
     """
@@ -248,6 +254,7 @@ class _Totals:
     """The sums over time of one direction, up to its newest change."""
 
     def __init__(self, first: State) -> None:
+        """Begin at time 0 with the first state."""
         self.since_s = 0.0
         self.state = self.least = self.greatest = first
         self.bits = self.delay_sum = self.loss_sum = 0.0
@@ -257,6 +264,7 @@ class _Totals:
         self.down = False
 
     def enter(self, state: State, time_s: float) -> None:
+        """Take another state from a time on."""
         self.hold_until(time_s)
         self.state = state
         self.least = _each(min, self.least, state)
@@ -267,6 +275,7 @@ class _Totals:
         self.down = down
 
     def hold_until(self, time_s: float) -> None:
+        """Add what the present state comes to, up to a time."""
         held_s = time_s - self.since_s
         self.since_s = time_s
         self.bits += held_s * self.state.rate_bps
@@ -275,6 +284,7 @@ class _Totals:
         self.outage_s += held_s * self.down
 
     def after(self, duration_s: float) -> Direction:
+        """Return the ranges of rate, delay and loss after a duration."""
         self.hold_until(duration_s)
         rate_bps = self.bits / duration_s if duration_s else self.state.rate_bps
         delay_ms = self.delay_sum / duration_s if duration_s else self.state.delay_ms
@@ -314,6 +324,7 @@ class _Pass:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Begin to read a file."""
         self.path = path
         self.line = 0
         self.rows = 0
@@ -323,6 +334,7 @@ class _Pass:
         self.last_s = 0.0
 
     def __iter__(self) -> Iterator[Change]:
+        """Yield the changes of the file once."""
         for number, text in lines(self.path):
             self.line = number
             if text.startswith("#"):
@@ -334,6 +346,7 @@ class _Pass:
         self._end()
 
     def fail(self, text: str, column: str = "") -> NoReturn:
+        """Raise LinkFileError for the present line."""
         raise LinkFileError(self.path, text, self.line, column)
 
     def _comment(self, text: str) -> None:

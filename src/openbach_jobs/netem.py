@@ -11,8 +11,8 @@ PLACES = ("satellite", "last_mile")
 LIMIT_PACKETS = 100_000
 """netem's own queue, where packets under way wait, never drops."""
 IN_ORDER = " rate 10gbit"
-"""With a rate, netem sends no packet before those that came earlier: when the delay falls, the packets after it wait for
-the ones under way. It costs a full packet 1.2 µs."""
+"""With a rate, netem sends no packet before those that came earlier: when the delay falls, the
+packets after it wait for the ones under way. It costs a full packet 1.2 µs."""
 PACKET_BYTES = 1540
 """A full packet, and what a tunnel or a VLAN may add to it."""
 REAL_TIME_PACKETS = 10
@@ -22,21 +22,25 @@ MULTIPLIERS = {"k": 1e3, "M": 1e6, "G": 1e9}
 
 
 def percent(text: str) -> float:
-    """Raises ValueError, as do the others."""
+    """Return the percentage that a text says. Raises ValueError."""
     return number(text, 0, 100, "a percentage from 0 to 100")
 
 
 def burst(text: str) -> float:
+    """Return the mean length of a burst in packets.
+
+    Raises ValueError.
+    """
     return number(text, 1, 1e6, "a number of packets from 1 to 1000000")
 
 
 def burst_ms(text: str) -> float:
-    """The mean duration of a burst (bursts.py)."""
+    """Return the mean duration of a burst (bursts.py)."""
     return number(text, 1, 100_000, "a duration from 1 to 100000 ms")
 
 
 def number(text: str, least: float, most: float, right: str) -> float:
-    """A number with a decimal suffix or none (`10M` is 10 000 000).
+    """Return a number with a decimal suffix or none (`10M` is 10 000 000).
 
     Raises ValueError, which says what would be right.
     """
@@ -73,12 +77,12 @@ def mixed(number: int) -> int:
 
 
 def loss_model(loss_pct: float, burst_packets: float) -> str:
-    """Independent losses for bursts of 1 packet, otherwise Gilbert's model: in its bad state every
-    packet is lost.
+    """Return netem's option for a loss.
 
-    The mean burst of 1/r packets and the share p/(p+r) of lost packets give both probabilities
-    (Gilbert, Capacity of a burst-noise channel, 1960). Raises ValueError for what no such model
-    has.
+    It is independent losses for bursts of 1 packet, otherwise Gilbert's model: in its bad state
+    every packet is lost. The mean burst of 1/r packets and the share p/(p+r) of lost packets give
+    both probabilities (Gilbert, Capacity of a burst-noise channel, 1960). Raises ValueError for
+    what no such model has.
     """
     if not loss_pct:
         return ""
@@ -100,4 +104,5 @@ def delay_options(delay_ms: float, jitter_ms: float) -> str:
 
 
 def seed_option(seed: int | None) -> str:
+    """Return netem's option for a seed, "" without one."""
     return "" if seed is None else f" seed {seed}"

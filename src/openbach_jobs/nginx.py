@@ -19,11 +19,13 @@ from openbach_jobs.ports import wait_listening
 VERSIONS = ("1.1", "2", "3")
 """Of HTTP. 3 is over QUIC, on the UDP port of the same number."""
 CONFIGURATION = """
-daemon off; master_process off; worker_processes 1; pid {directory}/nginx.pid; error_log stderr error;
+daemon off; master_process off; worker_processes 1;
+pid {directory}/nginx.pid; error_log stderr error;
 events {{ worker_connections 64; }}
 http {{
     access_log off; types {{ }} default_type application/octet-stream;
-    client_body_temp_path {directory}/body; proxy_temp_path {directory}/proxy; fastcgi_temp_path {directory}/fastcgi;
+    client_body_temp_path {directory}/body; proxy_temp_path {directory}/proxy;
+    fastcgi_temp_path {directory}/fastcgi;
     uwsgi_temp_path {directory}/uwsgi; scgi_temp_path {directory}/scgi;
     server {{
         listen {port} ssl http2; {quic} root {root}; ssl_protocols TLSv1.3;
@@ -33,8 +35,8 @@ http {{
 """
 """`http2` stands on the line of `listen` for versions before 1.25.1; later ones take it too."""
 QUIC = "listen {port} quic; http3_stream_buffer_size 8m;"
-"""What nginx sends of a stream before it is acknowledged is at most that buffer: the default, 64k, is 1 Mbit/s at a round-trip
-time of 500 ms."""
+"""What nginx sends of a stream before it is acknowledged is at most that buffer: the default, 64k,
+is 1 Mbit/s at a round-trip time of 500 ms."""
 
 
 @contextmanager
@@ -74,7 +76,7 @@ def serving(directory: Path, port: int, root: Path, http: str) -> Iterator[subpr
 
 
 def check_quic() -> None:
-    """Ends the job if this host's nginx has no HTTP/3."""
+    """End the job if this host's nginx has no HTTP/3."""
     built = run("sh", "-c", "nginx -V 2>&1")
     if "--with-http_v3_module" not in built:
         version = built.splitlines()[0].rpartition(" ")[2]

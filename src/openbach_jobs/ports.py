@@ -12,8 +12,8 @@ from typing import Any
 from openbach_jobs.command import wait_for
 
 READY_LIMIT_S = 240.0
-"""Of a server that does not answer. A path may take 20 s for a round trip (satcom_link), and TCP and TLS several of them, lost
-packets included; a server that fails ends its own job before."""
+"""Of a server that does not answer. A path may take 20 s for a round trip (satcom_link), and TCP
+and TLS several of them, lost packets included; a server that fails ends its own job before."""
 
 
 def wait_listening(server: subprocess.Popen[Any], name: str, port: int) -> None:
@@ -36,10 +36,9 @@ def is_listening(port: int) -> bool:
 
 
 def taken(*ports: int) -> str:
-    """Why a server could not start, in words for the end of a message: who listens on its TCP
-    ports.
+    """Return why a server could not start: who listens on its TCP ports.
 
-    "" if nobody does.
+    It is in words for the end of a message. "" if nobody does.
     """
     for port in ports:
         if inodes := _listeners(port):
@@ -52,8 +51,9 @@ def taken(*ports: int) -> str:
 
 
 def _listeners(port: int) -> set[str]:
-    """Inodes of the TCP sockets of this network namespace that listen on a port (state 0A in
-    /proc/net/tcp).
+    """Return the inodes of this network namespace's TCP sockets that listen on a port.
+
+    They are in state 0A in /proc/net/tcp.
     """
     tables = [Path("/proc/net/tcp"), Path("/proc/net/tcp6")]
     lines = [
@@ -66,7 +66,7 @@ def _listeners(port: int) -> set[str]:
 
 
 def _owner(inodes: set[str]) -> str:
-    """The program that holds one of these sockets, as far as this process may see it."""
+    """Return the program that holds one of these sockets, as far as this process may see it."""
     sockets = {f"socket:[{inode}]" for inode in inodes}
     for process in Path("/proc").glob("[0-9]*"):
         try:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A satellite's preset, the file `satellites/NAME.yml`, and the values of a link: given ones, else
-the preset's, else DEFAULTS.
+"""Presets of satellites, the files `satellites/NAME.yml`, and the values of a link.
+
+A value is the one given, else the preset's, else that of DEFAULTS.
 
     # Comments, and where the values come from.
     description: one line for people
@@ -65,7 +66,8 @@ CONSTELLATION: dict[str, Callable[[str], Any]] = {
 """Parameters of a constellation and their types; a preset has its rate as `rate`."""
 FOLDER = data_folder("satellites")
 LEAST_BPS, MOST_BPS = 32e3, 1e9
-"""What can be proved: below, what the bucket lets wait is more delay than is tolerated; above, tbf is not exact enough."""
+"""What can be proved: below, what the bucket lets wait is more delay than is tolerated; above, tbf
+is not exact enough."""
 BUFFER = re.compile(r"([0-9]*\.?[0-9]+)(BDP|B|kB|MB|p)")
 BUFFER_UNITS = {
     "BDP": ("BDP", 1.0),
@@ -90,8 +92,9 @@ class Buffer(NamedTuple):
 
 
 class Preset(NamedTuple):
-    """Values by name, all of them texts as on a command line; over a constellation if it has one,
-    as a link file says if it has that.
+    """Values by name, all of them texts as on a command line.
+
+    They are over a constellation if it has one, and as a link file says if it has that.
     """
 
     values: Mapping[str, str] = MappingProxyType({})
@@ -103,14 +106,26 @@ class Preset(NamedTuple):
 
 
 def rate_bps(text: str) -> float:
+    """Return the rate that a text says.
+
+    Raises ValueError.
+    """
     return netem.number(text, LEAST_BPS, MOST_BPS, "a rate from 32k to 1G bit/s")
 
 
 def delay_ms(text: str) -> float:
+    """Return the delay that a text says.
+
+    Raises ValueError.
+    """
     return netem.number(text, 0.001, 10_000, "a delay from 0.001 to 10000 ms")
 
 
 def jitter_ms(text: str) -> float:
+    """Return the jitter that a text says.
+
+    Raises ValueError.
+    """
     return netem.number(text, 0, 10_000, "a jitter from 0 to 10000 ms")
 
 
@@ -144,7 +159,7 @@ CONVERT: dict[str, Callable[[str], Any]] = {
 
 
 def value(name: str, text: str) -> Any:
-    """The value of one of DEFAULTS, None for `none`.
+    """Return the value of one of DEFAULTS, None for `none`.
 
     Raises ValueError, with its name and what would be right.
     """
@@ -159,20 +174,20 @@ def value(name: str, text: str) -> Any:
 
 
 def checked(name: str, text: str) -> str:
-    """The text of a value that is right. Raises ValueError."""
+    """Return the text of a value that is right. Raises ValueError."""
     value(name, text)
     return text
 
 
 def check_one(names: Sequence[str], given: Iterable[str]) -> None:
-    """Raises ValueError for several of the names, which say the same in different ways."""
+    """Raise ValueError for several of the names, which say the same in different ways."""
     several = [name for name in names if name in given]
     if len(several) > 1:
         raise ValueError(f"{' and '.join(several)}: give one of them")
 
 
 def in_force(given: Mapping[str, str], preset: Preset) -> dict[str, str]:
-    """The text of each of DEFAULTS: the given one, else the preset's, else the default.
+    """Return the text of each of DEFAULTS: the given one, else the preset's, else the default.
 
     `none` stands for what a link file says instead, or for the delay that a constellation says.
     `given` may have the buffer as `buffer_bdp` or `buffer_bytes`, too. Raises ValueError for more
@@ -182,9 +197,9 @@ def in_force(given: Mapping[str, str], preset: Preset) -> dict[str, str]:
     for several in (BUFFERS, BURSTS):
         check_one(several, own)
     if "buffer_bdp" in own:
-        own["buffer"] = (
-            f"{netem.number(own['buffer_bdp'], *BUFFER_LIMITS['BDP'], 'a buffer from 0.001 to 1000 BDP'):.15g}BDP"
-        )
+        what = "a buffer from 0.001 to 1000 BDP"
+        in_bdp = netem.number(own["buffer_bdp"], *BUFFER_LIMITS["BDP"], what)
+        own["buffer"] = f"{in_bdp:.15g}BDP"
     if "buffer_bytes" in own:
         own["buffer"] = f"{own['buffer_bytes']}B"
     texts = {name: own.get(name, preset.values.get(name, text)) for name, text in DEFAULTS.items()}
@@ -214,7 +229,7 @@ def in_force(given: Mapping[str, str], preset: Preset) -> dict[str, str]:
 
 
 def find(name: str, folder: Path = FOLDER) -> Preset:
-    """The preset of this name in a folder. Raises PresetError."""
+    """Return the preset of this name in a folder. Raises PresetError."""
     for suffix in (".yml", ".csv"):
         if (file := folder / f"{name}{suffix}").is_file():
             return read(file)
@@ -223,7 +238,7 @@ def find(name: str, folder: Path = FOLDER) -> Preset:
 
 
 def read(path: Path) -> Preset:
-    """The preset of a file, all its values checked; a .csv is a link file.
+    """Return the preset of a file, all its values checked; a .csv is a link file.
 
     Raises PresetError, with the line.
     """

@@ -25,8 +25,9 @@ def names() -> list[str]:
 
 
 def described(name: str) -> dict[str, Any]:
-    """The profile.json of a profile; without a folder the name is that of a congestion control and
-    nothing else.
+    """Return the profile.json of a profile.
+
+    Without a folder the name is that of a congestion control and nothing else.
     """
     file = FOLDERS / name / "profile.json"
     profile: dict[str, Any] = json.loads(file.read_bytes()) if file.exists() else {}
@@ -49,11 +50,11 @@ def is_in_kernel(algorithm: str) -> bool:
 
 
 def algorithm(name: str) -> str:
-    """The kernel's congestion control for a profile: the one of the profile's own name if the
-    kernel has it (the virtual engine's has cubic_nohystart, since all hosts share its
-    parameters), else the profile's `algorithm`.
+    """Return the kernel's congestion control for a profile.
 
-    Ends the job if the kernel has neither.
+    It is the one of the profile's own name if the kernel has it (the virtual engine's has
+    cubic_nohystart, since all hosts share its parameters), else the profile's `algorithm`. Ends the
+    job if the kernel has neither.
     """
     wanted = described(name)["algorithm"]
     for one in dict.fromkeys((name, wanted)):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Careful Resume (RFC 9959): what the modules of congestion controls that have it count, in
-/proc/net/MODULE.
+"""Careful Resume (RFC 9959): the counts of the modules of congestion controls that have it.
+
+They are in /proc/net/MODULE.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ COUNTS = Path("/proc/net")
 
 
 def count() -> int | None:
-    """Connections of this host that have used what an earlier one has saved; None if no such module
-    is loaded.
+    """Return how many connections of this host have used what an earlier one has saved.
+
+    It is None if no such module is loaded.
     """
     files = list(COUNTS.glob("tcp_*"))
     resumed = [

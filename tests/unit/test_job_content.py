@@ -110,8 +110,9 @@ def test_data_of_two_directories_is_joined_and_the_first_counts(tmp_path: Path) 
 
 @pytest.mark.parametrize("name", sorted(PACKAGES))
 def test_each_job_runs_alone(tmp_path: Path, name: str) -> None:
-    """Its package in a directory of its own, without this checkout, as on an agent: it can say how
-    it is called, and finds its data beside itself.
+    """As on an agent: its package is in a directory of its own, without this checkout.
+
+    It can say how it is called, and finds its data beside itself.
     """
     package = PACKAGES[name]
     assert package.files is not None

@@ -220,7 +220,11 @@ def test_a_platform_builds_crates_with_the_same_command(tmp_path: Path) -> None:
         str(tmp_path),
     ]
     ended = subprocess.run(
-        command, check=False, capture_output=True, text=True, env={"PATH": str(tmp_path)}
+        command,
+        check=False,
+        capture_output=True,
+        text=True,
+        env={"PATH": str(tmp_path), "PYTHONPATH": str(ROOT / "src")},
     )
     assert (
         "vpncloud 2.3.0 is built from crates.io, and cargo is missing on this machine"

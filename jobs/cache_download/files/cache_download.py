@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""OpenBACH job cache_download: the files of a binary cache (cache.json) from nginx over TLS by
-curl, several at a time.
+"""OpenBACH job cache_download: files of a binary cache (cache.json) from nginx by curl.
+
+They come over TLS, several at a time.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ LATE_S = 5.0
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    """Return the arguments of a command line."""
     parser, _, client = ends.command_line(__doc__)
     client.add_argument("--http", choices=list(CURL), default="1.1")
     client.add_argument(
@@ -52,6 +54,7 @@ def sizes(count: int = 0) -> dict[str, int]:
 
 
 def serve() -> None:
+    """Serve the files of the cache until the job is stopped."""
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         (directory / "files").mkdir()
@@ -64,7 +67,7 @@ def serve() -> None:
 
 
 def curl(http: str, deadline_s: int, *words: str) -> list[str]:
-    """The server's certificate is its own, so nothing vouches for it."""
+    """Return curl's options. The server's certificate is its own, so nothing vouches for it."""
     return [
         "curl",
         "-sS",
@@ -89,7 +92,7 @@ def failure(url: str, http: str) -> str:
 
 
 def check(reports: list[dict[str, Any]], wanted: Mapping[str, int], http: str) -> None:
-    """Ends the job unless every file came whole and with the version of HTTP."""
+    """End the job unless every file came whole and with the version of HTTP."""
     came = {str(report["url"]).rpartition("/")[2]: report for report in reports}
     for name, size in wanted.items():
         if name not in came:
@@ -102,6 +105,7 @@ def check(reports: list[dict[str, Any]], wanted: Mapping[str, int], http: str) -
 
 
 def measure(arguments: argparse.Namespace) -> None:
+    """Download the files, check each one, and send what it took."""
     base, http, wanted = (
         f"https://{arguments.server_ip}:{PORT}",
         arguments.http,

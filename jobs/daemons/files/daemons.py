@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""OpenBACH job daemons: what the programs of this host's VPNs use, at the job's start, every
-interval, and at its end.
+"""OpenBACH job daemons: what the programs of this host's VPNs use.
+
+It looks at the job's start, every interval, and at its end.
 
 They are the processes below those of the jobs vpn (/var/run/openbach-vpn*.pid). A VPN of the kernel
 has none. CPU time is that since the job's start; in virtual time a program computes without time,
@@ -38,6 +39,7 @@ USER, SYSTEM, SOFTIRQ = 0, 2, 6
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    """Return the arguments of a command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -61,6 +63,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 class Process(NamedTuple):
+    """A process: its number, its parent's, its CPU time and its memory."""
+
     pid: int
     parent: int
     user_s: float
@@ -69,6 +73,7 @@ class Process(NamedTuple):
 
 
 def processes() -> Iterator[Process]:
+    """Yield the processes of this machine, as /proc shows them."""
     for directory in PROC.glob("[0-9]*"):
         try:
             text = (directory / "stat").read_text()
@@ -84,17 +89,19 @@ def processes() -> Iterator[Process]:
 
 
 def below(roots: Sequence[int], every: Sequence[Process]) -> list[Process]:
-    """The descendants of `roots`, without these."""
+    """Return the descendants of `roots`, without these."""
     found = [one for one in every if one.parent in roots]
     return found + below([one.pid for one in found], every) if found else []
 
 
 def daemons() -> list[Process]:
+    """Return the processes that this host's VPN jobs have started."""
     jobs = [int(file.read_text()) for file in sorted(RUN.glob("openbach-vpn*.pid"))]
     return below(jobs, list(processes()))
 
 
 def descriptors(pid: int) -> int:
+    """Return how many descriptors a process has open; 0 if it has ended."""
     try:
         return len(os.listdir(PROC / str(pid) / "fd"))
     except OSError:  # it has ended
@@ -108,6 +115,7 @@ def host_cpu_s() -> tuple[float, float, float]:
 
 
 def cpu_s(found: Sequence[Process]) -> dict[str, float]:
+    """Return the CPU seconds of these processes, and of the whole host, as statistics."""
     host = dict(zip(("host_user_s", "host_system_s", "host_softirq_s"), host_cpu_s(), strict=True))
     return {
         "user_s": sum(one.user_s for one in found),
@@ -117,10 +125,12 @@ def cpu_s(found: Sequence[Process]) -> dict[str, float]:
 
 
 def rss_bytes(found: Sequence[Process]) -> int:
+    """Return the resident memory of these processes together."""
     return sum(one.rss_bytes for one in found)
 
 
 def look(name: str | None) -> list[Process]:
+    """Send what the VPNs' processes use now, and return them."""
     found = daemons()
     rss, files = (
         (rss_bytes(found), sum(descriptors(one.pid) for one in found)) if found else (None, None)
@@ -132,6 +142,7 @@ def look(name: str | None) -> list[Process]:
 
 
 def watch(arguments: argparse.Namespace) -> None:
+    """Look at every interval until the order to end, then send the sums."""
     is_real = os.environ.get(CLOCK) != "virtual"
     first = last = look(arguments.name)
     seen = {one.pid: one for one in first}  # those that have ended, as they were last seen
@@ -155,6 +166,7 @@ def watch(arguments: argparse.Namespace) -> None:
 
 
 def pid_file(name: str | None) -> Path:
+    """Return the file by which the job that is to end finds the one that looks."""
     return RUN / f"openbach-daemons-{name or ''}.pid"
 
 
@@ -176,6 +188,7 @@ def end(name: str | None) -> None:
 
 
 def main() -> None:
+    """Run the job."""
     arguments = parse()
     if arguments.end:
         return end(arguments.name)

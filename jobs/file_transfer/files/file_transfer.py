@@ -33,7 +33,7 @@ import first_byte
 import iperf3
 from iperf3 import Received
 
-from openbach_jobs import control, nginx, profiles, resumes
+from openbach_jobs import control, limits, nginx, profiles, resumes
 from openbach_jobs.command import run, started, wait_for
 from openbach_jobs.ports import READY_LIMIT_S, wait_listening
 
@@ -75,6 +75,7 @@ def size_or_unlimited(text: str) -> int:
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    """Return the arguments of a command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -120,9 +121,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         "--flow", help="name of this transfer among several: suffix of its statistics"
     )
     arguments = parser.parse_args(argv)
-    for name, (least, most) in LIMITS.items():
-        if not least <= getattr(arguments, name, least) <= most:
-            parser.error(f"{name} is {getattr(arguments, name)}: from {least} to {most}")
+    limits.check(parser, arguments, LIMITS)
     if (
         arguments.mode == "client"
         and arguments.interval_s
@@ -147,6 +146,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 def retransmitted_segments() -> int:
+    """Return how many TCP segments this host has sent again since it started."""
     names, values = (
         line.split()
         for line in Path("/proc/net/snmp").read_text().splitlines()
@@ -169,6 +169,7 @@ def tool_server(http: str, port: int, directory: Path) -> Iterator[None]:
 
 
 def answer(request: dict[str, Any], peer_ip: str, directory: Path) -> dict[str, Any]:
+    """Answer a request of the client: make a file, receive a transfer, or tell of counters."""
     if "file_bytes" in request:
         with (directory / "files" / str(int(request["file_bytes"]))).open("wb") as file:
             file.truncate(int(request["file_bytes"]))
@@ -181,6 +182,7 @@ def answer(request: dict[str, Any], peer_ip: str, directory: Path) -> dict[str, 
 
 
 def serve(http: str, port: int) -> None:
+    """Serve files or iperf3 and answer the client, until the job is stopped."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with tempfile.TemporaryDirectory() as name, tool_server(http, port, Path(name)):
         control.serve(port - 1, lambda request, peer_ip: answer(request, peer_ip, Path(name)))
@@ -190,6 +192,7 @@ def serve(http: str, port: int) -> None:
 
 
 def is_serving(server_ip: str, control_port: int) -> bool:
+    """Return whether the server of this job answers."""
     try:
         return "retransmits" in control.ask(server_ip, control_port, retransmits=True)
     except OSError:
@@ -197,6 +200,7 @@ def is_serving(server_ip: str, control_port: int) -> bool:
 
 
 def iperf3_test(arguments: argparse.Namespace) -> iperf3.Test:
+    """Return the transfer of these arguments as iperf3 is told of it."""
     return iperf3.Test(
         port=arguments.port,
         size=arguments.size,
@@ -232,6 +236,7 @@ def download_iperf3(arguments: argparse.Namespace) -> Received:
 
 
 def download_http(arguments: argparse.Namespace) -> Received:
+    """Download one file by curl, and return what has come."""
     control.ask(arguments.server_ip, arguments.port - 1, file_bytes=arguments.size)
     url = f"https://{arguments.server_ip}:{arguments.port}/{arguments.size}"
     limit_s = str(arguments.deadline_s)
@@ -260,6 +265,7 @@ def download_http(arguments: argparse.Namespace) -> Received:
 
 
 def upload_iperf3(arguments: argparse.Namespace) -> Received:
+    """Send by iperf3 to the server, and return what it has received."""
     test = iperf3_test(arguments)
     with started("iperf3", "-s", "-1", "-p", str(test.port), stdout=subprocess.DEVNULL) as server:
         wait_listening(server, "the iperf3 server", test.port)
@@ -270,8 +276,9 @@ def upload_iperf3(arguments: argparse.Namespace) -> Received:
 
 
 def check_congestion_control(wanted: str | None, used: str | None) -> None:
-    """Ends the job if the sender's socket had another one than the transport profile that is
-    wanted.
+    """End the job if the sender's socket had another congestion control.
+
+    `cc` is that of the transport profile that is wanted.
     """
     if wanted and used and used not in (wanted, profiles.described(wanted)["algorithm"]):
         sys.exit(f"the sender used the congestion control {used} instead of {wanted}")
@@ -286,6 +293,7 @@ def counts_segments(arguments: argparse.Namespace) -> bool:
 
 
 def transfer(arguments: argparse.Namespace) -> None:
+    """Wait for the server, transfer once, and send what was measured."""
     server_ip, control_port = arguments.server_ip, arguments.port - 1
     missing = f"the server of file_transfer on {server_ip} does not answer"
     wait_for(missing, lambda: is_serving(server_ip, control_port), READY_LIMIT_S)
@@ -341,6 +349,7 @@ def transfer(arguments: argparse.Namespace) -> None:
 
 
 def main() -> None:
+    """Run the job."""
     arguments = parse()
     if arguments.mode == "server":
         serve(arguments.http, arguments.port)

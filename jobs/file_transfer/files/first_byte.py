@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Time to the first byte of an iperf3 download: iperf3 does not tell it, so the packets are watched
-until it has come.
+"""Time to the first byte of an iperf3 download.
+
+iperf3 does not tell it, so the packets are watched until it has come.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ ETH_P_ALL = 3
 
 
 def first_byte_filter(port: int) -> bytes:
-    """A classic BPF program for IPv4: SYNs to iperf3's port, and packets of over 500 bytes from it
-    (the states that iperf3's control connection carries are single bytes).
+    """Return a classic BPF program for SYNs to iperf3's port, and for its data.
+
+    Data are packets of over 500 bytes from that port: the states that iperf3's control connection
+    carries are single bytes.
     """
     program = [
         (0x30, 0, 0, 9), (0x15, 0, 12, 6),  # 0: protocol TCP, else 14
@@ -34,6 +37,7 @@ def first_byte_filter(port: int) -> bytes:
 
 
 def open_tap(port: int) -> socket.socket:
+    """Return a packet socket that gets what the filter of a port lets through."""
     tap = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ETH_P_ALL))
     program = ctypes.create_string_buffer(first_byte_filter(port))
     tap.setsockopt(
@@ -45,7 +49,7 @@ def open_tap(port: int) -> socket.socket:
 
 
 def seconds(tap: socket.socket, transfer: subprocess.Popen[str], end_s: float) -> float | None:
-    """Seconds from the last SYN before the first data (that of the data connection) to that data."""
+    """Return the seconds from the data connection's last SYN to its first data; None without."""
     syn_s = None
     while transfer.poll() is None and time.monotonic() < end_s:
         if not select.select([tap], [], [], 1)[0]:

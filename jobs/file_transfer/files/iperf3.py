@@ -54,8 +54,10 @@ class Received(NamedTuple):
 
 
 def client_command(server_ip: str, test: Test) -> list[str]:
-    """Only the deadline ends a transfer that stalls: by itself iperf3 gives up after 120 s without
-    a byte.
+    """Return the command of iperf3's client.
+
+    Only the deadline ends a transfer that stalls: by itself iperf3 gives up after 120 s without a
+    byte.
     """
     idle_ms = min(round(test.deadline_s * 1000), MOST_IDLE_MS)
     amount = ["-n", str(test.size)] if test.size else ["-t", str(test.duration_s or LONGEST_S)]
@@ -93,11 +95,15 @@ def receive(server_ip: str, test: Test) -> dict[str, Any]:
 
 
 def late(deadline_s: float) -> str:
+    """Return the words for a transfer that the deadline has ended."""
     return f"the transfer did not end in {deadline_s:g} s"
 
 
 def report(printed: str, error: str, test: Test) -> dict[str, Any]:
-    """An endless test says that it was interrupted, and tells what came until then."""
+    """Return the report that iperf3 has printed. If it has failed the job ends.
+
+    An endless test says that it was interrupted, and tells what came until then.
+    """
     try:
         read: dict[str, Any] = json.loads(printed)
     except json.JSONDecodeError:

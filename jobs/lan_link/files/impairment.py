@@ -30,7 +30,7 @@ class Impairment(NamedTuple):
 
 
 def find(name: str, folder: Path = FOLDER) -> Impairment:
-    """The profile of that name; `none` has nothing.
+    """Return the profile of that name; `none` has nothing.
 
     Raises ValueError: which file, what is wrong with it.
     """
@@ -49,7 +49,7 @@ def find(name: str, folder: Path = FOLDER) -> Impairment:
 
 
 def read(file: Path) -> Impairment:
-    """Raises ValueError."""
+    """Return the profile of a file. Raises ValueError."""
     try:
         given = json.loads(file.read_bytes())
     except ValueError as error:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""OpenBACH job lan_link: rate, delay, random loss and a profile of impairment on the LAN link of an
-interface, in both directions, until the job is stopped.
+"""OpenBACH job lan_link: rate, delay, loss and impairment of the LAN link of an interface.
+
+They hold in both directions, until the job is stopped. Loss is random; an impairment is a profile.
 
 forward (towards the LAN)    interface: netem, in it tbf if there is a rate
 return                       interface ──► ingress ──► ifb: the same
@@ -28,7 +29,8 @@ PLACE = "last_mile"
 """Which losses are this link's, of the places that --loss-at can name."""
 SAME, PRESET, NONE = "same", "preset", "none"
 OF_A_LAN = {"loss": "0", "return_loss": SAME, "burst_packets": "1", "burst_ms": NONE}
-"""What `preset` is here, where there is no satellite: a scenario gives the same values to satcom_link."""
+"""What `preset` is here, where there is no satellite: a scenario gives the same values to
+satcom_link."""
 INGRESS = "q_lan"
 UNLIMITED = "unlimited"
 LEAST_BPS, MOST_BPS = 32e3, 1e9
@@ -37,6 +39,7 @@ SIGNALS = {signal.SIGTERM, signal.SIGINT}
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    """Return the arguments of a command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -123,7 +126,7 @@ def devices(interface: str) -> dict[str, str]:
 
 
 def profile_options(arguments: argparse.Namespace) -> str:
-    """netem's options for the delay and the profile of impairment.
+    """Return netem's options for the delay and the profile of impairment.
 
     The profile's delay comes on top of the link's.
     """
@@ -139,14 +142,13 @@ def profile_options(arguments: argparse.Namespace) -> str:
 
 
 def changes_nothing(arguments: argparse.Namespace) -> bool:
+    """Return whether the link is to stay as it is."""
     given = (*losses_pct(arguments), arguments.delay_ms, *arguments.impairment)
     return arguments.rate == UNLIMITED and not any(given)
 
 
 def lasts(arguments: argparse.Namespace, loss_pct: float) -> bool:
-    """Return whether the losses are bursts that last for a time, rather than for a number of
-    packets.
-    """
+    """Return whether the losses are bursts that last for a time, not for a number of packets."""
     return bool(arguments.burst_ms) and 0 < loss_pct < 100
 
 
@@ -164,6 +166,7 @@ def netem_line(
 
 
 def apply(arguments: argparse.Namespace) -> None:
+    """Set up queueing disciplines in both directions."""
     change("ip", lines=[f"link add {INGRESS} type ifb", f"link set {INGRESS} up"])
     lines = [
         f"qdisc add dev {arguments.interface} clsact",
@@ -190,6 +193,7 @@ def apply(arguments: argparse.Namespace) -> None:
 
 
 def clear(interface: str) -> None:
+    """Remove what `apply` has set up."""
     undo("tc", lines=[f"qdisc del dev {interface} root", f"qdisc del dev {interface} clsact"])
     undo("ip", lines=[f"link del {INGRESS}"])
 
@@ -231,10 +235,12 @@ def play(arguments: argparse.Namespace) -> None:
 
 
 def unblock_signals() -> None:
+    """Let a program that this job starts be ended by signals."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
 
 def report(interface: str) -> None:
+    """Send how many packets have passed and been lost in each direction."""
     qdiscs = json.loads(run("tc", "-s", "-j", "qdisc", "show"))
     shown = {one["dev"]: one for one in qdiscs if one["kind"] == "netem"}
     for name, device in devices(interface).items():
@@ -247,6 +253,7 @@ def report(interface: str) -> None:
 
 
 def main() -> None:
+    """Run the job."""
     arguments = parse()
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     if changes_nothing(arguments):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""OpenBACH job nat: this host translates the addresses of what it forwards by an interface into its
-own (NAPT, RFC 3022), until the job is stopped.
+"""OpenBACH job nat: this host translates the addresses of what it forwards (NAPT, RFC 3022).
+
+What leaves by one interface gets the host's own address, until the job is stopped.
 
 A new connection from outside gets no further than this host.
 
@@ -42,12 +43,14 @@ RULES = (
 )
 """For nft."""
 UDP_TIMEOUTS = ("nf_conntrack_udp_timeout", "nf_conntrack_udp_timeout_stream")
-"""Linux forgets a flow of UDP 30 s after its last packet; one with packets both ways for more than 2 s after 120 s."""
+"""Linux forgets a flow of UDP 30 s after its last packet; one with packets both ways for more than
+2 s after 120 s."""
 LONGEST_S = 86_400
 SIGNALS = {signal.SIGTERM, signal.SIGINT}
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    """Return the arguments of a command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -66,6 +69,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 def apply(arguments: argparse.Namespace) -> None:
+    """Set up the translation, and the times after which flows of UDP are forgotten."""
     change("nft", "-f", "-", text=RULES.format(outside=arguments.outside))
     for name in UDP_TIMEOUTS if arguments.udp_timeout_s else ():
         write(Path(f"/proc/sys/net/netfilter/{name}"), str(arguments.udp_timeout_s))
@@ -79,6 +83,7 @@ def refused_packets() -> int:
 
 
 def main() -> None:
+    """Run the job."""
     arguments = parse()
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     if arguments.kind == NONE:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""OpenBACH job outage: after some seconds nothing passes an interface of this host, for some
-seconds; then the job ends.
+"""OpenBACH job outage: for some seconds nothing passes an interface of this host.
+
+It begins after some seconds; at its end the job ends.
 
 `drop` loses every packet in both directions, as a link does that is obstructed: the interface stays
 up and no program is told. `down` takes the interface down, as a cable does that is pulled; its
@@ -53,6 +54,7 @@ SHOWN_ONLY = ("linkdown", "dead")
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    """Return the arguments of a command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -80,6 +82,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 
 @contextmanager
 def dropped(interface: str) -> Iterator[None]:
+    """Drop what comes and goes by an interface, for the time of the block."""
     change("nft", "-f", "-", text=RULES.format(table=TABLE, interface=interface))
     try:
         yield
@@ -89,8 +92,9 @@ def dropped(interface: str) -> Iterator[None]:
 
 @contextmanager
 def down(interface: str) -> Iterator[None]:
-    """An interface that goes down loses its routes, but for that to its own network, which comes
-    back with it.
+    """Take an interface down for the time of the block.
+
+    It loses its routes, but for that to its own network, which comes back with it.
     """
     lost = [
         line
@@ -125,14 +129,20 @@ def without_vpns() -> Iterator[None]:
 
 @contextmanager
 def rebooted(interface: str) -> Iterator[None]:
-    """The interface goes first: no VPN can tell the other end that it goes. It comes first too."""
+    """Take away the interface and the VPNs, for the time of the block.
+
+    The interface goes first: no VPN can tell the other end that it goes. It comes first too.
+    """
     with ExitStack() as rises, down(interface):
         rises.enter_context(without_vpns())
         yield
 
 
 def change_address(interface: str, new: str) -> None:
-    """The new one comes first, so that no route is lost with the old one."""
+    """Give an interface a new address in place of its own.
+
+    The new one comes first, so that no route is lost with the old one.
+    """
     shown: list[dict[str, Any]] = json.loads(
         run("ip", "-j", "-4", "address", "show", "dev", interface)
     )
@@ -146,7 +156,7 @@ def change_address(interface: str, new: str) -> None:
 
 
 def wait(seconds: float) -> bool:
-    """False if the job is stopped before."""
+    """Wait, and return False if the job is stopped before."""
     return not signal.sigtimedwait(SIGNALS, seconds)
 
 
@@ -154,6 +164,7 @@ KINDS = {"drop": dropped, "down": down, "reboot": rebooted}
 
 
 def main() -> None:
+    """Run the job."""
     arguments = parse()
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     if arguments.kind == "none" or not wait(arguments.after_s):

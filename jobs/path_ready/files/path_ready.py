@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""OpenBACH job path_ready: ends well as soon as a destination answers, so that others can wait for
-it with finished_ids.
+"""OpenBACH job path_ready: ends well as soon as a destination answers.
+
+Others can wait for it with finished_ids.
 """
 
 from __future__ import annotations
@@ -24,21 +25,22 @@ UNANSWERED = 1
 
 
 def ping(destination: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Send one ping, and return how it ended."""
     return subprocess.run(
         ["ping", "-n", "-c", "1", *words, destination], check=False, capture_output=True, text=True
     )
 
 
 def until_answered(limit_s: float) -> tuple[str, ...]:
-    """Words for a ping that goes on sending until one answer has come, however long that has taken."""
+    """Return words for a ping that goes on sending until one answer has come."""
     return ("-i", f"{INTERVAL_S:g}", "-w", str(round(limit_s)))
 
 
 def answered(destination: str, deadline_s: float) -> float:
-    """Round-trip time in ms of the first ping that comes back; a lost one is no failure, too many
-    are.
+    """Return the round-trip time in ms of the first ping that comes back.
 
-    The path may take as long as it likes, up to the deadline.
+    A lost one is no failure, too many are. The path may take as long as it likes, up to the
+    deadline.
     """
     said = ""
     words: tuple[str, ...] = FIRST
@@ -59,6 +61,7 @@ def answered(destination: str, deadline_s: float) -> float:
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    """Return the arguments of a command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("destination_ip")
     parser.add_argument("--deadline-s", type=int, default=60)
@@ -69,6 +72,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 def main() -> None:
+    """Run the job."""
     arguments = parse()
     start_s = time.monotonic()
     answered(arguments.destination_ip, arguments.deadline_s)

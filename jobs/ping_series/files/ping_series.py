@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""OpenBACH job ping_series: the round-trip time to an address at a fixed interval, until stopped:
-ping under load.
+"""OpenBACH job ping_series: the round-trip time to an address at a fixed interval, until stopped.
+
+Beside a transfer, that is ping under load.
 
 With a count it ends after so many requests.
 
@@ -27,16 +28,18 @@ SIGNALS = {signal.SIGTERM, signal.SIGINT}
 ENDED = (0, 1)
 """Exit codes of a ping that has sent its requests: there were answers, there was none."""
 ANSWER_LIMIT_S = 2.0
-"""A request without an answer is lost after that time, or twice the longest round trip; younger ones count for nothing when
-the job is stopped."""
+"""A request without an answer is lost after that time, or twice the longest round trip; younger
+ones count for nothing when the job is stopped."""
 LONGEST_S = 40
-"""For how long ping waits for the last answers of a count: twice the longest round trip that satcom_link makes."""
+"""For how long ping waits for the last answers of a count: twice the longest round trip that
+satcom_link makes."""
 LIMITS = {"payload_bytes": (16, 65507), "count": (0, 1_000_000)}
 """ping measures the time with the first 16 bytes of the payload."""
 ANSWER = re.compile(r"icmp_seq=(\d+) .*time=([\d.]+) ms")
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    """Return the arguments of a command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -54,13 +57,13 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 def answer(line: str) -> tuple[int, float] | None:
-    """Number of the request and round-trip time in ms, of a line of ping's that has them."""
+    """Return the request's number and round-trip time in ms of a line of ping's that has them."""
     found = ANSWER.search(line)
     return (int(found[1]), float(found[2])) if found else None
 
 
 def longest_gap_s(answers_s: Sequence[float], begin_s: float, end_s: float) -> float:
-    """The longest time between two answers, or between one and the begin or the end."""
+    """Return the longest time between two answers, or between one and the begin or the end."""
     edges = [begin_s, *answers_s, max(end_s, *answers_s[-1:], begin_s)]
     return max(later - earlier for earlier, later in pairwise(edges))
 
@@ -76,8 +79,10 @@ def lost_pct(answered: Collection[int], requests: int) -> float:
 
 
 def command_of(arguments: argparse.Namespace) -> list[str]:
-    """ping, which waits for the last answers of a count twice as long as for the others, and as
-    long as any path takes if there was none.
+    """Return the command of ping.
+
+    It waits for the last answers of a count twice as long as for the others, and as long as any
+    path takes if there was none.
     """
     size = ["-s", str(arguments.payload_bytes)] if arguments.payload_bytes != 56 else []
     count = ["-c", str(arguments.count), "-W", f"{LONGEST_S}"] if arguments.count else []
@@ -93,6 +98,7 @@ def command_of(arguments: argparse.Namespace) -> list[str]:
 
 
 def ping(arguments: argparse.Namespace) -> None:
+    """Send pings until the count or the order to stop, and what they showed as statistics."""
     start_s = time.monotonic()
     command = command_of(arguments)
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -123,6 +129,7 @@ def ping(arguments: argparse.Namespace) -> None:
 
 
 def main() -> None:
+    """Run the job."""
     arguments = parse()
     if arguments.interval_s:
         ping(arguments)

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""OpenBACH job rist_video: a video stream of constant rate from the client to the server over RIST,
-by librist's tools.
+"""OpenBACH job rist_video: a video stream of constant rate from the client to the server over RIST.
+
+librist's tools send and receive it.
 
     client:  packets ──► ristsender ══ RIST ══ ristreceiver ──► packets   :server
 
 RIST (VSF TR-06-2, main profile) asks again for what is lost, and gives packets out at a fixed time
-after they were sent: what
-comes later is dropped. So a packet that comes out of the receiver is one that was in time. The
-server's control port
-(one JSON line each way) answers:
+after they were sent: what comes later is dropped. So a packet that comes out of the receiver is one
+that was in time. The server's control port (one JSON line each way) answers:
+
     {"receive": true, "buffer_ms": b}   a receiver is listening
     {"report": n}                       what came of n packets, as soon as no more come
 """
@@ -51,10 +51,11 @@ SUMS = {
     "missing_packets": "missing",
     "late_packets": "dropped_late",
 }
-"""Statistics of ours, and what ristreceiver calls them in the lines that it writes for each second."""
+"""Statistics of ours, and what ristreceiver calls them in the lines that it writes each second."""
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    """Return the arguments of a command line."""
     parser, _, client = ends.command_line(__doc__)
     client.add_argument("--duration-s", type=int, default=30)
     client.add_argument("--rate-kbps", type=int, default=3300, help="of the payload")
@@ -70,11 +71,13 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 class Receiver:
-    """ristreceiver, and the numbers of the packets that it gives out, from when it listens until
-    they are asked for.
+    """A ristreceiver, and the numbers of the packets that it gives out.
+
+    They are counted from when it listens until they are asked for.
     """
 
     def __init__(self, directory: Path, buffer_ms: int) -> None:
+        """Start ristreceiver and a thread that reads what it gives out."""
         self.log = directory / "receiver"
         self.numbers: set[int] = set()
         self.is_over = threading.Event()
@@ -108,25 +111,27 @@ class Receiver:
             self.numbers.add(struct.unpack_from("!I", packet)[0])
 
     def report(self) -> dict[str, Any]:
+        """End the receiver, and return what has come."""
         self.is_over.set()
         self.reads.join()
         self.close()
         return {"numbers": len(self.numbers), **totals(self.log.read_text(errors="replace"))}
 
     def close(self) -> None:
+        """End ristreceiver."""
         self.process.terminate()
         self.process.wait()
         self.sink.close()
 
 
 def totals(log: str) -> dict[str, int]:
-    """The sums over the seconds of what ristreceiver has written."""
+    """Return the sums over the seconds of what ristreceiver has written."""
     seconds = [flow["flowinstant"]["stats"] for flow in stated(log, "receiver-stats")]
     return {name: sum(int(second[word]) for second in seconds) for name, word in SUMS.items()}
 
 
 def stated(log: str, name: str) -> Iterator[dict[str, Any]]:
-    """The objects of that name in the lines of JSON that librist's tools write between others."""
+    """Yield the objects of that name in what librist's tools write, among other lines."""
     for line in log.splitlines():
         _, found, text = line.partition(f'{{"{name}":')
         if found:
@@ -134,6 +139,7 @@ def stated(log: str, name: str) -> Iterator[dict[str, Any]]:
 
 
 def serve() -> None:
+    """Receive a stream for each client that asks, until the job is stopped."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with tempfile.TemporaryDirectory() as name:
         receivers: list[Receiver] = []
@@ -164,6 +170,7 @@ def answer(request: dict[str, Any], directory: Path, receivers: list[Receiver]) 
 
 
 def is_receiving(server_ip: str, buffer_ms: int) -> bool:
+    """Return whether the server has started a receiver."""
     try:
         control.ask(server_ip, CONTROL_PORT, receive=True, buffer_ms=buffer_ms)
     except OSError:
@@ -207,6 +214,7 @@ def send(packets: int, interval_s: float) -> None:
 
 
 def stream(arguments: argparse.Namespace) -> None:
+    """Send the stream, and send what the server has received of it as statistics."""
     server_ip, buffer_ms = arguments.server_ip, arguments.buffer_ms
     interval_s = PAYLOAD_BYTES * 8 / (arguments.rate_kbps * 1000)
     packets = round(arguments.duration_s / interval_s)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Counts the fragments of IPv4 packets that an interface receives: a packet socket takes them and
-nobody reads it, so that a packet costs no more than a filter of three instructions.
+"""Counts of the fragments of IPv4 packets that an interface receives.
+
+A packet socket takes them and nobody reads it, so that a packet costs no more than a filter of
+three instructions.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ ETH_P_IP = 0x0800
 SOL_PACKET, PACKET_STATISTICS = 263, 6
 """linux/if_packet.h"""
 MORE_OR_OFFSET = 0x3FFF
-"""Of an IPv4 header's seventh and eighth byte: the flag that more fragments follow, and the offset."""
+"""Of an IPv4 header's bytes 7 and 8: the flag that more fragments follow, and the offset."""
 PROGRAM = [(0x28, 0, 0, 6), (0x45, 0, 1, MORE_OR_OFFSET), (0x06, 0, 0, 1), (0x06, 0, 0, 0)]
 
 
@@ -25,6 +27,7 @@ class Counter:
     """
 
     def __init__(self, interface: str) -> None:
+        """Begin to count on an interface."""
         code = ctypes.create_string_buffer(
             b"".join(struct.pack("HBBI", *instruction) for instruction in PROGRAM)
         )
@@ -37,5 +40,6 @@ class Counter:
         self._socket.bind((interface, ETH_P_IP))
 
     def count(self) -> int:
+        """Return how many fragments have come since the last call."""
         packets, _ = struct.unpack("=II", self._socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8))
         return int(packets)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Proves that the link does what was asked: measures rate, delay and loss of each direction before
-anyone uses it.
+"""Proof that the link does what was asked, before anyone uses it.
+
+It measures rate, delay and loss of each direction.
 
 UDP packets of our own go in where those of the network do (an ifb hands them to the ingress of
 `arrives`), and are seen again when they leave by `leaves`: idle ones for the delay, back-to-back
@@ -35,7 +36,7 @@ LOSS_PACKETS = 1000
 MOST_FULL_PACKETS, MOST_IN_REAL_TIME = 50, 400
 LONGEST_BURST_S = 1.0
 AT_ONCE = 10
-"""Small packets sent back to back at most: less than any buffer that holds two full ones in bytes."""
+"""Small packets sent back to back at most: less than any buffer of bytes for two full ones."""
 LATE_S = 0.1
 """How long after it should have left the last packet counts as lost."""
 DELAY_TOLERANCE_MS = 1.0
@@ -43,7 +44,7 @@ RATE_TOLERANCE = 0.01
 REAL_TIME_DELAY_MS, REAL_TIME_RATE = 2.0, 0.05
 """What timers and the scheduler may add to both where the bucket is one for real time."""
 MEASUREMENTS_IN_REAL_TIME = 5
-"""Whatever else the machine does may disturb a measurement; a link that is wrong is so every time."""
+"""Whatever else the machine does may disturb a measurement; a wrong link is wrong every time."""
 DEVIATIONS = 6
 """Standard deviations of the loss and of the mean delay that count as chance."""
 
@@ -55,19 +56,36 @@ WRONG_CHECKSUM = 1  # of hardly any packet the right one, and then only an ICMP 
 
 
 class Direction(Protocol):
+    """A direction of the link: its name, and the interfaces by which packets come and go."""
+
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Return `forward` or `return`."""
+        ...
+
     @property
-    def arrives(self) -> str: ...
+    def arrives(self) -> str:
+        """Return the interface that packets come in by."""
+        ...
+
     @property
-    def leaves(self) -> str: ...
+    def leaves(self) -> str:
+        """Return the interface that they leave by."""
+        ...
 
 
 class Counters(Protocol):
+    """Counts of a direction's packets."""
+
     @property
-    def lost_packets(self) -> int: ...
+    def lost_packets(self) -> int:
+        """Return how many packets netem has lost."""
+        ...
+
     @property
-    def dropped_packets(self) -> int: ...
+    def dropped_packets(self) -> int:
+        """Return how many packets the queue has dropped."""
+        ...
 
 
 class Asked(NamedTuple):
@@ -86,6 +104,7 @@ class Asked(NamedTuple):
 
     @property
     def in_real_time(self) -> bool:
+        """Return whether the clock is a real one, which moves while packets are sent."""
         return self.bucket_bytes > netem.PACKET_BYTES
 
 
@@ -101,11 +120,10 @@ class Measured(NamedTuple):
 
 
 def prove(direction: Direction, asked: Asked, counted: Callable[[], Counters]) -> None:
-    """Measures one direction and sends what was asked and measured as a statistic; ends the job if
-    they differ.
+    """Measure one direction, and send what was asked and measured as a statistic.
 
-    `counted` gives what netem has lost and the queue has dropped so far. A link that begins with an
-    outage is not measured.
+    The job ends if they differ. `counted` gives what netem has lost and the queue has dropped so
+    far. A link that begins with an outage is not measured.
     """
     if not asked.rate_bps or asked.loss_pct == 100:
         collect_agent.send_log(
@@ -137,6 +155,7 @@ def prove(direction: Direction, asked: Asked, counted: Callable[[], Counters]) -
 
 
 def differences(asked: Asked, measured: Measured) -> list[str]:
+    """Return in words how the measured link differs from what was asked."""
     found = []
     spread_ms = DEVIATIONS * asked.jitter_ms
     tolerance_ms = DELAY_TOLERANCE_MS + spread_ms + asked.in_real_time * REAL_TIME_DELAY_MS
@@ -186,8 +205,7 @@ def full_packets(asked: Asked) -> int:
 
 
 def packets_at_once(asked: Asked) -> int:
-    """Return the number of packets of a burst that may leave without waiting, and are not looked
-    at.
+    """Return how many packets of a burst may leave without waiting; they are not looked at.
 
     It is 0 for a bucket of one packet. A larger bucket is filled again while the burst is being
     sent; what does not fit the buffer then is not sent.
@@ -199,6 +217,7 @@ def packets_at_once(asked: Asked) -> int:
 
 
 def measure(direction: Direction, asked: Asked, counted: Callable[[], Counters]) -> Measured:
+    """Send packets over one direction, and return its rate, delay and loss."""
     last_s = (asked.delay_ms + DEVIATIONS * asked.jitter_ms) / 1000 + LATE_S
     small_s = SMALL_BYTES * 8 / asked.rate_bps
     ahead = packets_at_once(asked)
@@ -241,8 +260,9 @@ def _rate_bps(left_ns: dict[int, int], dropped: int) -> float | None:
 
 
 def _seen(tap: socket.socket, count: int, limit_s: float) -> dict[int, int]:
-    """Return the time at which each packet left, in ns, by its number: up to the last one, or until
-    none comes any more.
+    """Return when each packet left, in ns, by its number.
+
+    The packets are those up to the last one, or until none comes any more.
     """
     left_ns: dict[int, int] = {}
     end_s = time.monotonic() + limit_s
@@ -259,7 +279,7 @@ def _seen(tap: socket.socket, count: int, limit_s: float) -> dict[int, int]:
 
 @contextmanager
 def _tap(interface: str) -> Iterator[socket.socket]:
-    """A socket that sees the packets to SEEN_PORT that leave, with the time."""
+    """Return a socket that sees the packets to SEEN_PORT that leave, with the time."""
     program = [
         (0x30, 0, 0, 9),
         (0x15, 0, 3, UDP),  # protocol
@@ -284,8 +304,9 @@ def _tap(interface: str) -> Iterator[socket.socket]:
 
 @contextmanager
 def _injector(direction: Direction) -> Iterator[Callable[[int, int, int, float], int]]:
-    """A function that sends packet `number` to a port, of a size, and then pauses; it returns the
-    time of sending in ns.
+    """Return a function that sends a packet `number` of a size to a port, and then pauses.
+
+    It returns the time of sending in ns.
     """
     ends = [_beyond(interface) for interface in (direction.arrives, direction.leaves)]
     mac = Path(f"/sys/class/net/{direction.arrives}/address").read_text().strip()
@@ -345,8 +366,9 @@ def _beyond(interface: str) -> str:
 
 
 def beyond(interface: str, routes: str, neighbours: str) -> str | None:
-    """A gateway of a route over the interface, otherwise a neighbour; the tables are those of
-    /proc/net/route and arp.
+    """Return a gateway of a route over the interface, otherwise a neighbour.
+
+    The tables are those of /proc/net/route and arp.
     """
     vias = [words[2] for words in map(str.split, routes.splitlines()) if words[0] == interface]
     gateways = [socket.inet_ntoa(struct.pack("=I", int(via, 16))) for via in vias if int(via, 16)]

@@ -3,8 +3,8 @@
 
 Each direction, in this order:
 
-    arrives ──► ingress ──► ifb: tbf (rate) of a queue (buffer) ──► forwarding ──► netem (loss) ──►
-    netem (delay) ──► leaves
+    arrives ──► ingress ──► ifb: tbf (rate) of a queue (buffer)
+            ──► forwarding ──► netem (loss) ──► netem (delay) ──► leaves
 
 The bottleneck and its finite buffer come before the delay, as on a satellite link. Losses that the
 link itself has (--loss) are in a netem of their own, because netem forgets where it was in a burst
@@ -58,7 +58,8 @@ NO_TOO_BIG = f"""{TOO_BIG} {{
 UP = "measured"
 """Alias of the queues' interfaces when the link has proved itself."""
 WAIT_LIMIT_S = 600.0
-"""A link of 10 s and 32 kbit/s takes over a minute to measure itself; one that fails ends its own job before."""
+"""A link of 10 s and 32 kbit/s takes over a minute to measure itself; one that fails ends its own
+job before."""
 SIGNALS = {signal.SIGTERM, signal.SIGINT}
 VALUES = {
     "--rate": "bit/s of the forward direction, e.g. 10M",
@@ -79,8 +80,9 @@ SEPARATE_LOSS, DELAY = "1:", "2:"
 
 
 class Direction(NamedTuple):
-    """One way over the link: packets come in on `arrives`, wait in `queue` (an ifb) and leave by
-    `leaves`.
+    """A direction of the link.
+
+    Packets come in on `arrives`, wait in `queue` (an ifb) and leave by `leaves`.
     """
 
     name: str
@@ -95,6 +97,7 @@ class Direction(NamedTuple):
 
     @property
     def queue(self) -> str:
+        """Return the name of the interface whose queue is before the bottleneck."""
         return f"q_{self.name}"
 
     def seed_of(self, step: int) -> int | None:
@@ -110,7 +113,7 @@ Both = tuple[Direction, Direction]
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
-    """The arguments, with the values in force of `presets.DEFAULTS`, and `constellation`."""
+    """Return the arguments, with the values in force of `presets.DEFAULTS`, and `constellation`."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -191,7 +194,7 @@ class Burst(NamedTuple):
 
 
 def bursts_of(direction: Direction, arguments: argparse.Namespace) -> float | None:
-    """The mean duration of this direction's bursts in ms, if they have one."""
+    """Return the mean duration of this direction's bursts in ms, if they have one."""
     mean_ms: float | None = arguments.burst_ms
     return mean_ms if 0 < direction.loss_pct < 100 else None
 
@@ -199,7 +202,7 @@ def bursts_of(direction: Direction, arguments: argparse.Namespace) -> float | No
 def with_bursts(
     played: Iterator[Change], both: Both, arguments: argparse.Namespace
 ) -> Iterator[Change | Burst]:
-    """The changes, and between them the bursts of both directions that last for a time."""
+    """Return the changes, and between them the bursts of both directions that last for a time."""
     lasting = [(one, mean_ms) for one in both if (mean_ms := bursts_of(one, arguments))]
     if not lasting:
         return played
@@ -210,6 +213,7 @@ def with_bursts(
 
 
 def bursts_over_time(direction: Direction, mean_ms: float) -> Iterator[Burst]:
+    """Yield the begins and ends of a direction's bursts of loss, drawn from the run's seed."""
     from openbach_jobs import bursts
 
     seed = int.from_bytes(os.urandom(8)) if direction.seed is None else direction.seed
@@ -218,7 +222,7 @@ def bursts_over_time(direction: Direction, mean_ms: float) -> Iterator[Burst]:
 
 
 def changes(arguments: argparse.Namespace) -> Iterator[Change]:
-    """The link's state over time, from 0 s on."""
+    """Return the link's state over time, from 0 s on."""
     if arguments.link_file != NONE:
         return link_file.read(arguments.link_file)
     rates_bps = {"forward": arguments.rate, "return": arguments.return_rate}
@@ -231,7 +235,7 @@ def changes(arguments: argparse.Namespace) -> Iterator[Change]:
 
 
 def at_rate(change: Change, rate: float) -> Change:
-    """The change with this rate, unless it is an outage."""
+    """Return the change with this rate, unless it is an outage."""
     return (
         change._replace(state=change.state._replace(rate_bps=rate))
         if change.state.rate_bps
@@ -240,7 +244,7 @@ def at_rate(change: Change, rate: float) -> Change:
 
 
 def directions(arguments: argparse.Namespace) -> Both:
-    """The buffers are measured by the first rate of their direction above 0, and the mean RTT."""
+    """Return both directions. Buffers follow from the first rate above 0 and the mean RTT."""
     if arguments.link_file != NONE:
         summary = link_file.check(arguments.link_file)
         rates_bps, rtt_ms = (
@@ -260,7 +264,7 @@ def directions(arguments: argparse.Namespace) -> Both:
 
 
 def first(played: Iterator[Change]) -> list[Change]:
-    """The state of each direction at 0 s."""
+    """Return the state of each direction at 0 s."""
     return [next(played), next(played)]
 
 
@@ -268,7 +272,10 @@ def first(played: Iterator[Change]) -> list[Change]:
 
 
 def buffer_bytes(direction: Direction, buffer: Buffer) -> int:
-    """The bottleneck's buffer in bytes, that of packets if all are full: at least two full ones."""
+    """Return the bottleneck's buffer in bytes: at least two full packets.
+
+    A buffer of packets counts as if all were full.
+    """
     unit_bytes = {
         "bytes": 1.0,
         "packets": FRAME_BYTES,
@@ -278,11 +285,11 @@ def buffer_bytes(direction: Direction, buffer: Buffer) -> int:
 
 
 def queue_options(kind: str, buffer: Buffer, limit_bytes: int, rtt_ms: float) -> str:
-    """The queue before the bottleneck: its limit, and what it has to know of the path (an RTT below
-    100 ms counts as that, as in the queues' own defaults).
+    """Return the options of the queue before the bottleneck.
 
-    FIFO and CoDel count the packets of a buffer in packets, of any size; FQ-CoDel counts packets
-    and bytes, CAKE bytes.
+    They are its limit, and what it has to know of the path (an RTT below 100 ms counts as that, as
+    in the queues' own defaults). FIFO and CoDel count the packets of a buffer in packets, of any
+    size; FQ-CoDel counts packets and bytes, CAKE bytes.
     """
     packets = -(-limit_bytes // FRAME_BYTES)
     interval_ms = max(rtt_ms, 100.0)
@@ -298,6 +305,7 @@ def queue_options(kind: str, buffer: Buffer, limit_bytes: int, rtt_ms: float) ->
 
 
 def rate_line(direction: Direction, state: State, limit_bytes: int) -> str:
+    """Return tc's line for a direction's rate."""
     rate = f"{round(state.rate_bps)}bit" if state.rate_bps else HELD_RATE
     return (
         f"dev {direction.queue} root handle 1: tbf rate {rate} burst {netem.bucket_bytes()} limit"
@@ -306,6 +314,7 @@ def rate_line(direction: Direction, state: State, limit_bytes: int) -> str:
 
 
 def delay_line(direction: Direction, arguments: argparse.Namespace, state: State, step: int) -> str:
+    """Return tc's line for a direction's delay, with the seed of this step."""
     place = f"parent {SEPARATE_LOSS}1" if direction.loss_pct else "root"
     options = netem.delay_options(state.delay_ms, arguments.jitter_ms) + netem.loss_model(
         state.loss_pct, 1
@@ -319,6 +328,7 @@ def delay_line(direction: Direction, arguments: argparse.Namespace, state: State
 
 
 def varies(arguments: argparse.Namespace) -> bool:
+    """Return whether the link changes with time."""
     return bool(arguments.constellation or arguments.jitter_ms or arguments.link_file != NONE)
 
 
@@ -332,6 +342,7 @@ def loss_line(direction: Direction, arguments: argparse.Namespace) -> str:
 
 
 def loss_line_of(direction: Direction, loss: str) -> str:
+    """Return tc's line for a direction's loss, where that is a queueing discipline of its own."""
     seed = netem.seed_option(direction.seed_of(0))
     return (
         f"dev {direction.leaves} root handle {SEPARATE_LOSS} netem limit"
@@ -340,6 +351,7 @@ def loss_line_of(direction: Direction, loss: str) -> str:
 
 
 def apply(both: Both, arguments: argparse.Namespace, states: dict[str, State]) -> None:
+    """Set up the link's interfaces and queueing disciplines in both directions."""
     change(
         "ip",
         lines=[
@@ -369,7 +381,7 @@ def apply(both: Both, arguments: argparse.Namespace, states: dict[str, State]) -
 
 
 def clear(both: Both, arguments: argparse.Namespace) -> None:
-    """Removes what `apply` made, as far as it is there."""
+    """Remove what `apply` made, as far as it is there."""
     if arguments.icmp_too_big == "drop":
         undo("nft", "delete", *TOO_BIG.split())
     lines = [
@@ -430,6 +442,7 @@ def counters(both: Both) -> dict[str, Counters]:
 
 
 def unblock_signals() -> None:
+    """Let a program that this job starts be ended by signals."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
 
@@ -437,11 +450,13 @@ class BurstTimes:
     """The number and durations of a direction's bursts that have ended."""
 
     def __init__(self) -> None:
+        """Begin with no burst."""
         self.count = 0
         self.total_s = 0.0
         self._since_s: float | None = None
 
     def take(self, burst: Burst) -> None:
+        """Count a burst that begins or ends."""
         if burst.is_bad:
             self._since_s = burst.time_s
         elif self._since_s is not None:
@@ -450,11 +465,13 @@ class BurstTimes:
 
 
 class Player:
-    """Has one tc carry out the changes as they are due: starting a program for each would cost most
-    of a run's time.
+    """A tc that carries out the changes of the link as they are due.
+
+    Starting a program for each would cost most of a run's time.
     """
 
     def __init__(self, both: Both, arguments: argparse.Namespace, states: dict[str, State]) -> None:
+        """Start tc; `states` are those that the link has now."""
         self._both = {one.name: one for one in both}
         self._arguments = arguments
         self.states = states
@@ -473,6 +490,7 @@ class Player:
         )
 
     def change(self, change: Change | Burst) -> None:
+        """Carry out one change."""
         direction = self._both[change.direction]
         if isinstance(change, Burst):
             self.bursts[direction.name].take(change)
@@ -501,7 +519,10 @@ class Player:
             self.end()
 
     def end(self) -> None:
-        """An agent that stops a job ends its children first: that is no failure."""
+        """Wait for the end of tc, and end the job if it failed.
+
+        An agent that stops a job ends its children first: that is no failure.
+        """
         if not self._tc:
             return
         _, said = self._tc.communicate()
@@ -510,7 +531,7 @@ class Player:
 
 
 def play(player: Player, played: Iterator[Change | Burst], both: Both, series_s: float) -> None:
-    """Changes the link and looks at its queues, each when it is due, until a signal comes."""
+    """Change the link and look at its queues, each when it is due, until a signal comes."""
     start_s = time.monotonic()
     if upcoming := next(played, None):
         player.start()
@@ -531,8 +552,9 @@ def play(player: Player, played: Iterator[Change | Burst], both: Both, series_s:
 
 
 def look(both: Both, states: dict[str, State]) -> None:
-    """A packet that comes now waits for those in the queue, at the rate of now; for ever in an
-    outage.
+    """Send how full the queues are.
+
+    A packet that comes now waits for those in the queue, at the rate of now; for ever in an outage.
     """
     now_ms = collect_agent.now()
     for name, seen in counters(both).items():
@@ -565,6 +587,7 @@ def asked(direction: Direction, arguments: argparse.Namespace, state: State) -> 
 
 
 def counters_of(both: Both, name: str) -> Counters:
+    """Return the counters of one direction."""
     return counters(both)[name]
 
 
@@ -574,6 +597,7 @@ def report(
     counted: dict[str, fragments.Counter],
     bursts: dict[str, BurstTimes],
 ) -> None:
+    """Send what has passed, been dropped and lost in each direction since `before`."""
     for name, after in counters(both).items():
         lasting = bursts.get(name)
         in_time: dict[str, Any] = (
@@ -592,7 +616,7 @@ def report(
 
 
 def wait() -> None:
-    """Returns when the link of this host is up. Ends the job if it does not come up."""
+    """Wait until the link of this host is up. Ends the job if it does not come up."""
 
     def alias(interface: str) -> str:
         try:
@@ -607,6 +631,7 @@ def wait() -> None:
 
 
 def emulate(arguments: argparse.Namespace) -> None:
+    """Play the link until the job is stopped."""
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         both = directions(arguments)
@@ -633,6 +658,7 @@ def emulate(arguments: argparse.Namespace) -> None:
 
 
 def main() -> None:
+    """Run the job."""
     arguments = parse()
     if arguments.mode == "wait":
         wait()

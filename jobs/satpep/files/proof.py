@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Proves that the proxy of this host splits connections: a client and a server of our own, each in
-a network namespace of its own, with this host between them.
+"""Proof that the proxy of this host splits connections.
 
-It forwards nothing between the two, so a connection goes through the proxy or not at all.
+A client and a server of our own are each in a network namespace, with this host between them. It
+forwards nothing between the two, so a connection goes through the proxy or not at all.
 
-    198.18.0.2 ── pep_client (this host) pep_server ── 198.18.0.6 (addresses for tests, RFC 2544)
+    198.18.0.2 ── pep_client (this host) pep_server ── 198.18.0.6
+
+The addresses are those for tests (RFC 2544).
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def goes_through() -> bool:
-    """Ends the job if no connection does.
+    """End the job if no connection does.
 
     True if the server then saw the client's address, not the proxy's.
     """
@@ -51,7 +53,7 @@ def goes_through() -> bool:
 
 
 def _exchange(client: socket.socket, listener: socket.socket) -> str:
-    """A question and an answer. Returns the client's address as the server sees it."""
+    """Ask and answer, and return the client's address as the server sees it."""
     client.settimeout(LIMIT_S)
     listener.settimeout(LIMIT_S)
     try:

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""OpenBACH job satpep: a proxy on this host that splits the TCP connections that pass, until the
-job is stopped.
+"""OpenBACH job satpep: a proxy on this host that splits the TCP connections that pass.
+
+It runs until the job is stopped.
 
 Rules of nftables hand the connections to satpep (pep/ of the repository) or pepsal, a routing table
 makes their packets local:
 
-    arrives ──► prerouting: tproxy, mark ──► ip rule: mark ──► table: local ──► proxy ──► leaves
-    with the client's address
+    arrives ──► prerouting: tproxy, mark ──► ip rule: mark ──► table: local
+            ──► proxy ──► leaves with the client's address
 
 `position` says where the scenario wants a proxy, `--at` at which positions this host has one: one
 scenario has the job on every host that may need it. The job is ready when a connection has gone
@@ -30,7 +31,7 @@ from typing import Any
 import collect_agent
 import proof
 
-from openbach_jobs import profiles, resumes
+from openbach_jobs import limits, profiles, resumes
 from openbach_jobs.command import change, run, started, undo, wait_for
 
 CONFIGURATION = "/opt/openbach/agent/jobs/satpep/satpep_rstats_filter.conf"
@@ -40,14 +41,16 @@ LIMITS = {
 }  # fmt: skip
 POSITIONS = ("none", "A", "B", "A_double", "B_double")
 TABLE = "satpep"
-RULE_PRIORITY = (  # before those that give a flow a tunnel of its own (jobs/vpn): answers to the proxy are the proxy's
-    "100"
-)
+RULE_PRIORITY = "100"
+"""Before those that give a flow a tunnel of its own (jobs/vpn): answers to the proxy are the
+proxy's."""
 READY = "\0openbach-pep-ready"
-"""Name of a socket that a proxy's host has while it works (abstract: it belongs to the host's network namespace)."""
+"""Name of a socket that a proxy's host has while it works (abstract: it belongs to the host's
+network namespace)."""
 
 
 def positions(text: str) -> list[str]:
+    """Return the positions that a text names, parted by commas."""
     named = text.split(",")
     if wrong := [name for name in named if name not in POSITIONS[1:]]:
         raise argparse.ArgumentTypeError(
@@ -57,6 +60,7 @@ def positions(text: str) -> list[str]:
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    """Return the arguments of a command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -86,9 +90,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     run.add_argument("--mark", type=int, default=1, help="of the packets that are to be made local")
     run.add_argument("--table", type=int, default=100, help="routing table that makes them so")
     arguments = parser.parse_args(argv)
-    for name, (least, most) in LIMITS.items():
-        if (given := getattr(arguments, name, None)) is not None and not least <= given <= most:
-            parser.error(f"{name} is {given}: from {least} to {most}")
+    limits.check(parser, arguments, LIMITS)
     ours = ("client_leg", "server_leg", "initcwnd")
     if (
         arguments.mode == "run"
@@ -102,7 +104,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 def ruleset(arguments: argparse.Namespace, interfaces: list[str]) -> str:
-    """The nft script.
+    """Return the nft script.
 
     A SYN goes to the proxy if that listens and has room (satpep's admission.h); otherwise `tproxy`
     does nothing and the connection passes unsplit, as do those that are older than the rules. Later
@@ -144,13 +146,15 @@ table inet {TABLE} {{
 
 
 def has_ipv6() -> bool:
+    """Return whether this host has IPv6."""
     switch = Path("/proc/sys/net/ipv6/conf/lo/disable_ipv6")
     return switch.exists() and switch.read_text().strip() == "0"
 
 
 def routing(arguments: argparse.Namespace, verb: str) -> list[list[str]]:
-    """Commands to `add` or `del` what makes marked packets local, IPv4 and (if the host has it)
-    IPv6.
+    """Return commands to `add` or `del` what makes marked packets local.
+
+    They are for IPv4 and, if the host has it, IPv6.
     """
     mark, table = str(arguments.mark), str(arguments.table)
     everything = {"-4": "0.0.0.0/0", **({"-6": "::/0"} if has_ipv6() else {})}
@@ -176,6 +180,7 @@ def routing(arguments: argparse.Namespace, verb: str) -> list[list[str]]:
 
 
 def put_rules(arguments: argparse.Namespace, interfaces: list[str]) -> None:
+    """Set up rules and routes that lead connections into the proxy."""
     remove_rules(arguments)
     change("nft", "-f", "-", text=ruleset(arguments, interfaces))
     for words in routing(arguments, "add"):
@@ -183,14 +188,16 @@ def put_rules(arguments: argparse.Namespace, interfaces: list[str]) -> None:
 
 
 def remove_rules(arguments: argparse.Namespace) -> None:
-    """Remove the rules and routes of the proxy, as far as they are there: also those that a killed
-    job has left.
+    """Remove the rules and routes of the proxy, as far as they are there.
+
+    They may be those that a killed job has left.
     """
     for words in (["nft", "delete", "table", "inet", TABLE], *routing(arguments, "del")):
         undo(*words)
 
 
 def command_line(arguments: argparse.Namespace) -> list[str]:
+    """Return the command that starts the proxy."""
     port, connections = str(arguments.port), str(arguments.max_connections)
     command = [arguments.program, "-p", port, "-c", connections]
     if arguments.cc:
@@ -211,28 +218,34 @@ def command_line(arguments: argparse.Namespace) -> list[str]:
 
 
 def listens(program: subprocess.Popen[Any], port: int) -> bool:
+    """Return whether something listens on the proxy's port.
+
+    The job ends if the proxy has ended.
+    """
     if program.poll() is not None:
         sys.exit(f"{program.args!r} ended with exit code {program.returncode}")
     return bool(run("ss", "-Hltn", "sport", "=", f":{port}").strip())
 
 
 def is_ready() -> bool:
+    """Return whether the proxy of this host works."""
     with socket.socket(socket.AF_UNIX) as probe:
         return probe.connect_ex(READY) == 0
 
 
 class Connections:
-    """satpep's statistics (satpep(8)) as statistics of OpenBACH: two for each connection, and their
-    sums.
+    """The connections of satpep's statistics (satpep(8)) as statistics of OpenBACH.
 
-    The proof's own connection is none.
+    There are two for each connection, and their sums. The proof's own connection is none.
     """
 
     def __init__(self) -> None:
+        """Begin with no connection."""
         self.count = 0
         self.bytes: dict[str, Any] = {"bytes_to_server": 0, "bytes_to_client": 0}
 
     def take(self, line: str) -> None:
+        """Take one line of satpep's statistics, and send what it says."""
         event: dict[str, Any] = json.loads(line)
         if event["event"] == "full":
             said = (
@@ -263,6 +276,7 @@ class Connections:
         )
 
     def send_sums(self) -> None:
+        """Send the sums over all connections."""
         collect_agent.send_stat(
             collect_agent.now(), connections=self.count, resumes=resumes.count(), **self.bytes
         )
@@ -310,6 +324,7 @@ def split(arguments: argparse.Namespace) -> None:
 
 
 def main() -> None:
+    """Run the job."""
     arguments = parse()
     wanted = arguments.position in arguments.at
     if arguments.mode == "wait":

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""OpenBACH job tcp_series: goodput, RTT and window of the busiest TCP connection from a port of
-this host, again and again.
+"""OpenBACH job tcp_series: goodput, RTT and window of a TCP connection, again and again.
+
+The connection is the busiest one from a port of this host.
 
 What `ss -ti` shows, at a fixed interval, until the job is stopped. With the interval 0 it looks at
 nothing.
@@ -31,6 +32,7 @@ SHOWN = {  # statistic: what ss calls it
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    """Return the arguments of a command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -47,7 +49,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 def look(port: int) -> str:
-    """The line of the busiest connection; empty if there is none."""
+    """Return the line of the busiest connection; empty if there is none."""
     shown = run("ss", "-tinHO", "state", "established", "sport", "=", f":{port}")
     return max(
         shown.splitlines(), key=lambda line: values(line).get("acked_bytes", 0.0), default=""
@@ -55,6 +57,7 @@ def look(port: int) -> str:
 
 
 def values(line: str) -> dict[str, Any]:
+    """Return the numbers that a line of ss shows of a connection, by name."""
     found = {name: re.search(pattern, line) for name, pattern in SHOWN.items()}
     return {name: float(match[1]) for name, match in found.items() if match}
 
@@ -75,6 +78,7 @@ def watch(interval_s: float, port: int) -> None:
 
 
 def main() -> None:
+    """Run the job."""
     arguments = parse()
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     if arguments.interval_s:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""OpenBACH job tcp_throughput: how much TCP carries between two hosts in a given time, measured by
-iperf3.
+"""OpenBACH job tcp_throughput: how much TCP carries between two hosts in a given time.
+
+It is measured by iperf3.
 
 The client sends (`upload`), receives (`download`), or does both at the same time over connections
 of their own (`both`). Bytes are those that the receiver has counted. A transfer of a size is the
@@ -26,6 +27,7 @@ REVERSE = "_bidir_reverse"
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    """Return the arguments of a command line."""
     parser, _, client = ends.command_line(__doc__)
     parser.add_argument("--port", type=int, default=iperf3_test.PORT)
     client.add_argument("--direction", choices=list(OPTIONS), default="upload")
@@ -51,14 +53,15 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 def directions(direction: str) -> dict[str | None, str]:
-    """Suffix of the statistics of each direction (none where there is one only) → what iperf3 adds
-    to the names of its sums.
+    """Return the suffix of each direction's statistics → what iperf3 adds to its sums' names.
+
+    There is no suffix where there is one direction only.
     """
     return {"to_server": "", "to_client": REVERSE} if direction == "both" else {None: ""}
 
 
 def measured(report: dict[str, Any], added: str) -> dict[str, Any]:
-    """The statistics of a direction.
+    """Return the statistics of a direction.
 
     The sender's window and round-trip time are known where the client is the sender.
     """
@@ -84,8 +87,9 @@ def total(directions: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def series(report: dict[str, Any], added: str) -> list[tuple[float, float, int]]:
-    """Begin and length in s, and bytes, of each interval, as the client counted: what it sent if it
-    is the sender.
+    """Return begin and length in s, and bytes, of each interval, as the client counted.
+
+    It counts what it sent if it is the sender.
     """
     name = added.removeprefix("_") if added else ""
     sums = [one[f"sum_{name}" if name else "sum"] for one in report["intervals"]]
@@ -93,7 +97,7 @@ def series(report: dict[str, Any], added: str) -> list[tuple[float, float, int]]
 
 
 def longest_gap_s(intervals: Sequence[tuple[float, float, int]]) -> float:
-    """The longest time without a byte, in whole intervals."""
+    """Return the longest time without a byte, in whole intervals."""
     gaps = [
         sum(one[1] for one in group)
         for idle, group in groupby(intervals, lambda one: one[2] == 0)
@@ -103,6 +107,7 @@ def longest_gap_s(intervals: Sequence[tuple[float, float, int]]) -> float:
 
 
 def measure(arguments: argparse.Namespace) -> None:
+    """Run iperf3's client, and send what it has measured."""
     words = [
         *OPTIONS[arguments.direction],
         "-P",

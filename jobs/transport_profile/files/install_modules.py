@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Builds and installs, by DKMS, the modules of congestion controls that no kernel of Linux has:
-those whose folder in congestion-controls has a Kbuild.
+"""Builds and installs, by DKMS, the modules of congestion controls that no kernel of Linux has.
+
+They are those whose folder in congestion-controls has a Kbuild.
 
 Run as root; needs the packages dkms and linux-headers-$(uname -r).
 """
@@ -28,7 +29,10 @@ AUTOINSTALL="yes"
 
 
 def package(name: str) -> tuple[str, str]:
-    """Module and version of a profile: the version follows from the content of the folder."""
+    """Return module and version of a profile.
+
+    The version follows from the content of the folder.
+    """
     digest = hashlib.sha256()
     for file in sorted(file for file in (profiles.FOLDERS / name).iterdir() if file.is_file()):
         digest.update(f"{file.name}\n".encode() + file.read_bytes())
@@ -36,7 +40,10 @@ def package(name: str) -> tuple[str, str]:
 
 
 def add_source(name: str, sources: Path) -> str:
-    """The profile's folder with a dkms.conf below `sources`, as DKMS wants it; MODULE/VERSION."""
+    """Return the profile's folder with a dkms.conf below `sources`, as DKMS wants it.
+
+    MODULE/VERSION.
+    """
     module, version = package(name)
     place = sources / f"{module}-{version}"
     shutil.rmtree(place, ignore_errors=True)
@@ -46,6 +53,10 @@ def add_source(name: str, sources: Path) -> str:
 
 
 def dkms(*words: str) -> str:
+    """Run DKMS, and return what it prints.
+
+    If it fails the job ends with the compiler's log.
+    """
     done = subprocess.run(
         ["dkms", *words], check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
@@ -63,8 +74,9 @@ def dkms(*words: str) -> str:
 
 
 def install(name: str) -> None:
-    """Install a module for the running kernel, and with DKMS for each kernel that is installed
-    later; it replaces an earlier version.
+    """Install a module for the running kernel.
+
+    With DKMS it is installed for each later kernel, too. It replaces an earlier version.
     """
     module, version = package(name)
     for old in set(
@@ -77,6 +89,7 @@ def install(name: str) -> None:
 
 
 def main() -> None:
+    """Build and install the modules of the profiles on the command line, by default of all."""
     with_module = [
         name for name in profiles.names() if (profiles.FOLDERS / name / "Kbuild").exists()
     ]

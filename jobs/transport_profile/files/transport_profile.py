@@ -71,14 +71,14 @@ def with_largest(sizes: str, most: int) -> str:
 
 
 def routes(shown: str) -> list[list[str]]:
-    """The words of each route that `ip route show` shows, as `ip route change` takes them."""
+    """Return the words of each route of `ip route show`, as `ip route change` takes them."""
     return [
         [word for word in line.split() if word not in SHOWN_ONLY] for line in shown.splitlines()
     ]
 
 
 def with_initial_window(route: list[str], segments: int) -> list[str]:
-    """The route with this initial congestion and receive window instead of its own."""
+    """Return the route with this initial congestion and receive window instead of its own."""
     own = {
         number
         for place, word in enumerate(route)
@@ -90,6 +90,7 @@ def with_initial_window(route: list[str], segments: int) -> list[str]:
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    """Return the arguments of a command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("cc", choices=profiles.names())
     parser.add_argument("--initcwnd", type=int, default=10, help="segments (default 10, as Linux)")
@@ -144,13 +145,15 @@ def interfaces() -> list[str]:
 
 
 def is_set(file: Path, value: str) -> bool:
-    """A parameter of the whole kernel that is as it should be is left alone: in a namespace nobody
-    may write it.
+    """Return whether a setting is as it should be.
+
+    Such a parameter of the whole kernel is left alone: in a namespace nobody may write it.
     """
     return file.exists() and file.read_text().strip() == value
 
 
 def main() -> None:
+    """Run the job."""
     arguments = parse()
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     asked = settings(

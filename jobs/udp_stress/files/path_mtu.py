@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The largest IPv4 packet that goes to an address and back in one piece, found with ping: it
-forbids fragments (-M do).
+"""Search for the largest IPv4 packet that goes to an address and back in one piece.
+
+It is found with ping, which forbids fragments (-M do).
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ HEADERS_BYTES = 28
 LEAST_BYTES = 576
 """What every host takes: RFC 791, 3.1."""
 FIRST_LIMIT_S, ANSWER_LIMIT_S, INTERVAL_S = 40, 2, 0.5
-"""For the first answer ping waits twice the longest round trip that satcom_link makes, for later ones at least 2 s. A lost
-ping says nothing of its size: there is another after each interval, until one is answered."""
+"""For the first answer ping waits twice the longest round trip that satcom_link makes, for later
+ones at least 2 s. A lost ping says nothing of its size: there is another after each interval, until
+one is answered."""
 
 
 def first_mtu(destination_ip: str) -> int:
@@ -30,6 +32,7 @@ def first_mtu(destination_ip: str) -> int:
 
 
 def fits(destination_ip: str, packet_bytes: int, limit_s: int) -> bool:
+    """Return whether a packet of this size gets an answer."""
     words = f"-n -q -c 1 -i {INTERVAL_S} -w {limit_s} -M do -s {packet_bytes - HEADERS_BYTES}"
     return (
         subprocess.run(
@@ -40,7 +43,10 @@ def fits(destination_ip: str, packet_bytes: int, limit_s: int) -> bool:
 
 
 def largest(least: int, most: int, fits: Callable[[int], bool]) -> int | None:
-    """The largest number from `least` to `most` that fits, if all below it do; None if none does."""
+    """Return the largest number from `least` to `most` that fits; None if none does.
+
+    If one fits, all below it do.
+    """
     if not fits(least):
         return None
     while least < most:

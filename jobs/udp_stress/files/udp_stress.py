@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""OpenBACH job udp_stress: UDP at a given rate from the client to the server, measured by iperf3,
-and the path's MTU.
+"""OpenBACH job udp_stress: UDP at a given rate from the client to the server, and the path's MTU.
+
+iperf3 sends and measures.
 
 Without a payload of its own iperf3 takes what a segment of its TCP connection for control may have.
 What arrived is what the server has counted; what was sent and did not arrive is lost, the last
@@ -20,11 +21,13 @@ from openbach_jobs import ends, iperf3_test, limits, netem
 CONFIGURATION = "/opt/openbach/agent/jobs/udp_stress/udp_stress_rstats_filter.conf"
 LEAST_BPS, MOST_BPS = 1e3, 100e9
 SLOW_BPS, SLOW_TIMER_US = 200e3, 20_000
-"""iperf3 looks every ms whether a packet is due. Where one is due every 50 ms, that costs more than the packets."""
+"""iperf3 looks every ms whether a packet is due. Where one is due every 50 ms, that costs more than
+the packets."""
 LIMITS = {"port": (1, 65535), "duration_s": (1, 86400), "payload_bytes": (0, 65507)}
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    """Return the arguments of a command line."""
     parser, _, client = ends.command_line(__doc__)
     parser.add_argument("--port", type=int, default=iperf3_test.PORT)
     client.add_argument("rate", help="bit/s of payload; k, M and G are decimal")
@@ -50,7 +53,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 def measured(report: dict[str, Any]) -> dict[str, Any]:
-    """The statistics of a test."""
+    """Return the statistics of a test."""
     sent, received = report["end"]["sum_sent"], report["end"]["sum_received"]
     payload_bytes = report["start"]["test_start"]["blksize"]
     arrived = received["packets"] - received["lost_packets"]
@@ -67,6 +70,7 @@ def measured(report: dict[str, Any]) -> dict[str, Any]:
 
 
 def measure(arguments: argparse.Namespace) -> None:
+    """Find the path's MTU, run iperf3's client, and send what was measured."""
     words = ["-u", "-b", f"{arguments.rate:.0f}", "-i", "0"]
     if arguments.rate <= SLOW_BPS:
         words += ["--pacing-timer", str(SLOW_TIMER_US)]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The E-model of ITU-T G.107 (06/2015) with its default values: rating factor R and MOS from delay
-and loss.
+"""The E-model of ITU-T G.107 (06/2015) with its default values.
+
+It has rating factor R and MOS from delay and loss.
 
 Names are those of the recommendation, clause numbers its own. What a call knows are the
 mouth-to-ear delay and the loss; all else has the recommendation's default value (clause 7.7).
@@ -39,8 +40,9 @@ def rating(
 
 
 def mos(r: float) -> float:
-    """Estimated conversational MOS of annex B, from 1 to 4.5 (just above R = 0 its polynomial falls
-    below 1).
+    """Return the estimated conversational MOS of annex B, from 1 to 4.5.
+
+    Just above R = 0 its polynomial falls below 1.
     """
     bounded = min(max(r, 0.0), 100.0)
     return max(1.0, 1 + 0.035 * bounded + bounded * (bounded - 60) * (100 - bounded) * 7e-6)
@@ -52,8 +54,9 @@ def effective_ie(loss_pct: float, ie: float = IE_G711, bpl: float = BPL_G711_PLC
 
 
 def absolute_delay(delay_ms: float) -> float:
-    """Idd of clause 7.4, with the default sensitivity sT = 1 and minimum perceivable delay mT = 100
-    ms.
+    """Return Idd of clause 7.4.
+
+    The sensitivity sT = 1 and the minimum perceivable delay mT = 100 ms are the defaults.
     """
     if delay_ms <= 100:
         return 0.0
@@ -62,7 +65,7 @@ def absolute_delay(delay_ms: float) -> float:
 
 
 def _soft(x: float, n: int) -> float:
-    """The form that many terms have: 1 for a small x, x for a large one."""
+    """Return the form that many terms have: 1 for a small x, x for a large one."""
     return pow(1 + pow(x, n), 1 / n)
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The quality of a call, from the packets of one direction that arrived: loss, delay, jitter,
-playout, R and MOS.
+"""The quality of a call, from the packets of one direction that arrived.
+
+That is loss, delay, jitter, playout, R and MOS.
 """
 
 from __future__ import annotations
@@ -24,13 +25,16 @@ WINDOW_PACKETS = 2 * SPURT_PACKETS
 
 
 class Packet(NamedTuple):
+    """A packet that has arrived: its number and its delay."""
+
     number: int
     delay_ms: float
 
 
 def read_log(text: str) -> list[Packet]:
-    """The packets of a log that ITGDec -l has written, in the order of arrival; its times are those
-    of a day.
+    """Return the packets of a log that ITGDec -l has written, in the order of arrival.
+
+    Its times are those of a day.
     """
     found = [match.groups() for line in text.splitlines() if (match := LOG_LINE.search(line))]
     return [
@@ -44,7 +48,7 @@ def _ms(hours: str, minutes: str, seconds: str) -> float:
 
 
 def jitters_ms(packets: Sequence[Packet]) -> Iterator[float]:
-    """The interarrival jitter after each packet: RFC 3550, section 6.4.1."""
+    """Yield the interarrival jitter after each packet: RFC 3550, section 6.4.1."""
     jitter = 0.0
     for last, packet in pairwise(packets):
         jitter += (abs(packet.delay_ms - last.delay_ms) - jitter) / 16
@@ -52,12 +56,11 @@ def jitters_ms(packets: Sequence[Packet]) -> Iterator[float]:
 
 
 def playout_delays_ms(packets: Sequence[Packet], buffer_ms: float) -> Iterator[float]:
-    """Yield how long after it was sent each packet is played, in ms: `buffer_ms` after the highest
-    delay of the last packets.
+    """Yield how long after it was sent each packet is played, in ms.
 
-    Such an adaptive buffer changes its delay between talkspurts only (Moon, Kurose, Towsley, Packet
-    audio playout delay adjustment, Multimedia Systems 6, 1998): a packet of a spurt that comes
-    later than that is of no use.
+    That is `buffer_ms` after the highest delay of the last packets. Such an adaptive buffer changes
+    its delay between talkspurts only (Moon, Kurose, Towsley, Packet audio playout delay adjustment,
+    Multimedia Systems 6, 1998): a packet of a spurt that comes later than that is of no use.
     """
     recent = deque([packets[0].delay_ms], maxlen=WINDOW_PACKETS)
     spurt, delay_ms = -1, 0.0
@@ -69,7 +72,7 @@ def playout_delays_ms(packets: Sequence[Packet], buffer_ms: float) -> Iterator[f
 
 
 def measured(packets: Sequence[Packet], sent: int, buffer_ms: float) -> dict[str, Any]:
-    """The statistics of one direction of a call, of which `sent` packets were sent."""
+    """Return the statistics of one direction of a call, of which `sent` packets were sent."""
     if not packets:
         return {"packets": sent, "loss_pct": 100.0, "r_factor": 0.0, "mos": e_model.mos(0)}
     delays = [packet.delay_ms for packet in packets]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""OpenBACH job voip: a call between two hosts, G.711 in RTP packets of 20 ms in both directions at
-the same time.
+"""OpenBACH job voip: a call between two hosts, in both directions at the same time.
+
+It is G.711 in RTP packets of 20 ms.
 
 D-ITG sends, receives and keeps the times of every packet (ITGSend, ITGRecv, ITGDec). The client
 places the call; the server's
@@ -39,6 +40,7 @@ LIMITS = {"duration_s": (1, 3600), "buffer_ms": (0, 1000)}
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    """Return the arguments of a command line."""
     parser, _, client = ends.command_line(__doc__)
     client.add_argument("duration_s", type=float)
     client.add_argument("--buffer-ms", type=float, default=40.0, help="playout buffer (default 40)")
@@ -51,6 +53,7 @@ class Receiver:
     """ITGRecv, from when it listens until its log is read."""
 
     def __init__(self, directory: Path) -> None:
+        """Start ITGRecv."""
         self.log = directory / "received"
         self.log.unlink(missing_ok=True)
         self.process = subprocess.Popen(
@@ -59,10 +62,12 @@ class Receiver:
         wait_listening(self.process, "ITGRecv", SIGNAL_PORT)
 
     def close(self) -> None:
+        """End ITGRecv; its log is complete then."""
         self.process.send_signal(signal.SIGINT)  # at which it writes its log to the end
         self.process.wait()
 
     def packets(self) -> list[stream.Packet]:
+        """End the receiver, and return the packets that have come."""
         self.close()
         decoded = self.log.with_suffix(".txt")
         run("ITGDec", str(self.log), "-l", str(decoded), limit_s=READY_LIMIT_S)
@@ -93,6 +98,7 @@ def sending(destination_ip: str, packets: int) -> tuple[list[str], float]:
 
 
 def serve() -> None:
+    """Answer the calls of clients until the job is stopped."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with tempfile.TemporaryDirectory() as name:
         receivers: list[Receiver] = []
@@ -109,10 +115,10 @@ def serve() -> None:
 def answer(
     request: dict[str, Any], peer_ip: str, directory: Path, receivers: list[Receiver]
 ) -> dict[str, Any]:
-    """Answer a request of the client: start the receiver of the call, send, or end the receiver and
-    report.
+    """Answer a request of the client.
 
-    There is at most one receiver.
+    It starts the receiver of the call, sends, or ends the receiver and reports. There is at most
+    one receiver.
     """
     if "receive" in request:
         while receivers:
@@ -132,6 +138,7 @@ def answer(
 
 
 def is_receiving(server_ip: str) -> bool:
+    """Return whether the server has started its receiver."""
     try:
         control.ask(server_ip, CONTROL_PORT, receive=True)
     except OSError:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A host's CPU in virtual time, where a cipher costs nothing: what goes into the host's tunnels and
-what comes out of them passes the interface `cpu`, whose queue (kernel/modules/cpu_model) lets a
-packet go on when the CPU has had time for it.
+"""A host's CPU in virtual time, where a cipher costs nothing.
 
-All tunnels of a host share it. docs/method/cpu.md says what the model is.
+What goes into the host's tunnels and what comes out of them passes the interface `cpu`, whose queue
+(kernel/modules/cpu_model) lets a packet go on when the CPU has had time for it. All tunnels of a
+host share it. docs/method/cpu.md says what the model is.
 
-tunnel     vpn0 ──► egress, ingress ──► cpu ──► the same way on
+    vpn0 ──► egress, ingress ──► cpu ──► the same way on
 
 A profile is `cpus/NAME.json`: nanoseconds of CPU for each packet and for each byte of it, by VPN
 and direction.
@@ -46,6 +46,7 @@ class Time(NamedTuple):
     ns_per_byte: float
 
     def of_ns(self, packet_bytes: float) -> float:
+        """Return the CPU time of a packet of that size, in ns."""
         return self.ns_per_packet + self.ns_per_byte * packet_bytes
 
 
@@ -111,11 +112,11 @@ def _time(at: str, vpn: Any, direction: str, scale: float) -> Time:
 
 
 class Others(NamedTuple):
-    """Users who are no packets here, only costs: to each of them packets of that length are sent at
-    that rate, and each of them acknowledges every second one.
+    """Users who are no packets here, only costs.
 
-    A packet that finds the CPU's queue full halves the rate of one of them; it grows again by a
-    packet in each round trip.
+    To each of them packets of that length are sent at that rate, and each of them acknowledges
+    every second one. A packet that finds the CPU's queue full halves the rate of one of them; it
+    grows again by a packet in each round trip.
     """
 
     number: int
@@ -129,11 +130,13 @@ class Others(NamedTuple):
 
 
 class Tunnel:
-    """The packets of a tunnel's device, from `attach` to `detach`, and this host's CPU, which is
-    called by `named`.
+    """The packets of a tunnel's device, from `attach` to `detach`, and this host's CPU.
+
+    `named` is how the CPU is called.
     """
 
     def __init__(self, device: str, costs: Costs, named: str, others: Others) -> None:
+        """Keep what the tunnel's packets cost; nothing is set up yet."""
         self._device = device
         self._costs = costs
         self._named = named
@@ -141,7 +144,7 @@ class Tunnel:
         self._looked_ns = self._busy_ns = 0
 
     def attach(self) -> None:
-        """Ends the job if another tunnel of this host has said that its CPU is another one."""
+        """End the job if another tunnel of this host has said that its CPU is another one."""
         if not STATE.exists():
             sys.exit(
                 f"{STATE} is not there: only the virtual engine has a CPU model; elsewhere give"
@@ -189,9 +192,7 @@ class Tunnel:
             )
 
     def look(self) -> dict[str, float]:
-        """Statistics of the host's CPU since the last look, and of what it has done for this
-        tunnel.
-        """
+        """Return statistics of the host's CPU and its work for this tunnel, since the last look."""
         now_ns, found = time.monotonic_ns(), shown(self._device)
         utilisation = (found["busy_ns"] - self._busy_ns) / max(now_ns - self._looked_ns, 1)
         self._looked_ns, self._busy_ns = now_ns, found["busy_ns"]
@@ -206,7 +207,7 @@ class Tunnel:
         }
 
     def detach(self) -> None:
-        """The last tunnel of the host takes the CPU away."""
+        """End the tunnel's costs. The last tunnel of the host takes the CPU away."""
         with _locked():
             undo("tc", "qdisc", "del", "dev", self._device, "clsact")
             undo("sh", "-c", f"echo 'remove {self._device}' > {STATE}")
@@ -215,6 +216,7 @@ class Tunnel:
 
 
 def tell(line: str) -> None:
+    """Give the model of the CPU an order."""
     change("sh", "-c", f"echo '{line}' > {STATE}")
 
 
@@ -226,8 +228,9 @@ def _locked() -> Iterator[None]:
 
 
 def shown(device: str) -> dict[str, int]:
-    """Return the counters of this host's CPU, and those of the device's packets, both directions
-    together.
+    """Return the counters of this host's CPU, and those of the device's packets.
+
+    Both directions are together.
     """
     sums = ("packets", "bytes", "dropped", "others", "others_dropped")
     found = dict.fromkeys((*sums, "longest_ns"), 0)

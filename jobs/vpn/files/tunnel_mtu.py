@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The MTU of a tunnel whose packets fit a path in one piece, from what its vpn.json says of a
-packet (`framing`).
+"""The MTU of a tunnel whose packets fit a path in one piece.
 
-    outer bytes of the outer packet that do not depend on the inner one: headers, initialization
-    vector, tag inner bytes that are encrypted with the inner packet, padding's own included block
-    both together are padded to a multiple of it
+It follows from what its vpn.json says of a packet (`framing`).
+
+    outer    bytes of the outer packet that do not depend on the inner one: headers, tag, …
+    inner    bytes that are encrypted with the inner packet, padding's own included
+    block    both together are padded to a multiple of it
 
 so a packet of n bytes becomes one of outer + (n + inner, rounded up to a multiple of block). Where
 it depends on the cipher, `framing` has those by a regular expression that the whole value `cipher`
@@ -57,17 +58,17 @@ def outer_bytes(framing: Mapping[str, int], inner_bytes: int) -> int:
 
 
 def largest_inner(framing: Mapping[str, int], path_mtu: int) -> int:
-    """The largest inner packet that a path carries in one piece."""
+    """Return the largest inner packet that a path carries in one piece."""
     block = framing["block"]
     return (path_mtu - framing["outer"]) // block * block - framing["inner"]
 
 
 def fitting_mtu(vpn: Mapping[str, Any], path_mtu: int) -> int:
-    """The `inner_mtu` of vpn.json, larger by what the path's packets are larger than Ethernet's;
-    smaller where a packet of it would not fit.
+    """Return the `inner_mtu` of vpn.json, as the path allows.
 
-    Raises MtuError where a vpn.json asks for one that does not fit even Ethernet, or the path
-    carries none.
+    It is larger by what the path's packets are larger than Ethernet's, and smaller where a packet
+    of it would not fit. Raises MtuError where a vpn.json asks for one that does not fit even
+    Ethernet, or the path carries none.
     """
     asked = int(vpn["inner_mtu"]) + max(0, path_mtu - ETHERNET_MTU)
     framing = framing_of(vpn)

@@ -27,6 +27,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from functools import partial
 from ipaddress import IPv4Network, ip_address
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,6 +36,7 @@ import collect_agent
 from tunnel_mtu import MtuError, fitting_mtu
 from vpn_folders import NONE, describe, kinds, not_had, scripts, values_in
 
+from openbach_jobs import limits
 from openbach_jobs.command import (
     LIMIT_S,
     LINKS,
@@ -50,22 +52,27 @@ from openbach_jobs.data import data_folder
 
 CONFIGURATION = "/opt/openbach/agent/jobs/vpn/vpn_rstats_filter.conf"
 PROGRAMS = "/usr/local/sbin:/opt/openbach-run/bin"
-"""Where programs may stand that are in no Debian package: the host's own, and those that we have built. Besides the folder
-`bin` of the VPN's own folder, where the virtual engine puts the programs of its user."""
+"""Where programs may stand that are in no Debian package: the host's own, and those that we have
+built. Besides the folder `bin` of the VPN's own folder, where the virtual engine puts the programs
+of its user."""
 HOST_CONGESTION_CONTROL = Path("/proc/sys/net/ipv4/tcp_congestion_control")
 EXCHANGE_PORT = 5999
 """Of tunnel 0; each further one has the port below."""
 COORDINATOR_PORT = 6000
-"""Where the ends exchange keys with the coordinator of tunnel 0; each further one has the port above."""
+"""Where the ends exchange keys with the coordinator of tunnel 0; each further one has the port
+above."""
 EXCHANGE_LIMIT_S = 180.0
 """How long an end's keys are waited for: the longest path takes 20 s there and back, and the other
 end may exchange keys with a coordinator first, in three round trips."""
 RETRY_S = 0.2
 HANDSHAKE_ROUND_TRIPS = 30
-"""What a VPN may take for its handshake and a first packet, losses included, where that is more than LIMIT_S."""
+"""What a VPN may take for its handshake and a first packet, losses included, where that is more
+than LIMIT_S."""
 FIRST_PINGS, PING_S = 3, 3
-"""Of the first pings through a tunnel each is waited for as long; after these, and on paths that take longer than half of it,
-ping goes on sending and takes any answer."""
+"""Of the first pings through a tunnel each is waited for as long; after these, and on paths that
+take longer than half of it, ping goes on sending and takes any answer."""
+AGAIN = " > /dev/null; do sleep 1; done"
+"""What follows a command in the record that is repeated until it succeeds."""
 UNANSWERED = 1
 """Exit code of a ping that has sent something; one that could not has another."""
 WAIT_LIMIT_S = 3600.0
@@ -74,10 +81,12 @@ FLOW_TABLE = 200
 """Routing table of tunnel 0 if it is for one flow only; each further one has the next."""
 FLOW_PRIORITY = 1000
 ROUTE_MARK = 100
-"""Protocol number of tunnel 0's route to the remote network if the VPN has no interface; each further one has the next."""
+"""Protocol number of tunnel 0's route to the remote network if the VPN has no interface; each
+further one has the next."""
 STOP_GRACE_S = 5.0
 PUBLIC_LIMIT = 16 << 20
-"""Characters of public material that an end takes from the other; keys of Classic McEliece have 1 MB."""
+"""Characters of public material that an end takes from the other; keys of Classic McEliece have
+1 MB."""
 TRANSLATED = re.compile(r"seen as ([0-9.]+)\n")
 """What the server's public material begins with if a NAT has translated the client's address."""
 UNSUPPORTED = os.EX_UNAVAILABLE
@@ -86,7 +95,8 @@ FREE = "free"
 """A host whose CPU costs nothing."""
 CPUS = data_folder("cpus")
 STREAMS = ("TCP", "MPTCP", "TLS")
-"""Carriers whose congestion control is that of the tunnel; beside others a connection may be there for control."""
+"""Carriers whose congestion control is that of the tunnel; beside others a connection may be there
+for control."""
 ENDS = 2
 LAST_LINES = 10
 ETHERNET_MTU = 1500
@@ -102,8 +112,9 @@ Networks = list[tuple[str, IPv4Network]]
 
 
 class Way(NamedTuple):
-    """The path to the other end, as TCP has found it: the MTU is the smaller one of both ends'
-    interfaces.
+    """The path to the other end, as TCP has found it.
+
+    The MTU is the smaller one of both ends' interfaces.
     """
 
     rtt_s: float
@@ -124,7 +135,8 @@ LIMITS = {
 SIGNALS = {signal.SIGTERM, signal.SIGINT}
 WATCHED = {signal.SIGCHLD, signal.SIGIO}
 FALL, RISE = signal.SIGUSR1, signal.SIGUSR2
-"""Orders of the job outage: the VPN ends, with all that it has made; it starts again, with the same keys."""
+"""Orders of the job outage: the VPN ends, with all that it has made; it starts again, with the same
+keys."""
 BLOCKED = {*SIGNALS, *WATCHED, FALL, RISE}
 RTMGRP_IPV4_IFADDR = 0x10
 """Group of netlink messages about addresses (linux/rtnetlink.h)."""
@@ -136,6 +148,7 @@ TUNNEL_IPS = {"server": ("10.200.{}.1", "10.200.{}.2"), "client": ("10.200.{}.2"
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    """Return the arguments of a command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -212,9 +225,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("role", choices=sorted(TUNNEL_IPS))
     arguments = parser.parse_args(argv)
-    for name, (least, most) in LIMITS.items():
-        if not least <= getattr(arguments, name) <= most:
-            parser.error(f"{name} is {getattr(arguments, name)}: from {least} to {most}")
+    limits.check(parser, arguments, LIMITS)
     if arguments.series_s and not 0.01 <= arguments.series_s <= 3600:
         parser.error(f"series_s is {arguments.series_s:g}: 0, or from 0.01 to 3600 s")
     if wrong := [
@@ -242,14 +253,13 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 def last_lines(log: Path) -> str:
-    """The end of what `up` and its daemon said, to be put behind a message."""
+    """Return the end of what `up` and its daemon said, to be put behind a message."""
     lines = log.read_text(errors="replace").splitlines()[-LAST_LINES:]
     return "; its last lines:\n" + "\n".join(lines) if lines else "; it said nothing"
 
 
 def exchange(arguments: argparse.Namespace, public: str) -> tuple[str, Way]:
-    """Gives the other end our public material and returns its own, and what TCP has learnt of the
-    path.
+    """Give the other end our public material; return its own, and what TCP has learnt of the path.
 
     The server listens, the client connects. The server tells a client whose address has been
     translated, and both know.
@@ -275,6 +285,8 @@ def exchange(arguments: argparse.Namespace, public: str) -> tuple[str, Way]:
 
 
 def connected(whom: str, address: str, port: int) -> socket.socket:
+    """Return a connection to a port, as soon as somebody answers there."""
+
     def connect() -> socket.socket | None:
         try:
             return socket.create_connection((address, port), timeout=LIMIT_S)
@@ -287,7 +299,7 @@ def connected(whom: str, address: str, port: int) -> socket.socket:
 
 
 def exchange_with_ends(arguments: argparse.Namespace, public: str) -> list[tuple[str, str]]:
-    """The coordinator gives both ends its public material; their addresses and theirs."""
+    """Give both ends the coordinator's public material; return their addresses and theirs."""
     received: list[tuple[str, str]] = []
     with socket.create_server((arguments.local_ip, arguments.coordinator_port)) as listener:
         listener.settimeout(EXCHANGE_LIMIT_S)
@@ -303,8 +315,9 @@ def exchange_with_ends(arguments: argparse.Namespace, public: str) -> list[tuple
 
 
 def swap(connection: socket.socket, public: str) -> str:
-    """One line of JSON each way, at the same time: if both ends first wrote what fits no buffer,
-    neither would go on.
+    """Send one line of JSON and receive one, at the same time.
+
+    If both ends first wrote what fits no buffer, neither would go on.
     """
     connection.settimeout(EXCHANGE_LIMIT_S)
     failed: list[OSError] = []
@@ -342,8 +355,9 @@ def swap(connection: socket.socket, public: str) -> str:
 
 
 def learnt(connection: socket.socket) -> Way:
-    """Return what a TCP connection has learnt of the path: RTT and largest packet, which time-outs
-    and the tunnel's MTU follow.
+    """Return what a TCP connection has learnt of the path: RTT and largest packet.
+
+    Time-outs and the tunnel's MTU follow from them.
     """
     told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
     segment, rtt_us = (
@@ -354,8 +368,9 @@ def learnt(connection: socket.socket) -> Way:
 
 
 def own_networks() -> Networks:
-    """Interfaces, other than tunnels, and the networks that they are in, as the kernel's table of
-    routes has them.
+    """Return the interfaces, other than tunnels, and the networks that they are in.
+
+    The kernel's table of routes has them.
     """
     return [
         (name, to)
@@ -365,8 +380,9 @@ def own_networks() -> Networks:
 
 
 def main_table() -> list[tuple[str, IPv4Network, str]]:
-    """The routes of the kernel's main table: interface (`*` for none), network and gateway (0.0.0.0
-    for none).
+    """Return the routes of the kernel's main table: interface, network and gateway.
+
+    The interface is `*`, and the gateway 0.0.0.0, where there is none.
     """
     with open("/proc/net/route") as table:
         lines = [line.split() for line in table][1:]
@@ -377,13 +393,14 @@ def main_table() -> list[tuple[str, IPv4Network, str]]:
 
 
 def _address(shown: str) -> str:
-    """An address that /proc/net/route shows: the bytes as a number of this machine, in hexadecimal."""
+    """Return an address that /proc/net/route shows: a number of this machine, in hexadecimal."""
     return socket.inet_ntoa(struct.pack("=I", int(shown, 16)))
 
 
 def local_networks(arguments: argparse.Namespace, networks: Networks) -> str:
-    """Return the networks behind this end: those given, or else those of the interfaces that do not
-    lead to the other end.
+    """Return the networks behind this end.
+
+    They are those given, or else those of the interfaces that do not lead to the other end.
     """
     own = ip_address(arguments.local_ip)
     return arguments.local_network or " ".join(
@@ -392,8 +409,10 @@ def local_networks(arguments: argparse.Namespace, networks: Networks) -> str:
 
 
 def own_mtu(arguments: argparse.Namespace, networks: Networks) -> int:
-    """Return the smallest MTU, in bytes, of the interfaces that lead to the other end and of the
-    networks between, as the scenario states them.
+    """Return the smallest MTU, in bytes, of the way to the other end.
+
+    It is that of the interfaces that lead there and of the networks between, as the scenario states
+    them.
     """
     own = ip_address(arguments.local_ip)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asks:
@@ -409,7 +428,7 @@ def own_mtu(arguments: argparse.Namespace, networks: Networks) -> int:
 
 
 def check_host(arguments: argparse.Namespace, vpn: dict[str, Any], path: str) -> None:
-    """Ends the job when a command that the VPN needs is missing."""
+    """End the job when a command that the VPN needs is missing."""
     missing = [command for command in vpn["commands"] if not shutil.which(command, path=path)]
     if missing:
         recipe = vpn["programs"].get(missing[0], {})
@@ -425,19 +444,24 @@ def check_host(arguments: argparse.Namespace, vpn: dict[str, Any], path: str) ->
 
 
 def clear_path(arguments: argparse.Namespace) -> list[str]:
-    """The route that holds packets back while there is no tunnel; each tunnel has its own."""
+    """Return the route that holds packets back while there is no tunnel.
+
+    Each tunnel has its own.
+    """
     metric = str(1000 + arguments.tunnel)
     table = ["table", flow_table(arguments)] if arguments.flow_port else []
     return ["unreachable", arguments.remote_network, "metric", metric, *table]
 
 
 def flow_table(arguments: argparse.Namespace) -> str:
+    """Return the number of the routing table of this tunnel's flow."""
     return str(FLOW_TABLE + arguments.tunnel)
 
 
 def flow_rule(arguments: argparse.Namespace) -> list[str]:
-    """Sends the flow to the tunnel's own routing table: its port is the destination's on the
-    client's side.
+    """Return the rule that sends the flow to the tunnel's own routing table.
+
+    Its port is the destination's on the client's side.
     """
     side = "dport" if arguments.role == "client" else "sport"
     chosen = ["ipproto", "tcp", side, str(arguments.flow_port), "to", arguments.remote_network]
@@ -451,6 +475,7 @@ def flow_rule(arguments: argparse.Namespace) -> list[str]:
 
 
 def close_clear_path(arguments: argparse.Namespace) -> None:
+    """Make the remote network unreachable but for the tunnel."""
     change("ip", "route", "replace", *clear_path(arguments))
     if arguments.flow_port:
         undo(
@@ -467,6 +492,7 @@ def open_clear_path(arguments: argparse.Namespace) -> None:
 
 
 def unblock_signals() -> None:
+    """Let a program that this job starts be ended by signals."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, BLOCKED)
 
 
@@ -495,13 +521,16 @@ def pinged(
 
 
 def answer_of(done: subprocess.CompletedProcess[str]) -> str | None:
-    """The round-trip time in ms, as ping says it; None if nothing came back."""
+    """Return the round-trip time in ms, as ping says it; None if nothing came back."""
     answered = re.search(r"time=([\d.]+) ms", done.stdout)
     return answered[1] if done.returncode == 0 and answered else None
 
 
 def inner_mtu(arguments: argparse.Namespace, vpn: Mapping[str, Any], path_mtu: int) -> int:
-    """The tunnel's MTU, whose packets fit the path in one piece. Ends the job if there is none."""
+    """Return the tunnel's MTU, whose packets fit the path in one piece.
+
+    Ends the job if there is none.
+    """
     try:
         return fitting_mtu(vpn, path_mtu)
     except MtuError as error:
@@ -509,7 +538,7 @@ def inner_mtu(arguments: argparse.Namespace, vpn: Mapping[str, Any], path_mtu: i
 
 
 def behind_nat(arguments: argparse.Namespace, vpn: Mapping[str, Any]) -> dict[str, Any]:
-    """The VPN as it is where a NAT translates the client's address.
+    """Return the VPN as it is where a NAT translates the client's address.
 
     Ends the job if it does not work there.
     """
@@ -520,7 +549,7 @@ def behind_nat(arguments: argparse.Namespace, vpn: Mapping[str, Any]) -> dict[st
 
 
 def check_round_trip(arguments: argparse.Namespace, vpn: Mapping[str, Any], rtt_s: float) -> None:
-    """Ends the job if the VPN's handshake cannot cross a path that takes so long."""
+    """End the job if the VPN's handshake cannot cross a path that takes so long."""
     if vpn["rtt_max_s"] and rtt_s > vpn["rtt_max_s"]:
         sys.exit(
             f"{arguments.kind} does not come up on a path whose round trip is {rtt_s:.2f} s: "
@@ -555,10 +584,12 @@ def carrier_congestion_control(arguments: argparse.Namespace) -> str | None:
 
 
 def is_there(device: str) -> bool:
+    """Return whether this host has an interface of that name."""
     return Path(f"/sys/class/net/{device}").exists()
 
 
 def is_local(address: str) -> bool:
+    """Return whether an address is one of this host's."""
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.bind((address, 0))
@@ -568,8 +599,9 @@ def is_local(address: str) -> bool:
 
 
 def counted(device: str) -> dict[str, dict[str, int]]:
-    """Packets and bytes by name of the counters that `up` has made in the VPN's nftables table
-    (lib.sh), if there is one.
+    """Return packets and bytes of the counters in the VPN's nftables table; {} if there is none.
+
+    `up` makes them (lib.sh).
     """
     command = ["nft", "-j", "list", "counters", "table", "inet", device]
     shown = subprocess.run(command, check=False, capture_output=True, text=True).stdout
@@ -578,11 +610,10 @@ def counted(device: str) -> dict[str, dict[str, int]]:
 
 
 def report(arguments: argparse.Namespace, vpn: Mapping[str, Any], log: Path) -> None:
-    """Send what went through the tunnel, and the number of handshakes where the daemon or a counter
-    tells it.
+    """Send what went through the tunnel, and the number of handshakes if anything tells it.
 
-    The counters are the interface's. A VPN whose interface has none, or whose interface goes with
-    its daemon (which an agent ends first), has those of nftables.
+    The daemon or a counter may. The counters are the interface's. A VPN whose interface has none,
+    or whose interface goes with its daemon (which an agent ends first), has those of nftables.
     """
     known: dict[str, Any] = {}
     has_counters = vpn["device"] and is_there(arguments.device)
@@ -608,6 +639,7 @@ def report(arguments: argparse.Namespace, vpn: Mapping[str, Any], log: Path) -> 
 
 
 def coordinator_ip(arguments: argparse.Namespace) -> str:
+    """Return the address of the VPN's coordinator."""
     at_server = arguments.remote_ip if arguments.role == "client" else arguments.local_ip
     return str(arguments.coordinator_ip or at_server)
 
@@ -645,10 +677,10 @@ def environment_of(
 
 
 def way_in(arguments: argparse.Namespace, has_device: bool) -> list[str]:
-    """Return the route to the remote network: into the tunnel's interface; of a VPN without one to
-    where the other end is, as its policies take the packets there.
+    """Return the route to the remote network.
 
-    The marker tells that route from others.
+    It leads into the tunnel's interface. Of a VPN without one it leads to where the other end is,
+    as its policies take the packets there. The marker tells that route from others.
     """
     if has_device:
         return ["via", arguments.remote_tunnel_ip, "dev", arguments.device]
@@ -658,6 +690,7 @@ def way_in(arguments: argparse.Namespace, has_device: bool) -> list[str]:
 
 
 def tunnel(arguments: argparse.Namespace, directory: Path) -> None:
+    """Run one end of a tunnel until the job is stopped."""
     start_s = time.monotonic()
     vpn, networks = describe(arguments.kind, arguments.values), own_networks()
     environment = environment_of(arguments, vpn, directory, networks)
@@ -683,6 +716,91 @@ def tunnel(arguments: argparse.Namespace, directory: Path) -> None:
             setup_s = None
 
 
+class Running:
+    """A VPN between its `up` and its `down`: what proves that it works, and what it has counted."""
+
+    def __init__(
+        self,
+        arguments: argparse.Namespace,
+        vpn: Mapping[str, Any],
+        daemon: subprocess.Popen[Any],
+        log: Path,
+        rtt_s: float,
+    ) -> None:
+        """Keep what belongs to this life of the VPN; `rtt_s` is the round trip of the path."""
+        self.arguments = arguments
+        self.vpn = vpn
+        self.daemon = daemon
+        self.log = log
+        self.rtt_s = rtt_s
+        self.limit_s = max(LIMIT_S, HANDSHAKE_ROUND_TRIPS * rtt_s)
+        self.source: str = arguments.device if vpn["device"] else arguments.tunnel_ip
+        self.unanswered = 0
+        self.has_lost_address = False
+
+    def proven(self, missing: str, is_over: Callable[[], bool] = bool) -> str:
+        """Return the round-trip time of a packet that goes through, as soon as one does.
+
+        Return "no" if nothing matters any more (`is_over`). If no packet comes the job ends, and
+        says what is missing.
+        """
+        self.unanswered = 0
+        return wait_for(
+            missing,
+            partial(self._answer, is_over),
+            self.limit_s,
+            retry_s=RETRY_S,
+            evidence=lambda: last_lines(self.log),
+        )
+
+    def _answer(self, is_over: Callable[[], bool]) -> str | None:
+        """Return the round-trip time of one more ping, None without an answer."""
+        if is_over():
+            return "no"
+        if self.daemon.poll():
+            sys.exit(ended(self.arguments.kind, self.daemon, self.log))
+        is_slow = self.unanswered >= FIRST_PINGS or self.rtt_s > PING_S / 2
+        limit_s = self.limit_s if is_slow else None
+        done = pinged(self.arguments, self.source, limit_s, self.daemon)
+        self.unanswered += done.returncode == UNANSWERED
+        return answer_of(done)
+
+    def look(self, cpu: Any) -> None:
+        """Send what has gone through the tunnel, and what its packets have cost the CPU."""
+        report(self.arguments, self.vpn, self.log)
+        if cpu:
+            collect_agent.send_stat(collect_agent.now(), suffix=self.arguments.role, **cpu.look())
+
+    def is_up(self, coordinator: subprocess.Popen[Any] | None) -> bool:
+        """Return whether daemon, interface and coordinator are there.
+
+        Where this host has lost its address, wait until packets go through again.
+        """
+        if self.vpn["daemon"] and self.daemon.poll() is not None:
+            return False
+        if not is_there(self.arguments.device):
+            return False
+        if coordinator and coordinator.poll() is not None:
+            return False
+        if not self.has_lost_address and not is_local(self.arguments.local_ip):
+            self.has_lost_address = True
+            missing = (
+                f"no packet has gone through {self.arguments.kind} since this host lost its address"
+                f" {self.arguments.local_ip},"
+            )
+            self.proven(missing, lambda: bool(signal.sigpending() & {*SIGNALS, FALL}))
+        return True
+
+    def why_ended(self, coordinator: subprocess.Popen[Any] | None) -> str:
+        """Return why the VPN ended by itself, in words."""
+        kind = self.arguments.kind
+        if self.vpn["daemon"] and self.daemon.poll() is not None:
+            return ended(kind, self.daemon, self.log)
+        if coordinator and coordinator.poll() is not None:
+            return f"{kind}: its coordinator ended by itself"
+        return f"{kind} ended by itself: its interface is gone{last_lines(self.log)}"
+
+
 def life(
     arguments: argparse.Namespace,
     vpn: Mapping[str, Any],
@@ -692,50 +810,19 @@ def life(
     setup_s: float | None,
     rtt_s: float,
 ) -> int:
-    """The VPN from its `up` to its `down`: the signal that ended it.
+    """Run the VPN from its `up` to its `down`, and return the signal that ended it.
 
-    Ends the job if it ends by itself. `setup_s` is what came before its first life, `rtt_s` the
-    round trip of the path.
+    The job ends if the VPN ends by itself. `setup_s` is what came before its first life, `rtt_s`
+    the round trip of the path.
     """
-    limit_s = max(LIMIT_S, HANDSHAKE_ROUND_TRIPS * rtt_s)
     with ExitStack() as at_end:
         up_s = time.monotonic()
         daemon, log = bring_up(arguments, vpn, environment, at_end)
-        source = arguments.device if vpn["device"] else arguments.tunnel_ip
-
-        def proven(missing: str, is_over: Callable[[], bool] = bool) -> str:
-            """The round-trip time of a packet that goes through, as soon as one does, or nothing
-            matters any more.
-            """
-            unanswered = 0
-
-            def proof() -> str | None:
-                nonlocal unanswered
-                if is_over():
-                    return "no"
-                if daemon.poll():
-                    sys.exit(ended(arguments.kind, daemon, log))
-                is_slow = unanswered >= FIRST_PINGS or rtt_s > PING_S / 2
-                done = pinged(arguments, source, limit_s if is_slow else None, daemon)
-                unanswered += done.returncode == UNANSWERED
-                return answer_of(done)
-
-            return wait_for(
-                missing, proof, limit_s, retry_s=RETRY_S, evidence=lambda: last_lines(log)
-            )
-
-        rtt_ms = proven(f"no packet has gone through {arguments.kind}")
-        through = [
-            "ping",
-            "-nqc",
-            "1",
-            "-W",
-            f"{max(PING_S, 2 * math.ceil(rtt_s))}",
-            "-I",
-            source,
-            arguments.remote_tunnel_ip,
-        ]
-        record(*through, before="until ", after=" > /dev/null; do sleep 1; done")
+        running = Running(arguments, vpn, daemon, log, rtt_s)
+        rtt_ms = running.proven(f"no packet has gone through {arguments.kind}")
+        patience_s = str(max(PING_S, 2 * math.ceil(rtt_s)))
+        ping = ["ping", "-nqc", "1", "-W", patience_s, "-I", running.source]
+        record(*ping, arguments.remote_tunnel_ip, before="until ", after=AGAIN)
         if cpu:
             at_end.callback(cpu.detach)
             cpu.attach()
@@ -745,40 +832,16 @@ def life(
             collect_agent.send_stat(collect_agent.now(), restart_time_s=up_time_s)
         else:
             tell_of_the_start(arguments, vpn, setup_s + up_time_s, up_time_s, float(rtt_ms))
-
-        def look() -> None:
-            report(arguments, vpn, log)
-            if cpu:
-                collect_agent.send_stat(collect_agent.now(), suffix=arguments.role, **cpu.look())
-
-        def is_up() -> bool:
-            if (vpn["daemon"] and daemon.poll() is not None) or not is_there(arguments.device):
-                return False
-            if coordinator and coordinator.poll() is not None:
-                return False
-            if not lost and not is_local(arguments.local_ip):
-                lost.append(arguments.local_ip)
-                missing = (
-                    f"no packet has gone through {arguments.kind} since this host lost its address"
-                    f" {lost[0]},"
-                )
-                proven(missing, lambda: bool(signal.sigpending() & {*SIGNALS, FALL}))
-            return True
-
-        lost: list[str] = []
         told = Path(PID_FILE.format(arguments.device))
         told.write_text(str(os.getpid()))
         at_end.callback(told.unlink, missing_ok=True)
+        is_up, look = partial(running.is_up, coordinator), partial(running.look, cpu)
         with changes_of_interfaces():
             stopped = stopped_by(is_up, daemon, arguments.series_s, look)
-        if stopped:
-            look()
-            return stopped
-        if vpn["daemon"] and daemon.poll() is not None:
-            sys.exit(ended(arguments.kind, daemon, log))
-        if coordinator and coordinator.poll() is not None:
-            sys.exit(f"{arguments.kind}: its coordinator ended by itself")
-        sys.exit(f"{arguments.kind} ended by itself: its interface is gone{last_lines(log)}")
+        if not stopped:
+            sys.exit(running.why_ended(coordinator))
+        look()
+        return stopped
 
 
 def tell_of_the_start(
@@ -788,6 +851,7 @@ def tell_of_the_start(
     up_time_s: float,
     rtt_ms: float,
 ) -> None:
+    """Send what the start took, and what the carrier uses."""
     collect_agent.send_log(syslog.LOG_INFO, f"{arguments.kind} is ready after {setup_time_s:.3f} s")
     cc = carrier_congestion_control(arguments) if vpn["carrier"] in STREAMS else None
     collect_agent.send_stat(
@@ -800,9 +864,7 @@ def tell_of_the_start(
 
 
 def cpu_of(arguments: argparse.Namespace, vpn: Mapping[str, Any]) -> Any:
-    """Return the cpu_model.Tunnel that says what the tunnel's packets cost this host; None if they
-    cost nothing.
-    """
+    """Return the cpu_model.Tunnel with what packets cost this host; None if nothing."""
     if arguments.cpu == FREE:
         return None
     import cpu_model  # not above: other runs need not read it
@@ -826,8 +888,9 @@ def cpu_of(arguments: argparse.Namespace, vpn: Mapping[str, Any]) -> Any:
 def started_coordinator(
     arguments: argparse.Namespace, vpn: Mapping[str, Any], at_end: ExitStack
 ) -> subprocess.Popen[Any] | None:
-    """Start the coordinator of a VPN that has one, unless another host plays it: the server's end
-    starts it, as a job of that role would be.
+    """Start the coordinator of a VPN that has one, unless another host plays it.
+
+    The server's end starts it, as a job of that role would be.
     """
     if not vpn["coordinator"] or arguments.role != "server" or arguments.coordinator_ip:
         return None
@@ -839,7 +902,7 @@ def started_coordinator(
 
 
 def given_values(arguments: argparse.Namespace) -> list[str]:
-    """The words of a command of this job that has the same values."""
+    """Return the words of a command of this job that has the same values."""
     text = ";".join(f"{name}={value}" for name, value in arguments.values.items())
     return ["--values", text] if text else []
 
@@ -884,8 +947,7 @@ def made_keys(arguments: argparse.Namespace, folder: Path, environment: Mapping[
 def exchange_keys(
     arguments: argparse.Namespace, folder: Path, environment: Mapping[str, str]
 ) -> Way:
-    """Make this end's keys, exchange the public ones, and return what TCP has learnt of the path
-    meanwhile.
+    """Make this end's keys, exchange the public ones, and return what TCP has learnt of the path.
 
     The other end's public keys are left where `up` finds them. Pasted, the commands make new keys
     and exchange them as files.
@@ -915,7 +977,7 @@ def bring_up(
     environment: Mapping[str, str],
     at_end: ExitStack,
 ) -> tuple[subprocess.Popen[Any], Path]:
-    """Starts the VPN's `up`, and undoes what that makes `at_end`.
+    """Start the VPN's `up`, and undoes what that makes `at_end`.
 
     The daemon, and the file with what it says.
     """
@@ -953,6 +1015,7 @@ def bring_up(
 
 
 def lead_into_tunnel(arguments: argparse.Namespace, has_device: bool, at_end: ExitStack) -> None:
+    """Route the remote network into the tunnel, until `at_end`."""
     way = way_in(arguments, has_device)
     table = ["table", flow_table(arguments)] if arguments.flow_port else []
     change("ip", "route", "replace", arguments.remote_network, *way, *table)
@@ -961,8 +1024,9 @@ def lead_into_tunnel(arguments: argparse.Namespace, has_device: bool, at_end: Ex
 
 
 def changes_of_interfaces() -> socket.socket:
-    """Open a socket by which this process gets SIGIO when an interface or an address of this host
-    comes, goes or changes.
+    """Open a socket that gives this process SIGIO when an interface or an address changes.
+
+    It does so when one comes or goes, too.
     """
     changes = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
     changes.bind((0, LINKS | RTMGRP_IPV4_IFADDR))
@@ -977,11 +1041,10 @@ def stopped_by(
     series_s: float,
     look: Callable[[], None],
 ) -> int:
-    """Waits for the order to stop or to fall, and looks at the counters meanwhile; 0 if the tunnel
-    ends without an order.
+    """Wait for the order to stop or to fall, and return it; 0 if the tunnel ends without one.
 
-    An agent that stops a job ends its children first, so a daemon that ends well may be right, and
-    the order must follow.
+    The counters are looked at meanwhile. An agent that stops a job ends its children first, so a
+    daemon that ends well may be right, and the order must follow.
     """
     orders = {*SIGNALS, FALL}
     while (number := next_signal(series_s)) not in orders:
@@ -1009,18 +1072,22 @@ def next_signal(limit_s: float) -> int | None:
 
 
 def ended(kind: str, daemon: subprocess.Popen[bytes], log: Path) -> str:
+    """Return the words for a daemon that ended by itself."""
     if daemon.returncode == UNSUPPORTED:
         return f"this host cannot run {kind}{last_lines(log)}"
     return f"{kind} ended by itself with exit code {daemon.returncode}{last_lines(log)}"
 
 
 def route_mark(arguments: argparse.Namespace) -> str:
+    """Return the protocol number that tells this tunnel's route from others."""
     return str(ROUTE_MARK + arguments.tunnel)
 
 
 def leads_into_tunnel(arguments: argparse.Namespace) -> bool:
-    """`ip` is started only when the main table has a way to the remote network: this is asked at
-    every change of a route.
+    """Return whether packets for the remote network go into the tunnel.
+
+    `ip` is started only when the main table has a way there: this is asked at every change of a
+    route.
     """
     ways = [
         name for name, to, _ in main_table() if str(to) == arguments.remote_network and name != "*"
@@ -1039,6 +1106,7 @@ def leads_into_tunnel(arguments: argparse.Namespace) -> bool:
 
 
 def main() -> None:
+    """Run the job."""
     arguments = parse()
     if arguments.role == "wait":
         if arguments.kind != "none":

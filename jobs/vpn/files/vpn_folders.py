@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The folders of vpn-configs: one a VPN, described by its vpn.json (the README.md there is the
-contract).
+"""The folders of vpn-configs: one a VPN, described by its vpn.json.
+
+The README.md there is the contract.
 """
 
 from __future__ import annotations
@@ -39,13 +40,14 @@ def kinds() -> list[str]:
 
 
 def scripts(kind: str) -> Path:
-    """The folder with the VPN's scripts: its own, or that of its base."""
+    """Return the folder with the VPN's scripts: its own, or that of its base."""
     return CONFIGS / str(_read(kind).get("base", kind))
 
 
 def describe(kind: str, given: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """The VPN's vpn.json, with what it leaves to its base and to DEFAULTS; values that are given
-    take the place of its own.
+    """Return a VPN's vpn.json, with what it leaves to its base and to DEFAULTS.
+
+    Values that are given take the place of its own.
     """
     own = _read(kind)
     base = _read(own["base"]) if "base" in own else {}
@@ -71,8 +73,9 @@ def values_in(text: str) -> dict[str, str]:
 
 
 def not_had(kind: str, given: Mapping[str, str]) -> str:
-    """Return what is wrong with values for a VPN, before any of its scripts runs; "" if the VPN has
-    them all.
+    """Return what is wrong with values for a VPN, before any of its scripts runs.
+
+    It is "" if the VPN has them all.
     """
     vpn = describe(kind)
     files = [*scripts(kind).iterdir(), CONFIGS / "lib.sh"]

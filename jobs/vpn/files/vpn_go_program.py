@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Builds programs of a VPN that are in no Debian package, from their Go module: `vpn_go_program.py
-KIND PROGRAM DIRECTORY` (KIND may be the path of a VPN's folder).
+"""Builds programs of a VPN that are in no Debian package, from their Go module.
+
+`vpn_go_program.py KIND PROGRAM DIRECTORY`; KIND may be the path of a VPN's folder.
 
 What is a crate it hands to vpn_program.py.
 
@@ -34,6 +35,7 @@ BUILD = ("go", "build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldfla
 
 
 def main(kind: str, program: str, directory: Path) -> None:
+    """Build a program of a VPN, and those of the same module, into a directory."""
     recipe = describe(kind)["programs"][program]
     if "go" not in recipe:
         vpn_program.main(kind, program, directory)
@@ -49,7 +51,7 @@ def main(kind: str, program: str, directory: Path) -> None:
 
 
 def unpack(recipe: Mapping[str, Any], work: Path) -> Path:
-    """The module's source, once its hash is what the recipe says."""
+    """Return the module's source, once its hash is what the recipe says."""
     module = f"{recipe['go']}@v{recipe['version']}"
     print(f"0 downloading {recipe['go']} {recipe['version']}", flush=True)
     shutil.rmtree(work, ignore_errors=True)  # of a build that failed
@@ -74,10 +76,12 @@ def check_go(what: str, source: Path) -> None:
 
 
 def numbers(version: str) -> list[int]:
+    """Return the numbers of a version, to compare it with another."""
     return [int(number) for number in re.findall(r"\d+", version)]
 
 
 def build(source: Path, programs: list[str], directory: Path) -> None:
+    """Build programs of a source tree, and print the progress."""
     packages = [f"./cmd/{program}" for program in programs]
     print("0 downloading what it needs", flush=True)
     number = len(said(["go", "list", "-deps", *packages], source).split())
@@ -102,6 +106,10 @@ def build(source: Path, programs: list[str], directory: Path) -> None:
 
 
 def said(command: list[str], cwd: Path) -> str:
+    """Return what a command prints.
+
+    If it fails this program ends with the command's words.
+    """
     done = subprocess.run(
         command,
         check=False,
@@ -118,6 +126,7 @@ def said(command: list[str], cwd: Path) -> str:
 
 
 def environment() -> dict[str, str]:
+    """Return the environment of Go: this one's, and where Go may look."""
     return {**os.environ, **ENVIRONMENT}
 
 

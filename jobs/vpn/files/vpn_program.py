@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Builds a program of a VPN that is in no Debian package, from its crate: `vpn_program.py KIND
-PROGRAM DIRECTORY` (KIND may be the path of a VPN's folder).
+"""Builds a program of a VPN that is in no Debian package, from its crate.
+
+`vpn_program.py KIND PROGRAM DIRECTORY`; KIND may be the path of a VPN's folder.
 
 The VPN's vpn.json names the crate, its version and its SHA-256; the Cargo.lock in the crate pins
 what it depends on. Patches of ours lie beside vpn.json. The program is linked statically, so that
@@ -28,6 +29,7 @@ LAST_LINES = 30
 
 
 def main(kind: str, program: str, directory: Path) -> None:
+    """Build a program of a VPN into a directory."""
     recipe = describe(kind)["programs"][program]
     if "crate" not in recipe:
         sys.exit(f"{program} is in no registry: get it from {recipe['host']}")
@@ -48,7 +50,7 @@ def main(kind: str, program: str, directory: Path) -> None:
 
 
 def unpack(recipe: Mapping[str, Any], work: Path) -> Path:
-    """The crate's source, once its hash is what the recipe says."""
+    """Return the crate's source, once its hash is what the recipe says."""
     name, version = recipe["crate"], recipe["version"]
     print(f"0 downloading {name} {version}", flush=True)
     shutil.rmtree(work, ignore_errors=True)  # of a build that failed
@@ -67,6 +69,7 @@ def unpack(recipe: Mapping[str, Any], work: Path) -> Path:
 
 
 def build(source: Path, options: list[str], target: str, program: str) -> None:
+    """Build a program of a source tree with Cargo, and print the progress."""
     packages = (source / "Cargo.lock").read_text().count("[[package]]")
     command = [
         "cargo",
@@ -107,6 +110,10 @@ def build(source: Path, options: list[str], target: str, program: str) -> None:
 
 
 def run(command: list[str], cwd: Path | None = None) -> None:
+    """Run a command, and return what it prints.
+
+    If it fails this program ends with the command's words.
+    """
     done = subprocess.run(
         command, check=False, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True
     )

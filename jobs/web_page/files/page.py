@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The page of page.json, for the server that makes its files and the client that checks what has
-come.
+"""The page of page.json.
+
+The server makes its files from it, and the client checks what has come.
 """
 
 from __future__ import annotations
@@ -30,6 +31,6 @@ def sizes(description: Path = DESCRIPTION) -> dict[str, int]:
 
 
 def write(directory: Path) -> None:
-    """Writes the files: the same bytes each time, that no compression would make smaller."""
+    """Write the files: the same bytes each time, that no compression would make smaller."""
     for name, size in sizes().items():
         (directory / name).write_bytes(random.Random(name).randbytes(size))

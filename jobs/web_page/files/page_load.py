@@ -24,13 +24,16 @@ CONNECTIONS = {"1.1": 6, "2": 1, "3": 1}
 """Most connections to one server; for HTTP/1.1 what browsers open."""
 ASKED = {"1.1": pycurl.CURL_HTTP_VERSION_1_1, "2": pycurl.CURL_HTTP_VERSION_2TLS, "3": 31}
 USED = {"1.1": pycurl.CURL_HTTP_VERSION_1_1, "2": pycurl.CURL_HTTP_VERSION_2_0, "3": 30}
-"""3: CURL_HTTP_VERSION_3ONLY and CURL_HTTP_VERSION_3 of curl/curl.h, which older versions of pycurl do not name."""
+"""3: CURL_HTTP_VERSION_3ONLY and CURL_HTTP_VERSION_3 of curl/curl.h, which older versions of pycurl
+do not name."""
 LOOK_S = 10.0
 ANSWER_LIMIT_S = 240.0
 
 
 def request(url: str, http: str, deadline_s: float) -> pycurl.Curl:
-    """The server's certificate is its own, so nothing vouches for it: the handshake is a browser's,
+    """Return a request of curl for an address.
+
+    The server's certificate is its own, so nothing vouches for it: the handshake is a browser's,
     the trust is not.
     """
     handle = pycurl.Curl()
@@ -48,7 +51,7 @@ def request(url: str, http: str, deadline_s: float) -> pycurl.Curl:
 
 
 def answers(base: str, http: str) -> None:
-    """Ends the program if the server does not."""
+    """End this program if the server does not answer."""
     if http == "3" and "nghttp3" not in pycurl.version:
         sys.exit(
             "http=3: this host's libcurl has no HTTP/3; Debian's has it from trixie on"
@@ -63,7 +66,7 @@ def answers(base: str, http: str) -> None:
 
 
 def fetch(multi: pycurl.CurlMulti, handles: Sequence[pycurl.Curl]) -> None:
-    """Until all have ended; ends the program if one failed."""
+    """Wait until all requests have ended; end this program if one failed."""
     for handle in handles:
         multi.add_handle(handle)
     left = len(handles)
@@ -79,6 +82,7 @@ def fetch(multi: pycurl.CurlMulti, handles: Sequence[pycurl.Curl]) -> None:
 
 
 def check(handles: dict[str, pycurl.Curl], sizes: dict[str, int], http: str) -> None:
+    """End this program if a file has not come whole, or by another version of HTTP."""
     for name, handle in handles.items():
         arrived, used = (
             round(handle.getinfo(pycurl.SIZE_DOWNLOAD)),
@@ -91,7 +95,7 @@ def check(handles: dict[str, pycurl.Curl], sizes: dict[str, int], http: str) -> 
 
 
 def handshakes(handle: pycurl.Curl) -> dict[str, float]:
-    """The two one after the other that QUIC has in one."""
+    """Return the times of TCP's and TLS's handshakes, which QUIC has in one."""
     tcp_s = handle.getinfo(pycurl.CONNECT_TIME)
     return {
         "connect_time_s": tcp_s,
@@ -100,6 +104,7 @@ def handshakes(handle: pycurl.Curl) -> dict[str, float]:
 
 
 def load(base: str, http: str, deadline_s: float) -> dict[str, float]:
+    """Load the page once, as a browser does, and return what it took."""
     sizes = page.sizes()
     handles = {name: request(f"{base}/{name}", http, deadline_s) for name in sizes}
     html, *objects = handles.values()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""OpenBACH job web_page: a page (page.json) from nginx over TLS, loaded again and again, each time
-with cold connections.
+"""OpenBACH job web_page: a page (page.json) from nginx over TLS, loaded again and again.
+
+Each time it has cold connections.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ LATE_S = 5.0
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    """Return the arguments of a command line."""
     parser, server, client = ends.command_line(__doc__)
     for mode in (server, client):
         mode.add_argument("--http", choices=nginx.VERSIONS, default="2")
@@ -41,6 +43,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 def serve(http: str) -> None:
+    """Serve the page until the job is stopped."""
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         (directory / "page").mkdir()
@@ -62,16 +65,19 @@ def failure(server_ip: str, http: str) -> str:
 
 
 def url(server_ip: str) -> str:
+    """Return the address of the page."""
     return f"https://{server_ip}:{PORT}"
 
 
 def load(server_ip: str, version: str, deadline_s: int) -> dict[str, Any]:
+    """Load the page once in a program of its own, and return what that measured."""
     words = [*LOAD, "load", url(server_ip), version, str(deadline_s)]
     measured: dict[str, Any] = json.loads(run(*words, limit_s=deadline_s + LATE_S))
     return measured
 
 
 def measure(arguments: argparse.Namespace) -> None:
+    """Wait for the server, load the page as often as asked, and send what each load took."""
     asked = arguments.server_ip, arguments.http
     missing = f"the server of web_page on {arguments.server_ip} does not answer"
     wait_for(missing, lambda: not failure(*asked), READY_LIMIT_S, evidence=lambda: failure(*asked))

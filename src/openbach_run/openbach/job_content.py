@@ -109,12 +109,10 @@ def _names(tree: ast.AST) -> Iterator[str]:
 
 
 def programs_elsewhere(files: Path, checkout: Path) -> list[Program]:
-    """Return the programs that programs.txt beside a job's files names, for example
+    """Return the programs that programs.txt beside a job's files names.
 
-        satpep pep Makefile src
-
-    The program satpep is built from Makefile and src in the checkout's folder pep. Raises
-    InputError.
+    A line is like `satpep pep Makefile src`: the program satpep is built from Makefile and src in
+    the checkout's folder pep. Raises InputError.
     """
     listed = files.parent / PROGRAMS
     if not listed.exists():
