@@ -1,17 +1,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A Dask cluster that is made up: a client, its workers, the ways to them."""
+"""A Dask cluster that is made up: a client and its workers."""
 
 from __future__ import annotations
 
-import asyncio
 import pickle
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -62,7 +60,7 @@ class Worker(FakeEngine):
 
 
 class Address:
-    """A worker as Dask's connections reach it: one thread, which executes what it is sent."""
+    """A worker as Dask's scheduler has it: one thread, which executes what is submitted."""
 
     def __init__(self, address: str, workers: Mapping[str, Worker]) -> None:
         self._address, self._workers = address, workers
@@ -70,40 +68,42 @@ class Address:
         self.now = self.most = 0
         """Runs that it has, and had at most."""
 
-    async def identity(self) -> dict[str, Any]:
-        return {}
-
-    async def run(self, function: bytes, args: bytes) -> dict[str, Any]:
+    def execute(self, task: Future[Any], function: Callable[..., Any], *arguments: Any) -> None:
         self.now += 1
         self.most = max(self.most, self.now)
         try:
-            return {
-                "status": "OK",
-                "result": await pickle.loads(function)(*pickle.loads(args), self),
-            }
-        except Exception as error:
-            return {"status": "error", "exception": error}
-        finally:
-            self.now -= 1
-            if self._address not in self._workers:  # it has died meanwhile
-                raise ConnectionResetError
+            left, error = function(*arguments), None
+        except Exception as raised:
+            left, error = None, raised
+        self.now -= 1
+        # Of a worker that has died meanwhile the scheduler hears nothing.
+        if self._address in self._workers:
+            task.set_exception(error) if error else task.set_result(left)
 
 
 class Client:
-    """A scheduler that knows workers, and ways to them."""
+    """A scheduler that knows workers, and passes tasks to them."""
 
     status = "running"
 
     def __init__(self, workers: dict[str, Worker], monkeypatch: pytest.MonkeyPatch) -> None:
         self.workers = workers
-        self.rpc = cache(partial(Address, workers=workers))
-        self.loop = SimpleNamespace(asyncio_loop=asyncio.new_event_loop())
-        threading.Thread(target=self.loop.asyncio_loop.run_forever, daemon=True).start()
+        self.at = cache(partial(Address, workers=workers))
         monkeypatch.setattr(
             cluster,
             "_worker_engine",
             lambda parts: self.workers[threading.current_thread().name.split("_")[0]],
         )
+
+    def submit(
+        self, function: Callable[..., Any], *arguments: Any, workers: list[str], pure: bool
+    ) -> Future[Any]:
+        assert not pure, "the same run again is another one: it checks the first"
+        task: Future[Any] = Future()
+        place = self.at(workers[0])
+        sent = pickle.loads(pickle.dumps((function, *arguments)))
+        place.executor.submit(lambda: place.execute(task, *sent))
+        return task
 
     def scheduler_info(self, n_workers: int) -> dict[str, Any]:
         return {

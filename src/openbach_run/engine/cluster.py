@@ -6,9 +6,9 @@ back. It refuses runs of another kernel, guest tree or code than its own: their 
 others. The run of a worker that dies goes to another one; a run is kept here as soon as it is done,
 so no finished one is lost or repeated.
 
-Dask's scheduler says which workers there are. Runs are none of its tasks, which would cost it 3 ms
-each: this machine sends a worker that has nothing to do a run, over a connection to it; through the
-scheduler where only that reaches it.
+Dask's scheduler says which workers there are, and passes each run to one: a task that only the
+worker that this machine names may execute. It is named here, as soon as it has nothing to do,
+because who may execute a run depends on what is known of the workers' packets.
 
 A worker may still give other packets than it should: of bad memory, say. So its first run, and then
 one of CHECK_EVERY, is executed a second time elsewhere. If that gives other packets, this machine
@@ -18,7 +18,6 @@ since its last check are done by others.
 
 from __future__ import annotations
 
-import asyncio
 import fcntl
 import io
 import math
@@ -46,11 +45,10 @@ from openbach_run.results import run_files
 from openbach_run.results.record import FINISHED, LEFT_OUT
 
 if TYPE_CHECKING:
-    from distributed import Client, Worker
+    from distributed import Client
+    from distributed import Future as Task
 
 CONNECT_LIMIT_S = 10
-REACH_LIMIT_S = 5
-"""How long a worker may take to answer this machine."""
 LOOK_S = 2
 DEATHS_LIMIT = 3
 """Workers that die of a run, one after the other."""
@@ -63,10 +61,6 @@ Parts = tuple[tuple[str, str], ...]
 Left = tuple[Outcome, bytes]
 """Of a run the outcome and what it has left: its directory as a tar file, packed as in the results if it has finished."""
 Awaited = TypeVar("Awaited")
-
-
-class Died(Exception):
-    """A worker, while it had a run."""
 
 
 class Workers:
@@ -95,9 +89,8 @@ class Workers:
         self._free: list[str] = []
         """Addresses, each as often as the worker has threads with nothing to do."""
         self._wishes: list[tuple[Future[str], str | None]] = []
-        self._going: dict[Future[Left], str] = {}
-        self._ways: dict[str, Any] = {}
-        """What sends messages to a worker, by address."""
+        self._going: dict[Future[Left], tuple[Task[Left], str]] = {}
+        """The runs that workers have, each with its task at the scheduler and the worker."""
 
     def look(self, look_s: float) -> None:
         """Asks the scheduler who is there, for all that want to know once in so many seconds."""
@@ -116,9 +109,9 @@ class Workers:
                 self.seen_s = time.monotonic()
             for address in self.there - found.keys():
                 self.lose(address)
-            for future, address in list(self._going.items()):
+            for task, address in list(self._going.values()):
                 if address not in found:
-                    future.cancel()
+                    task.cancel()
             for address in sorted(found.keys() - self.there - self.wrong):
                 self.there.add(address)
                 for _ in range(found[address]["nthreads"]):
@@ -170,49 +163,40 @@ class Workers:
                     wish.set_result(address)
 
     def ask(self, address: str, spec: Mapping[str, Any], parts: Parts) -> Future[Left]:
-        """A run of this worker. Raises Died."""
-        loop = self.client.loop.asyncio_loop  # type: ignore[union-attr]
-        future = asyncio.run_coroutine_threadsafe(self._ask(address, dict(spec), parts), loop)
+        """Send a run to a worker. The future is cancelled if the worker dies."""
+        future: Future[Left] = Future()
+        # Not pure: a check is the same run with the same arguments once more.
+        task = self.client.submit(execute, dict(spec), parts, workers=[address], pure=False)
         with self.lock:
-            self._going[future] = address
+            self._going[future] = task, address
 
-        def ended(future: Future[Left]) -> None:
-            self._going.pop(future)
+        def ended(task: Task[Left]) -> None:
+            with self.lock:
+                self._going.pop(future)
+            _hand_on(task, future)
             self.give(address)
 
-        future.add_done_callback(ended)
+        task.add_done_callback(ended)
         return future
 
-    async def _ask(self, address: str, *arguments: Any) -> Left:
-        from distributed.core import clean_exception
-        from distributed.protocol.pickle import dumps
 
-        if address not in self._ways:
-            self._ways[address] = await self._way(address)
-        try:
-            answer = await self._ways[address].run(function=dumps(execute), args=dumps(arguments))
-        except OSError as error:
-            self.lose(address)
-            raise Died from error
-        if answer["status"] == "error":
-            _, raised, trace = clean_exception(**answer)
-            assert raised is not None
-            raise raised.with_traceback(trace)
-        left: Left = answer["result"]
-        return left
+def _hand_on(task: Task[Left], future: Future[Left]) -> None:
+    """Give a future what has come of its task, unless nobody waits for it any more.
 
-    async def _way(self, address: str) -> Any:
-        """To the worker itself; through the scheduler if this machine does not reach it (`kubectl
-        port-forward`).
-        """
-        from distributed.actor import ProxyRPC
+    The future is cancelled if the worker has died.
+    """
+    from distributed import KilledWorker
 
-        direct = self.client.rpc(address)
-        try:
-            await asyncio.wait_for(direct.identity(), REACH_LIMIT_S)
-        except (OSError, TimeoutError):
-            return ProxyRPC(self.client.scheduler, address)
-        return direct
+    try:
+        left = task.result()
+    except (CancelledError, KilledWorker):
+        future.cancel()
+    except Exception as error:
+        if future.set_running_or_notify_cancel():
+            future.set_exception(error)
+    else:
+        if future.set_running_or_notify_cancel():
+            future.set_result(left)
 
 
 class ClusterEngine:
@@ -290,7 +274,7 @@ class ClusterEngine:
                 raise SetupError(
                     f"{error} on a Dask worker; start workers as docs/clusters.md says"
                 ) from error
-            except (Died, CancelledError):
+            except CancelledError:
                 self._stopped.wait(LOOK_S)  # then others that died with it are known to be gone
                 self._expect_workers(0)
         raise SetupError(
@@ -411,14 +395,8 @@ class ClusterEngine:
             future.cancel()
 
 
-async def execute(spec: dict[str, Any], parts: Parts, dask_worker: Worker) -> Left:
+def execute(spec: Mapping[str, Any], parts: Parts) -> Left:
     """On a worker, in one of its threads. Raises SetupError when this machine differs."""
-    return await asyncio.get_running_loop().run_in_executor(
-        dask_worker.executor, _execute, spec, parts
-    )
-
-
-def _execute(spec: Mapping[str, Any], parts: Parts) -> Left:
     engine = _worker_engine(parts)
     here = engine.identity_of(spec["uses"])
     if differing := [name for name, value in here.items() if spec["identity"].get(name) != value]:
