@@ -109,7 +109,7 @@ FLOOD = """
 def test_a_run_that_fills_the_disk_is_ended(
     guest_run: GuestRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("openbach_run.engine.virtual.engine.RUN_LIMIT_BYTES", 32 << 20)
+    monkeypatch.setattr("openbach_run.engine.local.RUN_LIMIT_BYTES", 32 << 20)
     outcome = guest_run(FLOOD)
     assert outcome.error is not None
     assert "wrote more than 32 MiB in" in outcome.error
@@ -304,7 +304,7 @@ def test_a_process_that_the_jail_has_left_is_not_waited_for_without_limit(
         f"#!/bin/sh\nexec 3<&0\nsleep 1000 & echo $! > '{tmp_path}/left'\n"
     )
     leaky.chmod(0o755)
-    engine._jail = Jail(leaky, "none")
+    engine.jail = Jail(leaky, "none")
     (tmp_path / "record").mkdir()
     try:
         with pytest.raises(SetupError, match="a process of the guest was there 1 s after its end"):

@@ -138,8 +138,7 @@ def raw(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def kernel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     engine = engine_with(tmp_path_factory.mktemp("kernel") / "code", FINISH)
-    assert engine._kernel is not None
-    return engine._kernel.executable
+    return engine.kernel.executable
 
 
 def host_call(kernel: Path) -> int:
@@ -293,8 +292,7 @@ def test_the_limit_that_a_guest_has_passed_is_told(tmp_path: Path, greedy: Path)
     engine = engine_with(tmp_path / "code", FINISH)
     (record := tmp_path / "record").mkdir()
     (record / "result.json").write_text('{"status": "Finished Ok", "virtual_s": 1, "failed": []}')
-    assert engine._kernel is not None
-    engine._kernel = replace(engine._kernel, executable=greedy)  # its last argument is /init.py
+    engine.kernel = replace(engine.kernel, executable=greedy)  # its last argument is /init.py
     outcome = engine.run({"seed": 1}, record, 0, lambda event: None)
     assert outcome.status == "Guest Lost"
     assert (outcome.error or "").startswith(

@@ -20,11 +20,11 @@ import pytest
 from helpers.guest_runs import REPOSITORY, Run, command, records
 
 from openbach_run.catalog import Catalog
+from openbach_run.engine.local import guest_code
 from openbach_run.engine.native.boundary import VARIABLE, Boundary
 from openbach_run.engine.native.cpu import descendants
 from openbach_run.engine.native.engine import PYTHON, NativeEngine
 from openbach_run.engine.native.enter import ROOT, USER
-from openbach_run.engine.virtual.engine import guest_code
 from openbach_run.openbach.job_folders import load_packages, parts_of
 from openbach_run.results.record import Store
 
@@ -146,7 +146,7 @@ def readable(pings: tuple[Path, Run]) -> Iterator[tuple[Path, Path, Path]]:
     place = Path("/tmp") / f"openbach-run-native-{os.getpid()}"
     try:
         place.mkdir()
-        for source, name in ((engine.image.root, "root"), (engine._code, "code")):
+        for source, name in ((engine.image.root, "root"), (engine.code, "code")):
             subprocess.run(["cp", "-a", str(source), place / name], check=True)
         shutil.copy(REPOSITORY / "src/openbach_run/engine/native/enter.py", place)
         yield place / "root", place / "code", place / "enter.py"

@@ -6,7 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 from textwrap import dedent, indent
 
-from openbach_run.engine.virtual.engine import SILENCE_LIMIT_S, VirtualEngine
+from openbach_run.engine.local import SILENCE_LIMIT_S
+from openbach_run.engine.virtual.engine import VirtualEngine
 from openbach_run.paths import REPOSITORY
 
 FINISH = """

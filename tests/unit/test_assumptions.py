@@ -568,7 +568,7 @@ class MadeUp:
     def runs_of(
         self, scenarios: Sequence[Any], seeds: Sequence[int], quiet: bool
     ) -> dict[str, dict[str, str]]:
-        runs = explain.cells_of(scenarios, seeds)
+        runs = [dict(run) for run in explain.cells_of(scenarios, seeds)]
         return {
             f"{hash((self.debian, *sorted(run.items()))) & (1 << 64) - 1:016x}": run for run in runs
         }

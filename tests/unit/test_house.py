@@ -22,7 +22,7 @@ from helpers.rooms import MODULES, ROOMS, SOURCE, changes_sys_path, imported, ro
 from helpers.stages import STAGES, scenario_way
 
 from openbach_run.catalog import KINDS
-from openbach_run.engine.virtual.engine import GUEST_MODULES
+from openbach_run.engine.local import GUEST_MODULES
 from openbach_run.openbach.job_content import SHARED, imported_of_jobs
 from openbach_run.paths import CONTENT, REPOSITORY
 

@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 
 from openbach_run.campaign.plan import plan
 from openbach_run.catalog import Catalog, joined
+from openbach_run.engine.local import GUEST_MODULES, guest_code
 from openbach_run.engine.virtual import image, kernel
-from openbach_run.engine.virtual.engine import GUEST_MODULES, VirtualEngine, guest_code
+from openbach_run.engine.virtual.engine import VirtualEngine
 from openbach_run.engine.virtual.image import Image
 from openbach_run.engine.virtual.kernel import Kernel
 from openbach_run.errors import InputError
@@ -79,8 +80,8 @@ def run_id(checkout: Path, *settings: str, packages: Iterable[str] = PACKAGES) -
     uses = joined(campaign.uses(jobs))
     parts = parts_of(uses, jobs, catalog)
     engine = VirtualEngine(checkout, guest_code(checkout, parts), cache=checkout / "cache")
-    engine._kernel = Kernel(Path(), Path(), "a kernel")
-    engine._image = Image(Path(), tuple(packages), "what is added", NEEDS)
+    engine.kernel = Kernel(Path(), Path(), "a kernel")
+    engine.image = Image(Path(), tuple(packages), "what is added", NEEDS)
     (run,) = campaign.runs(jobs, load_inventory(checkout / "inventory.yml"), engine.identity_of)
     return run.run_id
 
@@ -93,8 +94,8 @@ def engine_with(one: Image, kernel_differs: str = "") -> VirtualEngine:
     engine = VirtualEngine(
         ROOT, guest_code(ROOT, {"vpn-configs/wireguard": ROOT / "vpn-configs/wireguard"})
     )
-    engine._kernel = Kernel(Path(), Path(), "a kernel", kernel_differs)
-    engine._image = one
+    engine.kernel = Kernel(Path(), Path(), "a kernel", kernel_differs)
+    engine.image = one
     return engine
 
 

@@ -16,9 +16,10 @@ from helpers.package_server import PackageServer, package_server
 from hypothesis import given
 from hypothesis import strategies as st
 
+from openbach_run.engine.local import guest_code
 from openbach_run.engine.virtual import debian, lock
 from openbach_run.engine.virtual.debian import Package
-from openbach_run.engine.virtual.engine import VirtualEngine, guest_code
+from openbach_run.engine.virtual.engine import VirtualEngine
 from openbach_run.engine.virtual.lock import KERNEL, ROOT, Entry, Locked, PackageSet
 from openbach_run.errors import InputError, SetupError
 from openbach_run.paths import DEBIAN_LOCK, REPOSITORY

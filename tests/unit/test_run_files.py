@@ -24,7 +24,7 @@ from openbach_run.campaign.execute import PlannedRun, execute_run
 from openbach_run.campaign.spec import CellSpec, Origin
 from openbach_run.campaign.sub_runs import unfold
 from openbach_run.engine.contract import Outcome
-from openbach_run.engine.virtual.engine import _EventReader, tidy
+from openbach_run.engine.local import EventReader, tidy
 from openbach_run.engine.virtual.outcome import outcome_of
 from openbach_run.openbach.measures import Declared, Measure
 from openbach_run.openbach.reading import parse_scenario
@@ -371,7 +371,7 @@ def test_a_finished_record_whose_events_are_damaged_later_keeps_its_row(
 
 def test_events_are_read_as_they_come(run_dir: Path) -> None:
     told: list[object] = []
-    reader = _EventReader(run_dir, told.append)
+    reader = EventReader(run_dir, told.append)
     assert not reader.read()
     with (run_dir / "events.jsonl").open("w", buffering=1) as file:
         file.write('{"t_s": 0, "event": "heartbeat"}\n{"t_s": 1, ')

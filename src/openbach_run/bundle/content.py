@@ -25,8 +25,9 @@ from openbach_run.bundle.python_packages import INSTALLED, LISTED, ensure_python
 from openbach_run.bundle.sbom import sbom
 from openbach_run.bundle.sources import source_files
 from openbach_run.catalog import DESCRIBED, Catalog, description
+from openbach_run.engine.local import guest_code
 from openbach_run.engine.virtual.cache import KEEPS_ALL
-from openbach_run.engine.virtual.engine import VirtualEngine, guest_code
+from openbach_run.engine.virtual.engine import VirtualEngine
 from openbach_run.engine.virtual.image import COPYRIGHT, GUEST_PYTHON, compile_python
 from openbach_run.engine.virtual.kernel import KERNEL_FILE
 from openbach_run.openbach.job_content import SHARED

@@ -12,7 +12,8 @@ from openbach_run.campaign.options import Options
 from openbach_run.campaign.request import Plan
 from openbach_run.catalog import Catalog, Uses, joined
 from openbach_run.engine.contract import Engine
-from openbach_run.engine.virtual.engine import VirtualEngine, guest_code
+from openbach_run.engine.local import guest_code
+from openbach_run.engine.virtual.engine import VirtualEngine
 from openbach_run.errors import InputError
 from openbach_run.openbach.addresses import inventory_file, unknown_entities
 from openbach_run.openbach.job_folders import Package, check_installed, parts_of

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from openbach_run.campaign.execute import PlannedRun
 from openbach_run.campaign.spec import RunSpec
-from openbach_run.engine.virtual.engine import RUN_LIMIT_BYTES
+from openbach_run.engine.local import RUN_LIMIT_BYTES
 from openbach_run.results.record import Record, Store
 
 UNKNOWN_WALL_S, UNKNOWN_BYTES = 4.0, 200_000

@@ -34,8 +34,9 @@ from openbach_run.campaign.request import installed, plan_of
 from openbach_run.campaign.run import commit, run_with_progress
 from openbach_run.campaign.settings import parse_seeds
 from openbach_run.catalog import Catalog, joined
+from openbach_run.engine.local import guest_code
 from openbach_run.engine.virtual.cache import NotMade, looking_only, looks_only
-from openbach_run.engine.virtual.engine import VirtualEngine, guest_code
+from openbach_run.engine.virtual.engine import VirtualEngine
 from openbach_run.errors import InputError
 from openbach_run.openbach.addresses import inventory_file
 from openbach_run.openbach.job_folders import Package, parts_of

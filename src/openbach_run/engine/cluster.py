@@ -37,7 +37,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from openbach_run.catalog import Uses
 from openbach_run.engine.contract import Outcome, Withdrawn
-from openbach_run.engine.virtual.engine import VirtualEngine, guest_code
+from openbach_run.engine.local import guest_code
+from openbach_run.engine.virtual.engine import VirtualEngine
 from openbach_run.errors import SetupError
 from openbach_run.paths import REPOSITORY, cache_directory
 from openbach_run.progress import Progress

@@ -458,12 +458,13 @@ def regions(found: Search) -> dict[Key, str]:
 def _region(key: Key, found: Search) -> str:
     def again(one: Tried) -> Finding | None:
         judged = found.same_again(one.choice)
-        return judged and judged.findings.get(key)
+        return judged.findings.get(key) if judged else None
 
     ours = found.tried[0]
     searched, judged = by_medians(ours.findings[key]) == HOLDS, again(ours)
     ours_hold = by_medians(judged) == HOLDS if judged else searched
-    holding, breaking = [], []
+    holding: list[tuple[int, str]] = []
+    breaking: list[tuple[int, str]] = []
     for one in found.tried[1:]:
         if key not in one.findings:
             continue

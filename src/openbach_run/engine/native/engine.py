@@ -19,10 +19,10 @@ from typing import Any
 
 from openbach_run.clock import REAL
 from openbach_run.engine.contract import OnEvent, Outcome
+from openbach_run.engine.local import LocalEngine, tidy
 from openbach_run.engine.native import cpu as cpu_time
 from openbach_run.engine.native.boundary import Boundary, Host, ensure_boundary, host
 from openbach_run.engine.native.enter import remove
-from openbach_run.engine.virtual.engine import VirtualEngine, tidy
 from openbach_run.engine.virtual.outcome import outcome_of
 from openbach_run.guest.main import HOST_KERNEL
 from openbach_run.progress import Progress
@@ -34,40 +34,43 @@ MAIN = (
 PYTHON = ("/usr/bin/python3", "-SB", "-c", MAIN)
 
 
-class NativeEngine(VirtualEngine):
+class NativeEngine(LocalEngine):
     """The engine that runs on this machine's own kernel.
 
     One run at a time: runs share this machine's CPUs.
     """
 
-    _boundary: Boundary | None = None
+    boundary: Boundary
+    """What keeps runs apart from this machine, once prepared."""
 
     def _prepare_kernel(self, progress: Progress) -> None:
         tree = self.tree()
         with self._downloaded([tree.entry], progress):
-            self._image = tree.ensure(progress)
-        self._boundary = ensure_boundary(self._image.root)
+            self.image = tree.ensure(progress)
+        self.boundary = ensure_boundary(self.image.root)
 
     def _modules(self, progress: Progress) -> dict[str, Path]:
         return {}
 
     def _kernel_identity(self) -> dict[str, str]:
         """Return the kernel and the CPU of this machine: results are theirs."""
-        assert self._boundary
         kernel = f"{platform.release()} {platform.version()}"
         return {
             "engine": HOST_KERNEL,
             "clock": REAL,
             "kernel": kernel,
             "cpu": cpu_model(),
-            "mode": self._boundary.mode,
+            "mode": self.boundary.mode,
         }
+
+    @property
+    def _differing_kernel(self) -> str:
+        return ""  # it is no package of debian.lock
 
     @property
     def host(self) -> Host:
         """The abilities of this host's kernel, once prepared."""
-        assert self._boundary
-        return host(self._boundary, self.image.root)
+        return host(self.boundary, self.image.root)
 
     def _end(self, guest: subprocess.Popen[bytes]) -> None:
         guest.terminate()  # enter.py ends the rest, and removes what it has made
@@ -75,10 +78,9 @@ class NativeEngine(VirtualEngine):
     def run(self, spec: Mapping[str, Any], run_dir: Path, cpu: int, on_event: OnEvent) -> Outcome:
         """Execute `spec` in `run_dir`; returns when all of it has ended."""
         (run_dir / "run.json").write_text(json.dumps(spec))
-        assert self._boundary and self._code
         started = time.monotonic()
         cgroup = cpu_time.new_cgroup()
-        command = self._boundary.command(cgroup, self.image.root, self._code, run_dir, *PYTHON)
+        command = self.boundary.command(cgroup, self.image.root, self.code, run_dir, *PYTHON)
         kept_open, lives = os.pipe()
         try:
             with (run_dir / "console.log").open("xb") as console:
