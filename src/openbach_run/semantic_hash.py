@@ -19,6 +19,7 @@ from typing import Any
 
 WORDS = frozenset(
     {
+        "title",
         "description",
         "source",
         "version",

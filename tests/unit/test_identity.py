@@ -170,6 +170,7 @@ WORDS: list[tuple[str, Callable[[str], str]]] = [
     ("vpn-configs/README.md", added("More words.\n")),
     ("vpn-configs/wireguard/up", after_first_line("# Another comment.")),
     ("vpn-configs/wireguard/vpn.json", in_json("description", "other words")),
+    ("vpn-configs/wireguard/vpn.json", in_json("title", "other words")),
     ("vpn-configs/lib.sh", after_first_line("# Another comment.")),
     ("jobs/vpn/README.md", added("More words.\n")),
     ("jobs/vpn/files/vpn.py", replaced('"""', '"""Other words. ')),

@@ -427,7 +427,7 @@ def test_each_folder_is_a_profile() -> None:
         folder = profiles.FOLDERS / name
         described = json.loads((folder / "profile.json").read_text())
         assert described["description"]
-        assert described.keys() <= {"description", "algorithm", "parameters", "sysctls"}
+        assert described.keys() <= {"title", "description", "algorithm", "parameters", "sysctls"}
         assert (folder / "Kbuild").exists() == bool(list(folder.glob("*.c")))
 
 

@@ -58,7 +58,7 @@ from openbach_run.report.figures import _drawn_over_time, _to_scale
 from openbach_run.report.recommendations import advice, recommend
 from openbach_run.report.settings import Setting, conditions, settings
 from openbach_run.report.verdicts import sentences, undecided, verdict_in_words, verdict_of
-from openbach_run.report.words import decimals, figure, in_good_units, said, value_of
+from openbach_run.report.words import decimals, figure, in_good_units, named, said, value_of
 from openbach_run.report.write import CLAIMS, TEMPLATES
 from openbach_run.results.intervals import Estimate
 from openbach_run.results.record import NOT_LOCKED, Record, Store
@@ -1313,3 +1313,12 @@ def test_comparisons_are_told_apart_by_what_their_claim_does_not_name() -> None:
 )
 def test_a_size_has_a_prefix_where_it_is_long(greatest: float, unit: str) -> None:
     assert in_good_units(from_name("path_mtu_bytes"), [greatest / 2, greatest]).unit == unit
+
+
+def test_vpns_and_controls_are_written_as_their_folders_say() -> None:
+    assert (named("openvpn_udp"), named("cubic_nohystart")) == (
+        "OpenVPN UDP",
+        "CUBIC without HyStart",
+    )
+    assert named("vpncloud_aes128") == "VpnCloud AES-128", "not its base's"
+    assert named("hyprspace") == "hyprspace" and named("of_nobody") == "of nobody"

@@ -55,7 +55,7 @@ VPN: Shape = {
     "type": "object",
     "properties": {
         "base": TEXT,
-        **dict.fromkeys(("description", "version", "licence", "ciphers", "keys"), TEXT),
+        **dict.fromkeys(("title", "description", "version", "licence", "ciphers", "keys"), TEXT),
         "runs_in": {"enum": ["kernel", "user space"]},
         "carrier": {
             "type": "string",
@@ -115,6 +115,7 @@ OWN_VPN: Shape = {**VPN, "required": ["carrier", "daemon", "inner_mtu", "overhea
 CONTROL: Shape = {
     "type": "object",
     "properties": {
+        "title": TEXT,
         "description": TEXT,
         "algorithm": {
             "type": "string",

@@ -96,7 +96,7 @@ def mean_wall_s(to_do: Sequence[Mapping[str, str]], known: Sequence[Record]) -> 
     means_s = {key: mean(walls) for key, walls in walls_s.items()}
     found = [means_s.get(_key(values)) for values in to_do]
     others = [values for values, mean_s in zip(to_do, found, strict=True) if mean_s is None]
-    likely_s = mean([_of_the_most_like(values, sample) for values in _some(others)] or [0.0])
+    likely_s = mean([most_like_s(values, sample) for values in _some(others)] or [0.0])
     return mean([likely_s if mean_s is None else mean_s for mean_s in found])
 
 
@@ -110,7 +110,7 @@ def _key(values: Mapping[str, str]) -> int:
     return hash(frozenset(values.items()))
 
 
-def _of_the_most_like(
+def most_like_s(
     values: Mapping[str, str], sample: Sequence[tuple[Mapping[str, str], list[float]]]
 ) -> float:
     """Return the mean wall time of the known runs with the most values in common with a cell."""
@@ -138,8 +138,10 @@ def _size_bytes(run_dir: Path) -> int:
 
 
 def duration(seconds: float) -> str:
-    """Return a time for a person, in seconds or minutes."""
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+    """Return a time for a person, in seconds, minutes or hours."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def _size(count: float) -> str:

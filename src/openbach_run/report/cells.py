@@ -140,7 +140,7 @@ class Campaigns:
         found = list(
             dict.fromkeys(cell.values[name] for cell in cells or self.cells if name in cell.values)
         )
-        return sorted(found, key=float) if all(map(is_number, found)) else found
+        return sorted(found, key=float) if all(map(is_numeral, found)) else found
 
 
 def read_campaigns(directories: Sequence[Path]) -> Campaigns:
@@ -255,7 +255,8 @@ def text_of(stored: Any) -> str:
     return stored if isinstance(stored, str) else ""
 
 
-def is_number(text: str) -> bool:
+def is_numeral(text: str) -> bool:
+    """Return whether a text is a number in digits, as arguments have them."""
     try:
         float(text)
     except ValueError:
@@ -300,12 +301,12 @@ def _allows(allowed: Any, value: str | None) -> bool:
     if value is None:
         return False
     if isinstance(allowed, Mapping):
-        return is_number(value) and float(value) > allowed["above"]
+        return is_numeral(value) and float(value) > allowed["above"]
     return any(value == str(one) or _same_number(value, str(one)) for one in allowed)
 
 
 def _same_number(one: str, other: str) -> bool:
-    return is_number(one) and is_number(other) and float(one) == float(other)
+    return is_numeral(one) and is_numeral(other) and float(one) == float(other)
 
 
 class Partners:

@@ -19,7 +19,7 @@ from openbach_run.openbach.measures import Measure, flat, measure_of
 from openbach_run.openbach.scenario import SAME
 from openbach_run.paths import REPOSITORY
 from openbach_run.report import figures
-from openbach_run.report.cells import Campaigns, Cell, file_name, is_number, name_of, printable
+from openbach_run.report.cells import Campaigns, Cell, file_name, is_numeral, name_of, printable
 from openbach_run.report.figures import (
     Drawing,
     against,
@@ -78,7 +78,7 @@ def drawings(setting: Setting, baseline: Mapping[str, str]) -> list[Drawing]:
         ):
             file, there = file_name(name, "compared", loss), f"{title}, {said('loss', loss)}"
             made.append(figures.compared(file, there, chosen, baseline, *drawn))
-    if len(values(cells, "loss")) >= CURVE_POINTS and all(map(is_number, values(cells, "loss"))):
+    if len(values(cells, "loss")) >= CURVE_POINTS and all(map(is_numeral, values(cells, "loss"))):
         made.append(figures.loss_curves(f"{name}-loss", title, cells, *drawn))
     if max(len(cell.runs) for cell in cells) >= figures.ECDF_SEEDS:
         made.append(figures.distributions(f"{name}-ecdf", title, cells, *drawn))
@@ -199,7 +199,7 @@ def measures_tables(setting: Setting) -> dict[str, Table]:
 
 def _value(name: str, value: str) -> str:
     """Return an argument's value without its unit, which is in the column's head."""
-    return value if is_number(value) else value_of(name, value)
+    return value if is_numeral(value) else value_of(name, value)
 
 
 def _column(setting: Setting, name: str, *, within: bool) -> tuple[str, list[str]]:

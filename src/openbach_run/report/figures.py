@@ -21,11 +21,13 @@ from matplotlib.ticker import LogLocator, NullLocator
 
 from openbach_run.drawing import COLOURS, MARKERS, SETTINGS, STYLES, WIDTH_IN
 from openbach_run.openbach.measures import Declared, Measure, over_time
-from openbach_run.report.cells import Cell, Partners, file_name, is_number
+from openbach_run.report.cells import Cell, Partners, file_name, is_numeral
 from openbach_run.report.charts import INTERVAL
 from openbach_run.report.words import heading, in_good_units, named, said, suffix_in_words
+from openbach_run.results import run_files
 from openbach_run.results.intervals import Estimate, ratio
 from openbach_run.results.record import statistics
+from openbach_run.topology.inventory import host_of
 
 TRANSFER_TIME = "transfer_time_s"
 WIDE = 3
@@ -70,7 +72,7 @@ def values(cells: Sequence[Cell], name: str) -> list[str]:
     order.
     """
     found = list(dict.fromkeys(cell.values.get(name, "") for cell in cells))
-    return sorted(found, key=float) if all(map(is_number, found)) else found
+    return sorted(found, key=float) if all(map(is_numeral, found)) else found
 
 
 def find(cells: Sequence[Cell], **wanted: str) -> Cell | None:
@@ -488,10 +490,10 @@ def _series(cell: Cell) -> dict[tuple[str, str], Lines]:
     found: dict[tuple[str, str], Lines] = {}
     for one in sent:
         metadata = one["_metadata"]
-        where = metadata["agent_name"].removeprefix("satvpn_").replace("_", " ")
+        where = host_of(metadata["agent_name"]).replace("_", " ")
         line = ", ".join(filter(None, [where, suffix_in_words(metadata.get("suffix") or "")]))
         for statistic, value in one.items():
-            if isinstance(value, int | float) and not isinstance(value, bool):
+            if run_files.is_number(value):
                 lines = found.setdefault((metadata["job_name"], statistic), {})
                 lines.setdefault(line, []).append(
                     ((metadata["time"] - start_ms) / 1000, float(value))

@@ -12,7 +12,7 @@ from typing import Any
 
 from openbach_run.report.cells import Campaigns, jobs_of, text_of
 from openbach_run.results import run_json
-from openbach_run.topology.inventory import ENTITY_PREFIX
+from openbach_run.topology.inventory import host_of
 
 Runs = Mapping[str, Mapping[str, Any]]
 """Scenario → run.json of one of its runs."""
@@ -52,7 +52,7 @@ def pep_hosts(campaigns: Campaigns, runs: Runs) -> dict[str, list[str]]:
     for run in runs.values():
         for entity, _, arguments in jobs_of(run["scenario"]):
             for position in text_of(arguments.get("at")).split(","):
-                found.setdefault(position, []).append(entity.removeprefix(ENTITY_PREFIX))
+                found.setdefault(position, []).append(host_of(entity))
     positions = campaigns.distinct("pep")
     return {
         position: list(dict.fromkeys(names))
@@ -106,7 +106,5 @@ def runs_of_scenarios(campaigns: Campaigns) -> Runs:
 
 def _entities(scenario: Mapping[str, Any], job: str) -> list[str]:
     """Return the hosts on which the scenario starts the job, sorted."""
-    started = [
-        entity.removeprefix(ENTITY_PREFIX) for entity, name, _ in jobs_of(scenario) if name == job
-    ]
+    started = [host_of(entity) for entity, name, _ in jobs_of(scenario) if name == job]
     return sorted(set(started))

@@ -10,29 +10,23 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 
+from openbach_run.catalog import DESCRIBED, Catalog, description
 from openbach_run.openbach.measures import Measure, from_name, measure_of
 from openbach_run.openbach.scenario import SAME
 from openbach_run.results.intervals import Estimate
 from openbach_run.units import number
 
 NAMES = {
-    "wireguard": "WireGuard", "wireguard_go": "WireGuard in Go", "openvpn_udp": "OpenVPN UDP",
-    "openvpn_tcp": "OpenVPN TCP", "openvpn_dco": "OpenVPN DCO", "openvpn_mptcp": "OpenVPN MPTCP",
-    "tinc_router": "Tinc", "tinc_switch": "Tinc (switch)", "vpncloud": "VpnCloud",
-    "vpncloud_plain": "VpnCloud, not encrypted", "vpncloud_chacha": "VpnCloud ChaCha20",
-    "vpncloud_aes128": "VpnCloud AES-128", "strongswan": "strongSwan", "zerotier": "ZeroTier",
-    "easytier": "EasyTier", "boringtun": "BoringTun", "rosenpass": "Rosenpass", "nebula": "Nebula",
-    "nebula_chacha": "Nebula ChaCha20", "nebula_lighthouse": "Nebula with a lighthouse",
-    "yggdrasil": "Yggdrasil", "strongswan_policies": "strongSwan (policies)",
-    "strongswan_udp": "strongSwan in UDP", "tailscale": "Tailscale with Headscale",
-    "cubic": "CUBIC", "cubic_nohystart": "CUBIC without HyStart",
-    "cubic_resume": "CUBIC with Careful Resume", "bbr": "BBR", "bbr2": "BBRv2", "bbr3": "BBRv3",
-    "bbr3_resume": "BBRv3 with Careful Resume", "reno": "Reno", "hybla": "Hybla", "fifo": "FIFO",
-    "codel": "CoDel", "fq_codel": "FQ-CoDel", "cake": "CAKE", "last_mile": "last mile",
-}  # fmt: skip
-"""Names of values as their authors write them. Any other value is written as it was given, with a
-space for `_`."""
+    "fifo": "FIFO",
+    "codel": "CoDel",
+    "fq_codel": "FQ-CoDel",
+    "cake": "CAKE",
+    "last_mile": "last mile",
+}
+"""Values that are not written as they are given, with a space for `_`. Those of VPNs and congestion
+controls are the `title` of their folders."""
 
 ARGUMENTS = {
     "vpn": "VPN", "pep": "PEP", "cc": "transport", "loss": "random loss", "orbit": "satellite",
@@ -86,7 +80,20 @@ SUFFIXES = {"forward": "towards the user", "return": "from the user"}
 
 def named(value: str) -> str:
     """Return a value in words."""
-    return NAMES.get(value, value.replace("_", " ") if re.fullmatch(r"\w+", value) else value)
+    as_given = value.replace("_", " ") if re.fullmatch(r"\w+", value) else value
+    return NAMES.get(value) or _titles().get(value, as_given)
+
+
+@cache
+def _titles() -> dict[str, str]:
+    """Return the titles of the VPNs and congestion controls, by name."""
+    found = {}
+    for kind in DESCRIBED:
+        for name, folder in Catalog.beside_ours([]).all(kind).items():
+            title = description(folder).get("title")
+            if isinstance(title, str):
+                found[name] = title
+    return found
 
 
 def argument(name: str) -> str:

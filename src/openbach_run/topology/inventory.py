@@ -34,6 +34,7 @@ INTERFACE_NAME_MAX = 15  # IFNAMSIZ - 1
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 NETWORK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 ENTITY_PREFIX = "satvpn_"
+"""The beginning of every entity of this testbed; the rest is the host's name (`host_of`)."""
 """The prefix of entities, because OpenBACH starts none whose name another project has as well. A
 host's own name is without it."""
 # Ansible's other variables stand beside ours in the same mappings, so ours have a prefix.
@@ -64,6 +65,11 @@ RULE_KEYS: Keys = {"from": str, "to": str, "table": object, "except_default": bo
 
 IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+def host_of(entity: str) -> str:
+    """Return the name of an entity's host; an entity of another testbed is its own."""
+    return entity.removeprefix(ENTITY_PREFIX)
 
 
 def load_inventory(path: Path) -> Inventory:
@@ -335,7 +341,7 @@ class _Reader:
     def host(self, entity: str, key: str, values: dict[str, Any]) -> Host:
         """Return the host of an entity's variables. Raises InputError."""
         self.check_variables(values, key)
-        name = entity.removeprefix(ENTITY_PREFIX)
+        name = host_of(entity)
         if not NAME.fullmatch(name):
             raise self.error(
                 key, f"{_short(entity)} is no host's name: letters, digits, _, . and -"

@@ -16,7 +16,7 @@ from fastapi.responses import StreamingResponse
 
 from openbach_run.web import instances
 from openbach_run.web.answers import Body, Json, Refusal, Services, With, malformed, not_found
-from openbach_run.web.index import is_number
+from openbach_run.web.index import is_drawable
 from openbach_run.web.store import LARGEST_ID, Row
 
 router = APIRouter(default_response_class=Json)
@@ -330,7 +330,7 @@ def statistic(number: int, request: Request, services: With) -> Any:
     points = [
         (one["time"], one["values"][name])
         for one in lines
-        if is_number(one["values"].get(name)) and (suffix is None or one.get("suffix") == suffix)
+        if is_drawable(one["values"].get(name)) and (suffix is None or one.get("suffix") == suffix)
     ]
     return _series(request, name, points)
 

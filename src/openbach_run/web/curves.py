@@ -13,7 +13,8 @@ from typing import Any
 
 from openbach_run.openbach.job_folders import Package
 from openbach_run.openbach.measures import over_time
-from openbach_run.web.index import is_number
+from openbach_run.topology.inventory import host_of
+from openbach_run.web.index import is_drawable
 from openbach_run.web.instances import GUEST_START_MS, sent_statistics
 
 POINTS_LIMIT = 200_000
@@ -58,7 +59,7 @@ def curves_of(run_dir: Path, packages: Mapping[str, Package]) -> list[Curve]:
         labels = tuple(metadata.get(name) or "" for name in ("job_name", "agent_name", "suffix"))
         time_s = (metadata["time"] - GUEST_START_MS) / 1000
         for name, value in line.items():
-            if is_number(value):
+            if is_drawable(value):
                 times_s, values = points.setdefault((name, *labels), ([], []))
                 times_s.append(time_s)
                 values.append(float(value))
@@ -69,7 +70,7 @@ def curves_of(run_dir: Path, packages: Mapping[str, Package]) -> list[Curve]:
             # Rounded up.
             step = -(-len(times_s) // POINTS_LIMIT)
             measure = over_time(name, packages[job].measures if job in packages else ())
-            label = " ".join(filter(None, (job, "on", agent.removeprefix("satvpn_"), suffix)))
+            label = " ".join(filter(None, (job, "on", host_of(agent), suffix)))
             # Seven digits are more than a screen shows, and half of what a float would take in
             # JSON.
             in_unit = [float(f"{value * measure.factor:.7g}") for value in values[::step]]

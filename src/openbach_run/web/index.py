@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from openbach_run.campaign.sub_runs import unfold
 from openbach_run.openbach.measures import flat, measure_of
-from openbach_run.results import campaign_file
+from openbach_run.results import campaign_file, run_files
 from openbach_run.results.intervals import estimate
 from openbach_run.results.measures import measures_of
 from openbach_run.results.record import Record, Store
@@ -244,7 +244,7 @@ class Index:
                 found = [
                     (row, name, float(value))
                     for name, value in one.measures.items()
-                    if is_number(value)
+                    if is_drawable(value)
                 ]
                 self._database.execute_many(
                     "INSERT OR REPLACE INTO measured VALUES (?, ?, ?)", found
@@ -383,13 +383,9 @@ class Index:
         self._cells[folder] = count
 
 
-def is_number(value: Any) -> bool:
+def is_drawable(value: Any) -> bool:
     """Return whether a statistic is a number that JSON and a chart can hold."""
-    return (
-        isinstance(value, int | float)
-        and not isinstance(value, bool)
-        and abs(value) < LARGEST_NUMBER
-    )
+    return run_files.is_number(value) and abs(value) < LARGEST_NUMBER
 
 
 def _seen(place: Path) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 from starlette.datastructures import FormData, QueryParams
 
 from openbach_run.campaign.checks import wrong_in
-from openbach_run.campaign.forecast import UNKNOWN_WALL_S
+from openbach_run.campaign.forecast import duration, most_like_s
 from openbach_run.campaign.model import Campaign, Seeds
 from openbach_run.campaign.notes import notes_of
 from openbach_run.campaign.plan import draft_of
@@ -242,7 +242,7 @@ def forecast(services: Services, campaign: Campaign) -> str:
     known = _known(services, scenario)
     there, walls_s = 0, []
     sample = [
-        (json.loads(row["values"]), row["wall_s"])
+        (json.loads(row["values"]), [row["wall_s"]])
         for row in known[:: -(-len(known) // SAMPLE) or 1]
     ]
     by_key = {row["key"]: row for row in known}
@@ -258,7 +258,7 @@ def forecast(services: Services, campaign: Campaign) -> str:
             key = len(likely) if len(likely) < SAMPLE else len(likely) - 1
             # After SAMPLE unknown cells their mean is good enough for all others.
             wall_s = likely[key] = (
-                _of_the_most_like(cell, sample) if len(likely) < SAMPLE else fmean(likely.values())
+                most_like_s(cell, sample) if len(likely) < SAMPLE else fmean(likely.values())
             )
         walls_s += [wall_s] * (len(seeds) - done)
     workers = services.launcher.workers
@@ -271,7 +271,7 @@ def forecast(services: Services, campaign: Campaign) -> str:
     )
     already = f", {there} there already (unless the code has changed since)" if there else ""
     return (
-        f"{count}{already}; about {_duration(sum(walls_s) / workers)} on {_several(workers, 'CPU')}"
+        f"{count}{already}; about {duration(sum(walls_s) / workers)} on {_several(workers, 'CPU')}"
         f" ({source})"
     )
 
@@ -286,26 +286,6 @@ def _known(services: Services, scenario: str) -> list[Any]:
     )
 
 
-def _of_the_most_like(
-    values: Mapping[str, str], sample: Sequence[tuple[Mapping[str, str], float]]
-) -> float:
-    """Return the mean time in s of the known cells that have the most values in common."""
-    likeness = [(len(values.items() & known.items()), wall_s) for known, wall_s in sample]
-    most = max((alike for alike, _ in likeness), default=0)
-    return fmean([wall_s for alike, wall_s in likeness if alike == most] or [UNKNOWN_WALL_S])
-
-
 def _several(count: int, what: str) -> str:
     """Return a number and a word in singular or plural."""
     return f"{count} {what}{'' if count == 1 else 's'}"
-
-
-def _duration(seconds: float) -> str:
-    """Return a time for a person: in s, min or h."""
-    return (
-        f"{seconds:.0f} s"
-        if seconds < 120
-        else f"{seconds / 60:.0f} min"
-        if seconds < 7200
-        else f"{seconds / 3600:.1f} h"
-    )

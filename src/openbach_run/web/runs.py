@@ -26,6 +26,7 @@ from openbach_run.openbach.values import jobs_started
 from openbach_run.results import run_files
 from openbach_run.results.record import Record, Store, events
 from openbach_run.results.run_files import DamagedRecord
+from openbach_run.topology.inventory import host_of
 from openbach_run.web.answers import Services, not_found
 
 PROXY = "satpep"
@@ -119,7 +120,7 @@ def _jobs_in(
                 "job": str(event["job"]),
                 "entity": str(event["entity"]),
                 "number": int(event["instance_id"]),
-                "host": str(event["entity"]).removeprefix("satvpn_"),
+                "host": host_of(str(event["entity"])),
                 "label": labels.get(event.get("function"), ""),
                 "start_s": now_s,
                 "stop_s": None,
