@@ -28,9 +28,9 @@ lint:
 	$(DEV) mypy tests/peers
 	$(DEV) shellcheck --external-sources --source-path SCRIPTDIR $(SHELL_FILES)
 
-SMOKE := campaign cli conformance director docs entries expand house inventory job_arguments jobs lint measures record \
+SMOKE := campaign ci cli conformance director docs entries expand house inventory job_arguments jobs lint measures record \
 	results run_files scenarios tables tracked values words
-smoke: # in a minute, without kernel and guest: style, and the tests of what every run goes through
+smoke: # in half a minute, without kernel and guest: style, and the tests of what every run goes through
 	$(DEV) ruff check .
 	$(DEV) ruff format --check .
 	$(DEV) python -m pytest $(PARALLEL) $(SMOKE:%=tests/unit/test_%.py)

@@ -267,7 +267,7 @@ def _check_vpn(folder: Path, vpns: Mapping[str, Path]) -> None:
     whole = _whole(own, base)
     for wrong in _faults_together(whole):
         raise InputError(f"{file}: {wrong}")
-    # A script that is no program would fail in the guest, minutes later, as "Permission denied".
+    # A script that is no program would fail in the guest only, as Permission denied.
     for script in SCRIPTS:
         if not os.access(scripts / script, os.X_OK):
             raise InputError(

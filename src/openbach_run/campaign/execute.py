@@ -118,8 +118,8 @@ class Execution:
         if self._first is not None:
             least = min((one.spec.seed for one in self._runs), default=0)
             self._awaited = {one.spec.run_id for one in to_run if one.spec.seed == least}
-        # Before the first run: results.csv has never less than what is known, even if this is
-        # killed.
+        # Before the first run: from here on the file is whole, whenever this is killed. What is run
+        # again is added as it ends.
         self._table.write([] if self._rerun else self.known)
         # No thread more than there are runs: each would begin and end for nothing.
         executor = Executor(cpus[: len(to_run)])

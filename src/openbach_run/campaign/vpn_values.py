@@ -100,8 +100,7 @@ def check_values_of_vpns(
         given = read_values(text, at)
         if not given:
             continue
-        # With other VPNs in the sweep `none` is the cell to compare with, and has no values to
-        # check.
+        # Of two tunnels one may be none: the other one has the values then.
         if {*kinds} == {NONE}:
             first = ";".join(f"{at}{name}={value}" for name, value in given.items())
             raise InputError(

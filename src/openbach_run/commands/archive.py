@@ -172,7 +172,6 @@ def _put_bundle(place: Path, quiet: bool) -> None:
     if STARTED_FROM in os.environ:
         shutil.copy(os.environ[STARTED_FROM], place)
         return
-    # Without the programs that are built: who has them in the results has them in the cache.
     with Reporter(quiet) as reporter, content(reporter.show, built=False) as made:
         write(place.absolute(), made.start, made.content, 12, reporter.show)
 

@@ -41,8 +41,7 @@ def check(
         if as_json:
             print(json.dumps(error.answer, indent=1))
         return 2
-    # Again, now with its sub-scenarios: without them the backend's answer would have no file to
-    # name.
+    # Again, now with its sub-scenarios: what the backend says is of this file alone.
     scenario, subs = read_with_subs(path, packages)
     hosts = load_inventory(inventory_file(scenario, path, inventory))
     of_all: list[str] = []

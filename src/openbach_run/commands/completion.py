@@ -93,7 +93,7 @@ def _arguments(catalog: Catalog) -> list[str]:
     for file in files:
         scenario = _content(file)
         if isinstance(scenario, dict):
-            # From the JSON alone: a script that bash reads at each start has no time for more.
+            # The JSON has all of them, while YAML would have to be expanded.
             names |= {*scenario.get("arguments", ()), *scenario.get("constants", ())}
     return sorted(f"{name}=" for name in names | _vpn_values(catalog))
 

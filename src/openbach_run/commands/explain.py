@@ -632,13 +632,13 @@ def _several_of(tried: Path, assumptions: Mapping[str, Assumption]) -> list[dict
             )
         texts = dict.fromkeys(row["choice"] for row in rows)
     known = {f"{name}: {value}": (name, value) for name, value in in_turn(assumptions)}
-    # The file may be of a search with other assumptions.
-    several = [text.split("; ") for text in texts]
-    return [
-        dict(known[one] for one in each)
-        for each in several
-        if len(each) > 1 and known.keys() >= set(each)
-    ]
+    found = []
+    for text in texts:
+        each = text.split("; ")
+        # The file may be of a search with other assumptions.
+        if len(each) > 1 and known.keys() >= set(each):
+            found.append(dict(known[one] for one in each))
+    return found
 
 
 def debian_of(packages: Sequence[str]) -> str | None:

@@ -156,10 +156,11 @@ def _matrix(
     wanted: str | None,
 ) -> Matrix:
     column = _column(rows, wanted, directory / TABLE, scenario)
-    values = {
-        name: list(dict.fromkeys(row[name] for row in rows if row[name] is not None))
-        for name in arguments
-    }
+    values = {}
+    for name in arguments:
+        had = [row[name] for row in rows if row[name] is not None]
+        # Once each, in the order of the rows.
+        values[name] = list(dict.fromkeys(had))
     swept = [name for name, different in values.items() if len(different) > 1]
     row_names = tuple(name for name in ROWS if name in swept) or ("vpn",)
     link = [name for name in LINK if name in swept]
@@ -207,12 +208,12 @@ def _matrix(
 def _column(rows: Sequence[Row], wanted: str | None, file: Path, scenario: str) -> str:
     """Return the column to show of a scenario. Raises InputError if it has none."""
     names = list(rows[0])
-    measured = [
-        name
-        for name in names[names.index("status") + 1 :]
-        if name not in ("virtual_s", "wall_s", "run_id", "capture_hash")
-        and any(isinstance(row[name], int | float) for row in rows)
-    ]
+    measured = []
+    for name in names[names.index("status") + 1 :]:
+        if name not in ("virtual_s", "wall_s", "run_id", "capture_hash"):
+            kinds = {type(row[name]) for row in rows}
+            if any(issubclass(kind, int | float) for kind in kinds):
+                measured.append(name)
     if wanted and wanted not in measured:
         raise InputError(f"{file}: no measure {wanted}; {scenario} has {', '.join(measured)}")
     if not measured:

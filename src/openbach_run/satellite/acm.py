@@ -153,8 +153,8 @@ def modcods(parameters: Acm) -> Iterator[Modcod | None]:
 def changes(parameters: Acm) -> Iterator[Change]:
     """Yield the link's state at 0 s, then whenever the MODCOD changes; endless."""
     clear_sky = best(parameters.clear_sky_es_n0_db - parameters.margin_db)
-    assert clear_sky
     # Acm has refused a clear sky in which nothing gets through.
+    assert clear_sky
     symbols_per_s = parameters.rate_bps / clear_sky.efficiency
     before: float | None = None
     for step, modcod in zip(count(), modcods(parameters), strict=False):

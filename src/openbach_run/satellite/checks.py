@@ -136,7 +136,7 @@ def _is_random_satellite(preset: Preset, name: str, cell: Mapping[str, str]) -> 
 def _loses_at_random(file: str) -> bool:
     """Return whether a link file loses packets at random; True if it cannot be read."""
     try:
-        # The check of the file itself refuses it later, in words.
+        # The check of the file itself refuses it, in words.
         return _lossy(file, Path(file).stat().st_mtime_ns)
     except (OSError, ValueError):
         return True

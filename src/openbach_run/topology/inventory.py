@@ -112,9 +112,9 @@ class _Reader:
     """A reader that turns parsed YAML into an Inventory. Each error names the file and the key."""
 
     def __init__(self, path: Path) -> None:
+        self.path = path
         # Filled by read_networks before any host is read: what refers to a network is checked at
         # once.
-        self.path = path
         self.networks: dict[str, Network] = {}
 
     def error(self, key: str, message: str) -> InputError:

@@ -119,7 +119,7 @@ def read_json(sent: bytes) -> Any:
 
     Raises ValueError, RecursionError.
     """
-    # Python reads NaN, 1e999 and any depth; no other reader of JSON does.
+    # Python reads NaN, 1e999 and any depth, which are no JSON to other readers.
     read = json.loads(sent.decode("utf-8-sig"), parse_constant=_no_number, parse_float=_finite)
     check_nesting(read)
     # Half of a surrogate pair is no text: to encode it raises ValueError.

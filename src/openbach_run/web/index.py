@@ -362,7 +362,8 @@ class Index:
         count = self._database.rows(f"SELECT COUNT(*) AS cells FROM ({of_it})", folder, folder)[0][
             "cells"
         ]
-        # Cells are never removed one by one: the same number means the same cells.
+        # Nearly always the same number means the same cells, and a summary that is a little old
+        # does no harm.
         if self._cells.get(folder) == count:
             self._database.execute("UPDATE folder SET seen = ? WHERE name = ?", seen, folder)
             return
