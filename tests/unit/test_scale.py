@@ -138,14 +138,14 @@ def test_every_combination_is_in_a_cell_that_is_checked(
 def test_a_forecast_compares_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every run to do was compared with every known one."""
     compared = 0
-    like = forecasts._of_the_most_like
+    like = forecasts.most_like_s
 
     def counted(cell: Any, walls_s: Any) -> float:
         nonlocal compared
         compared += 1
         return like(cell, walls_s)
 
-    monkeypatch.setattr(forecasts, "_of_the_most_like", counted)
+    monkeypatch.setattr(forecasts, "most_like_s", counted)
     known = [replace(RECORD, arguments={"loss": str(number)}, wall_s=2.0) for number in range(5000)]
     origin = specs.Origin(parse_scenario({"name": "geo", "openbach_functions": []}, {}))
     to_do = [
