@@ -132,6 +132,7 @@ def run_campaign(plan: Plan, options: Options, callbacks: Callbacks = SILENT) ->
         )
 
         def result() -> Result:
+            """Return what there is now; write it to results.parquet."""
             known = unfold_all(execution.known, store.runs)
             write_parquet(known, store.directory / "results.parquet")
             failed = (*execution.failed, *failed_parts(execution.known, store.runs))
@@ -333,6 +334,7 @@ def _first_seed(
     has_others = any(len(one.every_seed) > 1 for one in plan.campaigns)
 
     def told(known: Sequence[Record]) -> None:
+        """Call it once all runs of the first seed have ended."""
         first = [one for one in known if one.seed == once[0].seeds[0]]
         done = unfold_all(first, store.runs)
         if len(done) < len(known) or has_others:

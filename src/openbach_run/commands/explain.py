@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`openbach-run explain`: searches for the assumptions under which the published report's claims
-hold.
-"""
+"""`openbach-run explain`: searches for the assumptions under which published claims hold."""
 
 from __future__ import annotations
 
@@ -101,6 +99,7 @@ Entries = Sequence[Mapping[str, Any]]
 
 
 def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     made = argparse.ArgumentParser(
         "openbach-run explain",
         description=DESCRIPTION,
@@ -130,6 +129,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
+    """Search, and write what was found; return the exit code. Raises InputError, SetupError."""
     arguments = parser().parse_args(argv)
     budget_s = _seconds(arguments.budget)
     end_s = time.monotonic() + budget_s
@@ -280,7 +280,7 @@ def _seconds(budget: str | None) -> float:
 
 @dataclass
 class Platform:
-    """The runs of the claims' cells under a choice of assumptions, and the verdicts on the claims."""
+    """The runs of the claims' cells under a choice of assumptions, and the claims' verdicts."""
 
     results: Path
     scenarios: Entries
@@ -351,14 +351,15 @@ class Platform:
             ""
             if len(found[True] | found[False]) < 2
             else (
-                f"The runs of the search are of Debian {search}, those with the other seeds of Debian"
-                f" {others}."
+                f"The runs of the search are of Debian {search}, those with the other seeds of"
+                f" Debian {others}."
             )
         )
 
     def _entries(self, choice: Choice, of: Collection[Of] | None) -> list[dict[str, Any]]:
-        """Return the scenarios of a choice, with the cells of the claims on the orbits in `of`; all
-        cells if it is None.
+        """Return the scenarios of a choice, with the cells of the claims on some orbits.
+
+        `of` names them; all cells if it is None.
         """
         entries: list[Mapping[str, Any]] = list(self.scenarios) if of is None else []
         for orbit in sorted({orbit for _, orbit in of or ()}):
@@ -429,8 +430,9 @@ def cells_of(scenarios: Entries, seeds: Sequence[int]) -> list[Run]:
 
 
 def runs_of(scenarios: Entries, seeds: Sequence[int], quiet: bool) -> dict[str, Run]:
-    """Return the runs of a campaign file's scenarios by run_id, for the kernel and Debian packages
-    that are here.
+    """Return the runs of a campaign file's scenarios by run_id.
+
+    They are those of the kernel and Debian packages that are here.
     """
     found: dict[str, Run] = {}
     _, packages = _installed()
@@ -496,8 +498,9 @@ def on_orbit(scenarios: Entries, orbit: str) -> list[Mapping[str, Any]]:
 
 
 def _worth(one: Record) -> tuple[bool, list[int]]:
-    """Return a key by which the better one of two records of a run is greater: finished, and of the
-    later Debian.
+    """Return a key by which the better one of two records of a run is greater.
+
+    That is one that has finished, and then that of the later Debian.
     """
     # As numbers: 13.10 is later than 13.8.
     return one.finished, [int(part) for part in re.findall("[0-9]+", debian_of(one.packages) or "")]
@@ -542,8 +545,9 @@ def _folder_with_runs(folder: Path) -> None:
 
 
 def _forecast(platform: Platform, judging: Sequence[int]) -> str:
-    """Return a text on what there is to do, and how long it takes: a line for each alternative and
-    phase.
+    """Return a text on what there is to do, and how long it takes.
+
+    It has a line for each alternative and phase.
     """
     searching, again = platform.searching, _in_words(judging)
     alone: list[Choice] = [dict([pair]) for pair in in_turn(platform.assumptions)]
@@ -616,8 +620,9 @@ def _in_words(seeds: Sequence[int]) -> str:
 
 
 def _several_of(tried: Path, assumptions: Mapping[str, Assumption]) -> list[dict[str, str]]:
-    """Return the choices of several alternatives in a search's tried.csv that the assumptions still
-    have.
+    """Return the choices of several alternatives in a search's tried.csv.
+
+    They are those that the assumptions still have.
 
     Raises InputError.
     """
@@ -651,8 +656,9 @@ def debian_of(packages: Sequence[str]) -> str | None:
 
 
 def tried_csv(found: Search) -> str:
-    """Return the CSV with a row for each choice and finding; `verdict` is by the medians of the
-    search.
+    """Return the CSV with a row for each choice and finding.
+
+    Its `verdict` is by the medians of the search.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -54,19 +54,21 @@ LOOK_S = 2
 DEATHS_LIMIT = 3
 """Workers that die of a run, one after the other."""
 WORKERS_LIMIT_S = 60
-"""How long a cluster may have no worker (a nanny starts another one in the place of one that died)."""
+"""How long a cluster may have no worker (a nanny starts another one in the place of one that
+died)."""
 CHECK_EVERY = 100
-"""Runs of a worker from one that is executed elsewhere too to the next: how many a wrong worker can cost."""
+"""Runs of a worker from one that is executed elsewhere too to the next: how many a wrong worker can
+cost."""
 Parts = tuple[tuple[str, str], ...]
 """The jobs and folders that a campaign uses (see `guest_code`), on the worker as here."""
 Left = tuple[Outcome, bytes]
-"""Of a run the outcome and what it has left: its directory as a tar file, packed as in the results if it has finished."""
+"""Of a run the outcome and what it has left: its directory as a tar file, packed as in the results
+if it has finished."""
 Awaited = TypeVar("Awaited")
 
 
 class Workers:
-    """The workers of a cluster: which are there, which have nothing to do, and what is known of
-    them.
+    """The workers of a cluster: which are there, which are idle, and what is known of them.
 
     All engines of a command share them, as `_client`.
     """
@@ -142,8 +144,9 @@ class Workers:
                 self._match()
 
     def lose(self, address: str) -> None:
-        """Take a worker out: it gets no more runs, unless it is there at the next look and is not
-        wrong.
+        """Take a worker out: it gets no more runs.
+
+        It gets some again if it is there at the next look and is not wrong.
         """
         with self.lock:
             self.there.discard(address)
@@ -201,13 +204,15 @@ def _hand_on(task: Task[Left], future: Future[Left]) -> None:
 
 
 class ClusterEngine:
-    """An engine (see `executor.Engine`) whose `run` waits for a worker of the cluster; call it from
-    many threads.
+    """An engine (see engine/contract.py) whose `run` waits for a worker of the cluster.
+
+    It is called from many threads.
     """
 
     def __init__(self, virtual: VirtualEngine, scheduler: str, parts: Mapping[str, Path]) -> None:
-        """`virtual`, of this machine, says what a run's identity is; `scheduler` is
-        `tcp://HOST:PORT`.
+        """Make an engine at a scheduler (`tcp://HOST:PORT`).
+
+        `virtual`, of this machine, says what a run's identity is.
         """
         self._virtual = virtual
         self._scheduler = scheduler
@@ -226,13 +231,16 @@ class ClusterEngine:
         )  # who is there at the beginning: they may die before anybody asks again
 
     def look(self) -> str:
+        """Return what is to be made on this machine before a run's name is known; "" if nothing."""
         return self._virtual.look()
 
     def identity_of(self, uses: Uses) -> dict[str, str]:
+        """Return the identity of a run, which is the same on every worker."""
         return self._virtual.identity_of(uses)
 
     @property
     def packages(self) -> tuple[str, ...]:
+        """Return names and versions of the Debian packages in the guest."""
         return self._virtual.packages
 
     def run(
@@ -242,7 +250,9 @@ class ClusterEngine:
         cpu: int,
         on_event: Callable[[Mapping[str, Any]], None],
     ) -> Outcome:
-        """Raises SetupError when a worker refuses the run, when one after the other died of it, and
+        """Execute a run on a worker. Raises SetupError, Withdrawn.
+
+        SetupError comes when a worker refuses the run, when one after the other died of it, and
         when there is none; Withdrawn when the worker that did it is wrong.
         """
         worker, outcome, files = self._executed(spec)
@@ -260,8 +270,7 @@ class ClusterEngine:
     def _executed(
         self, spec: Mapping[str, Any], checked: str | None = None
     ) -> tuple[str, Outcome, bytes]:
-        """Execute a run on the next free worker, and return that worker's address, the outcome and
-        the files.
+        """Execute a run on the next free worker; return its address, the outcome and the files.
 
         To check the worker `checked`, it is another one that has passed a check.
         """
@@ -308,9 +317,7 @@ class ClusterEngine:
                 )
 
     def _check(self, worker: str, outcome: Outcome, spec: Mapping[str, Any], name: str) -> None:
-        """Raises Withdrawn if the worker is wrong, and keeps count if this run is not to be
-        checked.
-        """
+        """Check a worker now and then, and keep count. Raises Withdrawn if it is wrong."""
         known = self._workers
         with known.lock:
             if worker in known.wrong:

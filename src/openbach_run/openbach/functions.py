@@ -297,6 +297,7 @@ def _branches(first: str, second: str) -> Callable[[Any], dict[str, Any]]:
     """Return a reader of `if` or `while`, whose branches are called so."""
 
     def columns(body: Any) -> dict[str, Any]:
+        """Return the columns of a branching function. Raises Refusal."""
         try:
             condition = _condition(body["condition"])
         except KeyError as error:

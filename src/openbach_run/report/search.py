@@ -98,8 +98,9 @@ class Tried:
 
     @cached_property
     def levels(self) -> dict[Place, float]:
-        """Return a value whose changes add up for each comparison that was measured: the logarithm
-        of a ratio or of a measure, or a difference itself.
+        """Return a value for each comparison that was measured, whose changes add up.
+
+        It is the logarithm of a ratio or of a measure, or a difference itself.
         """
         measured: dict[Place, float] = {}
         for place, one in self.comparisons.items():
@@ -127,13 +128,15 @@ class Search:
 
     @property
     def ranked(self) -> list[Tried]:
-        """Return the choices tried: first the one under which most holds, of equals the nearest and
-        simplest.
+        """Return the choices tried: first the one under which most holds.
+
+        Of equals it is the nearest and simplest.
         """
         return sorted(self.tried, key=lambda one: (-one.held, one.distance, len(one.choice)))
 
     @property
     def best(self) -> Tried:
+        """Return the first of the choices tried, as `ranked` has them."""
         return self.ranked[0]
 
     @property
@@ -189,15 +192,17 @@ def _within(finding: Finding) -> int:
 
 
 def _outside(one: Comparison) -> float:
-    """Return how far a comparison's median lies outside its bounds, 0 to 1; 1 if it was not
-    measured.
+    """Return how far a comparison's median lies outside its bounds, 0 to 1.
+
+    It is 1 if the comparison was not measured.
     """
     return 1.0 if one.found is None else _distance(one.part, one.found.median)
 
 
 def _distance(part: Part, value: float) -> float:
-    """Return how far a value lies outside a part's bounds with their margin, as a part of the
-    bound.
+    """Return how far a value lies outside a part's bounds with their margin.
+
+    It is a part of the bound.
     """
     least, most = part.with_margin
     bound = part.least if value < least else part.most
@@ -210,7 +215,7 @@ def _is_factor(part: Part) -> bool:
 
 
 def _name(one: Comparison) -> object:
-    """Return what tells a comparison from the others of its finding, the same under every choice."""
+    """Return what tells a comparison from the others of its finding, under every choice."""
     own = {*FACTORS, *one.part.cell} - {*one.part.best_over, "scenario", "orbit"}
     other = {*(one.part.against or ())} - {*one.part.against_best_over}
     here, there = one.cell.values, one.against.values if one.against else {}
@@ -294,8 +299,9 @@ class _Model:
         return len(one.findings) - one.held, self._cost(one.distance, one.choice)
 
     def promising(self, here: Tried) -> Iterator[dict[str, str]]:
-        """Yield the choices to try after `here`: the one that promises most, then the neighbours in
-        the order of what they promise.
+        """Yield the choices to try after `here`: the one that promises most, then its neighbours.
+
+        The neighbours come in the order of what they promise.
         """
         # If all holds under ours, nothing can be better.
         if self.score(here) == (0, 0.0):
@@ -311,8 +317,9 @@ class _Model:
             yield choice
 
     def _neighbours(self, here: Tried, middle: Choice) -> list[tuple[Score, dict[str, str]]]:
-        """Return the choices that differ from `middle` in a few assumptions, with the scores that
-        they promise from the levels found for `here`, the least first.
+        """Return the choices that differ from `middle` in a few assumptions, the best first.
+
+        They have the scores that they promise from the levels found for `here`.
         """
         values: dict[str, set[str | None]] = {}
         for name, value in self._changes:

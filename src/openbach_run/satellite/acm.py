@@ -125,6 +125,7 @@ def fades_db(parameters: Acm) -> Iterator[float]:
     kept = math.exp(-parameters.step_s / parameters.correlation_s)
 
     def normal() -> float:
+        """Return a number of the standard normal distribution."""
         # inv_cdf is not defined for 0.
         return NormalDist().inv_cdf(random.random() or 0.5)
 

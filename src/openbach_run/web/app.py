@@ -75,6 +75,7 @@ def make_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        """Follow the results while the application lives; end its runs with it."""
         index.start()
         yield
         # First the runs, which write to the database to the end.
@@ -124,6 +125,7 @@ def add_web_ui(app: FastAPI, folder: Path) -> None:
     @app.get("/app")
     @app.get("/app/{rest:path}")
     def web_ui() -> HTMLResponse:
+        """Return the one page of the web UI, with a link back to ours."""
         return HTMLResponse(
             BODY.sub(lambda found: found[0] + BACK, index.read_text(encoding="utf-8"), count=1)
         )

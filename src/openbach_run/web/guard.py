@@ -60,6 +60,7 @@ class Guard:
 
         # A body may be longer than announced, or not announced: it is counted while it comes.
         async def limited() -> Message:
+            """Return the next part of the body. Raises TooLarge."""
             nonlocal got, is_complete
             message = await receive()
             read = len(message.get("body", b""))
@@ -72,6 +73,7 @@ class Guard:
         # A connection that is closed with a part of the body unread is reset by the kernel, and
         # the client may lose the answer: what comes of the body is read before any answer.
         async def hardened(message: Message) -> None:
+            """Send an answer with the headers that every answer has."""
             if message["type"] == "http.response.start":
                 with suppress(TooLarge):
                     while not is_complete:

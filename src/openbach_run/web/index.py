@@ -120,6 +120,7 @@ class Index:
             self._thread.join(10)
 
     def _follow(self) -> None:
+        """Look from time to time, until `close`."""
         estimate([0.0, 1.0])  # imports what intervals need before a page waits for it
         while not self._ending.wait(EVERY_S):
             try:

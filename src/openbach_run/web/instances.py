@@ -69,6 +69,7 @@ def find_scenario(
     versions: dict[str, int] = {}
 
     def find(wanted: str) -> Scenario:
+        """Return the latest version of a scenario, and note which it is. Raises Refusal."""
         row = services.database.scenario(project, wanted)
         if row is None:
             raise not_found("Scenario", scenario_name=wanted, project_name=project)

@@ -257,6 +257,7 @@ def matching(
     texts = [word for word in words if "=" not in word]
 
     def fits(one: Results) -> bool:
+        """Return whether a set fits all that is asked for."""
         return (
             one.deleted == bool(asked.get("deleted"))
             and all(one.item in items for items in with_values)

@@ -122,6 +122,7 @@ def application(
         prepared_engine(every_job, packages, catalog, reporter.show)
 
     def make_engine(uses: Uses) -> Engine:
+        """Return a prepared engine for runs that use these additions."""
         return prepared_engine(uses, packages, catalog, lambda text, part: None)
 
     return make_app(

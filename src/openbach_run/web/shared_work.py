@@ -28,5 +28,6 @@ class Once:
         await asyncio.shield(self._tasks[name])
 
     async def _do(self, work: Callable[[], None]) -> None:
+        """Do a piece of work when no other one goes on."""
         async with self._turn:
             await run_in_threadpool(work)
