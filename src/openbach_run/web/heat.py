@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from statistics import median
+from typing import TypeVar
 
 from openbach_run.campaign.model import USUAL
 from openbach_run.openbach.extras import MEASURE
@@ -29,6 +30,7 @@ from openbach_run.web.answers import Services
 from openbach_run.web.index import differing
 from openbach_run.web.result_sets import Run, number_of
 
+T = TypeVar("T")
 LEVELS = 10
 """The number of shades of the map."""
 DECIDING = ("size", "rate", "direction", "return_rate", "link_file")
@@ -97,14 +99,7 @@ def heat(
         return None
     scenario = asked["scenario"] if asked.get("scenario") in names else next(iter(names))
     of_cells = {number: one.values for number, one in known.items() if one.scenario == scenario}
-    listed = [(scenario, one) for one in of_cells.values()]
-    _, differ = services.index.remembered((item, "differing", scenario), lambda: differing(listed))
-    swept = {name: ordered(values) for name, values in differ.items()}
-    swept = dict(
-        sorted(
-            swept.items(), key=lambda one: FIRST.index(one[0]) if one[0] in FIRST else len(FIRST)
-        )
-    )
+    swept = _swept(services, item, scenario, list(of_cells.values()))
     # Only those with the values that are asked for, and their runs.
     only = {
         name: asked[f"only.{name}"] for name in swept if asked.get(f"only.{name}") in swept[name]
@@ -133,11 +128,7 @@ def heat(
     least, most = (min(medians.values()), max(medians.values())) if medians else (None, None)
     key = (item, "places", scenario, across, *map("=".join, only.items()))
     places = services.index.remembered(key, lambda: _places(of_cells, swept, down, across))
-    # The rows of the page that is asked for.
-    per_page = max(1, SHOWN_CELLS // len(columns))
-    pages = -(-len(places) // per_page)
-    page = min(max(number_of(asked.get("page", "1")), 1), pages)
-    lines = list(places.items())[(page - 1) * per_page : page * per_page]
+    page, pages, lines = _page(list(places.items()), len(columns), asked.get("page", "1"))
 
     def shown(cell: int) -> Cell:
         level = _level(medians.get(cell), least, most)
@@ -169,6 +160,25 @@ def heat(
         pages=pages,
         notes=_notes(measure, of_cells.values(), by_cell.values()),
     )
+
+
+def _swept(
+    services: Services, item: str, scenario: str, cells: Sequence[Mapping[str, str]]
+) -> dict[str, list[str]]:
+    """Return the settings that a scenario's cells differ in, and their values, the usual first."""
+    listed = [(scenario, one) for one in cells]
+    _, differ = services.index.remembered((item, "differing", scenario), lambda: differing(listed))
+    places = {name: place for place, name in enumerate(FIRST)}
+    names = sorted(differ, key=lambda name: places.get(name, len(FIRST)))
+    return {name: ordered(differ[name]) for name in names}
+
+
+def _page(lines: Sequence[T], columns: int, asked: str) -> tuple[int, int, Sequence[T]]:
+    """Return the number of the page that is asked for, the number of pages, and its lines."""
+    per_page = max(1, SHOWN_CELLS // columns)
+    pages = -(-len(lines) // per_page)  # rounded up
+    page = min(max(number_of(asked), 1), pages)
+    return page, pages, lines[(page - 1) * per_page : page * per_page]
 
 
 def values_of(services: Services, item: str, measure: str) -> dict[int, float]:
