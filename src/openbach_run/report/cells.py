@@ -18,6 +18,7 @@ from openbach_run.openbach.measures import Declared
 from openbach_run.openbach.scenario import SAME
 from openbach_run.openbach.source import MATRIX
 from openbach_run.paths import REPOSITORY
+from openbach_run.report import runs_file
 from openbach_run.report.words import said
 from openbach_run.results import campaign_file, run_files, run_json
 from openbach_run.results.intervals import Estimate, estimate
@@ -39,6 +40,11 @@ class Run:
     seed: int
     run_dir: Path
     record: Record | None
+
+    @property
+    def has_files(self) -> bool:
+        """Return whether what the run left is there, not only its row of a results.parquet."""
+        return self.record is not None and self.run_dir.is_dir()
 
 
 @dataclass(frozen=True)
@@ -146,30 +152,37 @@ class Campaigns:
 def read_campaigns(directories: Sequence[Path]) -> Campaigns:
     """Return the campaigns in these results directories.
 
-    Raises InputError for a directory without the results of a campaign.
+    One of them may be the results.parquet of a report. Raises InputError for a directory without
+    the results of a campaign.
     """
     commands: list[str] = []
     cells: dict[tuple[tuple[str, str], ...], Cell] = {}
     seeds: dict[int, set[int]] = {}
     plots: dict[str, Plot] = {}
     for directory in directories:
-        campaign = campaign_file.read(directory)
-        checkout = f"git checkout {campaign['commit'][:12]} && " if campaign.get("commit") else ""
-        commands.append(checkout + campaign["command"])
+        if directory.suffix == runs_file.ENDING:
+            campaign, listed = runs_file.read(directory)
+            records = {one.run_id: one for one in listed}
+            commands += campaign["commands"]
+        else:
+            campaign, records = campaign_file.read(directory), None
+            at = f"git checkout {campaign['commit'][:12]} && " if campaign.get("commit") else ""
+            commands.append(at + campaign["command"])
         plots |= {printable(name): Plot(**plot) for name, plot in campaign.get("plots", {}).items()}
         store = Store(directory)
         orbits: dict[str, list[str]] = {}
         for planned in campaign["runs"]:
-            run_dir = store.runs / planned["run_id"]
-            record = store.load(planned["run_id"])
+            run_id = planned["run_id"]
+            run_dir = store.runs / run_id
+            record = store.load(run_id) if records is None else records[run_id]
             name, arguments = planned["scenario"], planned["arguments"]
             # The orbit is taken from any run of the scenario: only run.json has the jobs'
-            # arguments.
-            if name not in orbits and record is not None:
+            # arguments. A file of runs has it among the arguments.
+            if records is None and name not in orbits and record is not None:
                 orbits[name] = _orbit_arguments(run_json.read(run_dir)["scenario"])
             given = [
                 arguments.get(one[1:], "") if one[:1] == "$" else one
-                for one in orbits.get(name, ())
+                for one in orbits.get(name, ["$orbit"] if records is not None else ())
             ]
             orbit = "+".join(filter(None, dict.fromkeys(given)))
             values = {

@@ -485,7 +485,7 @@ def _series(cell: Cell) -> dict[tuple[str, str], Lines]:
 
     The times are in s from the first statistic of the run.
     """
-    sent = statistics(cell.runs[0].run_dir)
+    sent = statistics(cell.runs[0].run_dir) if cell.runs[0].has_files else []
     start_ms = min((one["_metadata"]["time"] for one in sent), default=0)
     found: dict[tuple[str, str], Lines] = {}
     for one in sent:

@@ -100,7 +100,9 @@ def _line(networks: list[list[str]]) -> list[str]:
 
 def runs_of_scenarios(campaigns: Campaigns) -> Runs:
     """Return run.json of one run of each scenario."""
-    run_dirs = {one.record.scenario: one.run_dir for one in campaigns.runs if one.record}
+    run_dirs = {
+        one.record.scenario: one.run_dir for one in campaigns.runs if one.record and one.has_files
+    }
     return {name: run_json.read(run_dir) for name, run_dir in run_dirs.items()}
 
 

@@ -78,7 +78,7 @@ def ties(cells: Sequence[Cell], measure: str) -> dict[str, float]:
     """
     found: dict[str, float] = {}
     partners = Partners(cells, ("scenario", "pep", "cc_pep", "cc_tunnel"))
-    for cell in filter(_has_idle_pep, cells):
+    for cell in filter(has_idle_pep, cells):
         for other in partners.of(cell):
             paired = ratios(cell.measured(measure), other.measured(measure))
             if other.values.get("pep") == "none" and len(paired) >= MIN_SEEDS:
@@ -99,16 +99,15 @@ def recommend(
     tie = ties(cells, measure) if tie is None else tie
     able: dict[tuple[str, ...], tuple[float, int]] = {}
     # A PEP that does nothing comes last: its configuration is that without it.
-    for number, cell in sorted(enumerate(cells), key=lambda one: _has_idle_pep(one[1])):
-        if cell.values.get("vpn") != "none" and cell.whole:
-            estimated = cell.estimate(measure)
-            if estimated and estimated.seeds >= MIN_SEEDS:
-                able.setdefault(_configuration(cell), (estimated.median, number))
+    for number, cell in sorted(enumerate(cells), key=lambda one: has_idle_pep(one[1])):
+        estimated = cell.estimate(measure)
+        if cell.values.get("vpn") != "none" and estimated and is_candidate(cell, measure):
+            able.setdefault(configuration_of(cell), (estimated.median, number))
     if not able:
         return None
     in_order = [cells[number] for _, number in sorted(able.values())]
     equal = [one for one in in_order if _is_tie(one, in_order[0], measure, tie)]
-    best = min(equal, key=_effort)  # of equally simple ones the first, which is the fastest
+    best = min(equal, key=effort)  # of equally simple ones the first, which is the fastest
     found = best.estimate(measure)
     assert found is not None
     without = {"vpn": "none", "pep": "none"}
@@ -120,6 +119,12 @@ def recommend(
     against = ratio(best.measured(measure), bare[0].measured(measure)) if bare else None
     equivalent = [cell for cell in equal if cell is not best]
     return Recommendation(best, found, equivalent, against, len(able))
+
+
+def is_candidate(cell: Cell, measure: str) -> bool:
+    """Return whether all its runs finished, with at least MIN_SEEDS seeds."""
+    found = cell.estimate(measure)
+    return cell.whole and found is not None and found.seeds >= MIN_SEEDS
 
 
 def _is_tie(cell: Cell, fastest: Cell, measure: str, tie: Mapping[str, float]) -> bool:
@@ -142,7 +147,7 @@ def _slower(cell: Cell, other: Cell, measure: str) -> float:
     return max(median(paired.values()), medians[0].median / medians[1].median)
 
 
-def _effort(cell: Cell) -> tuple[bool, bool, bool, bool]:
+def effort(cell: Cell) -> tuple[bool, bool, bool, bool]:
     """Return what is less for a simpler cell: no PEP, CUBIC on the hosts, a VPN in the kernel."""
     pep = cell.values.get("pep", "none")
     return (
@@ -153,16 +158,16 @@ def _effort(cell: Cell) -> tuple[bool, bool, bool, bool]:
     )
 
 
-def _configuration(cell: Cell) -> tuple[str, ...]:
+def configuration_of(cell: Cell) -> tuple[str, ...]:
     """Return the values of CHOSEN, the same for cells that cannot differ."""
-    pep = "none" if _has_idle_pep(cell) else cell.values.get("pep", "none")
+    pep = "none" if has_idle_pep(cell) else cell.values.get("pep", "none")
     of_pep = SAME if pep == "none" else cell.values.get("cc_pep", SAME)
     stream = _vpn(cell).get("carrier") in (*STREAMS, None)
     of_tunnel = cell.values.get("cc_tunnel", SAME) if stream else SAME
     return (cell.values.get("vpn", ""), pep, cell.values.get("cc", ""), of_pep, of_tunnel)
 
 
-def _has_idle_pep(cell: Cell) -> bool:
+def has_idle_pep(cell: Cell) -> bool:
     """Return whether the PEP sees only packets of a tunnel that it cannot split."""
     carrier = _vpn(cell).get("carrier")
     return cell.values.get("pep") in BETWEEN_ENDS and carrier is not None and carrier not in STREAMS
@@ -221,13 +226,13 @@ def _missing(
     one: Advice, found: Sequence[Advice], groups: Mapping[Conditions, Sequence[Cell]]
 ) -> list[Cell]:
     """Return the best cells at another loss whose configuration was not run at this one."""
-    was_run = set(map(_configuration, groups[tuple(sorted(one.conditions.items()))]))
+    was_run = set(map(configuration_of, groups[tuple(sorted(one.conditions.items()))]))
     best: dict[tuple[str, ...], Cell] = {}
     for other in found:
         if _but_loss(other.conditions) == _but_loss(one.conditions):
             for cell in (other.chosen.best, *other.chosen.equivalent):
                 if CONTROLS[one.control](cell.values):
-                    best.setdefault(_configuration(cell), cell)
+                    best.setdefault(configuration_of(cell), cell)
     return [cell for configuration, cell in best.items() if configuration not in was_run]
 
 

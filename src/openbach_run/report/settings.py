@@ -173,9 +173,9 @@ def _of_a_run(setting: Setting) -> Mapping[str, object]:
 
 
 def _first_run_dir(setting: Setting) -> Path | None:
-    """Return the directory of the first run that was run, or None."""
+    """Return the directory of the first run that has its files, or None."""
     runs = chain.from_iterable(cell.runs for cell in setting.cells)
-    return next((run.run_dir for run in runs if run.record), None)
+    return next((run.run_dir for run in runs if run.has_files), None)
 
 
 def _link(setting: Setting) -> list[str]:

@@ -20,6 +20,8 @@ NUMBERS = {"seed": "int64", "virtual_s": "float64", "wall_s": "float64"}
 """Columns besides the measures that are numbers in results.parquet. All other columns are text,
 with the arguments as they were given."""
 
+ABOUT = b"openbach-run"
+"""The key of results.parquet's metadata that holds, as JSON, what a report needs besides rows."""
 BATCH = 10_000
 """The number of rows that are written to results.parquet at a time."""
 
@@ -117,10 +119,13 @@ def arrow() -> Any:
     return pyarrow
 
 
-def write_parquet(records: Sequence[Record], file: Path) -> None:
+def write_parquet(
+    records: Sequence[Record], file: Path, about: Mapping[str, Any] | None = None
+) -> None:
     """Write the rows of results.csv as a Parquet file.
 
-    Arguments are text. Measures have the types, units and titles that their jobs declare.
+    Arguments are text. Measures have the types, units and titles that their jobs declare. `about`
+    is kept in the file's metadata.
     """
     pyarrow = arrow()
     declared = flat(measures_of_all(records))
@@ -147,7 +152,8 @@ def write_parquet(records: Sequence[Record], file: Path) -> None:
                 name, pyarrow.type_for_alias(types.get(name, "string")), metadata=words.get(name)
             )
             for name in names
-        ]
+        ],
+        metadata={ABOUT: json.dumps(about).encode()} if about else None,
     )
     with pyarrow.parquet.ParquetWriter(file, schema) as writer:
         # Of no records there is one empty part: a file without any has no columns.

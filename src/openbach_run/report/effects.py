@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Find what decides a measure: how much each of the arguments that were swept changes it.
+
+Cells that differ in one argument only are compared seed by seed. Two of them differ if the whole
+interval of their ratio lies outside a tie, which is as wide as what a PEP that does nothing changes
+(`recommendations.ties`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import pvariance
+
+from openbach_run.report.cells import Cell
+from openbach_run.report.recommendations import LEAST_TIE
+from openbach_run.results.intervals import Estimate, ratio
+from openbach_run.satellite.checks import is_random
+
+TOGETHER = {"pep": ("cc_pep", "cc_tunnel"), "orbit": ("scenario",)}
+"""An argument → others that belong to it: they have no effect of their own here."""
+LABEL = "scenario"
+"""A scenario's name says nothing where all other values are the same."""
+CHANCE = 0.25
+"""An argument matters if more than this part of its comparisons differ. Five seeds lie on one side
+of the truth in one of sixteen comparisons, by chance alone."""
+
+
+@dataclass(frozen=True)
+class Effect:
+    """The effect of one argument on a measure."""
+
+    name: str
+    share: float
+    """The part of the variance of the measure's logarithm that it explains, alone and together with
+    others."""
+    differing: int
+    compared: int
+    """Comparisons that could be decided, and how many of them differ."""
+    groups: list[list[Cell]]
+    """Cells that differ in this argument only."""
+
+    @property
+    def matters(self) -> bool:
+        return self.differing > CHANCE * self.compared
+
+
+def effects(cells: Sequence[Cell], measure: str, tie: Mapping[str, float]) -> list[Effect]:
+    """Return the effect of each argument that was swept, the largest first."""
+    measured = [cell for cell in cells if cell.measured(measure)]
+    whole = _variance(measured, measure)
+    found = []
+    for name, free in _swept(measured).items():
+        groups = [group for group in _grouped(measured, free) if len(group) > 1]
+        pairs = itertools.chain.from_iterable(itertools.combinations(one, 2) for one in groups)
+        decided = [differ(one, other, measure, tie) for one, other in pairs]
+        inside = [_variance(group, measure) * len(group) for group in groups]
+        in_groups = sum(map(len, groups))
+        share = sum(inside) / in_groups / whole if in_groups and whole else 0.0
+        compared = sum(one is not None for one in decided)
+        found.append(Effect(name, share, sum(one is True for one in decided), compared, groups))
+    return sorted(found, key=lambda one: (not one.matters, -one.share))
+
+
+def change(cell: Cell, other: Cell, measure: str) -> Estimate | None:
+    """Return how many times the other's measure the cell has, paired by seed."""
+    return ratio(cell.measured(measure), other.measured(measure))
+
+
+def differ(cell: Cell, other: Cell, measure: str, tie: Mapping[str, float]) -> bool | None:
+    """Return whether two cells differ by more than a tie; None if that cannot be told."""
+    found = change(cell, other, measure)
+    if found is None:
+        return None
+    widest = widest_tie((cell, other), tie)
+    if found.low is None or found.high is None:
+        if is_random(cell.values) or is_random(other.values):
+            return None
+        return not 1 / widest <= found.median <= widest
+    return found.lies_within(1 / widest, widest) is False
+
+
+def slower(cell: Cell, other: Cell, measure: str, tie: Mapping[str, float]) -> bool:
+    """Return whether the cell has more of the measure than the other, by more than a tie."""
+    found = change(cell, other, measure)
+    return bool(found and found.median > 1 and differ(cell, other, measure, tie))
+
+
+def widest_tie(cells: Iterable[Cell], tie: Mapping[str, float]) -> float:
+    return max(tie.get(one.values.get("cc", ""), LEAST_TIE) for one in cells)
+
+
+def median_of(cell: Cell, measure: str) -> float:
+    """Return the cell's median; infinity for one that was not measured."""
+    found = cell.estimate(measure)
+    return found.median if found else math.inf
+
+
+def _variance(cells: Sequence[Cell], measure: str) -> float:
+    logarithms = []
+    for cell in cells:
+        median = median_of(cell, measure)
+        logarithms += [math.log(median)] if 0 < median < math.inf else []
+    return pvariance(logarithms) if logarithms else 0.0
+
+
+def _swept(cells: Sequence[Cell]) -> dict[str, tuple[str, ...]]:
+    """Return each argument that was swept, with all that may differ between its cells.
+
+    What follows from the orbit, such as the delay, belongs to the orbit.
+    """
+    names = dict.fromkeys(itertools.chain.from_iterable(cell.values for cell in cells))
+    several = [name for name in names if len({cell.values.get(name) for cell in cells}) > 1]
+    of_orbit = [name for name in several if name != "orbit" and _follows(cells, name, "orbit")]
+    followers = set(itertools.chain.from_iterable(TOGETHER.values())) | set(of_orbit)
+    found = {}
+    for name in several:
+        if name not in followers and name != LABEL:
+            own = of_orbit if name == "orbit" else []
+            found[name] = (name, LABEL, *TOGETHER.get(name, ()), *own)
+    return found
+
+
+def _follows(cells: Sequence[Cell], name: str, leader: str) -> bool:
+    """Return whether the leader's value says the argument's, and the leader has several."""
+    values: dict[str | None, set[str | None]] = {}
+    for cell in cells:
+        values.setdefault(cell.values.get(leader), set()).add(cell.values.get(name))
+    return len(values) > 1 and all(len(one) == 1 for one in values.values())
+
+
+def _grouped(cells: Sequence[Cell], free: Sequence[str]) -> list[list[Cell]]:
+    groups: dict[frozenset[tuple[str, str]], list[Cell]] = {}
+    for cell in cells:
+        rest = frozenset(one for one in cell.values.items() if one[0] not in free)
+        groups.setdefault(rest, []).append(cell)
+    return list(groups.values())

@@ -1,0 +1,741 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Page 1 of a report: at most six sentences and one table, made from the results by rules.
+
+A sentence is there only if the results decide what it says: by more than a tie, with the whole
+interval. So the same rules say of one campaign that loss decides, and of another that the VPN does.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from openbach_run.openbach.measures import Measure, flat, measure_of
+from openbach_run.openbach.scenario import SAME
+from openbach_run.report.cells import Campaigns, Cell, is_number
+from openbach_run.report.choices import BAD, EQUIVALENT, Choice, choices
+from openbach_run.report.effects import (
+    Effect,
+    change,
+    differ,
+    effects,
+    median_of,
+    slower,
+)
+from openbach_run.report.recommendations import END_HOSTS, has_idle_pep, ties
+from openbach_run.report.settings import settings
+from openbach_run.report.words import argument, named, said, value_of
+from openbach_run.results.intervals import Estimate
+from openbach_run.results.seeds import MIN_SEEDS
+from openbach_run.results.tables import Table
+from openbach_run.satellite.checks import is_random
+
+MOST_SENTENCES = 6
+COSTLY = 1.1
+"""A VPN that takes this many times as long as no VPN is one to avoid: the published report calls
+10 % bad."""
+OF_HEADERS = 0.01
+"""A cost is that of headers if the link carries more bytes by as much, within this."""
+CARRIED = "forward_sent_bytes"
+FLOW = re.compile(r"flow_(\d+)_transfer_time_s")
+MOST_NAMED = 3
+"""The most VPNs that a sentence names one by one."""
+MOST_LINKS = 4
+"""The most links that have a column each in the table."""
+MOST_VALUES = 6
+"""The most values that a sentence names one by one."""
+REACH = {"cc": "hosts", "pep": "PEP", "vpn": "VPN"}
+"""What somebody controls who can choose an argument."""
+
+
+@dataclass(frozen=True)
+class PageOne:
+    """What page 1 is made from: the cells that it is about, and the measure."""
+
+    cells: list[Cell]
+    measure: str
+    campaigns: Campaigns
+    swept: list[str] = field(default_factory=list)
+
+    @cached_property
+    def of_measure(self) -> Measure:
+        return measure_of(self.measure, flat(self.campaigns.declared))[1]
+
+    @property
+    def is_time(self) -> bool:
+        """Return whether less of the measure is better, and it is a time."""
+        return self.of_measure.unit in ("s", "ms")
+
+    @cached_property
+    def tie(self) -> dict[str, float]:
+        return ties(self.cells, self.measure)
+
+    @cached_property
+    def effects(self) -> list[Effect]:
+        return effects(self.cells, self.measure, self.tie)
+
+    @cached_property
+    def choices(self) -> list[Choice]:
+        return choices(self.cells, self.measure, self.tie) if self.is_time else []
+
+    @cached_property
+    def links(self) -> list[dict[str, str]]:
+        """Return the orbits and other conditions that were swept, but for the loss, in order."""
+        names = [one for one in self.swept if one not in ("loss", "cc", "pep", "vpn")]
+        found: dict[tuple[str, ...], dict[str, str]] = {}
+        for cell in self.cells:
+            values = {name: cell.values.get(name, "") for name in names}
+            found.setdefault(tuple(values.values()), values)
+        return list(found.values())
+
+    @cached_property
+    def losses(self) -> list[str]:
+        """Return the random losses, the least first."""
+        return self.campaigns.distinct("loss", self.cells)
+
+    def find(self, **wanted: str) -> Cell | None:
+        """Return the first measured cell with these values and the usual others."""
+        usual = {"vpn": "none", "pep": "none", "cc": END_HOSTS, "cc_pep": SAME, "cc_tunnel": SAME}
+        rest = {
+            name: value
+            for name, value in usual.items()
+            if name not in wanted and any(cell.values.get(name) == value for cell in self.cells)
+        }
+        for cell in self.cells:
+            asked = {**rest, **wanted}
+            if all(cell.values.get(name, "") == value for name, value in asked.items()):
+                return cell if cell.estimate(self.measure) else None
+        return None
+
+    def of(self, **wanted: str) -> list[Cell]:
+        """Return the measured cells with these values."""
+        found = []
+        for cell in self.cells:
+            has = all(cell.values.get(name) == value for name, value in wanted.items())
+            found += [cell] if has and cell.estimate(self.measure) else []
+        return found
+
+    def median(self, cell: Cell) -> str:
+        """Return a cell's median with two or three digits and its unit: `27 s`."""
+        return f"{short(median_of(cell, self.measure))} {self.of_measure.unit}".rstrip()
+
+
+def page_one(campaigns: Campaigns) -> PageOne | None:
+    """Return page 1 of the cells that most say something about; None if nothing was measured.
+
+    These are the matrices by their time; without any, the scenario with most cells.
+    """
+    every = settings(campaigns)
+    timed = [one for one in every if one.is_matrix and one.is_time]
+    first = timed[0].plot.measure if timed else ""
+    some = [one for one in timed if one.plot.measure == first]
+    if not some:
+        sizes: dict[tuple[str, str], int] = {}
+        for one in every:
+            if any(cell.measured(one.plot.measure) for cell in one.cells):
+                key = one.shared["scenario"], one.plot.measure
+                sizes[key] = sizes.get(key, 0) + len(one.cells)
+        if not sizes:
+            return None
+        most = max(sizes, key=lambda key: sizes[key])
+        some = [one for one in every if (one.shared["scenario"], one.plot.measure) == most]
+    cells = []
+    for one in some:
+        cells += [cell for cell in one.cells if cell.measured(one.plot.measure)]
+    made = PageOne(cells, some[0].plot.measure, campaigns)
+    return replace(made, swept=[one.name for one in made.effects])
+
+
+def sentences(page: PageOne) -> list[str]:
+    """Return the sentences of page 1, the most important first."""
+    rules: list[Callable[[PageOne], str]] = [
+        what_decides,
+        what_hosts_do,
+        what_a_pep_does,
+        equivalent_vpns,
+        best_vpns,
+        vpns_to_avoid,
+        several_flows,
+        what_is_missing,
+    ]
+    found = list(filter(None, (rule(page) for rule in rules)))
+    return found[:MOST_SENTENCES]
+
+
+def what_decides(page: PageOne) -> str:
+    """Say which argument changes the measure most, with its values on each link."""
+    measure = page.of_measure.title
+    if not page.effects:
+        return f"One configuration was run: {measure} {page.median(page.cells[0])}."
+    swept = _list([_argument(one.name) for one in page.effects], "or")
+    top = page.effects[0]
+    if not any(one.compared for one in page.effects):
+        return (
+            f"Nothing can be compared: each cell has one seed and the link is random, so"
+            f" --seeds {MIN_SEEDS} is needed to tell {swept} from chance."
+        )
+    if not top.matters:
+        low, high = _ends([median_of(cell, page.measure) for cell in page.cells])
+        unit = page.of_measure.unit
+        return (
+            f"Nothing that was varied ({swept.replace(' or ', ', ')}) changes the {measure} by"
+            f" more than chance: all medians are {_span(low, high)} {unit}."
+        )
+    series = _series(page, top)
+    name = _argument(top.name)
+    decides = f"{name[:1].upper()}{name[1:]} decides"
+    return f"{decides}: {series}."
+
+
+def _series(page: PageOne, effect: Effect) -> str:
+    """Return the medians along an argument, on each link.
+
+    An example is `CUBIC, no VPN: over GEO 27 s without loss and 454 s at 1 % loss, over LEO 25 and
+    78 s`.
+    """
+    told: dict[str, list[tuple[str, list[Cell]]]] = {}
+    links = [{}] if effect.name in _link_names(page) else page.links
+    for link in links:
+        of_link = [group for group in effect.groups if _has(group[0], link)]
+        if of_link:
+            group = max(of_link, key=lambda one: _weight(page, one))
+            told.setdefault(_others(page, effect.name, group), []).append(
+                (_over(link).strip(), _in_order(page, effect.name, group))
+            )
+    parts = []
+    for others, of_links in told.items():
+        first = [_with(effect.name, cell) for cell in of_links[0][1]]
+        texts = []
+        for number, (where, group) in enumerate(of_links):
+            values = [_with(effect.name, cell) for cell in group]
+            if number and values == first:
+                medians = [short(median_of(cell, page.measure)) for cell in group]
+                figures = f"{_list(medians)} {page.of_measure.unit}".rstrip()
+            else:
+                figures = _list(
+                    [f"{page.median(cell)} {_with(effect.name, cell)}" for cell in group]
+                )
+            texts.append(f"{where} {figures}".strip())
+        parts.append(f"{others}: {', '.join(texts)}" if others else ", ".join(texts))
+    return "; ".join(parts)
+
+
+def _others(page: PageOne, name: str, group: Sequence[Cell]) -> str:
+    """Return the other values of a group that were swept: `CUBIC, no VPN`."""
+    first = group[0].values
+    names = [one for one in ("cc", "vpn", "pep", "loss") if one != name and one in page.swept]
+    if first.get("pep") == "none":
+        names = [one for one in names if one != "pep"]
+    return ", ".join(_value(one, first[one]) for one in names)
+
+
+def _in_order(page: PageOne, name: str, group: Sequence[Cell]) -> list[Cell]:
+    """Return a cell for each value, or those with the least and the most of the measure if there
+    are many.
+    """
+    order = page.campaigns.distinct(name, group)
+    by_value = {_with(name, cell): cell for cell in reversed(group)}
+    chosen = sorted(by_value.values(), key=lambda cell: order.index(cell.values[name]))
+    if len(chosen) > MOST_VALUES:
+        by_median = sorted(chosen, key=lambda cell: median_of(cell, page.measure))
+        chosen = [by_median[0], by_median[-1]]
+    return chosen
+
+
+def _weight(page: PageOne, group: Sequence[Cell]) -> tuple[bool, bool, float]:
+    """Return what is greatest for the group to show: decided, usual hosts, far apart."""
+    medians = [median_of(cell, page.measure) for cell in group]
+    plain = [("vpn", "none"), ("pep", "none"), ("cc", END_HOSTS)]
+    usual = []
+    for name, value in plain:
+        values = {cell.values.get(name, value) for cell in group}
+        usual.append(len(values) > 1 or values == {value})
+    ratio = max(medians) / min(medians) if min(medians) > 0 else max(medians)
+    pairs = itertools.combinations(group, 2)
+    decided = any(differ(*pair, page.measure, page.tie) for pair in pairs)
+    return decided, all(usual) and ratio >= BAD, ratio
+
+
+def what_hosts_do(page: PageOne) -> str:
+    """Say what another congestion control of the hosts changes where most is lost."""
+    if "cc" not in page.swept or not page.is_time:
+        return ""
+    most = page.losses[-1] if page.losses else ""
+    told: dict[str, list[str]] = {}
+    price: dict[str, list[str]] = {}
+    for link in page.links:
+        own = page.find(**link, **_loss(most))
+        others = [cell for cell in _other_controls(page, link, most) if cell is not own]
+        if own is None or not others:
+            continue
+        best = min(others, key=lambda cell: median_of(cell, page.measure))
+        if slower(own, best, page.measure, page.tie):
+            cc = best.values["cc"]
+            every = [page.find(**link, cc=cc, **_loss(loss)) for loss in page.losses]
+            medians = [median_of(cell, page.measure) for cell in every if cell]
+            low, high = _ends(medians)
+            unit = page.of_measure.unit
+            told.setdefault(cc, []).append(
+                f"{_span(low, high)} {unit}{_over(link)} (CUBIC up to"
+                f" {short(median_of(own, page.measure))})"
+            )
+            least = page.losses[0] if page.losses else ""
+            bare, dear = page.find(**link, **_loss(least)), page.find(**link, cc=cc, **_loss(least))
+            if bare and dear and least != most and slower(dear, bare, page.measure, page.tie):
+                more = median_of(dear, page.measure) - median_of(bare, page.measure)
+                price.setdefault(cc, []).append(f"{short(more)} {unit} more{_over(link)}")
+    if not told:
+        return _no_better_hosts(page, most)
+    parts = []
+    for cc, of_links in told.items():
+        text = f"{named(cc)} on the hosts takes {_list(of_links)}"
+        text += f"{', whatever the loss' if len(page.losses) > 1 else ''}"
+        if cc in price:
+            text += f"; {_at(page.losses[0])} it takes {_list(price[cc])} than CUBIC"
+        parts.append(text)
+    return f"{'; '.join(parts)}."
+
+
+def _no_better_hosts(page: PageOne, most: str) -> str:
+    """Say that CUBIC is as good as any other control, if that was decided on every link."""
+    for link in page.links:
+        own = page.find(**link, **_loss(most))
+        others = _other_controls(page, link, most)
+        decided = [own and differ(cell, own, page.measure, page.tie) for cell in others]
+        if own is None or not others or any(one is None for one in decided):
+            return ""
+    where = f" {_at(most)}" if page.losses else ""
+    return f"No congestion control of the hosts is faster than CUBIC{where}."
+
+
+def _other_controls(page: PageOne, link: Mapping[str, str], loss: str) -> list[Cell]:
+    found = []
+    for cc in page.campaigns.distinct("cc", page.cells):
+        cell = page.find(**link, cc=cc, **_loss(loss)) if cc != END_HOSTS else None
+        found += [cell] if cell else []
+    return found
+
+
+def what_a_pep_does(page: PageOne) -> str:
+    """Say which PEP helps hosts that stay on CUBIC where most is lost, and which does nothing."""
+    if "pep" not in page.swept or not page.is_time:
+        return ""
+    most = page.losses[-1] if page.losses else ""
+    idle = any(has_idle_pep(cell) for cell in page.cells)
+    nothing = "between the tunnel's ends (A) it does nothing for a tunnel that it cannot split"
+    compared: dict[tuple[str, str], list[tuple[Cell, Cell]]] = {}
+    for link in page.links:
+        for cell in page.of(**link, **_loss(most), **_hosts(page)):
+            if cell.values["pep"] != "none" and not has_idle_pep(cell):
+                without = page.find(**link, **_loss(most), vpn=cell.values["vpn"])
+                key = cell.values["pep"], cell.values.get("cc_pep", SAME)
+                if without:
+                    compared.setdefault(key, []).append((cell, without))
+    helpful = {}
+    for key, pairs in compared.items():
+        better = [pair for pair in pairs if slower(*pair[::-1], page.measure, page.tie)]
+        if 2 * len(better) > len(pairs):
+            helpful[key] = better
+    if not helpful:
+        if not compared:
+            return ""
+        steps = []
+        for cell, without in (pair for pairs in compared.values() for pair in pairs):
+            found = change(cell, without, page.measure)
+            steps += [abs(found.median - 1)] if found else []
+        where = f" {_at(most)}" if page.losses else ""
+        limit = f" (medians move by at most {100 * max(steps):.0f} %)" if steps else ""
+        return f"No PEP makes a transfer of CUBIC hosts faster{where}{limit}."
+    best = min(helpful, key=lambda key: _gain(page, helpful[key]))
+    parts = []
+    for link in page.links:
+        pairs = [pair for pair in helpful[best] if _has(pair[0], link)]
+        if pairs:
+            now = _span(*_ends([median_of(cell, page.measure) for cell, _ in pairs]))
+            before = _span(*_ends([median_of(cell, page.measure) for _, cell in pairs]))
+            unit = page.of_measure.unit
+            parts.append(f"{now} {unit}{_over(link)} instead of {before} {unit}")
+    outside = ", outside the tunnel," if best[0].startswith("B") else ""
+    own = "" if best[1] == SAME else f" with {named(best[1])}"
+    where = f" {_at(most)}" if page.losses and most != "0" else ""
+    text = f"If the hosts stay on CUBIC, a PEP at {best[0].replace('_', ' ')}{outside}{own} takes"
+    return f"{text} {_list(parts)}{where}{f'; {nothing}' if idle else ''}."
+
+
+def _gain(page: PageOne, pairs: Iterable[tuple[Cell, Cell]]) -> float:
+    """Return the time with the PEP as a part of that without, over all pairs."""
+    ratios = [
+        median_of(cell, page.measure) / median_of(without, page.measure) for cell, without in pairs
+    ]
+    return sum(ratios) / len(ratios)
+
+
+def equivalent_vpns(page: PageOne) -> str:
+    """Say which VPNs are equivalent, and what they cost where least is lost."""
+    vpns = [one for one in page.campaigns.distinct("vpn", page.cells) if one != "none"]
+    if not vpns or not page.is_time:
+        return ""
+    least = page.losses[0] if page.losses else ""
+    costs = {vpn: _costs(page, vpn, least) for vpn in vpns}
+    known = [vpn for vpn in vpns if costs[vpn]]
+    if not known:
+        return ""
+    alike = _alike(page, known)
+    of_each = {}
+    for vpn in alike:
+        of_each[vpn] = _percents(*_ends([100 * (one.median - 1) for one, _, _ in costs[vpn]]))
+    low, high = _ends([100 * (one.median - 1) for vpn in alike for one, _, _ in costs[vpn]])
+    headers = all(_is_headers(*one) for vpn in alike for one in costs[vpn])
+    what = f"of no VPN's time{f' {_at(least)}' if least else ''}"
+    if len(alike) == 1:
+        why = ", which is its headers" if headers else ""
+        which = "" if len(vpns) == 1 else "Of the VPNs the fastest: "
+        return f"{which}{named(alike[0])} costs {of_each[alike[0]]} {what}{why}."
+    each = _list([f"{figures} ({named(vpn)})" for vpn, figures in of_each.items()])
+    told = each if len(alike) <= MOST_NAMED else _percents(low, high)
+    why = ", which is their headers" if headers else ""
+    return f"{_some(alike, 'and')} are equivalent: they cost {told} {what}{why}."
+
+
+def _alike(page: PageOne, vpns: Sequence[str]) -> list[str]:
+    """Return the VPNs that are equivalent with the one that costs least, and that one."""
+    by_cost = sorted(vpns, key=lambda vpn: _mean_cost(page, vpn))
+    found = [by_cost[0]]
+    for vpn in by_cost[1:]:
+        if all(_are_equivalent(page, vpn, one) for one in found):
+            found.append(vpn)
+    return found
+
+
+def _mean_cost(page: PageOne, vpn: str) -> float:
+    costs = []
+    for loss in page.losses or [""]:
+        costs += [one.median for one, _, _ in _costs(page, vpn, loss)]
+    return sum(costs) / len(costs) if costs else float("inf")
+
+
+def _are_equivalent(page: PageOne, vpn: str, other: str) -> bool:
+    """Return whether neither is shown to take more than 5 % longer, without a PEP."""
+    decided = 0
+    for cell in page.of(vpn=vpn, **_without_pep(page)):
+        partner = page.find(**{**_own(page, cell), "vpn": other})
+        found = change(cell, partner, page.measure) if partner else None
+        if found is None or (found.low is None and is_random(cell.values)):
+            continue
+        decided += 1
+        low, high = found.low or found.median, found.high or found.median
+        if high < 1 / EQUIVALENT or low > EQUIVALENT:
+            return False
+    return decided > 0
+
+
+def best_vpns(page: PageOne) -> str:
+    """Say which VPNs have the most or least of a measure that is no time."""
+    better = page.of_measure.better
+    vpns = [one for one in page.campaigns.distinct("vpn", page.cells) if one != "none"]
+    if page.is_time or better is None or len(vpns) < 2:
+        return ""
+    sign = -1 if better == "more" else 1
+    ranks: dict[str, list[float]] = {vpn: [] for vpn in vpns}
+    first: dict[str, Cell] = {}
+    for group in next((one.groups for one in page.effects if one.name == "vpn"), []):
+        measured = [cell for cell in group if cell.values["vpn"] in ranks]
+        measured.sort(key=lambda cell: sign * median_of(cell, page.measure))
+        for rank, cell in enumerate(measured):
+            ranks[cell.values["vpn"]].append(rank)
+            first.setdefault(cell.values["vpn"], cell)
+    order = sorted(first, key=lambda vpn: sum(ranks[vpn]) / len(ranks[vpn]))
+    if len(order) < 2 or not differ(first[order[0]], first[order[-1]], page.measure, page.tie):
+        return ""
+    best, last = (f"{named(vpn)} ({page.median(first[vpn])})" for vpn in (order[0], order[-1]))
+    most, least = ("most", "least") if better == "more" else ("least", "most")
+    return (
+        f"Of {len(order)} VPNs {best} has the {most} {page.of_measure.title}, by its rank in every"
+        f" condition; {last} has the {least}."
+    )
+
+
+def vpns_to_avoid(page: PageOne) -> str:
+    """Say which VPNs take much longer than no VPN, where that is worst."""
+    vpns = [one for one in page.campaigns.distinct("vpn", page.cells) if one != "none"]
+    if not page.is_time:
+        return ""
+    told = []
+    for vpn in vpns:
+        parts = []
+        for link in page.links:
+            worst: dict[str, tuple[float, str]] = {}
+            for cell in page.of(vpn=vpn, **link, **_without_pep(page)):
+                bare = page.find(**{**_own(page, cell), "vpn": "none"})
+                found = change(cell, bare, page.measure) if bare else None
+                if found and _is_costly(page, cell, bare, found):
+                    loss = cell.values.get("loss", "")
+                    where = [_at(loss)] if page.losses else []
+                    where += [f"({named(cell.values['cc'])})"] if "cc" in page.swept else []
+                    text = f"+{100 * (found.median - 1):.0f} % {' '.join(where)}".rstrip()
+                    worst[loss] = max(worst.get(loss, (0.0, "")), (found.median, text))
+            if worst:
+                by_size = sorted(worst.values(), reverse=True)[:2]
+                parts.append(f"{_over(link)} {_list([text for _, text in by_size])}".strip())
+        if parts:
+            told.append(f"{named(vpn)}: {', '.join(parts)}")
+    more = f"; and {len(told) - MOST_NAMED} others" if len(told) > MOST_NAMED else ""
+    return f"Avoid {'; '.join(told[:MOST_NAMED])}{more}." if told else ""
+
+
+def _is_costly(page: PageOne, cell: Cell, bare: Cell | None, found: Estimate) -> bool:
+    """Return whether a VPN's cost is large, and shown by more than a tie."""
+    return (
+        found.median >= COSTLY and bare is not None and slower(cell, bare, page.measure, page.tie)
+    )
+
+
+def several_flows(page: PageOne) -> str:
+    """Say which VPNs slow several flows in one tunnel, where that is worst."""
+    worst: tuple[float, str] = (COSTLY, "")
+    for one in settings(page.campaigns):
+        measures = [name for name in _measures(one.cells) if FLOW.fullmatch(name)]
+        if not measures or "vpn" not in one.cells[0].values:
+            continue
+        measure = max(measures)
+        timed = [cell for cell in one.cells if cell.values.get("vpn_2", "none") == "none"]
+        spans: dict[str, list[Cell]] = {}
+        for cell in timed:
+            spans.setdefault(cell.values["vpn"], []).append(cell)
+        bare = spans.get("none", [])
+        slow = []
+        for vpn, cells in spans.items():
+            # Every cell against that without VPN which has the same other values.
+            pairs = [(cell, other) for cell in cells for other in bare if _pair(cell, other)]
+            if vpn != "none" and pairs and all(slower(*pair, measure, {}) for pair in pairs):
+                slow.append(vpn)
+        rest = [cell for vpn, cells in spans.items() if vpn not in slow for cell in cells]
+        if not slow or not rest:
+            continue
+        bad = [cell for vpn in slow for cell in spans[vpn]]
+        low, high = _ends([median_of(cell, measure) for cell in bad])
+        least, most = _ends([median_of(cell, measure) for cell in rest])
+        if low / most > worst[0]:
+            conditions = [f"{max(int(FLOW.fullmatch(name)[1]) for name in measures)} flows"]  # type: ignore[index]
+            conditions += [_at(one.shared["loss"])] if "loss" in one.shared else []
+            orbit = one.shared.get("orbit")
+            where = f"{' '.join(conditions)}{f' over {orbit.upper()}' if orbit else ''}"
+            cc = f" ({named(one.shared['cc'])})" if "cc" in one.shared else ""
+            text = f"With {where}{cc} the last one takes {_span(low, high)} s through"
+            text += f" {_list([named(vpn) for vpn in slow], 'or')}, else {_span(least, most)} s."
+            worst = low / most, text
+    return worst[1]
+
+
+def what_is_missing(page: PageOne) -> str:
+    """Say how many runs failed or are missing."""
+    failed = sum(len(cell.failed) for cell in page.campaigns.cells)
+    missing = sum(cell.not_run for cell in page.campaigns.cells)
+    parts = [f"{failed} failed"] if failed else []
+    parts += [f"{missing} were not run"] if missing else []
+    of_all = len(page.campaigns.runs)
+    return f"Of {of_all} runs {_list(parts)}: see Failures." if parts else ""
+
+
+def use_table(page: PageOne) -> Table | None:
+    """Return the table of page 1: what one controls, what to use, and the time on each link."""
+    rows = []
+    for one in page.choices:
+        seconds = []
+        for link in page.links:
+            told = []
+            for loss in page.losses or [""]:
+                cells = [cell for cell in one.cells.values() if _has(cell, {**link, **_loss(loss)})]
+                told.append(short(median_of(cells[0], page.measure)) if cells else "not run")
+            seconds.append(", ".join(told))
+        reach = [REACH[name] for name in one.control]
+        rows.append(
+            [_list(reach) + (" only" if len(reach) == 1 else ""), _use(page, one), *seconds]
+        )
+    if not rows:
+        return None
+    unit = page.of_measure.unit
+    if len(page.links) > MOST_LINKS:
+        for row, one in zip(rows, page.choices, strict=True):
+            row[2:] = [
+                _span(*_ends([median_of(cell, page.measure) for cell in one.cells.values()]))
+            ]
+        columns = [f"any link ({unit})"]
+    else:
+        columns = [f"{_where(link)} ({unit})" if _where(link) else unit for link in page.links]
+    of_loss = f" at {', '.join(page.losses)} % random loss" if len(page.losses) > 1 else ""
+    note = f"median {page.of_measure.title}{of_loss}. Chosen is what is least bad at its worst"
+    note += ", against the fastest within reach on each link; among equivalent ones the simplest"
+    return Table("What to use", ["you control", "use", *columns], rows, note, 2 + len(columns))
+
+
+def _use(page: PageOne, choice: Choice) -> str:
+    cell = next(iter(choice.cells.values()))
+    vpns = [cell, *choice.others]
+    told = [_some([one.values["vpn"] for one in vpns], "or")] if "vpn" in cell.values else []
+    if "cc" in choice.control:
+        told.append(f"{named(cell.values['cc'])} on the hosts")
+    pep, of_pep = cell.values.get("pep", "none"), cell.values.get("cc_pep", SAME)
+    if "pep" in choice.control:
+        with_cc = "" if of_pep == SAME else f" with {named(of_pep)}"
+        told.append("no PEP" if pep == "none" else f"PEP at {pep.replace('_', ' ')}{with_cc}")
+    return ", ".join(told)
+
+
+def conditions_in_words(page: PageOne) -> str:
+    """Return what the figures of page 1 hold for: `30 MB, 10 Mbit/s; GEO and LEO; 5 seeds`."""
+    first = page.cells[0].values
+    told = []
+    for name in ("size", "rate", "direction"):
+        values = page.campaigns.distinct(name, page.cells)
+        if len(values) == 1 and values[0] not in ("none", ""):
+            told.append(value_of(name, values[0]))
+    orbits = page.campaigns.distinct("orbit", page.cells)
+    if any(orbits):
+        told.append(_list([one.upper() for one in orbits if one]))
+    seeds = max(len(cell.runs) for cell in page.cells)
+    told.append(f"{seeds} seed{'s' if seeds > 1 else ''}")
+    return (
+        f"{said('scenario', first['scenario'])}: {', '.join(told)}"
+        if len(told) < 2
+        else ", ".join(told)
+    )
+
+
+def _costs(page: PageOne, vpn: str, loss: str) -> list[tuple[Estimate, Cell, Cell]]:
+    """Return what a VPN costs with the hosts' usual control, on each link."""
+    found = []
+    for link in page.links:
+        cell = page.find(**link, vpn=vpn, **_loss(loss))
+        bare = page.find(**link, vpn="none", **_loss(loss))
+        ratio = change(cell, bare, page.measure) if cell and bare else None
+        if cell and bare and ratio and (ratio.low is not None or not is_random(cell.values)):
+            found.append((ratio, cell, bare))
+    return found
+
+
+def _is_headers(ratio: Estimate, cell: Cell, bare: Cell) -> bool:
+    carried = change(cell, bare, CARRIED)
+    return carried is not None and abs(carried.median - ratio.median) <= OF_HEADERS
+
+
+def _measures(cells: Iterable[Cell]) -> list[str]:
+    found: dict[str, None] = {}
+    for cell in cells:
+        for run in cell.runs:
+            found |= dict.fromkeys(run.record.measures if run.record else ())
+    return list(found)
+
+
+def _pair(cell: Cell, other: Cell) -> bool:
+    return {**cell.values, "vpn": ""} == {**other.values, "vpn": ""}
+
+
+def _own(page: PageOne, cell: Cell) -> dict[str, str]:
+    """Return the values of a cell that were swept, and those of its hosts and PEP."""
+    names = dict.fromkeys([*page.swept, "cc", "pep", "cc_pep", "cc_tunnel"])
+    return {name: cell.values[name] for name in names if name in cell.values}
+
+
+def _hosts(page: PageOne) -> dict[str, str]:
+    return {"cc": END_HOSTS} if any(cell.values.get("cc") for cell in page.cells) else {}
+
+
+def _without_pep(page: PageOne) -> dict[str, str]:
+    return {"pep": "none"} if any(cell.values.get("pep") for cell in page.cells) else {}
+
+
+def _has(cell: Cell, wanted: Mapping[str, str]) -> bool:
+    return all(cell.values.get(name, "") == value for name, value in wanted.items())
+
+
+def _loss(value: str) -> dict[str, str]:
+    return {"loss": value} if value else {}
+
+
+def _link_names(page: PageOne) -> set[str]:
+    return set(page.links[0]) if page.links else set()
+
+
+def _argument(name: str) -> str:
+    return {
+        "cc": "congestion control",
+        "vpn": "the VPN",
+        "pep": "the PEP",
+        "orbit": "the orbit",
+    }.get(name, argument(name))
+
+
+def _value(name: str, value: str) -> str:
+    return _at(value) if name == "loss" else said(name, value)
+
+
+def _with(name: str, cell: Cell) -> str:
+    """Return a cell's value as it follows a figure: `with WireGuard`, `at 1 % loss`."""
+    value = cell.values[name]
+    if name == "loss":
+        return _at(value)
+    if name == "orbit":
+        return f"over {value.upper()}"
+    if name in ("vpn", "pep") and value == "none":
+        return "without VPN" if name == "vpn" else "without PEP"
+    of_pep = cell.values.get("cc_pep", SAME) if name == "pep" else SAME
+    return f"with {said(name, value)}{'' if of_pep == SAME else f' ({named(of_pep)})'}"
+
+
+def _at(loss: str) -> str:
+    """Return a random loss in a sentence: `without loss`, `at 0.1 % loss`."""
+    if is_number(loss):
+        return f"at {loss} % loss" if float(loss) else "without loss"
+    return f"with {said('loss', loss)}"
+
+
+def _where(link: Mapping[str, str]) -> str:
+    return ", ".join(said(name, value) for name, value in link.items() if value)
+
+
+def _over(link: Mapping[str, str]) -> str:
+    where = _where(link)
+    return f" over {where}" if where else ""
+
+
+def _percents(low: float, high: float) -> str:
+    ends = dict.fromkeys(f"{one:.1f}" for one in (low, high))
+    return f"{' to '.join(ends)} %".replace("-", "−")
+
+
+def _span(low: float, high: float) -> str:
+    """Return a range, as one number if both ends look the same: `30 to 33`."""
+    return " to ".join(dict.fromkeys((short(low), short(high))))
+
+
+def short(value: float) -> str:
+    """Return a number as a sentence has it: no decimals from 20 on, one below."""
+    return (
+        f"{value:.0f}"
+        if abs(value) >= 20
+        else f"{value:.1f}"
+        if abs(value) >= 1
+        else f"{value:.2g}"
+    )
+
+
+def _ends(values: Sequence[float]) -> tuple[float, float]:
+    return min(values), max(values)
+
+
+def _some(values: Sequence[str], last: str) -> str:
+    """Return values in words: those that can be named, and the number of others."""
+    words = [named(one) for one in values[:MOST_NAMED]]
+    more = len(values) - MOST_NAMED
+    return _list(words + ([f"{more} other{'s' if more > 1 else ''}"] if more > 0 else []), last)
+
+
+def _list(words: Sequence[str], last: str = "and") -> str:
+    """Return words as a list in a sentence: `a, b and c`."""
+    if len(words) < 2:
+        return "".join(words)
+    return f"{', '.join(words[:-1])} {last} {words[-1]}"

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Read the campaigns of a report from its results.parquet, where the runs themselves are gone.
+
+The file has what each run was given and what it measured. It has no time series, no hosts and no
+packages; a report says so.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from openbach_run.errors import InputError
+from openbach_run.openbach.expand import expand
+from openbach_run.paths import REPOSITORY
+from openbach_run.results.files import ABOUT, arrow
+from openbach_run.results.record import Record
+
+ENDING = ".parquet"
+OF_A_RUN = ("virtual_s", "wall_s", "run_id", "capture_hash")
+"""The last columns of results.parquet."""
+NEEDED = ("scenario", "seed", "status", *OF_A_RUN)
+
+
+def read(file: Path) -> tuple[dict[str, Any], list[Record]]:
+    """Return the content of campaign.json as far as the file has it, and the records of its runs.
+
+    Raises InputError for a file that is no table of runs.
+    """
+    pyarrow = arrow()
+    try:
+        table = pyarrow.parquet.read_table(file)
+    except (OSError, pyarrow.ArrowException) as error:
+        raise InputError(f"{file}: no results.parquet: {error}") from error
+    if lacking := [name for name in NEEDED if name not in table.column_names]:
+        raise InputError(f"{file}: no results.parquet of a report: no column {lacking[0]}")
+    records = [_record(row) for row in table.to_pylist()]
+    runs = []
+    for one in records:
+        asked = ("run_id", "scenario", "arguments", "seed")
+        runs.append({name: getattr(one, name) for name in asked})
+    about = json.loads((table.schema.metadata or {}).get(ABOUT, b"{}"))
+    plots = {name: _plot(name) for name in dict.fromkeys(one.scenario for one in records)}
+    return {"commands": [], "plots": plots, **about, "runs": runs}, records
+
+
+def _plot(name: str) -> dict[str, str]:
+    """Return what the checkout's scenario of this name asks to be drawn; {} without one."""
+    file = REPOSITORY / "scenarios" / f"{name}.yml"
+    if not re.fullmatch(r"\w+", name) or not file.exists():
+        return {}
+    sweep = expand(file).get("x-sweep", {})
+    return {key: sweep[key] for key in ("measure", "figure") if key in sweep}
+
+
+def _record(row: Mapping[str, Any]) -> Record:
+    """Return the record of a row: arguments stand before the seed, measures behind the status."""
+    names = list(row)
+    arguments = names[names.index("scenario") + 1 : names.index("seed")]
+    measures = names[names.index("status") + 1 : names.index(OF_A_RUN[0])]
+    return Record(
+        row["run_id"],
+        row["scenario"],
+        {name: row[name] for name in arguments if row[name] is not None},
+        row["seed"],
+        row["status"],
+        None,
+        row["virtual_s"],
+        row["wall_s"],
+        row["capture_hash"],
+        {name: row[name] for name in measures if row[name] is not None},
+        "",
+        {},
+        [],
+    )

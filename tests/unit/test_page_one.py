@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Page 1 of planted campaigns, whose right sentences and table are known."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple, cast
+
+import pytest
+
+from openbach_run.report.cells import Campaigns, Cell, Run
+from openbach_run.report.page_one import MOST_SENTENCES, PageOne, page_one, sentences, use_table
+from openbach_run.results.record import Record
+
+TIME = "transfer_time_s"
+VPNS = ("none", "wireguard", "openvpn_udp", "openvpn_tcp")
+LOSSES = ("0", "0.1", "1")
+
+
+class Measured(NamedTuple):
+    """What page 1 reads of a record."""
+
+    measures: dict[str, float]
+    finished: bool = True
+
+
+Planted = Callable[[dict[str, str], random.Random], float]
+"""The time of a run, from its values and a source of luck that it has for itself."""
+
+
+def campaign(time_s: Planted, seeds: int = 5, **swept: tuple[str, ...]) -> Campaigns:
+    """Return a campaign of all combinations of the values, with a planted time for each run."""
+    usual = {"vpn": ("none",), "pep": ("none",), "cc": ("cubic",), "loss": ("0",)}
+    names = {"orbit": ("geo",), **usual, "cc_pep": ("same",), **swept}
+    cells = []
+    for combination in product(*names.values()):
+        values = dict(zip(names, combination, strict=True))
+        runs = []
+        for seed in range(1, seeds + 1):
+            luck = random.Random(f"{values}{seed}")
+            measured = Measured({TIME: time_s(values, luck)})
+            runs.append(Run(seed, Path("nowhere"), cast("Record", measured)))
+        scenario = {"scenario": f"{values['orbit']}_loss"}
+        cells.append(Cell({**scenario, **values, "size": "30M", "rate": "10M"}, runs))
+    return Campaigns([], cells)
+
+
+def told(campaigns: Campaigns) -> tuple[PageOne, list[str]]:
+    page = page_one(campaigns)
+    assert page is not None
+    found = sentences(page)
+    assert 1 <= len(found) <= MOST_SENTENCES and all(one.count(". ") == 0 for one in found)
+    return page, found
+
+
+def rows(page: PageOne) -> list[list[str]]:
+    table = use_table(page)
+    return table.rows if table else []
+
+
+def vpn_most(values: dict[str, str], luck: random.Random) -> float:
+    """Plant a VPN that takes three times as long, and loss that costs a tenth."""
+    tunnel = {"none": 1.0, "wireguard": 1.04, "openvpn_udp": 1.04, "openvpn_tcp": 3.0}
+    return (
+        30 * tunnel[values["vpn"]] * (1 + 0.1 * float(values["loss"])) * luck.uniform(0.995, 1.005)
+    )
+
+
+def test_where_the_vpn_matters_most_page_one_says_so() -> None:
+    page, found = told(campaign(vpn_most, vpn=VPNS, loss=("0", "1")))
+    assert found[0] == (
+        "The VPN decides: at 1 % loss: 33 s without VPN, 34 s with WireGuard, 34 s with"
+        " OpenVPN UDP and 99 s with OpenVPN TCP."
+    )
+    assert found[1].startswith("OpenVPN UDP and WireGuard are equivalent: they cost 3.9")
+    assert found[2] == "Avoid OpenVPN TCP: +201 % at 1 % loss and +200 % without loss."
+    assert len(found) == 3
+    ((control, use, seconds),) = rows(page)
+    assert control == "VPN only" and use.startswith("WireGuard or OpenVPN UDP")
+    assert seconds == "31, 34"
+
+
+def noise(values: dict[str, str], luck: random.Random) -> float:
+    """Plant nothing but chance, of 3 %."""
+    return 30 * luck.lognormvariate(0, 0.03)
+
+
+def test_of_nothing_but_noise_page_one_says_that_nothing_differs() -> None:
+    campaigns = campaign(
+        noise, orbit=("geo", "leo"), vpn=VPNS, pep=("none", "B"), cc=("cubic", "bbr2"), loss=LOSSES
+    )
+    page, found = told(campaigns)
+    assert found[0].startswith("Nothing that was varied (")
+    assert "by more than chance: all medians are 28 to 31 s" in found[0]
+    text = " ".join(found)
+    assert "decides" not in text and "Avoid" not in text and "instead of" not in text
+    assert "are equivalent" in text
+    assert [row[:2] for row in rows(page)] == [
+        ["hosts, PEP and VPN", "WireGuard, OpenVPN UDP or OpenVPN TCP, CUBIC on the hosts, no PEP"],
+        ["PEP and VPN", "WireGuard, OpenVPN UDP or OpenVPN TCP, no PEP"],
+        ["VPN only", "WireGuard, OpenVPN UDP or OpenVPN TCP"],
+    ], "the simplest of what is equivalent"
+
+
+def leo_only(values: dict[str, str], luck: random.Random) -> float:
+    """Plant loss that only CUBIC suffers from, on one link."""
+    slow = 50.0 if values["cc"] == "cubic" else 4.0
+    return (25 + slow * float(values["loss"])) * luck.uniform(0.99, 1.01)
+
+
+def test_a_campaign_of_leo_says_nothing_of_geo() -> None:
+    campaigns = campaign(
+        leo_only, orbit=("leo",), vpn=("none", "wireguard"), cc=("cubic", "bbr2"), loss=LOSSES
+    )
+    page, found = told(campaigns)
+    assert found[0].startswith("Random loss decides: CUBIC, no VPN: 25 s without loss, 30 s at 0.1")
+    assert found[1].startswith("BBRv2 on the hosts takes 25 to 29 s (CUBIC up to 7")
+    assert "GEO" not in " ".join(found) and "PEP" not in " ".join(found)
+    assert [row[:2] for row in rows(page)] == [
+        ["hosts and VPN", "WireGuard, BBRv2 on the hosts"],
+    ]
+
+
+def pep_decides(values: dict[str, str], luck: random.Random) -> float:
+    """Plant a PEP with BBRv2 at B that takes all of what loss costs CUBIC."""
+    splits = values["pep"] == "B" and values["cc_pep"] == "bbr2"
+    slow = 2.0 if splits else 400.0
+    return (28 + slow * float(values["loss"])) * luck.uniform(0.995, 1.005)
+
+
+def test_where_a_pep_decides_page_one_says_which_and_where() -> None:
+    campaigns = campaign(
+        pep_decides,
+        vpn=VPNS,
+        pep=("none", "A", "B"),
+        cc_pep=("same", "bbr2"),
+        loss=("1",),
+    )
+    page, found = told(campaigns)
+    assert found[0].startswith("The PEP decides: no VPN: 4")
+    assert found[0].count("30 s with PEP B (BBRv2)") == 1
+    assert found[1] == (
+        "If the hosts stay on CUBIC, a PEP at B, outside the tunnel, with BBRv2 takes 30 s instead"
+        " of 427 to 430 s at 1 % loss; between the tunnel's ends (A) it does nothing for a tunnel that it"
+        " cannot split."
+    )
+    both, vpn_only = rows(page)
+    assert both[0] == "PEP and VPN" and both[1].endswith("PEP at B with BBRv2")
+    assert both[2] == "30"
+    assert vpn_only[0] == "VPN only" and vpn_only[2].startswith("42")
+
+
+def test_eight_runs_of_one_seed_say_what_is_needed_and_recommend_nothing() -> None:
+    own = campaign(
+        leo_only, seeds=1, vpn=("none", "wireguard"), cc=("cubic", "bbr2"), loss=("0.1", "1")
+    )
+    page, found = told(own)
+    assert len(own.cells) == 8
+    assert found == [
+        "Nothing can be compared: each cell has one seed and the link is random, so --seeds 5 is"
+        " needed to tell congestion control, random loss or the VPN from chance."
+    ]
+    assert use_table(page) is None
+
+
+def test_a_difference_of_less_than_a_tie_is_no_sentence() -> None:
+    """0.4 round trips, 28.27 against 28.46 s, whose intervals have no width."""
+
+    def headers(values: dict[str, str], luck: random.Random) -> float:
+        return {"none": 28.2, "wireguard": 28.46, "openvpn_udp": 28.27}[values["vpn"]]
+
+    page, found = told(campaign(headers, vpn=("none", "wireguard", "openvpn_udp")))
+    assert found[0].startswith("Nothing that was varied (the VPN)")
+    assert rows(page)[0][1].startswith("WireGuard or OpenVPN UDP")
+
+
+@pytest.mark.parametrize("cost", [1.04, 1.25])
+def test_a_vpn_is_to_be_avoided_by_its_cost(cost: float) -> None:
+    def time_s(values: dict[str, str], luck: random.Random) -> float:
+        return 30 * (cost if values["vpn"] == "wireguard" else 1) * luck.uniform(0.998, 1.002)
+
+    _, found = told(campaign(time_s, vpn=("none", "wireguard")))
+    assert any("Avoid WireGuard: +25 %" in one for one in found) is (cost > 1.1)
