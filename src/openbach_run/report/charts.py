@@ -7,11 +7,15 @@ form of a chart.
 
 from __future__ import annotations
 
+import csv
+import io
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -20,6 +24,8 @@ from matplotlib.ticker import FixedLocator
 INTERVAL = "_"
 """The beginning of a line's label if the line is an interval: its ends belong to the point, at this
 place, of the line with the rest of the label. (matplotlib leaves such labels out of legends.)"""
+NARROW = "-narrow"
+"""The end of the name of a figure's form for phones."""
 MOST_POINTS = 2000
 """The most points of a line; of a longer one every n-th point is taken."""
 DASHES = {"--": [8, 4], ":": [2, 3], "-.": [8, 3, 2, 3]}
@@ -57,6 +63,42 @@ def chart_of(figure: Figure) -> dict[str, Any] | None:
         },
         "panels": [{"title": axes.get_title(), "lines": _lines(axes, names)} for axes in panels],
     }
+
+
+def points_csv(figure: Figure) -> str:
+    """Return what a figure shows as CSV: a row for each point, with the ends of its interval.
+
+    Places on an axis of names are written as these names.
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["panel", "line", "x", "y", "low", "high"])
+    for axes in figure.axes:
+        for image in axes.images:
+            for (row, column), value in numpy.ndenumerate(numpy.ma.getdata(image.get_array())):
+                names = _label_at([axes.xaxis], column), _label_at([axes.yaxis], row)
+                writer.writerow([axes.get_title(), "", *names, _short(float(value)), "", ""])
+        turned = isinstance(axes.yaxis.get_major_locator(), FixedLocator)
+        title = axes.get_title() or axes.get_title("left")
+        for line in _lines(axes, turned) if any(map(_is_read, axes.lines)) else ():
+            none = [None] * len(line["t"])
+            ends = line.get("low", none), line.get("high", none)
+            for at, value, low, high in zip(line["t"], line["v"], *ends, strict=True):
+                # Panels that share an axis have its names on the first one only.
+                sharing = [axes.yaxis, figure.axes[0].yaxis]
+                place = [value, _label_at(sharing, round(at))] if turned else [at, value]
+                writer.writerow([title, line["line"], *place, low, high])
+    return text.getvalue()
+
+
+def _label_at(sharing: Sequence[Axis], at: float) -> str:
+    """Return the name at a place of axes of names; "" if there is none."""
+    for axis in sharing:
+        labels = [one.get_text() for one in axis.get_majorticklabels()]
+        places = list(axis.get_majorticklocs())
+        if at in places and len(labels) == len(places) and labels[places.index(at)]:
+            return labels[places.index(at)]
+    return ""
 
 
 def _is_read(line: Line2D) -> bool:

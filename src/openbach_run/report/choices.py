@@ -34,7 +34,7 @@ EQUIVALENT = 1.05
 
 @dataclass(frozen=True)
 class Choice:
-    """What to use for a control: cells by condition, and cells of VPNs that are as fast."""
+    """Cells to use for a control, by condition, and cells of VPNs that are as fast."""
 
     control: tuple[str, ...]
     """The arguments that are within reach and have several values."""

@@ -61,13 +61,21 @@ MEASURES_A_TABLE = 5
 """The most measures of a table: more columns with intervals are wider than a page."""
 
 
-def drawings(setting: Setting, baseline: Mapping[str, str]) -> list[Drawing]:
-    """Return the figures of a section."""
+def drawings(
+    setting: Setting, baseline: Mapping[str, str], sections: Sequence[Setting] = ()
+) -> list[Drawing]:
+    """Return the figures of a section.
+
+    Times of all `sections` have one scale.
+    """
     cells, name, title = setting.cells, setting.name, setting.title
+    every = list(chain.from_iterable(one.cells for one in sections if one.plot == setting.plot))
     if not setting.is_matrix:
         return [*curves(setting), *figures.time_series(name, title, cells, setting.declared)]
     drawn = (setting.plot.measure, setting.words)
-    made = [figures.heat_map(f"{name}-times", title, cells, *drawn)]
+    made = []
+    if len(values(cells, "loss")) * len(values(cells, "cc")) > 1:
+        made.append(figures.heat_map(f"{name}-times", title, cells, *drawn, every))
     for loss in values(cells, "loss"):
         chosen = [cell for cell in cells if cell.values["loss"] == loss]
         if (
@@ -536,6 +544,30 @@ def limitations(docs: Path) -> Markdown:
     return Markdown(
         "\n".join(f"- {one}" for one in re.findall(r"^- \*\*([^*]+\.)\*\*", text, re.MULTILINE))
     )
+
+
+def trust_table(docs: Path) -> Table:
+    """Return what was checked against what, with the size of the difference found.
+
+    The rows are those of docs/trust.md in which there is one.
+    """
+    text = (docs / "trust.md").read_text(encoding="utf-8")
+    rows = []
+    for line in re.findall(r"^\| (.+?) \|$", text, re.MULTILINE)[1:]:
+        cells = [_unmarked(cell) for cell in line.split(" | ")[:3]]
+        rows += [] if cells[2].startswith("none") else [cells]
+    return Table(
+        "The size of known effects",
+        ["checked", "against", "difference"],
+        rows,
+        "docs/trust.md has how each is repeated",
+        3,
+    )
+
+
+def _unmarked(text: str) -> str:
+    """Return Markdown without links and code."""
+    return re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", text).replace("`", "")
 
 
 def method(docs: Path) -> Markdown:

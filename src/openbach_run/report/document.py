@@ -6,7 +6,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,10 @@ from markupsafe import Markup
 
 from openbach_run.drawing import chart_script, chart_style
 from openbach_run.paths import REPOSITORY
+from openbach_run.report.charts import NARROW
 from openbach_run.results.tables import Markdown, plain
 
-LISTED_WHOLE = "Claims"
+LISTED_WHOLE = "Appendix: claims in full"
 """The section whose parts are in the contents, too."""
 LETTERS = 125
 """A table with this many letters in a line is as wide as a page."""
@@ -70,11 +71,11 @@ def as_html(
     for token, title in sorted(
         headings, key=lambda heading: heading[0].tag
     ):  # h2 first: the template links to them
-        anchor = _anchor(title)
-        while anchor in anchors:
-            anchor += "-"
-        anchors[anchor] = title
-        token.attrSet("id", anchor)
+        name = anchor(title)
+        while name in anchors:
+            name += "-"
+        anchors[name] = title
+        token.attrSet("id", name)
     titles = []
     section = ""
     for token, title in headings:
@@ -112,10 +113,10 @@ def script() -> str:
     return chart_script() + (REPOSITORY / "reports/templates/figures.js").read_text()
 
 
-def as_pdf(markdown: str, folder: Path, template: Path) -> bytes:
+def as_pdf(markdown: str, folder: Path, template: Path, pages: Collection[str] = ()) -> bytes:
     """Return the PDF of a text.
 
-    `folder` is where the images' paths begin. The fonts are Typst's own, so that the PDF is the
+    `folder` is where the images' paths begin. Sections named in `pages` begin a page. The fonts are Typst's own, so that the PDF is the
     same on every machine.
     """
     tree = SyntaxTreeNode(_parser().parse(markdown))
@@ -125,7 +126,7 @@ def as_pdf(markdown: str, folder: Path, template: Path) -> bytes:
         (
             _kept_with_next(node)
             if node.type == "paragraph" and after and after.type == "table"
-            else _typst(node)
+            else _begun(node, pages) + _typst(node)
         )
         for node, after in zip(tree.children, following, strict=True)
     )
@@ -149,7 +150,8 @@ def _title(markdown: str) -> str:
     return markdown.removeprefix("# ").splitlines()[0]
 
 
-def _anchor(title: str) -> str:
+def anchor(title: str) -> str:
+    """Return the name by which links lead to a heading."""
     return re.sub(r"\W+", "-", title.lower()).strip("-")
 
 
@@ -161,18 +163,31 @@ def _figure(source: str, caption: str, folder: Path, charts: Mapping[str, Any]) 
     image = (folder / source).resolve()
     if not image.is_relative_to(folder.resolve()):
         raise ValueError(f"{source}: a report has images of its own only")
-    data = base64.b64encode(image.read_bytes()).decode()
     chart = ""
     if source in charts:
         text = json.dumps(charts[source], separators=(",", ":"))
         text = text.replace("<", "\\u003c")  # so that </script> in a value does not end the script
         chart = f'<script type="application/json">{text}</script>'
+    narrow = image.with_name(f"{image.stem}{NARROW}.svg")
+    shown = f'<img src="{_data(image)}" alt="{caption}">'
+    if narrow.exists():
+        phone = f'<source media="(max-width: 43rem)" srcset="{_data(narrow)}">'
+        shown = f"<picture>{phone}{shown}</picture>"
+    points = image.with_suffix(".csv")
+    link = ""
+    if points.exists():
+        link = f' <a download="{points.name}" href="{_data(points)}">Points as CSV</a>'
+    kind = " class=has-chart" if chart else " class=whole" if narrow.exists() else ""
     return (
-        f"<figure{' class=has-chart' if chart else ''}>"
-        f'<div class="wide" tabindex="0"><img src="data:image/svg+xml;base64,{data}"'
-        f' alt="{caption}"></div>'
-        f"<figcaption>{caption}</figcaption>{chart}</figure>"
+        f'<figure{kind}><div class="wide" tabindex="0">{shown}</div>'
+        f"<figcaption>{caption}.{link}</figcaption>{chart}</figure>"
     )
+
+
+def _data(file: Path) -> str:
+    """Return a file as an address that holds its content."""
+    kind = {".svg": "image/svg+xml", ".csv": "text/csv"}[file.suffix]
+    return f"data:{kind};base64,{base64.b64encode(file.read_bytes()).decode()}"
 
 
 def _typst(node: SyntaxTreeNode) -> str:
@@ -220,6 +235,12 @@ def _typst(node: SyntaxTreeNode) -> str:
             return _typst_table(node)
         case _:
             raise ValueError(f"the report's template has a {node.type}, which cannot be set as PDF")
+
+
+def _begun(node: SyntaxTreeNode, pages: Collection[str]) -> str:
+    """Return a page break before a section that begins a page, else nothing."""
+    is_section = node.type == "heading" and node.tag == "h2"
+    return "#pagebreak(weak: true)\n" if is_section and _text(node) in pages else ""
 
 
 def _kept_with_next(node: SyntaxTreeNode) -> str:

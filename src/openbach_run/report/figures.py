@@ -22,7 +22,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 from openbach_run.drawing import COLOURS, MARKERS, SETTINGS, STYLES, WIDTH_IN
 from openbach_run.openbach.measures import Declared, Measure, over_time
 from openbach_run.report.cells import Cell, Partners, file_name, is_numeral
-from openbach_run.report.charts import INTERVAL
+from openbach_run.report.charts import INTERVAL, NARROW, points_csv
 from openbach_run.report.words import heading, in_good_units, named, said, suffix_in_words
 from openbach_run.results import run_files
 from openbach_run.results.intervals import Estimate, ratio
@@ -54,9 +54,12 @@ class Drawing:
     name: str
     caption: str
     figure: Figure
+    narrow: Figure | None = None
+    """The same for a phone, if the figure could not be read there."""
 
     def save(self, folder: Path) -> None:
-        """Write the figure as `folder`/`name`.svg and .pdf."""
+        """Write the figure as `folder`/`name`.svg and .pdf, and its points as .csv."""
+        (folder / f"{self.name}.csv").write_text(points_csv(self.figure))
         with matplotlib.rc_context(SETTINGS):
             self.figure.savefig(
                 folder / f"{self.name}.svg", metadata={"Date": None, "Creator": "openbach-run"}
@@ -65,6 +68,11 @@ class Drawing:
                 folder / f"{self.name}.pdf",
                 metadata={"CreationDate": None, "Creator": "openbach-run"},
             )
+            if self.narrow:
+                self.narrow.savefig(
+                    folder / f"{self.name}{NARROW}.svg",
+                    metadata={"Date": None, "Creator": "openbach-run"},
+                )
 
 
 def values(cells: Sequence[Cell], name: str) -> list[str]:
@@ -105,10 +113,18 @@ def least_times_s(cells: Sequence[Cell]) -> list[float]:
     return sorted(time_s for time_s in times_s if time_s)
 
 
-def heat_map(name: str, title: str, cells: Sequence[Cell], measure: str, words: str) -> Drawing:
+def heat_map(
+    name: str,
+    title: str,
+    cells: Sequence[Cell],
+    measure: str,
+    words: str,
+    scaled: Sequence[Cell] = (),
+) -> Drawing:
     """Draw the medians of a measure, called `words` (the report's Figure 2).
 
-    There is a row per VPN and PEP position, and a column per loss and transport.
+    There is a row per VPN and PEP position, and a column per loss and transport. The colours are
+    those of `scaled` cells, so that several figures have one scale.
     """
     rows, losses, transports = configurations(cells), values(cells, "loss"), values(cells, "cc")
     columns = list(itertools.product(losses, transports))
@@ -122,14 +138,15 @@ def heat_map(name: str, title: str, cells: Sequence[Cell], measure: str, words: 
     with matplotlib.rc_context(SETTINGS):
         figure = Figure(figsize=(WIDTH_IN, 1.3 + 0.24 * len(rows)))
         axes = figure.subplots()
-        least, most = numpy.nanmin(medians), numpy.nanmax(medians)
+        others = [one.median for cell in scaled if (one := cell.estimate(measure))]
+        least, most = min([numpy.nanmin(medians), *others]), max([numpy.nanmax(medians), *others])
         logarithmic = least > 0
         # A logarithmic scale needs two different ends.
         scale = LogNorm(least, max(most, least * 1.01)) if logarithmic else Normalize(least, most)
         image = axes.imshow(medians, aspect="auto", cmap="YlOrRd", norm=scale)
         bar = figure.colorbar(image, label=words, pad=0.01)
         if logarithmic:
-            _plain_log(bar.ax.yaxis)
+            plain_log(bar.ax.yaxis)
         for (y, x), word in texts.items():
             colour = "white" if scale(medians[y, x]) > 0.6 else "black"
             axes.text(x, y, word, ha="center", va="center", fontsize=6.5, color=colour)
@@ -202,7 +219,7 @@ def compared(
         least, most = axes.get_xlim()
         if most > WIDE * max(least, 1e-9):
             axes.set_xscale("log")
-            _plain_log(axes.xaxis)
+            plain_log(axes.xaxis)
         axes.set_yticks(range(len(rows)), [configuration(*pair) for pair in rows])
         axes.invert_yaxis()
         axes.grid(axis="y", color="#eeeeee")
@@ -286,7 +303,7 @@ def loss_curves(name: str, title: str, cells: Sequence[Cell], measure: str, word
                 _least(axes, cells)
             if all(value > 0 for value in measured):
                 axes.set_yscale("log")
-                _plain_log(axes.yaxis)
+                plain_log(axes.yaxis)
             scale = _to_scale(axes, losses)
         _legend(figure, vpns, peps)
     least = "; dotted: the least possible time" if measure == TRANSFER_TIME else ""
@@ -396,7 +413,7 @@ def distributions(
     )
 
 
-def _plain_log(axis: Axis) -> None:
+def plain_log(axis: Axis) -> None:
     """Set ticks at 1, 2 and 5 times powers of ten, written out."""
     axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.set_major_formatter("{x:g}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -53,7 +54,7 @@ REACH = {"cc": "hosts", "pep": "PEP", "vpn": "VPN"}
 
 @dataclass(frozen=True)
 class PageOne:
-    """What page 1 is made from: the cells that it is about, and the measure."""
+    """The cells that page 1 is about, and their measure."""
 
     cells: list[Cell]
     measure: str
@@ -109,6 +110,10 @@ class PageOne:
             if all(cell.values.get(name, "") == value for name, value in asked.items()):
                 return cell if cell.estimate(self.measure) else None
         return None
+
+    def partner(self, cell: Cell, vpn: str) -> Cell | None:
+        """Return the cell with another VPN and otherwise the same."""
+        return self.find(**{**_own(self, cell), "vpn": vpn})
 
     def of(self, **wanted: str) -> list[Cell]:
         """Return the measured cells with these values."""
@@ -186,8 +191,7 @@ def what_decides(page: PageOne) -> str:
         )
     series = _series(page, top)
     name = _argument(top.name)
-    decides = f"{name[:1].upper()}{name[1:]} decides"
-    return f"{decides}: {series}."
+    return f"{capital(name)} decides: {series}."
 
 
 def _series(page: PageOne, effect: Effect) -> str:
@@ -294,7 +298,7 @@ def what_hosts_do(page: PageOne) -> str:
         text = f"{named(cc)} on the hosts takes {_list(of_links)}"
         text += f"{', whatever the loss' if len(page.losses) > 1 else ''}"
         if cc in price:
-            text += f"; {_at(page.losses[0])} it takes {_list(price[cc])} than CUBIC"
+            text += f"; {at_loss(page.losses[0])} it takes {_list(price[cc])} than CUBIC"
         parts.append(text)
     return f"{'; '.join(parts)}."
 
@@ -307,7 +311,7 @@ def _no_better_hosts(page: PageOne, most: str) -> str:
         decided = [own and differ(cell, own, page.measure, page.tie) for cell in others]
         if own is None or not others or any(one is None for one in decided):
             return ""
-    where = f" {_at(most)}" if page.losses else ""
+    where = f" {at_loss(most)}" if page.losses else ""
     return f"No congestion control of the hosts is faster than CUBIC{where}."
 
 
@@ -326,19 +330,8 @@ def what_a_pep_does(page: PageOne) -> str:
     most = page.losses[-1] if page.losses else ""
     idle = any(has_idle_pep(cell) for cell in page.cells)
     nothing = "between the tunnel's ends (A) it does nothing for a tunnel that it cannot split"
-    compared: dict[tuple[str, str], list[tuple[Cell, Cell]]] = {}
-    for link in page.links:
-        for cell in page.of(**link, **_loss(most), **_hosts(page)):
-            if cell.values["pep"] != "none" and not has_idle_pep(cell):
-                without = page.find(**link, **_loss(most), vpn=cell.values["vpn"])
-                key = cell.values["pep"], cell.values.get("cc_pep", SAME)
-                if without:
-                    compared.setdefault(key, []).append((cell, without))
-    helpful = {}
-    for key, pairs in compared.items():
-        better = [pair for pair in pairs if slower(*pair[::-1], page.measure, page.tie)]
-        if 2 * len(better) > len(pairs):
-            helpful[key] = better
+    compared = _with_pep(page, most)
+    helpful = _helpful(page, compared)
     if not helpful:
         if not compared:
             return ""
@@ -346,10 +339,11 @@ def what_a_pep_does(page: PageOne) -> str:
         for cell, without in (pair for pairs in compared.values() for pair in pairs):
             found = change(cell, without, page.measure)
             steps += [abs(found.median - 1)] if found else []
-        where = f" {_at(most)}" if page.losses else ""
+        where = f" {at_loss(most)}" if page.losses else ""
         limit = f" (medians move by at most {100 * max(steps):.0f} %)" if steps else ""
         return f"No PEP makes a transfer of CUBIC hosts faster{where}{limit}."
-    best = min(helpful, key=lambda key: _gain(page, helpful[key]))
+    best = best_pep(page)
+    assert best is not None
     parts = []
     for link in page.links:
         pairs = [pair for pair in helpful[best] if _has(pair[0], link)]
@@ -360,9 +354,43 @@ def what_a_pep_does(page: PageOne) -> str:
             parts.append(f"{now} {unit}{_over(link)} instead of {before} {unit}")
     outside = ", outside the tunnel," if best[0].startswith("B") else ""
     own = "" if best[1] == SAME else f" with {named(best[1])}"
-    where = f" {_at(most)}" if page.losses and most != "0" else ""
+    where = f" {at_loss(most)}" if page.losses and most != "0" else ""
     text = f"If the hosts stay on CUBIC, a PEP at {best[0].replace('_', ' ')}{outside}{own} takes"
     return f"{text} {_list(parts)}{where}{f'; {nothing}' if idle else ''}."
+
+
+def best_pep(page: PageOne) -> tuple[str, str] | None:
+    """Return position and congestion control of the PEP that helps CUBIC hosts most, or None."""
+    if "pep" not in page.swept or not page.is_time:
+        return None
+    helpful = _helpful(page, _with_pep(page, page.losses[-1] if page.losses else ""))
+    return min(helpful, key=lambda key: _gain(page, helpful[key])) if helpful else None
+
+
+Pairs = dict[tuple[str, str], list[tuple[Cell, Cell]]]
+"""Position of a PEP and its congestion control → cells with it, each with that without."""
+
+
+def _with_pep(page: PageOne, loss: str) -> Pairs:
+    found: Pairs = {}
+    for link in page.links:
+        for cell in page.of(**link, **_loss(loss), **_hosts(page)):
+            if cell.values["pep"] != "none" and not has_idle_pep(cell):
+                without = page.find(**link, **_loss(loss), vpn=cell.values["vpn"])
+                key = cell.values["pep"], cell.values.get("cc_pep", SAME)
+                if without:
+                    found.setdefault(key, []).append((cell, without))
+    return found
+
+
+def _helpful(page: PageOne, compared: Pairs) -> Pairs:
+    """Return the pairs in which the PEP makes a transfer faster, for PEPs that do in most."""
+    found = {}
+    for key, pairs in compared.items():
+        better = [pair for pair in pairs if slower(*pair[::-1], page.measure, page.tie)]
+        if 2 * len(better) > len(pairs):
+            found[key] = better
+    return found
 
 
 def _gain(page: PageOne, pairs: Iterable[tuple[Cell, Cell]]) -> float:
@@ -389,7 +417,7 @@ def equivalent_vpns(page: PageOne) -> str:
         of_each[vpn] = _percents(*_ends([100 * (one.median - 1) for one, _, _ in costs[vpn]]))
     low, high = _ends([100 * (one.median - 1) for vpn in alike for one, _, _ in costs[vpn]])
     headers = all(_is_headers(*one) for vpn in alike for one in costs[vpn])
-    what = f"of no VPN's time{f' {_at(least)}' if least else ''}"
+    what = f"of no VPN's time{f' {at_loss(least)}' if least else ''}"
     if len(alike) == 1:
         why = ", which is its headers" if headers else ""
         which = "" if len(vpns) == 1 else "Of the VPNs the fastest: "
@@ -421,7 +449,7 @@ def _are_equivalent(page: PageOne, vpn: str, other: str) -> bool:
     """Return whether neither is shown to take more than 5 % longer, without a PEP."""
     decided = 0
     for cell in page.of(vpn=vpn, **_without_pep(page)):
-        partner = page.find(**{**_own(page, cell), "vpn": other})
+        partner = page.partner(cell, other)
         found = change(cell, partner, page.measure) if partner else None
         if found is None or (found.low is None and is_random(cell.values)):
             continue
@@ -469,11 +497,11 @@ def vpns_to_avoid(page: PageOne) -> str:
         for link in page.links:
             worst: dict[str, tuple[float, str]] = {}
             for cell in page.of(vpn=vpn, **link, **_without_pep(page)):
-                bare = page.find(**{**_own(page, cell), "vpn": "none"})
+                bare = page.partner(cell, "none")
                 found = change(cell, bare, page.measure) if bare else None
                 if found and _is_costly(page, cell, bare, found):
                     loss = cell.values.get("loss", "")
-                    where = [_at(loss)] if page.losses else []
+                    where = [at_loss(loss)] if page.losses else []
                     where += [f"({named(cell.values['cc'])})"] if "cc" in page.swept else []
                     text = f"+{100 * (found.median - 1):.0f} % {' '.join(where)}".rstrip()
                     worst[loss] = max(worst.get(loss, (0.0, "")), (found.median, text))
@@ -497,7 +525,7 @@ def several_flows(page: PageOne) -> str:
     """Say which VPNs slow several flows in one tunnel, where that is worst."""
     worst: tuple[float, str] = (COSTLY, "")
     for one in settings(page.campaigns):
-        measures = [name for name in _measures(one.cells) if FLOW.fullmatch(name)]
+        measures = [name for name in measures_of(one.cells) if FLOW.fullmatch(name)]
         if not measures or "vpn" not in one.cells[0].values:
             continue
         measure = max(measures)
@@ -520,11 +548,11 @@ def several_flows(page: PageOne) -> str:
         least, most = _ends([median_of(cell, measure) for cell in rest])
         if low / most > worst[0]:
             conditions = [f"{max(int(FLOW.fullmatch(name)[1]) for name in measures)} flows"]  # type: ignore[index]
-            conditions += [_at(one.shared["loss"])] if "loss" in one.shared else []
+            conditions += [at_loss(one.shared["loss"])] if "loss" in one.shared else []
             orbit = one.shared.get("orbit")
             where = f"{' '.join(conditions)}{f' over {orbit.upper()}' if orbit else ''}"
             cc = f" ({named(one.shared['cc'])})" if "cc" in one.shared else ""
-            text = f"With {where}{cc} the last one takes {_span(low, high)} s through"
+            text = f"With {where}{cc} the last one's transfer takes {_span(low, high)} s through"
             text += f" {_list([named(vpn) for vpn in slow], 'or')}, else {_span(least, most)} s."
             worst = low / most, text
     return worst[1]
@@ -565,11 +593,43 @@ def use_table(page: PageOne) -> Table | None:
             ]
         columns = [f"any link ({unit})"]
     else:
-        columns = [f"{_where(link)} ({unit})" if _where(link) else unit for link in page.links]
+        columns = [
+            f"{link_in_words(link)} ({unit})" if link_in_words(link) else unit
+            for link in page.links
+        ]
     of_loss = f" at {', '.join(page.losses)} % random loss" if len(page.losses) > 1 else ""
     note = f"median {page.of_measure.title}{of_loss}. Chosen is what is least bad at its worst"
     note += ", against the fastest within reach on each link; among equivalent ones the simplest"
     return Table("What to use", ["you control", "use", *columns], rows, note, 2 + len(columns))
+
+
+def missing_commands(page: PageOne) -> list[str]:
+    """Return the commands that run the cells which the table has as not run."""
+    wanted: dict[tuple[tuple[str, str], ...], dict[str, dict[str, None]]] = {}
+    for choice in page.choices:
+        cells = list(choice.cells.values())
+        there = [{name: cell.values.get(name, "") for name in page.swept} for cell in cells]
+        for link, loss in itertools.product(page.links, page.losses or [""]):
+            if any({**link, **_loss(loss)}.items() <= one.items() for one in there):
+                continue
+            given = [("", cells[0].values["scenario"])]
+            for name in (*REACH, "cc_pep", "cc_tunnel", "size"):
+                value = cells[0].values.get(name, SAME)
+                given += [(name, value)] if name != "vpn" and value not in (SAME, "") else []
+            swept = wanted.setdefault(tuple(given), {})
+            vpns = [
+                one.values["vpn"] for one in (*cells[:1], *choice.others) if "vpn" in one.values
+            ]
+            told = {"vpn": vpns, **{name: [value] for name, value in link.items()}, "loss": [loss]}
+            for name, values in told.items():
+                swept.setdefault(name, {}).update(dict.fromkeys(filter(None, values)))
+    found = []
+    for ((_, scenario), *given), swept in wanted.items():
+        words = [f"{name}={','.join(values)}" for name, values in swept.items() if values]
+        words += [f"{name}={value}" for name, value in given]
+        told = ["./openbach-run", scenario, *words, "--seeds", str(MIN_SEEDS)]
+        found.append(shlex.join(told))
+    return found
 
 
 def _use(page: PageOne, choice: Choice) -> str:
@@ -617,12 +677,18 @@ def _costs(page: PageOne, vpn: str, loss: str) -> list[tuple[Estimate, Cell, Cel
     return found
 
 
+def percent_ratio(page: PageOne, cell: Cell, other: Cell) -> float | None:
+    """Return by how many percent the cell has more of the measure, the median over the seeds."""
+    found = change(cell, other, page.measure)
+    return 100 * (found.median - 1) if found else None
+
+
 def _is_headers(ratio: Estimate, cell: Cell, bare: Cell) -> bool:
     carried = change(cell, bare, CARRIED)
     return carried is not None and abs(carried.median - ratio.median) <= OF_HEADERS
 
 
-def _measures(cells: Iterable[Cell]) -> list[str]:
+def measures_of(cells: Iterable[Cell]) -> list[str]:
     found: dict[str, None] = {}
     for cell in cells:
         for run in cell.runs:
@@ -670,14 +736,14 @@ def _argument(name: str) -> str:
 
 
 def _value(name: str, value: str) -> str:
-    return _at(value) if name == "loss" else said(name, value)
+    return at_loss(value) if name == "loss" else said(name, value)
 
 
 def _with(name: str, cell: Cell) -> str:
     """Return a cell's value as it follows a figure: `with WireGuard`, `at 1 % loss`."""
     value = cell.values[name]
     if name == "loss":
-        return _at(value)
+        return at_loss(value)
     if name == "orbit":
         return f"over {value.upper()}"
     if name in ("vpn", "pep") and value == "none":
@@ -686,19 +752,19 @@ def _with(name: str, cell: Cell) -> str:
     return f"with {said(name, value)}{'' if of_pep == SAME else f' ({named(of_pep)})'}"
 
 
-def _at(loss: str) -> str:
+def at_loss(loss: str) -> str:
     """Return a random loss in a sentence: `without loss`, `at 0.1 % loss`."""
     if is_number(loss):
         return f"at {loss} % loss" if float(loss) else "without loss"
     return f"with {said('loss', loss)}"
 
 
-def _where(link: Mapping[str, str]) -> str:
+def link_in_words(link: Mapping[str, str]) -> str:
     return ", ".join(said(name, value) for name, value in link.items() if value)
 
 
 def _over(link: Mapping[str, str]) -> str:
-    where = _where(link)
+    where = link_in_words(link)
     return f" over {where}" if where else ""
 
 
@@ -732,6 +798,11 @@ def _some(values: Sequence[str], last: str) -> str:
     words = [named(one) for one in values[:MOST_NAMED]]
     more = len(values) - MOST_NAMED
     return _list(words + ([f"{more} other{'s' if more > 1 else ''}"] if more > 0 else []), last)
+
+
+def capital(words: str) -> str:
+    """Return words with a capital letter first."""
+    return words[:1].upper() + words[1:]
 
 
 def _list(words: Sequence[str], last: str = "and") -> str:

@@ -14,6 +14,8 @@ from openbach_run.report.causes import mechanism
 from openbach_run.report.claims import (
     BUT_FOR,
     CANNOT_TELL,
+    DOES_NOT,
+    HOLDS,
     MARGIN,
     Claim,
     Comparison,
@@ -54,6 +56,54 @@ def claims_table(claims: Sequence[Claim]) -> Table:
         "verdict",
     ]
     return Table("Claims of the published documents", header, rows, VERDICTS_NOTE, len(header))
+
+
+IN_WORDS = {
+    HOLDS: "reproduced",
+    BUT_FOR: "partly",
+    DOES_NOT: "not",
+    CANNOT_TELL: "inconclusive",
+}
+SYMBOLS = {"reproduced": "●", "partly": "◐", "not": "○", "inconclusive": "?"}
+
+
+def word_of(claim: Claim) -> str:
+    """Return the verdict on a claim in one word: reproduced, partly, not or inconclusive.
+
+    Partly is what is reproduced on one link, or for more than half of the comparisons.
+    """
+    found = {IN_WORDS[verdict] for verdict in claim.verdicts.values()}
+    if len(found) == 1:
+        return found.pop()
+    return "partly" if found & {"reproduced", "partly"} else "not"
+
+
+def lines_table(claims: Sequence[Claim]) -> Table:
+    """Return a line for each claim: a symbol, its verdict in a word, and what was found."""
+    rows = []
+    for claim in claims:
+        word = word_of(claim)
+        rows.append([f"{SYMBOLS[word]} {word}", f"{claim.name}. {claim.statement}", _line(claim)])
+    header = ["verdict", "claim", "found"]
+    counts = [f"{number} {word}" for word in SYMBOLS if (number := _count(claims, word))]
+    note = f"{', '.join(counts)}. found: medians from least to most, of the part that decides"
+    return Table("Claims, a line each", header, rows, note, len(header))
+
+
+def _count(claims: Sequence[Claim], word: str) -> int:
+    return sum(word_of(one) == word for one in claims)
+
+
+def _line(claim: Claim) -> str:
+    """Return the part of a claim that decides, with its figures on each link."""
+    told: dict[tuple[str, str], list[str]] = {}
+    for orbit, verdict in claim.verdicts.items():
+        one = next(one for one in claim.findings if (one.orbit, one.verdict) == (orbit, verdict))
+        alone = len(set(claim.verdicts.values())) == 1
+        words = f"{orbit.upper()} {found(one)}{'' if alone else f' ({IN_WORDS[verdict]})'}"
+        told.setdefault((one.part.says, one.part.bounds), []).append(words.strip())
+    parts = [f"{says}: {', '.join(of)}; claimed {bounds}" for (says, bounds), of in told.items()]
+    return ". ".join(f"{one[:1].upper()}{one[1:]}" for one in parts)
 
 
 def found(finding: Finding) -> str:

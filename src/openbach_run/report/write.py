@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -12,17 +13,34 @@ from typing import Any
 from openbach_run.catalog import Catalog
 from openbach_run.paths import REPOSITORY
 from openbach_run.progress import Reporter
-from openbach_run.report import content, document, published, verdicts
+from openbach_run.report import content, document, dots, published, verdicts
 from openbach_run.report.cells import Campaigns
 from openbach_run.report.charts import chart_of
 from openbach_run.report.claims import Claim, judge, read_claims
 from openbach_run.report.csv_files import cells_csv, claims_csv
 from openbach_run.report.explained import assumptions_of
+from openbach_run.report.front import (
+    costs_table,
+    effects_table,
+    flow_figures,
+    front_of,
+    is_brief,
+    is_of_flows,
+)
 from openbach_run.report.hosts import hosts, pep_hosts, runs_of_scenarios
-from openbach_run.report.settings import conditions, described, settings
+from openbach_run.report.page_one import missing_commands
+from openbach_run.report.settings import Setting, conditions, described, settings
 from openbach_run.results.files import as_csv, write_parquet
 from openbach_run.results.record import not_locked
-from openbach_run.results.tables import as_html, as_latex, as_markdown, as_text, markdown_rows
+from openbach_run.results.tables import (
+    Markdown,
+    as_html,
+    as_latex,
+    as_markdown,
+    as_text,
+    markdown_rows,
+    plain,
+)
 
 TEMPLATES = REPOSITORY / "reports/templates"
 FORMS = {"txt": as_text, "md": as_markdown, "tex": as_latex, "html": as_html}
@@ -30,6 +48,8 @@ MOST_DRAWINGS = 150
 """After this many figures the sections that follow have tables only: nobody looks at more, and each
 takes a quarter of a second."""
 CLAIMS = REPOSITORY / "reports/claims.yml"
+PAGES = ("What a VPN costs", "Claims", "Several flows", "Appendix: claims in full")
+"""Sections that begin a page of the PDF."""
 ASSUMPTIONS = REPOSITORY / "reports/assumptions"
 PUBLISHED = REPOSITORY / "reports/published.yml"
 
@@ -52,22 +72,38 @@ def write(
     reporter.show("judging the claims", 0)
     judged = [judge(name, described, campaigns) for name, described in read_claims(CLAIMS).items()]
     claims = [one for one in judged if one.is_told]
+    by_document = verdicts.by_document(claims, published.titles(PUBLISHED))
     of_others = published.tables(campaigns, PUBLISHED)
     sections_of = settings(campaigns)
+    front = front_of(campaigns)
+    brief = is_brief(campaigns, claims)
+    costs = dots.costs(front.page) if front.page and not brief else None
+    flows = [] if brief else flow_figures(campaigns)
     named_tables = {
         "claims": verdicts.claims_table(claims),
         "platform": content.platform_table(campaigns, content.named_packages(Catalog())),
+        "trust": content.trust_table(REPOSITORY / "docs"),
         **of_others,
     }
-    if (advised := content.advice_table(campaigns)) is not None:
-        named_tables["recommended"] = advised
+    for number, (_, some) in enumerate(by_document, 1):
+        named_tables[f"claims-{number}"] = verdicts.lines_table(some)
+    optional = {
+        "use": front.use,
+        "costs": costs_table(front.page) if front.page and costs else None,
+        "decides": effects_table(front.page) if front.page else None,
+        "recommended": content.advice_table(campaigns),
+    }
+    named_tables |= {name: one for name, one in optional.items() if one is not None}
     sections = []
     charts: dict[str, Any] = {}
-    drawn = 0
+    first = [one for one in (front.figure, costs, *flows) if one]
+    drawn = len(first)
+    for drawing in first:
+        drawing.save(output / "figures")
     for number, setting in enumerate(sections_of):
         reporter.show(f"drawing {setting.name}", 0.1 + 0.7 * number / len(sections_of))
         undrawn = drawn >= MOST_DRAWINGS
-        drawings = [] if undrawn else content.drawings(setting, baseline)
+        drawings = [] if undrawn else content.drawings(setting, baseline, sections_of)
         drawn += len(drawings)
         for drawing in drawings:
             drawing.save(output / "figures")
@@ -82,28 +118,36 @@ def write(
         for ending, form in FORMS.items():
             (output / "tables" / f"{name}.{ending}").write_text(form(table))
     (output / "results.csv").write_text(as_csv(campaigns.records))
-    write_parquet(campaigns.records, output / "results.parquet")
+    about = {"commands": campaigns.commands, "plots": plots_of(campaigns)}
+    write_parquet(campaigns.records, output / "results.parquet", about)
     (output / "cells.csv").write_text(cells_csv(campaigns, baseline))
     (output / "claims.csv").write_text(claims_csv(claims))
     reporter.show("setting the text", 0.8)
     markdown = _text(
         campaigns=campaigns,
         baseline=baseline,
+        front=front,
+        costs=costs,
+        flows=flows,
+        brief=brief,
+        see=see(sections_of),
         claims=claims,
-        by_document=verdicts.by_document(claims, published.titles(PUBLISHED)),
+        by_document=by_document,
         undecided=verdicts.undecided(judged),
         sections=sections,
-        drawn=drawn,
+        drawn_before=drawn,
         tables=named_tables,
         of_others=list(of_others),
+        missing=missing_commands(front.page) if front.page and front.use else [],
         appendix=appendix,
     )
     (output / "report.md").write_text(markdown)
     (output / "report.html").write_text(
         document.as_html(markdown, output, TEMPLATES / "page.html.j2", charts)
     )
+    pages = () if brief else PAGES
     (output / "report.pdf").write_bytes(
-        document.as_pdf(markdown, output, TEMPLATES / "page.typ.j2")
+        document.as_pdf(markdown, output, TEMPLATES / "page.typ.j2", pages)
     )
     reporter.show("the report is written", 1)
     return claims
@@ -127,7 +171,27 @@ def _text(campaigns: Campaigns, **more: Any) -> str:
         assumptions=assumptions_of(ASSUMPTIONS),
         next_of={kind: count(1).__next__ for kind in ("Figure", "Table")},
         rows=markdown_rows,
+        from_file=not any(run.has_files for run in campaigns.runs),
         docs=REPOSITORY / "docs",
         **more,
     )
     return text.strip() + "\n"
+
+
+def plots_of(campaigns: Campaigns) -> dict[str, dict[str, str]]:
+    """Return what each scenario asks to be drawn, as campaign.json has it."""
+    return {name: asdict(plot) for name, plot in campaigns.plots.items()}
+
+
+def see(sections: Sequence[Setting]) -> dict[str, Markdown]:
+    """Return links from the figures of the first pages to the sections with all their values.
+
+    `first` is about the matrices, `flows` about several flows.
+    """
+    found: dict[str, list[str]] = {"first": [], "flows": []}
+    for one in sections:
+        kind = "flows" if is_of_flows(one) else "first"
+        found[kind].append(f"[{plain(one.title)}](#{document.anchor(one.title)})")
+    return {
+        kind: Markdown(f"All values: {', '.join(links)}.") for kind, links in found.items() if links
+    }

@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Draw the figures of pages 1 and 2: small multiples with a row for each VPN.
+
+A panel is a link and a loss; all panels have one scale. Each figure has a narrow form for phones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
+
+from openbach_run.drawing import COLOURS, MARKERS, SETTINGS, WIDTH_IN
+from openbach_run.openbach.scenario import SAME
+from openbach_run.report.cells import Cell
+from openbach_run.report.charts import INTERVAL
+from openbach_run.report.effects import median_of, widest_tie
+from openbach_run.report.figures import WIDE, Drawing, least_times_s, plain_log
+from openbach_run.report.page_one import (
+    PageOne,
+    at_loss,
+    best_pep,
+    capital,
+    link_in_words,
+    percent_ratio,
+    short,
+)
+from openbach_run.report.recommendations import END_HOSTS
+from openbach_run.report.words import named, said
+from openbach_run.results.intervals import ratios
+
+NARROW_IN = 3.7
+"""The width of a figure on a phone of 390 px."""
+MOST_ACROSS = 4
+"""The most losses that have a panel each; of more there are the least, the greatest and two
+between."""
+MOST_PANELS = 12
+ROW_IN, HEAD_IN = 0.27, 0.34
+GREATEST_COST = 60.0
+"""The greatest cost in % that is drawn to scale; of a greater one the figure has the number."""
+TIE_GREY, LEAST_GREY = "#dddddd", "#999999"
+
+
+@dataclass(frozen=True)
+class Series:
+    """Points with one marker: hosts and PEP that are told apart from others."""
+
+    label: str
+    wanted: dict[str, str]
+    colour: str
+    marker: str
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A link and a loss."""
+
+    title: str
+    wanted: dict[str, str]
+
+
+Seen = tuple[float, float, float]
+"""Median, least and greatest value over the seeds."""
+
+
+def times(page: PageOne) -> Drawing:
+    """Draw the measure of page 1 by VPN, for each link and loss."""
+    measure = page.measure
+
+    def seen(cell: Cell) -> Seen | None:
+        values = sorted(cell.measured(measure).values())
+        return (median_of(cell, measure), values[0], values[-1]) if values else None
+
+    every = []
+    for cell in page.cells:
+        every += list(cell.measured(measure).values())
+    logarithmic = min(every) > 0 and max(every) > WIDE * min(every)
+    least = least_times_s(page.cells) if page.is_time else []
+    words = page.of_measure.words + (", logarithmic" if logarithmic else "")
+    note = f"marker: median, bar: all {max(len(cell.runs) for cell in page.cells)} seeds"
+    note += f"; grey line: the least possible, {least[0]:.1f} s" if least else ""
+
+    def dress(axes: Axes) -> None:
+        if logarithmic:
+            axes.set_xscale("log")
+            axes.set_xlim(min([*every, *least]) / 1.3, max(every) * 1.3)
+            plain_log(axes.xaxis)
+        else:
+            axes.xaxis.set_major_locator(MaxNLocator(4))
+        for least_s in least[:1]:
+            axes.axvline(least_s, color=LEAST_GREY, linewidth=1, label=INTERVAL)
+
+    caption = f"{capital(page.of_measure.title)} on each link; {note}"
+    return _drawn("page-1", caption, words, page, _series(page), seen, dress)
+
+
+def costs(page: PageOne) -> Drawing | None:
+    """Draw what each VPN costs against none, in percent; None without both."""
+    vpns = page.campaigns.distinct("vpn", page.cells)
+    if "none" not in vpns or len(vpns) < 2 or not page.is_time:
+        return None
+
+    def seen(cell: Cell) -> Seen | None:
+        bare = page.partner(cell, "none")
+        found = (
+            sorted(ratios(cell.measured(page.measure), bare.measured(page.measure)).values())
+            if bare
+            else []
+        )
+        whole = percent_ratio(page, cell, bare) if bare else None
+        if not found or whole is None or cell.values["vpn"] == "none":
+            return None
+        return whole, 100 * (found[0] - 1), 100 * (found[-1] - 1)
+
+    compared = [seen(cell) for cell in page.cells if cell.values.get("pep", "none") == "none"]
+    told = [one for one in compared if one]
+    if not told:
+        return None
+    greatest = min(GREATEST_COST, max(one[2] for one in told))
+    least = max(-GREATEST_COST, min(one[1] for one in told))
+    tie = 100 * (widest_tie(page.cells, page.tie) - 1)
+    series = [one for one in _series(page) if one.wanted.get("pep", "none") == "none"]
+
+    def dress(axes: Axes) -> None:
+        axes.set_xlim(min(least, -tie) - 3, greatest + 6)
+        axes.axvspan(-tie, tie, color=TIE_GREY, zorder=0)
+        axes.axvline(0, color=LEAST_GREY, linewidth=1, label=INTERVAL)
+
+    caption = (
+        f"What a VPN adds to the {page.of_measure.title} (%); marker: median, bar: all seeds,"
+        f" paired with the same seed without VPN; grey: a tie, ±{tie:.1f} %"
+    )
+    rows = [vpn for vpn in vpns if vpn != "none"]
+    return _drawn(
+        "page-2", caption, "against no VPN (%)", page, series, seen, dress, rows, greatest + 6
+    )
+
+
+def _series(page: PageOne) -> list[Series]:
+    """Return what has a marker of its own: the usual hosts, the best other control, the best PEP."""
+    chosen: list[tuple[str, dict[str, str]]] = []
+    has_cc = any("cc" in cell.values for cell in page.cells)
+    plain = {"pep": "none"} if any("pep" in cell.values for cell in page.cells) else {}
+    if not has_cc:
+        return [Series(page.of_measure.title, plain, COLOURS[3], MARKERS[0])]
+    controls = page.campaigns.distinct("cc", page.cells)
+    first = END_HOSTS if END_HOSTS in controls else controls[0]
+    others = [one for one in controls if one != first]
+    by_time = sorted(others, key=lambda cc: _total(page, {**plain, "cc": cc}))
+    chosen.append((f"{named(first)} end to end", {**plain, "cc": first}))
+    if by_time:
+        best = by_time[0] if page.is_time else others[-1]
+        chosen.append((f"{named(best)} end to end", {**plain, "cc": best}))
+    if pep := best_pep(page):
+        position, of_pep = pep
+        own = "" if of_pep == SAME else f" with {named(of_pep)}"
+        words = f"{named(first)} hosts, {said('pep', position)}{own}"
+        chosen.append((words, {"cc": first, "pep": position, "cc_pep": of_pep}))
+    looks = ((COLOURS[3], MARKERS[0]), (COLOURS[1], MARKERS[1]), (COLOURS[4], MARKERS[2]))
+    found = []
+    for (label, wanted), (colour, marker) in zip(chosen, looks, strict=False):
+        found.append(Series(label, wanted, colour, marker))
+    return found
+
+
+def _total(page: PageOne, wanted: Mapping[str, str]) -> float:
+    medians = [median_of(cell, page.measure) for cell in page.of(**wanted)]
+    return sum(medians) / len(medians) if medians else float("inf")
+
+
+def _panels(page: PageOne) -> list[list[Panel]]:
+    """Return the panels: a row for each link and a column for each loss, or links in rows of three."""
+    losses = page.losses
+    if len(losses) > MOST_ACROSS:
+        step = (len(losses) - 1) / (MOST_ACROSS - 1)
+        losses = [losses[round(number * step)] for number in range(MOST_ACROSS)]
+    grid = []
+    for link in page.links:
+        row = []
+        for loss in losses or [""]:
+            words = [link_in_words(link), at_loss(loss) if loss else ""]
+            wanted = {**link, "loss": loss} if loss else dict(link)
+            row.append(Panel(", ".join(filter(None, words)), wanted))
+        grid.append(row)
+    if max(map(len, grid)) == 1 and len(grid) > 1:
+        flat = [row[0] for row in grid]
+        grid = [flat[first : first + 3] for first in range(0, len(flat), 3)]
+    return grid[: max(1, MOST_PANELS // len(grid[0]))]
+
+
+def _drawn(
+    name: str,
+    caption: str,
+    words: str,
+    page: PageOne,
+    series: Sequence[Series],
+    seen: Callable[[Cell], Seen | None],
+    dress: Callable[[Axes], None],
+    rows: Sequence[str] | None = None,
+    right: float = math.inf,
+) -> Drawing:
+    """Draw the figure, and its narrow form; what reaches beyond `right` has its end in words."""
+    grid = _panels(page)
+    vpns = rows if rows is not None else page.campaigns.distinct("vpn", page.cells)
+    vpns = [vpn for vpn in vpns if page.of(vpn=vpn)] or [""]
+
+    def fill(axes: Axes, panel: Panel) -> None:
+        axes.set_title(panel.title, loc="left")
+        dress(axes)
+        axes.grid(axis="x", color="#eeeeee")
+        for number, one in enumerate(series):
+            for at, vpn in enumerate(vpns):
+                wanted = {**panel.wanted, **one.wanted, **({"vpn": vpn} if vpn else {})}
+                cell = _cell(page, wanted)
+                found = seen(cell) if cell else None
+                if found:
+                    y = at + (number - (len(series) - 1) / 2) * 0.26
+                    _point(axes, found, y, one, right)
+        axes.set_ylim(len(vpns) - 0.5, -0.5)
+        axes.yaxis.set_major_locator(FixedLocator(range(len(vpns))))
+        axes.set_yticks(range(len(vpns)), [said("vpn", vpn) if vpn else "" for vpn in vpns])
+        axes.tick_params(axis="y", length=0)
+        axes.xaxis.set_minor_locator(NullLocator())
+
+    row_in = max(ROW_IN, 0.1 * len(series) + 0.03)
+    height = HEAD_IN + row_in * len(vpns)
+    with matplotlib.rc_context(SETTINGS):
+        wide = Figure(figsize=(WIDTH_IN, 0.75 + height * len(grid)))
+        across = max(map(len, grid))
+        places = wide.subplots(len(grid), across, sharex=True, sharey=True, squeeze=False)
+        for row, axes_of_row in zip(grid, places, strict=True):
+            for panel, axes in zip(row, axes_of_row, strict=False):
+                fill(axes, panel)
+            for axes in axes_of_row[len(row) :]:
+                axes.remove()
+        _label(wide, words, series, len(series))
+    narrow = None
+    flat = [panel for row in grid for panel in row]
+    with matplotlib.rc_context(
+        {**SETTINGS, "font.size": 9, "axes.titlesize": 9, "legend.fontsize": 8}
+    ):
+        narrow = Figure(figsize=(NARROW_IN, 0.9 + 0.2 * len(series) + (height + 0.05) * len(flat)))
+        stacked = narrow.subplots(len(flat), 1, sharex=True, squeeze=False)
+        for panel, axes in zip(flat, stacked[:, 0], strict=True):
+            fill(axes, panel)
+        _label(narrow, words, series, 1)
+    return Drawing(name, caption, wide, narrow)
+
+
+def _cell(page: PageOne, wanted: Mapping[str, str]) -> Cell | None:
+    """Return the first measured cell with these values, whose own followers are the same."""
+    usual = {"cc_pep": SAME, "cc_tunnel": SAME} if wanted.get("pep", "none") == "none" else {}
+    found = page.of(**wanted)
+    plain = [cell for cell in found if all(cell.values.get(k, v) == v for k, v in usual.items())]
+    return next(iter(plain or found), None)
+
+
+def _point(axes: Axes, found: Seen, y: float, one: Series, right: float) -> None:
+    middle, low, high = found
+    if high > low:
+        axes.plot([low, high], [y, y], color=one.colour, linewidth=1.2, label=INTERVAL + one.label)
+    axes.plot(middle, y, one.marker, color=one.colour, markersize=5, label=one.label)
+    if high > right:
+        axes.text(
+            right,
+            y - 0.12,
+            f"→ {short(high)}",
+            ha="right",
+            va="bottom",
+            fontsize=6.5,
+            color=one.colour,
+        )
+
+
+def _label(figure: Figure, words: str, series: Sequence[Series], columns: int) -> None:
+    figure.supxlabel(words, fontsize=8)
+    handles = [
+        Line2D(
+            [], [], color=one.colour, marker=one.marker, linestyle="", markersize=5, label=one.label
+        )
+        for one in series
+    ]
+    figure.legend(handles=handles, loc="outside upper left", ncols=columns, frameon=False)
