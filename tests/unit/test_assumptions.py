@@ -653,7 +653,7 @@ def test_the_command_finds_a_joint_set_and_confirms_it_with_other_seeds(
     assert found is not None and found.whole and found.joint == "buffer: two"
     assert (found.searched, found.confirmed) == ("seed 101", "seeds 1 to 5")
     first = found.of("C3")[0]
-    assert (first.ours, first.joint, first.holds_under) == ("does not hold", "holds", "buffer: two")
+    assert (first.ours, first.joint, first.holds_under) == ("not", "reproduced", "buffer: two")
     assert first.drivers[0].words.startswith("buffer: two (× 0.92 [0.92–0.92])")
     text = (tmp_path / "o/assumptions.md").read_text()
     assert "| all findings | 0 | 4 | 4 |" in text and "| whole claims | 0 | 1 | 1 |" in text

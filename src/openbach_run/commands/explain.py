@@ -53,7 +53,7 @@ from openbach_run.report.assumptions import (
 )
 from openbach_run.report.cells import file_name, read_campaigns
 from openbach_run.report.claims import SATCOM, Claim, judge, read_claims
-from openbach_run.report.explained import FILE, Map, answer, map_of, summary, words
+from openbach_run.report.explained import FILE, Map, agree, answer, map_of, summary, words
 from openbach_run.report.search import Of, Search, Stop, Tried, by_medians, drivers, in_turn, search
 from openbach_run.results import campaign_file
 from openbach_run.results.record import Record, Store
@@ -124,6 +124,11 @@ def parser() -> argparse.ArgumentParser:
     results, output = Path("results/explain"), Path("reports/assumptions")
     add("--results", metavar="DIR", type=Path, default=results, help="where the runs go")
     add("-o", "--output", metavar="DIR", type=Path, default=output, help="where the answer goes")
+    agreed = (
+        "results of a report (a directory, or its results.parquet): verdicts on our scenarios are"
+        " those of its claims (default: of the search's own runs)"
+    )
+    add("--agree-with", metavar="RESULTS", type=Path, help=agreed)
     add("--quiet", action="store_true", help="no progress")
     return made
 
@@ -200,6 +205,8 @@ def main(argv: list[str]) -> int:
         _in_words(judging),
         platform.versions,
     )
+    if arguments.agree_with:
+        told = agree(told, _judged(arguments.agree_with, described))
     written = _write(arguments.output, found, told, assumptions, scenarios)
     write_runs(arguments.output / ARCHIVE, [(Store(arguments.results), platform.used)])
     of_search = f"by the medians of {told.searched}"
@@ -233,6 +240,12 @@ def _write(
     for name, text in files.items():
         (output / name).write_text(text)
     return list(files)
+
+
+def _judged(results: Path, described: Mapping[str, dict[str, Any]]) -> list[Claim]:
+    """Return the claims with the verdicts of these results."""
+    campaigns = read_campaigns([results])
+    return [judge(name, one, campaigns) for name, one in described.items()]
 
 
 def _claims(names: Sequence[str]) -> dict[str, dict[str, Any]]:

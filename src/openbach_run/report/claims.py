@@ -3,11 +3,14 @@
 
 Each part of a claim gets a verdict for each orbit:
 
-- "holds": every one of its comparisons lies within its bounds with its whole interval. - "holds but
-for": more than half of them do; the others are named. - "does not hold": at least one lies outside
-with its whole interval, and at most half lie within. - "cannot be told": everything else.
+- "reproduced": every one of its comparisons lies within its bounds with its whole interval.
+- "partly": more than half of them do; the others are named.
+- "not": at least one lies outside with its whole interval, and at most half lie within.
+- "inconclusive": everything else.
 
-Bounds have a margin: to be outside by less matters to nobody. A comparison decides nothing if it
+Bounds have a margin: to be outside by less matters to nobody. But where a bound says that nothing
+differs (a ratio of 1), what lies between it and its margin is a tie, which decides nothing: the
+claim is that something is better. A comparison decides nothing if it
 has fewer than MIN_SEEDS seeds, if a run failed or is missing, or if it is with "the best" of cells
 that were not all run.
 """
@@ -61,7 +64,10 @@ USUAL: dict[str, Any] = {
 
 SATCOM = "satcom"
 """The document of claims that name none: the report on VPNs for SATCOM."""
-HOLDS, BUT_FOR, DOES_NOT, CANNOT_TELL = "holds", "holds but for", "does not hold", "cannot be told"
+HOLDS, BUT_FOR, DOES_NOT, CANNOT_TELL = "reproduced", "partly", "not", "inconclusive"
+"""The verdicts: the one source of their words."""
+
+TIE = "a tie: it differs from the bound by less than the margin"
 
 
 @dataclass(frozen=True)
@@ -93,6 +99,18 @@ class Part:
         if not self.margin:
             return self.least, self.most
         return self.least - abs(self.least) * self.margin, self.most + abs(self.most) * self.margin
+
+    @property
+    def strict(self) -> tuple[float, float]:
+        """Return the bounds that a comparison has to lie within to be reproduced.
+
+        They have the margin, but for a bound that says that nothing differs.
+        """
+        nothing = 1.0 if self.is_ratio else 0.0 if self.against is not None else None
+        least, most = self.with_margin
+        # A millionth is no difference.
+        least = self.least - 1e-6 if self.least == nothing else least
+        return least, self.most + 1e-6 if self.most == nothing else most
 
     @property
     def bounds(self) -> str:
@@ -205,7 +223,7 @@ class Finding:
     def exceptions(self) -> list[Group]:
         """Return the groups that the verdict names, or [] if it names none.
 
-        For "holds but for" they are what does not hold, for "does not hold" what does.
+        For "partly" they are what is not reproduced, for "not" what is.
         """
         rest = [one for one in self.comparisons if one.holds is not True]
         if self.verdict == BUT_FOR:
@@ -422,6 +440,8 @@ def _judged(part: Part, cell: Cell, against: Cell | None, missing: Sequence[str]
     elif found.seeds < MIN_SEEDS:
         why_not = f"{found.seeds} of at least {MIN_SEEDS} seeds"
     holds = None if why_not or found is None else found.lies_within(*part.with_margin)
+    if holds and found and not found.lies_within(*part.strict):
+        holds, why_not = None, TIE
     return Comparison(part, cell, against, found, holds, why_not)
 
 

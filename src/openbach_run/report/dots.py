@@ -41,7 +41,7 @@ MOST_ACROSS = 4
 """The most losses that have a panel each; of more there are the least, the greatest and two
 between."""
 MOST_PANELS = 12
-ROW_IN, HEAD_IN = 0.27, 0.34
+ROW_IN, HEAD_IN = 0.25, 0.3
 GREATEST_COST = 60.0
 """The greatest cost in % that is drawn to scale; of a greater one the figure has the number."""
 TIE_GREY, LEAST_GREY = "#dddddd", "#999999"
@@ -220,7 +220,7 @@ def _drawn(
                 cell = _cell(page, wanted)
                 found = seen(cell) if cell else None
                 if found:
-                    y = at + (number - (len(series) - 1) / 2) * 0.26
+                    y = at + (number - (len(series) - 1) / 2) * 0.28
                     _point(axes, found, y, one, right)
         axes.set_ylim(len(vpns) - 0.5, -0.5)
         axes.yaxis.set_major_locator(FixedLocator(range(len(vpns))))
@@ -228,7 +228,7 @@ def _drawn(
         axes.tick_params(axis="y", length=0)
         axes.xaxis.set_minor_locator(NullLocator())
 
-    row_in = max(ROW_IN, 0.1 * len(series) + 0.03)
+    row_in = max(ROW_IN, 0.1 * len(series))
     height = HEAD_IN + row_in * len(vpns)
     with matplotlib.rc_context(SETTINGS):
         wide = Figure(figsize=(WIDTH_IN, 0.75 + height * len(grid)))

@@ -8,8 +8,8 @@ It says under which assumptions each finding holds, and what each alternative ch
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from types import NoneType
@@ -17,7 +17,7 @@ from typing import Any
 
 from openbach_run.errors import InputError
 from openbach_run.report.assumptions import Assumption, Choice
-from openbach_run.report.claims import HOLDS, MARGIN, Finding
+from openbach_run.report.claims import HOLDS, MARGIN, Claim, Finding
 from openbach_run.report.search import Effect, Key, Search, by_medians, effects, regions
 from openbach_run.results import run_files
 from openbach_run.results.run_files import fields, parsed
@@ -35,7 +35,7 @@ CHANGE: dict[str, Any] = {
     **dict.fromkeys(("low", "high"), NUMBER_OR_NONE),
 }
 EXPLAINED = {
-    **dict.fromkeys(("claim", "part", "orbit", "ours", "joint", "holds_under"), str),
+    **dict.fromkeys(("claim", "part", "orbit", "ours", "joint", "holds_under", "searched"), str),
     "changes": list,
 }
 MAP = {
@@ -111,11 +111,13 @@ class Explained:
     part: str
     orbit: str
     ours: str
-    """The verdict with our scenarios as they are."""
+    """The verdict with our scenarios as they are: that of the report, if `agree` was given it."""
     joint: str
     """The verdict under the joint set."""
     holds_under: str
     changes: list[Change] = field(default_factory=list)
+    searched: str = ""
+    """The verdict by the search's own runs, where the report's is another."""
 
     @property
     def drivers(self) -> list[Change]:
@@ -210,13 +212,31 @@ def _wrong(content: Any) -> str | None:
     if not all(type(one) is str for one in texts):
         return f"{', '.join(listed)} should be lists of texts"
     for one in content["findings"]:
-        wrong = fields(one, EXPLAINED)
+        wrong = fields({"searched": "", **one} if isinstance(one, dict) else one, EXPLAINED)
         if not wrong:
             faults = (fields(each, CHANGE) for each in one["changes"])
             wrong = next(filter(None, faults), None)
         if wrong:
             return f"findings: {wrong}"
     return None
+
+
+def agree(found: Map, claims: Iterable[Claim]) -> Map:
+    """Return the map with the verdicts of a report on our scenarios, where it has them.
+
+    A report has more cells than a search, so it is the source of every verdict; what the search
+    found by its own runs is kept beside it.
+    """
+    told = {}
+    for claim in claims:
+        for one in claim.findings:
+            told[claim.name, one.part.says, one.orbit] = one.verdict
+    findings = []
+    for each in found.findings:
+        searched = each.searched or each.ours
+        ours = told.get((each.claim, each.part, each.orbit), searched)
+        findings.append(replace(each, ours=ours, searched=searched if searched != ours else ""))
+    return replace(found, findings=findings)
 
 
 def map_of(
@@ -362,8 +382,8 @@ def summary(found: Map, by: str = "") -> str:
     """Return how many findings hold; `by` says by what, for people who do not see the map."""
     end = " The budget ended the search: the same command with a larger one goes on."
     return (
-        f"As our scenarios are, {found.held('ours')} of {len(found.findings)} findings hold"
-        f"{by and ' ' + by}; under {found.joint}, {found.held('joint')}."
+        f"As our scenarios are, {found.held('ours')} of {len(found.findings)} findings are"
+        f" reproduced{by and ' ' + by}; under {found.joint}, {found.held('joint')}."
         f"{'' if found.whole else end}"
     )
 
@@ -405,7 +425,7 @@ def _findings(found: Map) -> Table:
             one.claim,
             one.part,
             one.orbit.upper(),
-            one.ours,
+            one.ours + (f" (in the search: {one.searched})" if one.searched else ""),
             one.joint,
             one.holds_under,
             one.driven_by,

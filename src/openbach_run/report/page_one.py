@@ -598,8 +598,8 @@ def use_table(page: PageOne) -> Table | None:
             for link in page.links
         ]
     of_loss = f" at {', '.join(page.losses)} % random loss" if len(page.losses) > 1 else ""
-    note = f"median {page.of_measure.title}{of_loss}. Chosen is what is least bad at its worst"
-    note += ", against the fastest within reach on each link; among equivalent ones the simplest"
+    note = f"median {page.of_measure.title}{of_loss}; chosen is what is least bad at its worst on"
+    note += " any link, among equivalent ones the simplest"
     return Table("What to use", ["you control", "use", *columns], rows, note, 2 + len(columns))
 
 

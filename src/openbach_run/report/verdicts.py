@@ -29,8 +29,8 @@ from openbach_run.results.seeds import MIN_SEEDS
 from openbach_run.results.tables import Table
 
 VERDICTS_NOTE = (
-    "holds: every comparison lies within its bounds with its whole 95 % interval; holds but for:"
-    " more than half of them; does not hold: at least one lies outside with its whole interval. A"
+    "reproduced: every comparison lies within its bounds with its whole 95 % interval; partly:"
+    " more than half of them; not: at least one lies outside with its whole interval. A"
     f" bound may be missed by {100 * MARGIN:g} % of it, where a claim says nothing else. A"
     f" comparison of fewer than {MIN_SEEDS} seeds or with failed runs decides nothing"
 )
@@ -58,13 +58,9 @@ def claims_table(claims: Sequence[Claim]) -> Table:
     return Table("Claims of the published documents", header, rows, VERDICTS_NOTE, len(header))
 
 
-IN_WORDS = {
-    HOLDS: "reproduced",
-    BUT_FOR: "partly",
-    DOES_NOT: "not",
-    CANNOT_TELL: "inconclusive",
-}
-SYMBOLS = {"reproduced": "●", "partly": "◐", "not": "○", "inconclusive": "?"}
+SYMBOLS = {HOLDS: "●", BUT_FOR: "◐", DOES_NOT: "○", CANNOT_TELL: "?"}
+PHRASES = {BUT_FOR: "partly reproduced", DOES_NOT: "not reproduced"}
+"""Verdicts as a sentence has them, where that is not the word itself."""
 
 
 def word_of(claim: Claim) -> str:
@@ -72,10 +68,10 @@ def word_of(claim: Claim) -> str:
 
     Partly is what is reproduced on one link, or for more than half of the comparisons.
     """
-    found = {IN_WORDS[verdict] for verdict in claim.verdicts.values()}
+    found = set(claim.verdicts.values())
     if len(found) == 1:
         return found.pop()
-    return "partly" if found & {"reproduced", "partly"} else "not"
+    return BUT_FOR if found & {HOLDS, BUT_FOR} else DOES_NOT
 
 
 def lines_table(claims: Sequence[Claim]) -> Table:
@@ -100,7 +96,7 @@ def _line(claim: Claim) -> str:
     for orbit, verdict in claim.verdicts.items():
         one = next(one for one in claim.findings if (one.orbit, one.verdict) == (orbit, verdict))
         alone = len(set(claim.verdicts.values())) == 1
-        words = f"{orbit.upper()} {found(one)}{'' if alone else f' ({IN_WORDS[verdict]})'}"
+        words = f"{orbit.upper()} {found(one)}{'' if alone else f' ({verdict})'}"
         told.setdefault((one.part.says, one.part.bounds), []).append(words.strip())
     parts = [f"{says}: {', '.join(of)}; claimed {bounds}" for (says, bounds), of in told.items()]
     return ". ".join(f"{one[:1].upper()}{one[1:]}" for one in parts)
@@ -116,7 +112,7 @@ def found(finding: Finding) -> str:
 
 
 def verdict_in_words(finding: Finding) -> str:
-    """Return the verdict with its exceptions: `holds but for OpenVPN TCP, PEP A (1.13 to 1.24)`."""
+    """Return the verdict with its exceptions: `partly reproduced, not for OpenVPN TCP (1.13)`."""
     if finding.verdict == CANNOT_TELL:
         return f"{finding.verdict}: {why(finding)}"
     exceptions = finding.exceptions
@@ -127,8 +123,9 @@ def verdict_in_words(finding: Finding) -> str:
         named = [_group(one) for one in exceptions]
     if finding.verdict == BUT_FOR:
         not_run = [f"what was not run: {', '.join(finding.not_run)}"] if finding.not_run else []
-        return f"{finding.verdict} {'; '.join(named + not_run)}"
-    return f"{finding.verdict}, only for {'; '.join(named)}" if named else finding.verdict
+        return f"{PHRASES[BUT_FOR]}, not for {'; '.join(named + not_run)}"
+    words = PHRASES.get(finding.verdict, finding.verdict)
+    return f"{words}, only for {'; '.join(named)}" if named else words
 
 
 def _group(group: Group) -> str:
@@ -146,14 +143,15 @@ def _group(group: Group) -> str:
         for one in group.comparisons
         if one.holds is None
     }
-    told = f", cannot be told: {'; '.join(sorted(why_not))}" if why_not else ""
+    told = f", inconclusive: {'; '.join(sorted(why_not))}" if why_not else ""
     return f"{group.name or 'all'} ({' to '.join(dict.fromkeys(ends))}{told})"
 
 
 def verdict_of(claim: Claim) -> str:
     """Return a claim's verdicts in words, for a list of claims.
 
-    Examples are `GEO: holds but for OpenVPN TCP. LEO: holds` and `GEO and LEO: holds`.
+    Examples are `GEO: partly reproduced, not for PEP A. LEO: reproduced` and `GEO and LEO:
+    inconclusive`.
     """
     told: dict[str, list[str]] = {}
     for orbit in claim.verdicts:

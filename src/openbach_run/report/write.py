@@ -18,7 +18,7 @@ from openbach_run.report.cells import Campaigns
 from openbach_run.report.charts import chart_of
 from openbach_run.report.claims import Claim, judge, read_claims
 from openbach_run.report.csv_files import cells_csv, claims_csv
-from openbach_run.report.explained import assumptions_of
+from openbach_run.report.explained import Map, agree, assumptions_of
 from openbach_run.report.front import (
     costs_table,
     effects_table,
@@ -168,7 +168,7 @@ def _text(campaigns: Campaigns, **more: Any) -> str:
         verdicts=verdicts,
         described=described,
         conditions=conditions,
-        assumptions=assumptions_of(ASSUMPTIONS),
+        assumptions=_assumptions(more["claims"]),
         next_of={kind: count(1).__next__ for kind in ("Figure", "Table")},
         rows=markdown_rows,
         from_file=not any(run.has_files for run in campaigns.runs),
@@ -176,6 +176,12 @@ def _text(campaigns: Campaigns, **more: Any) -> str:
         **more,
     )
     return text.strip() + "\n"
+
+
+def _assumptions(claims: Sequence[Claim]) -> Map | None:
+    """Return the map of assumptions with the report's own verdicts; None if there is no map."""
+    found = assumptions_of(ASSUMPTIONS)
+    return agree(found, claims) if found else None
 
 
 def plots_of(campaigns: Campaigns) -> dict[str, dict[str, str]]:

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A verdict and a figure have one source: what the repository says of claims agrees everywhere."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+from openbach_run.report.cells import read_campaigns
+from openbach_run.report.claims import Claim, judge, read_claims
+from openbach_run.report.csv_files import claims_csv
+from openbach_run.report.explained import agree, assumptions_of
+from openbach_run.report.verdicts import SYMBOLS, claims_table, lines_table, verdict_of, word_of
+
+ROOT = Path(__file__).resolve().parents[2]
+REPORTS = ROOT / "reports"
+
+
+@pytest.fixture(scope="module")
+def claims() -> list[Claim]:
+    campaigns = read_campaigns([REPORTS / "full/results.parquet"])
+    described = read_claims(REPORTS / "claims.yml")
+    judged = [judge(name, one, campaigns) for name, one in described.items()]
+    return [one for one in judged if one.is_told]
+
+
+def test_the_map_of_assumptions_has_the_verdicts_of_the_report(claims: list[Claim]) -> None:
+    found = assumptions_of(REPORTS / "assumptions")
+    assert found is not None and found == agree(found, claims)
+    text = (REPORTS / "assumptions/assumptions.md").read_text()
+    held = f"{found.held('ours')} of {len(found.findings)}"
+    assert f"As our scenarios are, {held} findings are reproduced" in text
+    for one in found.findings:
+        assert f"| {one.claim} | {one.part} | {one.orbit.upper()} | {one.ours}" in text
+    for page in ("docs/trust.md", "docs/method/assumptions.md"):
+        assert held in re.sub(r"\s+", " ", (ROOT / page).read_text()), page
+
+
+def test_table_line_text_and_csv_have_the_same_verdict(claims: list[Claim]) -> None:
+    rows = {(row[0], row[1], row[2]): row[-1] for row in claims_table(claims).rows}
+    lines = lines_table(claims)
+    in_csv = csv.DictReader(io.StringIO(claims_csv(claims)))
+    verdicts = {(row["claim"], row["part"], row["orbit"].upper()): row["verdict"] for row in in_csv}
+    assert rows == verdicts and len(rows) == 37
+    for claim, (symbol, *_) in zip(claims, lines.rows, strict=True):
+        of_claim = {verdict for (name, *_), verdict in rows.items() if name == claim.name}
+        word = word_of(claim)
+        assert symbol == f"{SYMBOLS[word]} {word}"
+        assert len(of_claim) > 1 or of_claim == {word}
+        assert all(one in verdict_of(claim) for one in set(claim.verdicts.values()))
+    assert set(rows.values()) <= {"reproduced", "partly", "not", "inconclusive"}
+
+
+def test_the_verdicts_in_the_report_are_those_of_its_results(claims: list[Claim]) -> None:
+    page = (REPORTS / "full/report.html").read_text()
+    for claim in claims:
+        word = word_of(claim)
+        assert re.search(
+            rf"<td[^>]*>{re.escape(SYMBOLS[word])} {word}</td>\s*<td[^>]*>{claim.name}\. ", page
+        )
