@@ -15,6 +15,7 @@ from openbach_run.errors import InputError
 from openbach_run.progress import Reporter
 from openbach_run.report.cells import BASELINE, Campaigns, printable, read_campaigns
 from openbach_run.report.claims import Claim
+from openbach_run.report.runs_file import ENDING
 from openbach_run.results.record import Store
 from openbach_run.results.run_archive import FILE as ARCHIVE
 from openbach_run.results.run_archive import write_runs
@@ -45,7 +46,11 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     made.add_argument(
-        "results", metavar="RESULTS", nargs="+", type=Path, help="a results directory of a campaign"
+        "results",
+        metavar="RESULTS",
+        nargs="+",
+        type=Path,
+        help="a results directory of a campaign, or the results.parquet of a report",
     )
     made.add_argument(
         "-o",
@@ -73,6 +78,11 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help=f"with {ARCHIVE}: the runs, from which the report can be made again elsewhere",
     )
+    made.add_argument(
+        "--first-page",
+        action="store_true",
+        help="page 1 alone, in a second or two: page-1.html to put into another page, report.md",
+    )
     made.add_argument("--quiet", action="store_true", help="no progress")
     return made
 
@@ -80,7 +90,12 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: list[str]) -> int:
     """Run the command line; return the exit code."""
     arguments = parser().parse_args(argv)
-    output = arguments.output or Path("reports") / arguments.results[0].resolve().name
+    output = arguments.output or Path("reports") / _name(arguments.results[0])
+    for option in ("baseline", "appendix", "runs"):
+        if arguments.first_page and getattr(arguments, option):
+            raise InputError(f"--{option} changes nothing on page 1: leave it or --first-page out")
+    if arguments.runs and any(one.suffix == ENDING for one in arguments.results):
+        raise InputError("--runs: a results.parquet has no runs, only what they measured")
     claims = write_report(
         arguments.results,
         output,
@@ -88,13 +103,23 @@ def main(argv: list[str]) -> int:
         appendix=arguments.appendix,
         runs=arguments.runs,
         quiet=arguments.quiet,
+        first_page=arguments.first_page,
     )
+    if arguments.first_page:
+        print(f"{output}/page-1.html, report.md")
+        return 0
     for claim in claims:
         for orbit, verdict in claim.verdicts.items():
             print(f"{claim.name:4} {orbit.upper():4} {verdict}")
     written = "report.html, report.pdf, report.md" + (f", {ARCHIVE}" if arguments.runs else "")
     print(f"{output}/{written}")
     return 0
+
+
+def _name(results: Path) -> str:
+    """Return the name of a results directory, or of the directory that a results.parquet is in."""
+    place = results.resolve()
+    return place.parent.name if place.suffix == ENDING else place.name
 
 
 def write_report(
@@ -105,11 +130,12 @@ def write_report(
     appendix: bool = False,
     runs: bool = False,
     quiet: bool = False,
+    first_page: bool = False,
 ) -> list[Claim]:
     """Write the report of results directories, whole or not at all; return the claims.
 
     `baseline` is NAME=VALUE settings. `appendix` adds method and limitations, `runs` the runs
-    themselves. Raises InputError.
+    themselves. With `first_page` there is nothing but page 1, and no claim. Raises InputError.
     """
     campaigns = read_campaigns(results)
     if not campaigns.records:
@@ -120,10 +146,14 @@ def write_report(
     new = output.with_name(f"{output.name}.unfinished")
     shutil.rmtree(new, ignore_errors=True)
     # Late, as it imports matplotlib and typst: --help and bad input do without.
-    from openbach_run.report.write import write
+    from openbach_run.report.write import write, write_first
 
+    claims: list[Claim] = []
     with Reporter(quiet) as reporter:
-        claims = write(campaigns, compared_with, new, reporter, appendix=appendix)
+        if first_page:
+            write_first(campaigns, new)
+        else:
+            claims = write(campaigns, compared_with, new, reporter, appendix=appendix)
         if runs:
             stores = [Store(one) for one in results]
             write_runs(new / ARCHIVE, [(store, _of(campaigns, store)) for store in stores])

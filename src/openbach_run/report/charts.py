@@ -75,7 +75,7 @@ def points_csv(figure: Figure) -> str:
     writer.writerow(["panel", "line", "x", "y", "low", "high"])
     for axes in figure.axes:
         for image in axes.images:
-            for (row, column), value in numpy.ndenumerate(numpy.ma.getdata(image.get_array())):
+            for (row, column), value in numpy.ndenumerate(numpy.asarray(image.get_array())):
                 names = _label_at([axes.xaxis], column), _label_at([axes.yaxis], row)
                 writer.writerow([axes.get_title(), "", *names, _short(float(value)), "", ""])
         turned = isinstance(axes.yaxis.get_major_locator(), FixedLocator)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import typst
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markdown_it import MarkdownIt
+from markdown_it.token import Token
 from markdown_it.tree import SyntaxTreeNode
 from markupsafe import Markup
 
@@ -82,6 +83,21 @@ def as_html(
         section = title if token.tag == "h2" else section
         if token.tag == "h2" or section == LISTED_WHOLE:
             titles.append((token.attrGet("id"), title))
+    body = _body(tokens, folder, charts or {})
+    page = templates(template.parent, html=True).get_template(template.name)
+    drawn = (
+        {"script": Markup(script()), "style": Markup(chart_style())} if charts else {"script": ""}
+    )
+    return page.render(title=_title(markdown), titles=titles, body=Markup(body), **drawn)
+
+
+def as_fragment(markdown: str, folder: Path) -> str:
+    """Return a text without headings as HTML for another page, with its images in it."""
+    return _body(_parser().parse(markdown), folder, {})
+
+
+def _body(tokens: Sequence[Token], folder: Path, charts: Mapping[str, Any]) -> str:
+    """Return the HTML of a parsed text: tables with captions, figures with theirs."""
     body = _parser().renderer.render(tokens, _parser().options, {})
     body = body.replace("<pre>", '<pre tabindex="0">')  # what scrolls is reached with the keyboard
     # The paragraph before a table is its title; a screen reader says a caption with its table.
@@ -98,14 +114,10 @@ def as_html(
     # An image alone in a paragraph becomes a figure with its caption.
     body = re.sub(
         r'<p><img src="([^"]+)" alt="([^"]*)" ?/?></p>',
-        lambda found: _figure(found[1], found[2], folder, charts or {}),
+        lambda found: _figure(found[1], found[2], folder, charts),
         body,
     )
-    page = templates(template.parent, html=True).get_template(template.name)
-    drawn = (
-        {"script": Markup(script()), "style": Markup(chart_style())} if charts else {"script": ""}
-    )
-    return page.render(title=_title(markdown), titles=titles, body=Markup(body), **drawn)
+    return body
 
 
 def script() -> str:

@@ -85,10 +85,10 @@ def costs_table(page: PageOne) -> Table:
     rows = []
     for vpn in page.campaigns.distinct("vpn", page.cells):
         for cc in page.campaigns.distinct("cc", page.cells) or [""]:
-            labels = [named(vpn), named(cc)] if cc else [named(vpn)]
+            own = [named(vpn), named(cc)] if cc else [named(vpn)]
             wanted = {"vpn": vpn, **({"cc": cc} if cc else {})}
             told = [_cost(page, page.find(**wanted, **one)) for one in columns]
-            rows += [[*labels, *told]] if vpn != "none" and any(told) else []
+            rows += [[*own, *told]] if vpn != "none" and any(told) else []
     header = [heading("vpn")] + (
         [heading("cc")] if any("cc" in c.values for c in page.cells) else []
     )

@@ -627,8 +627,8 @@ def missing_commands(page: PageOne) -> list[str]:
     for ((_, scenario), *given), swept in wanted.items():
         words = [f"{name}={','.join(values)}" for name, values in swept.items() if values]
         words += [f"{name}={value}" for name, value in given]
-        told = ["./openbach-run", scenario, *words, "--seeds", str(MIN_SEEDS)]
-        found.append(shlex.join(told))
+        command = ["./openbach-run", scenario, *words, "--seeds", str(MIN_SEEDS)]
+        found.append(shlex.join(command))
     return found
 
 

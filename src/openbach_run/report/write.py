@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import count
@@ -48,6 +48,8 @@ MOST_DRAWINGS = 150
 """After this many figures the sections that follow have tables only: nobody looks at more, and each
 takes a quarter of a second."""
 CLAIMS = REPOSITORY / "reports/claims.yml"
+FIRST = "page-1.html"
+"""Page 1, as a part of another page."""
 PAGES = ("What a VPN costs", "Claims", "Several flows", "Appendix: claims in full")
 """Sections that begin a page of the PDF."""
 ASSUMPTIONS = REPOSITORY / "reports/assumptions"
@@ -153,6 +155,39 @@ def write(
     return claims
 
 
+def write_first(campaigns: Campaigns, output: Path) -> None:
+    """Write page 1 alone to `output`: page-1.html for another page, report.md, and its figure."""
+    for folder in ("figures", "tables"):
+        (output / folder).mkdir(parents=True)
+    front = front_of(campaigns)
+    if front.figure:
+        front.figure.save(output / "figures")
+    tables = {"use": front.use} if front.use else {}
+    for name, table in tables.items():
+        for ending, form in FORMS.items():
+            (output / "tables" / f"{name}.{ending}").write_text(form(table))
+    template = document.templates(TEMPLATES, document.as_markdown).get_template("first.md.j2")
+    markdown = template.render(
+        campaigns=campaigns,
+        front=front,
+        see={"first": ""},
+        sections=[],
+        tables=tables,
+        missing=missing_commands(front.page) if front.page and front.use else [],
+        content=content,
+        next_of=numbers(),
+        rows=markdown_rows,
+    )
+    text = markdown.strip() + "\n"
+    (output / "report.md").write_text(text)
+    (output / FIRST).write_text(document.as_fragment(text, output))
+
+
+def numbers() -> dict[str, Callable[[], int]]:
+    """Return what counts figures and tables."""
+    return {kind: count(1).__next__ for kind in ("Figure", "Table")}
+
+
 def _text(campaigns: Campaigns, **more: Any) -> str:
     """Return the report in Markdown."""
     template = document.templates(TEMPLATES, document.as_markdown).get_template("report.md.j2")
@@ -169,7 +204,7 @@ def _text(campaigns: Campaigns, **more: Any) -> str:
         described=described,
         conditions=conditions,
         assumptions=_assumptions(more["claims"]),
-        next_of={kind: count(1).__next__ for kind in ("Figure", "Table")},
+        next_of=numbers(),
         rows=markdown_rows,
         from_file=not any(run.has_files for run in campaigns.runs),
         docs=REPOSITORY / "docs",

@@ -16,7 +16,7 @@ from openbach_run.results.files import as_csv
 from openbach_run.results.intervals import estimate
 from openbach_run.web import heat, launches, reports, result_sets
 from openbach_run.web.answers import Json, Services, With, not_found
-from openbach_run.web.render import Form, check_token, shown
+from openbach_run.web.render import POLICY, Form, check_token, shown
 from openbach_run.web.result_sets import Results, Run
 
 LOOK_S = 0.1
@@ -249,6 +249,15 @@ async def make_report(
     # Several visitors who ask at the same time wait for the same report.
     await services.once.do(f"report {item}", lambda: reports.make_report(services, item))
     return RedirectResponse(f"{address(item)}/report/report.html", 303)
+
+
+@router.get("/page/set/{kind}/{name}/first-page")
+async def first_page(kind: str, name: str, services: With) -> Response:
+    """Return page 1 of the report of a set, to be put into its page."""
+    item = f"{kind}/{name}"
+    await services.once.do(f"first page {item}", lambda: reports.make_first_page(services, item))
+    made = reports.first_page(services, item)
+    return Response(made, media_type="text/html", headers={"Content-Security-Policy": POLICY})
 
 
 @router.get("/page/set/{kind}/{name}/report/{file}")

@@ -22,7 +22,7 @@ from openbach_run.paths import PROJECT
 from openbach_run.report.cells import BASELINE
 from openbach_run.report.document import script
 from openbach_run.results import campaign_file
-from openbach_run.results.record import Store
+from openbach_run.results.record import Record, Store
 from openbach_run.web import heat
 from openbach_run.web.answers import Services
 from openbach_run.web.launches import find_launch, records_of, seeds_of
@@ -31,6 +31,8 @@ from openbach_run.web.result_sets import Results, find_set, number_of, runs_of
 LIMIT_S = 600.0
 FILES = ("report.html", "report.pdf", "report.md", "results.csv")
 """The files of a report that can be opened."""
+FIRST = "page-1.html"
+"""The part of a page that `openbach-run report --first-page` writes."""
 BAD_INPUT = 2
 """The command's exit code for errors that its user can correct; its message is then shown to
 whoever asked."""
@@ -58,6 +60,38 @@ def directory_of(services: Services, item: str) -> Path:
 
 def make_report(services: Services, item: str) -> None:
     """Make the report of a set. Raises InputError if it is not possible."""
+    directory, records = _prepared(services, item)
+    words = [str(directory), "-o", str(directory / "report"), "--quiet"]
+    # The command's usual baseline compares nothing here: take the first run's configuration.
+    if not any(BASELINE.items() <= one.arguments.items() for one in records):
+        first = records[0].arguments
+        compared = [name for name in ("vpn", "pep", "cc") if name in first] or list(first)[:1]
+        words += ["--baseline", *(f"{name}={first[name]}" for name in compared)]
+    _run(item, words)
+
+
+def make_first_page(services: Services, item: str) -> None:
+    """Make page 1 of the report of a set, if there is none or runs have changed since.
+
+    Raises InputError if it is not possible.
+    """
+    directory = directory_of(services, item)
+    runs = [run for run in runs_of(services, item) if run.row is not None]
+    state = hashlib.sha256(json.dumps(sorted((one.run_id, one.status) for one in runs)).encode())
+    made, mark = directory / "first-page", directory / "first-page.state"
+    if not (made / FIRST).exists() or not mark.exists() or mark.read_text() != state.hexdigest():
+        _prepared(services, item)
+        _run(item, [str(directory), "-o", str(made), "--first-page", "--quiet"])
+        mark.write_text(state.hexdigest())
+
+
+def first_page(services: Services, item: str) -> str:
+    """Return page 1 of the report of a set, as a part of a page."""
+    return (directory_of(services, item) / "first-page" / FIRST).read_text()
+
+
+def _prepared(services: Services, item: str) -> tuple[Path, list[Record]]:
+    """Return a results directory with the runs of a set that have ended, and their records."""
     found, directory = find_set(services, item), directory_of(services, item)
     runs = [run for run in runs_of(services, item) if run.row is not None]
     records = records_of(services, runs)
@@ -76,13 +110,7 @@ def make_report(services: Services, item: str) -> None:
     Store(directory).write(
         campaign_file.FILE, campaign_file.text(_command(services, found), planned, plots=plots)
     )
-    words = [str(directory), "-o", str(directory / "report"), "--quiet"]
-    # The command's usual baseline compares nothing here: take the first run's configuration.
-    if not any(BASELINE.items() <= one.arguments.items() for one in records):
-        first = records[0].arguments
-        compared = [name for name in ("vpn", "pep", "cc") if name in first] or list(first)[:1]
-        words += ["--baseline", *(f"{name}={first[name]}" for name in compared)]
-    _run(item, words)
+    return directory, records
 
 
 def _command(services: Services, found: Results) -> str:

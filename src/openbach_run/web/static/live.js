@@ -46,7 +46,10 @@ async function look() {
     const resume = document.getElementById("resume");
     if (resume) resume.hidden = again || !(state.stopped + state.failed);
     if (again) document.title = `${state.done}/${state.total} · ${title}`;
-    else tell(state);
+    else {
+      tell(state);
+      showFirstPage();
+    }
   } catch (error) {
     document.getElementById("status").textContent = `no answer from the server (${error.message}); asking again`;
   }
