@@ -11,7 +11,7 @@ function drawChart(figure) {
   const unit = data.x.endsWith("(s)") ? " s" : data.x.endsWith("(%)") ? " %" : "";
   const range = element("span", { role: "status" });
   const charts = new Charts({ ...data.axes, unit, ink: "#1a1a1a", grid: "#dddddd" }, HEIGHT, () => {
-    range.textContent = charts.from === null ? "" : data.axes.named ? "some of the names" : charts.range.map(short).join(" to ") + unit;
+    range.textContent = charts.from === null ? "" : charts.range.map(short).join(" to ") + unit;
   });
   const box = element("div", { class: "charts" });
   const bar = charts.toolbar("Zoom of the figure", ["Left", "Right", "All"]);

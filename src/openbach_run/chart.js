@@ -3,7 +3,13 @@
 // uPlot. The page makes its curves with it (curves.js), the technical report its figures (figures.js).
 "use strict";
 
-const LETTER_PX = 7;
+// The markers of the printed figures: a sign for the legend, and corners around a point (none: a circle).
+const MARKERS = {
+  o: ["●", null], s: ["■", [[-1, -1], [1, -1], [1, 1], [-1, 1]]], "^": ["▲", [[0, -1.2], [1.1, 0.9], [-1.1, 0.9]]],
+  D: ["◆", [[0, -1.3], [1.3, 0], [0, 1.3], [-1.3, 0]]], v: ["▼", [[0, 1.2], [1.1, -0.9], [-1.1, -0.9]]],
+  P: ["✚", [[-0.4, -1.2], [0.4, -1.2], [0.4, -0.4], [1.2, -0.4], [1.2, 0.4], [0.4, 0.4], [0.4, 1.2], [-0.4, 1.2], [-0.4, 0.4], [-1.2, 0.4], [-1.2, -0.4], [-0.4, -0.4]]],
+};
+const MARKER_PX = 4;
 
 function element(name, attributes = {}, text = "") {
   const made = document.createElement(name);
@@ -32,8 +38,8 @@ function logTicks(min, max) {
 }
 
 // Charts that are zoomed together. A line is { line: its name, t, v, colour, dash }, and may have `low` and `high` (its interval
-// at each point), `steps`, and `dots` (no line between its points). `axes` has what the charts have in common: `ticks` on x,
-// [place, words] each; `named`: these are names, not numbers; `linear`: x is logarithmic above that; `log`: y is; `x`, `y`: what is
+// at each point), `steps`, `marker` (one of MARKERS at each point), and `dots` (no line between its points). `axes` has what the charts have in common: `ticks` on x,
+// [place, words] each; `linear`: x is logarithmic above that; `log`: y is; `x`, `y`: what is
 // shown before any zoom (without `y` each chart has a range of its own); `unit` of x; `ink` and `grid`, colours.
 class Charts {
   static made = 0;
@@ -62,7 +68,9 @@ class Charts {
       key.style.borderTopStyle = !line.dash.length ? "solid" : line.dash[0] > 4 ? "dashed" : "dotted";
       const value = element("span", { class: "value" });
       const words = element("label");
-      words.append(tick, key, ` ${line.line}`, value);
+      const sign = element("span", { class: "sign", "data-sign": MARKERS[line.marker] ? MARKERS[line.marker][0] : "" });
+      sign.style.color = line.colour;
+      words.append(tick, key, sign, ` ${line.line}`, value);
       place.append(words);
       made.keys.set(line.line, { tick, value });
     }
@@ -72,14 +80,12 @@ class Charts {
   // A chart of lines in a place; `where` is the element that says which x is read.
   add(place, lines, legend, where) {
     const panel = { place, lines, legend, where, data: uPlot.join(lines.map((line) => [line.t, line.v])) };
-    const { ink, grid, ticks, named, linear, log, y, unit } = this.axes;
+    const { ink, grid, ticks, linear, log, y, unit } = this.axes;
     const axis = { stroke: ink, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid }, filter: (_, at) => at };
     const x = { ...axis, values: (_, at) => at.map((one) => this.wordsAt(one, unit)) };
     if (ticks) x.splits = (_, __, min, max) => ticks.map(([at]) => at).filter((at) => at >= min && at <= max);
-    const low = named ? 20 + LETTER_PX * Math.max(...ticks.map(([, words]) => words.length)) : 0;
-    if (named) Object.assign(x, { rotate: -90, size: low, grid: { show: false } });
     panel.chart = new uPlot({
-      width: place.clientWidth, height: this.height + low, legend: { show: false },
+      width: place.clientWidth, height: this.height, legend: { show: false },
       scales: {
         x: { time: false, range: () => this.range, ...(linear ? { distr: 4, asinh: linear } : {}) },
         y: { ...(log ? { distr: 3 } : {}), ...(y ? { range: () => this.rangeOfY() } : {}) },
@@ -87,12 +93,12 @@ class Charts {
       axes: [x, { ...axis, size: 62, values: (_, at) => at.map(short), ...(log ? { splits: (_, __, min, max) => logTicks(min, max) } : {}) }],
       series: [{}, ...lines.map((line) => ({
         label: line.line, show: !this.hidden.has(line.line), stroke: line.colour, width: 1.5, dash: line.dash,
-        points: { show: Boolean(line.low || line.dots), size: 6, fill: line.colour },
+        points: { show: !line.marker && Boolean(line.low || line.dots), size: 6, fill: line.colour },
         ...(line.dots ? { paths: () => null } : line.steps ? { paths: uPlot.paths.stepped({ align: 1 }) } : {}),
       }))],
-      cursor: { sync: { key: this.key, setSeries: false }, drag: { x: true, y: false }, ...(named ? { points: { show: false } } : {}) },
+      cursor: { sync: { key: this.key, setSeries: false }, drag: { x: true, y: false } },
       hooks: {
-        draw: [(chart) => this.drawIntervals(panel, chart)],
+        draw: [(chart) => this.drawIntervals(panel, chart), (chart) => this.drawMarkers(panel, chart)],
         setCursor: [(chart) => this.read(panel, chart.cursor.idx)],
         setSelect: [(chart) => {
           const { left, width } = chart.select;
@@ -136,33 +142,47 @@ class Charts {
     ctx.restore();
   }
 
-  // Shows the values at a place on the common axis: of each line the last one at or before it; of names those of the name.
+  drawMarkers(panel, chart) {
+    const { ctx } = chart;
+    const size = MARKER_PX * devicePixelRatio;
+    ctx.save();
+    for (const line of panel.lines.filter((one) => MARKERS[one.marker] && !this.hidden.has(one.line))) {
+      const corners = MARKERS[line.marker][1];
+      ctx.fillStyle = line.colour;
+      line.t.forEach((at, number) => {
+        if (at < this.range[0] || at > this.range[1]) return;
+        const [left, top] = [chart.valToPos(at, "x", true), chart.valToPos(line.v[number], "y", true)];
+        ctx.beginPath();
+        if (corners) corners.forEach(([x, y]) => ctx.lineTo(left + x * size, top + y * size));
+        else ctx.arc(left, top, size, 0, 2 * Math.PI);
+        ctx.fill();
+      });
+    }
+    ctx.restore();
+  }
+
+  // Shows the values at a place on the common axis: of each line the last one at or before it.
   read(panel, place) {
     const { legend, data, lines } = panel;
     legend.reader ??= panel;
     if (legend.reader !== panel) return;
     const at = place === null || place === undefined ? null : data[0][place];
-    const name = this.axes.named && at !== null ? Math.round(at) : null;
     for (const [line, { value }] of legend.keys) {
       const number = lines.findIndex((one) => one.line === line);
-      value.textContent = at === null || number < 0 ? "" : ` ${this.valueOf(lines[number], name === null ? at : name, name !== null)}`;
+      value.textContent = at === null || number < 0 ? "" : ` ${this.valueOf(lines[number], at)}`;
     }
-    const words = at === null ? "" : name === null ? `${Number(at.toPrecision(6))}${this.axes.unit}` : this.wordsAt(name, "");
+    const words = at === null ? "" : `${Number(at.toPrecision(6))}${this.axes.unit}`;
     panel.where.textContent = words && ` at ${words}`;
   }
 
-  valueOf(line, at, isName) {
-    let found = -1;
-    if (isName) found = line.t.findIndex((one) => Math.round(one) === at);
-    else {
-      let [least, most] = [0, line.t.length];
-      while (least < most) {
-        const middle = (least + most) >> 1;
-        if (line.t[middle] <= at) least = middle + 1;
-        else most = middle;
-      }
-      found = least - 1;
+  valueOf(line, at) {
+    let [least, most] = [0, line.t.length];
+    while (least < most) {
+      const middle = (least + most) >> 1;
+      if (line.t[middle] <= at) least = middle + 1;
+      else most = middle;
     }
+    const found = least - 1;
     if (found < 0) return "–";
     const [value, low, high] = [line.v, line.low, line.high].map((of) => of && of[found] !== null ? short(of[found]) : "");
     return low && (low !== value || high !== value) ? `${value} [${low}–${high}]` : value;

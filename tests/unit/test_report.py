@@ -1005,21 +1005,24 @@ def test_a_chart_has_what_its_figure_shows(results: Path) -> None:
         for one in drawings(setting, {"vpn": "none", "pep": "none"})
     }
     assert made.pop("geo_loss-times") is None, "a heat map has its numbers written in it"
+    for loss_pct in ("0", "0.1", "1"):
+        assert made.pop(f"geo_loss-compared-{loss_pct}") is None, (
+            "its names are read in the drawing"
+        )
     assert all(made.values())
     loss = made["geo_loss-loss"]
     assert loss is not None and (loss["x"], loss["y"]) == ("random loss (%)", "transfer time (s)")
     assert loss["axes"]["ticks"] == [[0.0, "0"], [0.1, "0.1"], [1.0, "1"]]
-    assert (loss["axes"]["log"], loss["axes"]["linear"], loss["axes"]["named"]) == (
-        True,
-        None,
-        False,
-    )
-    assert [panel["title"] for panel in loss["panels"]] == [
-        "CUBIC",
-        "CUBIC without HyStart",
-        "BBRv2",
+    assert (loss["axes"]["log"], loss["axes"]["linear"]) == (True, None)
+    assert [panel["title"] for panel in loss["panels"]][:4] == [
+        "CUBIC, no PEP",
+        "CUBIC, PEP B",
+        "CUBIC, PEP A",
+        "CUBIC without HyStart, no PEP",
     ]
-    line = next(one for one in loss["panels"][0]["lines"] if one["line"] == "WireGuard, PEP B")
+    assert all(len(panel["lines"]) <= 5 for panel in loss["panels"]), "each can be followed"
+    assert [one["marker"] for one in loss["panels"][0]["lines"][:4]] == ["o", "s", "^", "D"]
+    line = next(one for one in loss["panels"][1]["lines"] if one["line"] == "WireGuard")
     wanted = [
         figures.find(setting.cells, vpn="wireguard", pep="B", cc="cubic", loss=at).estimate(MEASURE)  # type: ignore[union-attr]
         for at in ("0", "0.1", "1")
@@ -1027,22 +1030,81 @@ def test_a_chart_has_what_its_figure_shows(results: Path) -> None:
     assert line["t"] == [0.0, 0.1, 1.0]
     for name, values in {"v": "median", "low": "low", "high": "high"}.items():
         assert line[name] == [pytest.approx(getattr(one, values), rel=1e-5) for one in wanted]
-    ratios = made["geo_loss-compared-1"]
-    assert ratios is not None and ratios["axes"]["named"]
-    names = [words for _, words in ratios["axes"]["ticks"]]
-    place = names.index("OpenVPN TCP, PEP B")
-    of_bbr = next(one for one in ratios["panels"][0]["lines"] if one["line"] == "BBRv2")
-    at = next(number for number, where in enumerate(of_bbr["t"]) if round(where) == place)
-    found = figures.against(
-        figures.find(setting.cells, vpn="openvpn_tcp", pep="B", cc="bbr2", loss="1"),  # type: ignore[arg-type]
-        setting.cells,
-        {"vpn": "none", "pep": "none"},
-        MEASURE,
-    )
-    assert found is not None and of_bbr["v"][at] == pytest.approx(found.median, rel=1e-5)
     sent = made["geo_loss-tcp_info-goodput_mbps"]
     assert sent is not None and len(sent["panels"]) == 12
     assert sent["panels"][0]["lines"][0]["t"][:3] == [0.0, 1.0, 2.0]
+
+
+def test_the_csv_of_a_figure_has_its_points(report: Path, campaigns: Campaigns) -> None:
+    def rows(name: str) -> list[dict[str, str]]:
+        return list(csv.DictReader((report / f"figures/{name}.csv").read_text().splitlines()))
+
+    wireguard = cell(campaigns, "geo_loss", "wireguard", "none", "bbr2", "1").estimate(MEASURE)
+    assert wireguard is not None
+    (first,) = [
+        row
+        for row in rows("page-1")
+        if (row["panel"], row["line"], row["y"])
+        == ("GEO, at 1 % loss", "BBRv2 end to end", "WireGuard")
+    ]
+    assert float(first["x"]) == pytest.approx(wireguard.median, rel=1e-5)
+    assert float(first["low"]) < float(first["x"]) < float(first["high"])
+    (ratio,) = [
+        row
+        for row in rows("geo_loss-compared-1")
+        if (row["line"], row["y"]) == ("BBRv2", "OpenVPN TCP, PEP B")
+    ]
+    cells = [one for one in campaigns.cells if one.values["scenario"] == "geo_loss"]
+    proxied = cell(campaigns, "geo_loss", "openvpn_tcp", "B", "bbr2", "1")
+    found = figures.against(proxied, cells, {"vpn": "none", "pep": "none"}, MEASURE)
+    assert found is not None and float(ratio["x"]) == pytest.approx(found.median, rel=1e-5)
+    assert len(rows("geo_loss-times")) == 4 * 3 * 9, "a heat map has a point in each field"
+
+
+def test_times_of_both_orbits_have_one_scale(campaigns: Campaigns) -> None:
+    every = settings(campaigns)
+    scales = []
+    for setting in every:
+        heat = drawings(setting, {"vpn": "none", "pep": "none"}, every)[0]
+        (image,) = heat.figure.axes[0].images
+        scales.append((image.norm.vmin, image.norm.vmax))
+    assert len(scales) == 2 and scales[0] == scales[1]
+
+
+def test_a_report_is_made_from_its_table_of_runs(report: Path, tmp_path: Path) -> None:
+    """Page 1, verdicts and cells are the same; what the file has not is not told."""
+    again = tmp_path / "again"
+    assert main.main(["report", str(report / "results.parquet"), "-o", str(again), "--quiet"]) == 0
+    for file in ("claims.csv", "results.csv", "tables/use.md", "tables/costs.md"):
+        assert (again / file).read_bytes() == (report / file).read_bytes(), file
+    for file in ("page-1.svg", "page-1.csv", "geo_loss-times.svg"):
+        assert (again / f"figures/{file}").read_bytes() == (report / f"figures/{file}").read_bytes()
+    text = (again / "report.md").read_text()
+    assert "made from `results.parquet` alone" in text
+    assert "./openbach-run campaigns/matrix.yml --seeds 5" in text, "the file has the command"
+
+
+def test_what_is_no_table_of_runs_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "results.parquet"
+    file.write_text("no table")
+    assert main.main(["report", str(file), "-o", str(tmp_path / "out")]) == 2
+    assert "results.parquet: no results.parquet:" in capsys.readouterr().err
+    assert main.main(["report", str(file), "--runs"]) == 2
+    assert "a results.parquet has no runs" in capsys.readouterr().err
+
+
+def test_the_first_page_alone(results: Path, tmp_path: Path, report: Path) -> None:
+    words = ["report", str(results), "-o", str(tmp_path / "first"), "--first-page", "--quiet"]
+    assert main.main(words) == 0
+    text = (tmp_path / "first/report.md").read_text()
+    whole = (report / "report.md").read_text()
+    for line in re.findall(r"(?m)^(?:\d\. .+|\| .+ \|)$", text):
+        assert line in whole
+    part = (tmp_path / "first/page-1.html").read_text()
+    assert "<figure" in part and "What to use" in part and "style=" not in part
+    assert main.main([*words, "--appendix"]) == 2
 
 
 def test_a_scenario_says_what_is_drawn(results: Path, tmp_path: Path) -> None:
@@ -1254,7 +1316,7 @@ def test_one_configuration_is_no_choice(tmp_path: Path) -> None:
     assert advice_table(read_campaigns([results])) is None
 
 
-def test_eight_runs_of_ones_own_make_four_pages_and_no_claim_that_says_nothing(
+def test_eight_runs_of_ones_own_make_two_pages_and_no_claim_that_says_nothing(
     tmp_path: Path,
 ) -> None:
     transports, losses = ("cubic", "bbr2"), ("0", "1")
@@ -1271,7 +1333,7 @@ def test_eight_runs_of_ones_own_make_four_pages_and_no_claim_that_says_nothing(
     (results / "campaign.json").write_text(json.dumps({**asked, "runs": own}))
     assert main.main(["report", str(results), "-o", str(tmp_path / "report"), "--quiet"]) == 0
     text = (tmp_path / "report/report.md").read_text()
-    assert len(own) == 8 and len(PdfDocument(tmp_path / "report/report.pdf")) <= 4
+    assert len(own) == 8 and len(PdfDocument(tmp_path / "report/report.pdf")) <= 2
     assert (
         "## Claims" not in text and "Of C1, C4 nothing can be said: 1 of at least 5 seeds" in text
     )

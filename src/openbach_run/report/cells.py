@@ -170,7 +170,9 @@ def read_campaigns(directories: Sequence[Path]) -> Campaigns:
             commands.append(at + campaign["command"])
         plots |= {printable(name): Plot(**plot) for name, plot in campaign.get("plots", {}).items()}
         store = Store(directory)
-        orbits: dict[str, list[str]] = {}
+        orbits: dict[str, list[str]] = {
+            name: [orbit] for name, orbit in campaign.get("orbits", {}).items()
+        }
         for planned in campaign["runs"]:
             run_id = planned["run_id"]
             run_dir = store.runs / run_id

@@ -32,36 +32,33 @@ DASHES = {"--": [8, 4], ":": [2, 3], "-.": [8, 3, 2, 3]}
 
 
 def chart_of(figure: Figure) -> dict[str, Any] | None:
-    """Return the chart of a figure; None for one without labelled lines.
+    """Return the chart of a figure; None for one without labelled lines, or with names on an axis.
 
-    A heat map has no such lines: its numbers are written in it. If the y axis has names, x and y
-    are exchanged, so that a value is read at each name.
+    A heat map has no such lines: its numbers are written in it. Names are read in the drawing,
+    where they stand in the order and at the side that they have in print.
     """
     panels = [axes for axes in figure.axes if any(map(_is_read, axes.lines))]
-    if not panels:
+    if not panels or isinstance(panels[0].yaxis.get_major_locator(), FixedLocator):
         return None
     first = panels[0]
-    names = isinstance(first.yaxis.get_major_locator(), FixedLocator)
-    # `across` is the axis on which a place is chosen, `up` the one on which a value is read.
-    across, up = (first.yaxis, first.xaxis) if names else (first.xaxis, first.yaxis)
-    ranges = {"x": first.get_xlim(), "y": first.get_ylim()}
-    of_x, of_y = ("y", "x") if names else ("x", "y")
+    across, up = first.xaxis, first.yaxis
     ticks = None
     if isinstance(across.get_major_locator(), FixedLocator):
-        places, words = across.get_majorticklocs(), across.get_ticklabels()
+        # Panels that share an axis have its words on the last of them.
+        named = figure.axes[-1].xaxis
+        places, words = named.get_majorticklocs(), named.get_ticklabels()
         ticks = [[float(at), label.get_text()] for at, label in zip(places, words, strict=True)]
     return {
-        "x": across.label.get_text() or (figure.get_supxlabel() if not names else ""),
+        "x": across.label.get_text() or figure.get_supxlabel(),
         "y": up.label.get_text() or figure.get_supylabel(),
         "axes": {
-            "x": sorted(map(_short, ranges[of_x])),
-            "y": sorted(map(_short, ranges[of_y])),
+            "x": sorted(map(_short, first.get_xlim())),
+            "y": sorted(map(_short, first.get_ylim())),
             "ticks": ticks,
-            "named": names,
             "log": up.get_scale() == "log",
             "linear": getattr(across.get_transform(), "linthresh", None),
         },
-        "panels": [{"title": axes.get_title(), "lines": _lines(axes, names)} for axes in panels],
+        "panels": [{"title": axes.get_title(), "lines": _lines(axes, False)} for axes in panels],
     }
 
 
@@ -138,6 +135,7 @@ def _look(line: Line2D, label: str) -> dict[str, Any]:
         "line": label,
         "colour": to_hex(line.get_color()),
         "dash": DASHES.get(style, []),
+        "marker": "" if line.get_marker() in ("None", None, "") else str(line.get_marker()),
         "points": {},
         "dots": style == "None" or numpy.size(line.get_xdata()) == 1,
         "steps": line.get_drawstyle() == "steps-post",

@@ -86,9 +86,11 @@ def drawings(
         ):
             file, there = file_name(name, "compared", loss), f"{title}, {said('loss', loss)}"
             made.append(figures.compared(file, there, chosen, baseline, *drawn))
-    if len(values(cells, "loss")) >= CURVE_POINTS and all(map(is_numeral, values(cells, "loss"))):
+    few = len(values(cells, "vpn")) <= CURVE_LINES
+    losses = values(cells, "loss")
+    if few and len(losses) >= CURVE_POINTS and all(map(is_numeral, losses)):
         made.append(figures.loss_curves(f"{name}-loss", title, cells, *drawn))
-    if max(len(cell.runs) for cell in cells) >= figures.ECDF_SEEDS:
+    if few and max(len(cell.runs) for cell in cells) >= figures.ECDF_SEEDS:
         made.append(figures.distributions(f"{name}-ecdf", title, cells, *drawn))
     return [*made, *curves(setting), *figures.time_series(name, title, cells, setting.declared)]
 

@@ -77,12 +77,14 @@ def as_html(
             name += "-"
         anchors[name] = title
         token.attrSet("id", name)
-    titles = []
+    titles: list[tuple[str | int | float | None, str, list[Any]]] = []
     section = ""
     for token, title in headings:
         section = title if token.tag == "h2" else section
-        if token.tag == "h2" or section == LISTED_WHOLE:
-            titles.append((token.attrGet("id"), title))
+        if token.tag == "h2":
+            titles.append((token.attrGet("id"), title, []))
+        elif section == LISTED_WHOLE:
+            titles[-1][2].append((token.attrGet("id"), title))
     body = _body(tokens, folder, charts or {})
     page = templates(template.parent, html=True).get_template(template.name)
     drawn = (

@@ -42,6 +42,8 @@ MOST_ACROSS = 4
 between."""
 MOST_PANELS = 12
 ROW_IN, HEAD_IN = 0.25, 0.3
+LONGEST = 34
+"""The most letters of a name beside a panel."""
 GREATEST_COST = 60.0
 """The greatest cost in % that is drawn to scale; of a greater one the figure has the number."""
 TIE_GREY, LEAST_GREY = "#dddddd", "#999999"
@@ -211,7 +213,7 @@ def _drawn(
     vpns = [vpn for vpn in vpns if page.of(vpn=vpn)] or [""]
 
     def fill(axes: Axes, panel: Panel) -> None:
-        axes.set_title(panel.title, loc="left")
+        axes.set_title(cut(panel.title), loc="left")
         dress(axes)
         axes.grid(axis="x", color="#eeeeee")
         for number, one in enumerate(series):
@@ -224,7 +226,7 @@ def _drawn(
                     _point(axes, found, y, one, right)
         axes.set_ylim(len(vpns) - 0.5, -0.5)
         axes.yaxis.set_major_locator(FixedLocator(range(len(vpns))))
-        axes.set_yticks(range(len(vpns)), [said("vpn", vpn) if vpn else "" for vpn in vpns])
+        axes.set_yticks(range(len(vpns)), [cut(said("vpn", vpn)) if vpn else "" for vpn in vpns])
         axes.tick_params(axis="y", length=0)
         axes.xaxis.set_minor_locator(NullLocator())
 
@@ -251,6 +253,11 @@ def _drawn(
             fill(axes, panel)
         _label(narrow, words, series, 1)
     return Drawing(name, caption, wide, narrow)
+
+
+def cut(words: str) -> str:
+    """Return words that fit beside a figure."""
+    return words if len(words) <= LONGEST else f"{words[: LONGEST - 1]}…"
 
 
 def _cell(page: PageOne, wanted: Mapping[str, str]) -> Cell | None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import matplotlib
 import numpy
@@ -40,6 +40,7 @@ BURSTS = (
 )
 ECDF_SEEDS = 10
 """Fewer seeds make no distribution."""
+Style = Literal["-", "--", ":", "-."]
 LINEAR = 10
 """An axis of swept numbers that reaches over more than this factor is logarithmic, from the least
 number above 0 on."""
@@ -268,44 +269,45 @@ def _with_interval(
 
 
 def loss_curves(name: str, title: str, cells: Sequence[Cell], measure: str, words: str) -> Drawing:
-    """Draw a measure over loss: a panel per transport, a colour per VPN, a style per PEP position."""
+    """Draw a measure over loss: a panel for each transport and PEP position, a line for each VPN."""
     losses, vpns, peps = values(cells, "loss"), values(cells, "vpn"), values(cells, "pep")
+    transports = values(cells, "cc")
     measured = list(
         itertools.chain.from_iterable(cell.measured(measure).values() for cell in cells)
     )
     with matplotlib.rc_context(SETTINGS):
-        figure, panels = _panels(
-            [named(cc) for cc in values(cells, "cc")], "random loss (%)", words
-        )
-        for cc, axes in zip(values(cells, "cc"), panels, strict=True):
-            for vpn, pep in configurations(cells):
+        figure, grid = _grid(len(transports), len(peps))
+        for (row, cc), (column, pep) in itertools.product(enumerate(transports), enumerate(peps)):
+            axes = grid[row][column]
+            axes.set_title(f"{named(cc)}, {said('pep', pep)}" if pep else named(cc))
+            axes.grid(color="#eeeeee")
+            for number, vpn in enumerate(vpns):
                 found = []
                 for loss in losses:
                     cell = find(cells, vpn=vpn, pep=pep, cc=cc, loss=loss)
                     estimated = cell.estimate(measure) if cell else None
                     if estimated:
                         found.append((float(loss), estimated))
-                colour, style = (
-                    COLOURS[vpns.index(vpn) % len(COLOURS)],
-                    STYLES[peps.index(pep) % len(STYLES)],
-                )
-                label = configuration(vpn, pep)
+                label = said("vpn", vpn)
                 axes.plot(
                     [x for x, _ in found],
                     [one.median for _, one in found],
-                    style,
-                    color=colour,
+                    color=COLOURS[number % len(COLOURS)],
+                    marker=MARKERS[number % len(MARKERS)],
+                    markersize=3.5,
                     linewidth=1.1,
                     label=label,
                 )
-                _intervals(axes, found, colour, label)
+                _intervals(axes, found, COLOURS[number % len(COLOURS)], label)
             if measure == TRANSFER_TIME:
                 _least(axes, cells)
             if all(value > 0 for value in measured):
                 axes.set_yscale("log")
                 plain_log(axes.yaxis)
             scale = _to_scale(axes, losses)
-        _legend(figure, vpns, peps)
+        figure.supxlabel("random loss (%)", fontsize=8)
+        figure.supylabel(words, fontsize=8)
+        _legend(figure, vpns, MARKERS)
     least = "; dotted: the least possible time" if measure == TRANSFER_TIME else ""
     return Drawing(
         name,
@@ -377,37 +379,32 @@ def distributions(
 ) -> Drawing:
     """Draw the empirical distribution of a measure over the seeds.
 
-    There is a panel per transport and loss rate above 0. Without loss all seeds give the same, so
+    There is a panel per transport, PEP position and loss rate above 0. Without loss all seeds give the same, so
     that rate is drawn only if the campaign has no other.
     """
     vpns, peps, transports = values(cells, "vpn"), values(cells, "pep"), values(cells, "cc")
     losses = [loss for loss in values(cells, "loss") if loss != "0"] or values(cells, "loss")
     with matplotlib.rc_context(SETTINGS):
-        figure = Figure(figsize=(WIDTH_IN, 0.8 + 2 * len(losses)))
-        grid = figure.subplots(len(losses), len(transports), sharey=True, squeeze=False)
-        for (row, loss), (column, cc) in itertools.product(
-            enumerate(losses), enumerate(transports)
-        ):
+        rows = list(itertools.product(losses, transports))
+        figure, grid = _grid(len(rows), len(peps))
+        for (row, (loss, cc)), (column, pep) in itertools.product(enumerate(rows), enumerate(peps)):
             axes = grid[row][column]
-            axes.set_title(f"{named(cc)}, {said('loss', loss)}")
+            parts = [named(cc), said("pep", pep) if pep else "", said("loss", loss)]
+            axes.set_title(", ".join(filter(None, parts)))
             axes.grid(color="#eeeeee")
-            for vpn, pep in configurations(cells):
+            for number, vpn in enumerate(vpns):
                 cell = find(cells, vpn=vpn, pep=pep, cc=cc, loss=loss)
                 if cell and (found := sorted(cell.measured(measure).values())):
-                    colour, style = (
-                        COLOURS[vpns.index(vpn) % len(COLOURS)],
-                        STYLES[peps.index(pep) % len(STYLES)],
-                    )
                     axes.ecdf(
                         found,
-                        color=colour,
-                        linestyle=style,
+                        color=COLOURS[number % len(COLOURS)],
+                        linestyle=STYLES[number % len(STYLES)],
                         linewidth=1.1,
-                        label=configuration(vpn, pep),
+                        label=said("vpn", vpn),
                     )
         figure.supxlabel(words, fontsize=8)
         figure.supylabel("share of the seeds", fontsize=8)
-        _legend(figure, vpns, peps)
+        _legend(figure, vpns, styles=STYLES)
     return Drawing(
         name, f"{title}: distribution (ECDF) of the {without_unit(words)} over the seeds", figure
     )
@@ -435,15 +432,11 @@ def _to_scale(axes: Axes, numbers: Sequence[str]) -> str:
     return f" (logarithmic above {least:g})" if logarithmic else ""
 
 
-def _panels(names: Sequence[str], x: str, y: str) -> tuple[Figure, list[Axes]]:
-    figure = Figure(figsize=(WIDTH_IN, 3.1))
-    panels = figure.subplots(1, len(names), sharey=True, squeeze=False)[0]
-    for name, axes in zip(names, panels, strict=True):
-        axes.set_title(name)
-        axes.grid(color="#eeeeee")
-    figure.supxlabel(x, fontsize=8)
-    panels[0].set_ylabel(y)
-    return figure, list(panels)
+def _grid(down: int, across: int) -> tuple[Figure, Sequence[Sequence[Axes]]]:
+    """Return a figure of small panels with the same axes."""
+    figure = Figure(figsize=(WIDTH_IN, 0.9 + 1.5 * down))
+    grid: Any = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False)
+    return figure, grid
 
 
 def _least(axes: Axes, cells: Sequence[Cell]) -> None:
@@ -457,18 +450,24 @@ def _least(axes: Axes, cells: Sequence[Cell]) -> None:
         )
 
 
-def _legend(figure: Figure, vpns: Sequence[str], peps: Sequence[str]) -> None:
-    handles = [
-        Line2D([], [], color=COLOURS[n % len(COLOURS)], label=said("vpn", vpn))
-        for n, vpn in enumerate(vpns)
-        if vpn
-    ]
-    styles = [
-        Line2D([], [], color="#666666", linestyle=STYLES[n % len(STYLES)], label=said("pep", pep))
-        for n, pep in enumerate(peps)
-    ]
-    handles += styles if len(peps) > 1 else []
-    figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), frameon=False)
+def _legend(
+    figure: Figure, vpns: Sequence[str], markers: Sequence[str] = (), styles: Sequence[Style] = ()
+) -> None:
+    handles = []
+    for number, vpn in enumerate(vpns):
+        if vpn:
+            handles.append(
+                Line2D(
+                    [],
+                    [],
+                    color=COLOURS[number % len(COLOURS)],
+                    marker=markers[number % len(markers)] if markers else None,
+                    linestyle=styles[number % len(styles)] if styles else "-",
+                    markersize=4,
+                    label=said("vpn", vpn),
+                )
+            )
+    figure.legend(handles=handles, loc="outside upper left", ncols=4, frameon=False)
 
 
 Lines = dict[str, list[tuple[float, float]]]

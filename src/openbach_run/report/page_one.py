@@ -42,6 +42,7 @@ OF_HEADERS = 0.01
 """A cost is that of headers if the link carries more bytes by as much, within this."""
 CARRIED = "forward_sent_bytes"
 FLOW = re.compile(r"flow_(\d+)_transfer_time_s")
+NOT_RUN = "–"
 MOST_NAMED = 3
 """The most VPNs that a sentence names one by one."""
 MOST_LINKS = 4
@@ -577,7 +578,7 @@ def use_table(page: PageOne) -> Table | None:
             told = []
             for loss in page.losses or [""]:
                 cells = [cell for cell in one.cells.values() if _has(cell, {**link, **_loss(loss)})]
-                told.append(short(median_of(cells[0], page.measure)) if cells else "not run")
+                told.append(short(median_of(cells[0], page.measure)) if cells else NOT_RUN)
             seconds.append(", ".join(told))
         reach = [REACH[name] for name in one.control]
         rows.append(
@@ -600,6 +601,7 @@ def use_table(page: PageOne) -> Table | None:
     of_loss = f" at {', '.join(page.losses)} % random loss" if len(page.losses) > 1 else ""
     note = f"median {page.of_measure.title}{of_loss}; chosen is what is least bad at its worst on"
     note += " any link, among equivalent ones the simplest"
+    note += f"; {NOT_RUN}: not run" if any(NOT_RUN in text for row in rows for text in row) else ""
     return Table("What to use", ["you control", "use", *columns], rows, note, 2 + len(columns))
 
 

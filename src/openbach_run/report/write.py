@@ -104,8 +104,8 @@ def write(
         drawing.save(output / "figures")
     for number, setting in enumerate(sections_of):
         reporter.show(f"drawing {setting.name}", 0.1 + 0.7 * number / len(sections_of))
-        undrawn = drawn >= MOST_DRAWINGS
-        drawings = [] if undrawn else content.drawings(setting, baseline, sections_of)
+        undrawn = drawn >= MOST_DRAWINGS and not brief
+        drawings = [] if undrawn or brief else content.drawings(setting, baseline, sections_of)
         drawn += len(drawings)
         for drawing in drawings:
             drawing.save(output / "figures")
@@ -120,8 +120,7 @@ def write(
         for ending, form in FORMS.items():
             (output / "tables" / f"{name}.{ending}").write_text(form(table))
     (output / "results.csv").write_text(as_csv(campaigns.records))
-    about = {"commands": campaigns.commands, "plots": plots_of(campaigns)}
-    write_parquet(campaigns.records, output / "results.parquet", about)
+    write_parquet(campaigns.records, output / "results.parquet", about(campaigns))
     (output / "cells.csv").write_text(cells_csv(campaigns, baseline))
     (output / "claims.csv").write_text(claims_csv(claims))
     reporter.show("setting the text", 0.8)
@@ -219,9 +218,19 @@ def _assumptions(claims: Sequence[Claim]) -> Map | None:
     return agree(found, claims) if found else None
 
 
-def plots_of(campaigns: Campaigns) -> dict[str, dict[str, str]]:
-    """Return what each scenario asks to be drawn, as campaign.json has it."""
-    return {name: asdict(plot) for name, plot in campaigns.plots.items()}
+def about(campaigns: Campaigns) -> dict[str, Any]:
+    """Return what a report needs of its campaigns besides the rows of results.parquet.
+
+    `orbits` has those of scenarios whose jobs say it, and no argument.
+    """
+    orbits: dict[str, dict[str, None]] = {}
+    for cell in campaigns.cells:
+        orbits.setdefault(cell.values["scenario"], {})[cell.values.get("orbit", "")] = None
+    return {
+        "commands": campaigns.commands,
+        "plots": {name: asdict(plot) for name, plot in campaigns.plots.items()},
+        "orbits": {name: next(iter(found)) for name, found in orbits.items() if len(found) == 1},
+    }
 
 
 def see(sections: Sequence[Setting]) -> dict[str, Markdown]:
