@@ -11,7 +11,7 @@ JOBS := $(wildcard jobs/*/files)
 EMPTY :=
 WITH_JOBS := env PYTHONPATH=src:src/openbach_run/guest/agent_library:tests:pep/tests:$(subst $(EMPTY) $(EMPTY),:,$(JOBS))
 
-.PHONY: check lint smoke test unit guest pages pep peers vpns chaos fuzz house words golden bump-debian modules kernel-tests openbach openbach-jobs scenarios vpn-lists control-lists man lock wheel site results-site clean
+.PHONY: check lint smoke test unit guest pages pep peers vpns chaos fuzz house words readme golden bump-debian modules kernel-tests openbach openbach-jobs scenarios vpn-lists control-lists man lock wheel site results-site clean
 .PHONY: kernel-rebase kernel-export soak
 .PHONY: bench bench-budget bench-paired bench-scale bench-cluster bench-serve bench-pep bench-peers bench-clock bench-native
 
@@ -72,7 +72,7 @@ vpns: # builds the programs that no Debian package has: some 30 minutes, once
 modules: # for Debian's 6.1, 6.12 and current kernel, in a guest; downloads their headers and compilers once
 	$(DEV) python -m pytest tests/guest/test_module.py
 
-bump-debian: # today's Debian packages in debian.lock, then golden cells and README's table; says what moved
+bump-debian: # today's Debian packages in debian.lock, then golden cells and the table of geo_loss; says what moved
 	$(DEV) python tests/bump_debian.py
 
 kernel-tests: # the kernel's own tests, with our patches and without: two kernels are built; two hours of two cores, 6 GB
@@ -84,6 +84,9 @@ openbach: # a real OpenBACH from a checkout, in namespaces, and this project on 
 openbach-jobs: # OpenBACH's own jobs in a guest, and the table of docs/openbach.md: make openbach-jobs OPENBACH=DIR EXTRA=DIR
 	$(DEV) python tests/upstream_jobs.py $(abspath $(OPENBACH) $(EXTRA)) $(NAMES)
 	OPENBACH=$(abspath $(OPENBACH)) EXTRA=$(abspath $(EXTRA)) $(DEV) python -m pytest tests/guest/test_openbach_jobs.py
+
+readme: # README's table and figure from reports/full/results.parquet, as the report is
+	$(DEV) python tests/readme.py
 
 golden: # the packets have changed, and the commit says why
 	UPDATE_GOLDEN=1 $(DEV) python -m pytest tests/guest/test_golden.py

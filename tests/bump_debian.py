@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`make bump-debian`: debian.lock for what the mirror has now.
 
-The golden cells and README's table with it.
+The golden cells and the table of geo_loss with it.
 
 Prints what moved: packages, golden cells, and the cells of the table by how much. The same stands
 in build/bump-debian.txt, for the commit (`git commit --file`) and a line of CHANGELOG.md.
@@ -26,10 +26,10 @@ from openbach_run.paths import DEBIAN_LOCK, REPOSITORY, cache_directory
 from openbach_run.progress import Reporter
 
 GOLDEN = REPOSITORY / "tests/data/golden.json"
-README = REPOSITORY / "README.md"
+TABLE_FILE = REPOSITORY / "tests/data/geo_loss.txt"
 TABLE_COMMAND = ("./openbach-run", "scenarios/geo_loss.json", "--seeds", "1", "--locked")
 TABLE = re.compile(r"^    geo_loss: transfer time \(s\)\n(?:\n|    .*\n)+", re.MULTILINE)
-"""README's first table, with the note below it."""
+"""The table that README's first command prints for its first seed, with the note below it."""
 NOTE_COLUMNS = 114
 SAID = REPOSITORY / "build/bump-debian.txt"
 
@@ -55,7 +55,7 @@ def main() -> int:
         "",
         *part("Packages", moved_packages(before, now)),
         *part("Golden cells", moved_cells(golden_before, golden_cells(), "other packets")),
-        *part("README's table", moved_figures(table_before, cells_of(table()))),
+        *part("Table of geo_loss", moved_figures(table_before, cells_of(table()))),
     ]
     SAID.parent.mkdir(exist_ok=True)
     SAID.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -111,24 +111,23 @@ def make_golden() -> None:
 
 
 def table() -> str:
-    """README's table, as it stands there."""
-    found = TABLE.search(README.read_text(encoding="utf-8"))
+    """The table, as it stands in its file."""
+    found = TABLE.search(TABLE_FILE.read_text(encoding="utf-8"))
     if found is None:
-        sys.exit(f"{README}: there is no table that begins with `geo_loss: transfer time (s)`")
+        sys.exit(f"{TABLE_FILE}: there is no table that begins with `geo_loss: transfer time (s)`")
     return found[0]
 
 
 def make_table() -> None:
-    """Run README's first command and put its table there."""
+    """Run README's first command for one seed and keep its table."""
     done = subprocess.run(
         TABLE_COMMAND, check=True, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True
     )
-    before, _, after = README.read_text(encoding="utf-8").partition(table())
-    README.write_text(f"{before}{indented(done.stdout)}\n{after}", encoding="utf-8")
+    TABLE_FILE.write_text(indented(done.stdout), encoding="utf-8")
 
 
 def indented(printed: str) -> str:
-    """A table that a command has printed as README shows it: indented, its note in short lines."""
+    """A table that a command has printed as its file has it: indented, its note in short lines."""
     lines = printed.strip().splitlines()
     note = textwrap.wrap(lines[-1], NOTE_COLUMNS, break_long_words=False, break_on_hyphens=False)
     return "".join(f"    {line}".rstrip() + "\n" for line in (*lines[:-1], *note))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What `make bump-debian` says has moved, and the table that it puts into README."""
+"""What `make bump-debian` says has moved, and the table that it keeps."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ seed 1; at least 25.09 s for a size of 30M at a rate of 10M (Ethernet, IP and TC
 """
 
 
-def test_readmes_table_is_found_whole() -> None:
+def test_the_table_is_found_whole() -> None:
     table = bump_debian.table()
     assert table.startswith("    geo_loss: transfer time (s)\n") and "seed 1; at least" in table
     assert len(bump_debian.cells_of(table)) == 36
 
 
-def test_a_printed_table_is_shown_as_readme_has_it() -> None:
+def test_a_printed_table_is_kept_with_its_note_in_short_lines() -> None:
     shown = bump_debian.indented(PRINTED)
     assert shown.splitlines()[4] == "    none  cubic   27.34   86.52"
     assert (

@@ -3,17 +3,21 @@
 
 from __future__ import annotations
 
+import base64
 import csv
+import html
 import io
 import re
 from pathlib import Path
 
 import pytest
+import readme
 
 from openbach_run.report.cells import read_campaigns
 from openbach_run.report.claims import Claim, judge, read_claims
 from openbach_run.report.csv_files import claims_csv
 from openbach_run.report.explained import agree, assumptions_of
+from openbach_run.report.page_one import page_one, sentences, use_table
 from openbach_run.report.verdicts import SYMBOLS, claims_table, lines_table, verdict_of, word_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -62,3 +66,29 @@ def test_the_verdicts_in_the_report_are_those_of_its_results(claims: list[Claim]
         assert re.search(
             rf"<td[^>]*>{re.escape(SYMBOLS[word])} {word}</td>\s*<td[^>]*>{claim.name}\. ", page
         )
+
+
+def test_readme_and_report_are_of_the_same_results() -> None:
+    campaigns = read_campaigns([readme.RESULTS])
+    text = readme.README.read_text()
+    found = readme.TABLE.search(text)
+    assert found is not None and found[0].rstrip() == readme.table(campaigns).rstrip(), (
+        "make readme"
+    )
+    drawn = readme.figure(campaigns)
+    assert readme.FIGURE.read_bytes() == drawn, "make readme"
+    assert f"({readme.FIGURE.relative_to(ROOT)})" in text
+    page = (REPORTS / "full/report.html").read_text()
+    assert base64.b64encode(drawn).decode() in page, "the report has another figure: make it again"
+
+
+def test_the_report_has_the_sentences_and_the_table_of_its_results() -> None:
+    made = page_one(read_campaigns([readme.RESULTS]))
+    assert made is not None
+    text = html.unescape((REPORTS / "full/report.html").read_text())
+    for sentence in sentences(made):
+        assert f"<li>{sentence}</li>" in text
+    table = use_table(made)
+    assert table is not None and len(table.rows) == 3
+    for row in table.rows:
+        assert "\n".join(f"<td>{cell}</td>" for cell in row) in text

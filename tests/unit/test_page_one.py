@@ -166,6 +166,23 @@ def test_eight_runs_of_one_seed_say_what_is_needed_and_recommend_nothing() -> No
     assert use_table(page) is None
 
 
+def test_one_seed_of_a_link_that_loses_at_random_decides_nothing_about_it() -> None:
+    """Although 25 and 75 s look different."""
+
+    def time_s(values: dict[str, str], luck: random.Random) -> float:
+        return 25 + (50 * luck.uniform(0.9, 1.1) if float(values["loss"]) else 0)
+
+    own = campaign(
+        time_s, seeds=1, vpn=("none", "wireguard"), cc=("cubic", "bbr2"), loss=("0", "1")
+    )
+    _, found = told(own)
+    assert found[0] == (
+        "One seed does not tell what random loss, congestion control or the VPN changes from chance"
+        " where packets are lost at random (--seeds 5 does); elsewhere nothing differs by more than"
+        " a tie."
+    )
+
+
 def test_a_difference_of_less_than_a_tie_is_no_sentence() -> None:
     """0.4 round trips, 28.27 against 28.46 s, whose intervals have no width."""
 

@@ -176,7 +176,7 @@ def read_campaigns(directories: Sequence[Path]) -> Campaigns:
         for planned in campaign["runs"]:
             run_id = planned["run_id"]
             run_dir = store.runs / run_id
-            record = store.load(run_id) if records is None else records[run_id]
+            record = store.load(run_id) if records is None else records.get(run_id)
             name, arguments = planned["scenario"], planned["arguments"]
             # The orbit is taken from any run of the scenario: only run.json has the jobs'
             # arguments. A file of runs has it among the arguments.

@@ -85,7 +85,8 @@ def times(page: PageOne) -> Drawing:
     logarithmic = min(every) > 0 and max(every) > WIDE * min(every)
     least = least_times_s(page.cells) if page.is_time else []
     words = page.of_measure.words + (", logarithmic" if logarithmic else "")
-    note = f"marker: median, bar: all {max(len(cell.runs) for cell in page.cells)} seeds"
+    seeds = max(len(cell.runs) for cell in page.cells)
+    note = f"marker: median, bar: all {seeds} seeds" if seeds > 1 else "one seed"
     note += f"; grey line: the least possible, {least[0]:.1f} s" if least else ""
 
     def dress(axes: Axes) -> None:

@@ -39,6 +39,8 @@ class Effect:
     differing: int
     compared: int
     """Comparisons that could be decided, and how many of them differ."""
+    undecided: int
+    """Comparisons that one seed of a random link does not decide."""
     groups: list[list[Cell]]
     """Cells that differ in this argument only."""
 
@@ -60,7 +62,8 @@ def effects(cells: Sequence[Cell], measure: str, tie: Mapping[str, float]) -> li
         in_groups = sum(map(len, groups))
         share = sum(inside) / in_groups / whole if in_groups and whole else 0.0
         compared = sum(one is not None for one in decided)
-        found.append(Effect(name, share, sum(one is True for one in decided), compared, groups))
+        differing = sum(one is True for one in decided)
+        found.append(Effect(name, share, differing, compared, len(decided) - compared, groups))
     return sorted(found, key=lambda one: (not one.matters, -one.share))
 
 

@@ -183,6 +183,11 @@ def what_decides(page: PageOne) -> str:
             f"Nothing can be compared: each cell has one seed and the link is random, so"
             f" --seeds {MIN_SEEDS} is needed to tell {swept} from chance."
         )
+    if not top.matters and any(one.undecided for one in page.effects):
+        return (
+            f"One seed does not tell what {swept} changes from chance where packets are lost at"
+            f" random (--seeds {MIN_SEEDS} does); elsewhere nothing differs by more than a tie."
+        )
     if not top.matters:
         low, high = _ends([median_of(cell, page.measure) for cell in page.cells])
         unit = page.of_measure.unit

@@ -44,6 +44,7 @@ def read(file: Path) -> tuple[dict[str, Any], list[Record]]:
         runs.append({name: getattr(one, name) for name in asked})
     about = json.loads((table.schema.metadata or {}).get(ABOUT, b"{}"))
     plots = {name: _plot(name) for name in dict.fromkeys(one.scenario for one in records)}
+    runs += about.pop("not_run", [])
     return {"commands": [], "plots": plots, **about, "runs": runs}, records
 
 

@@ -221,15 +221,21 @@ def _assumptions(claims: Sequence[Claim]) -> Map | None:
 def about(campaigns: Campaigns) -> dict[str, Any]:
     """Return what a report needs of its campaigns besides the rows of results.parquet.
 
-    `orbits` has those of scenarios whose jobs say it, and no argument.
+    `orbits` has those of scenarios whose jobs say it, and no argument; `not_run` the runs that were
+    asked for and have no row.
     """
     orbits: dict[str, dict[str, None]] = {}
+    not_run = []
     for cell in campaigns.cells:
+        arguments = {k: v for k, v in cell.values.items() if k not in ("scenario", "orbit")}
+        asked = {"run_id": "", "scenario": cell.values["scenario"], "arguments": arguments}
+        not_run += [{**asked, "seed": run.seed} for run in cell.runs if run.record is None]
         orbits.setdefault(cell.values["scenario"], {})[cell.values.get("orbit", "")] = None
     return {
         "commands": campaigns.commands,
         "plots": {name: asdict(plot) for name, plot in campaigns.plots.items()},
         "orbits": {name: next(iter(found)) for name, found in orbits.items() if len(found) == 1},
+        "not_run": not_run,
     }
 
 

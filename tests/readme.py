@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`make readme`: README's table and figure from reports/full/results.parquet.
+
+The report is made from the same file, so the three say the same.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from openbach_run.paths import REPOSITORY
+from openbach_run.report.cells import Campaigns, read_campaigns
+from openbach_run.report.dots import times
+from openbach_run.report.figures import find
+from openbach_run.report.page_one import page_one
+from openbach_run.results.tables import Table, as_text
+
+RESULTS = REPOSITORY / "reports/full/results.parquet"
+README = REPOSITORY / "README.md"
+FIGURE = REPOSITORY / "reports/full/figures/page-1.svg"
+SCENARIO, MEASURE = "geo_loss", "transfer_time_s"
+TITLE = "geo_loss: transfer time (s), medians of 5 seeds"
+TABLE = re.compile(rf"^    {re.escape(TITLE)}\n(?:\n|    .*\n)+", re.MULTILINE)
+
+
+def main() -> int:
+    """Write the table and the figure."""
+    campaigns = read_campaigns([RESULTS])
+    text = README.read_text(encoding="utf-8")
+    README.write_text(TABLE.sub(lambda _: table(campaigns) + "\n", text), encoding="utf-8")
+    FIGURE.write_bytes(figure(campaigns))
+    return 0
+
+
+def table(campaigns: Campaigns) -> str:
+    """Return the table as README has it, without the proxy's cells."""
+    cells = [one for one in campaigns.cells if one.values["scenario"] == SCENARIO]
+    names = {name: campaigns.distinct(name, cells) for name in ("vpn", "cc", "loss")}
+    rows = []
+    for vpn, cc in product(names["vpn"], names["cc"]):
+        row = [vpn, cc]
+        for loss in names["loss"]:
+            cell = find(cells, vpn=vpn, cc=cc, pep="none", loss=loss)
+            found = cell.estimate(MEASURE) if cell else None
+            row.append(f"{found.median:.2f}" if found else "–")
+        rows.append(row)
+    header = ["vpn", "cc", *(f"loss={loss}" for loss in names["loss"])]
+    lines = as_text(Table(TITLE, header, rows, "", 2)).rstrip().splitlines()
+    return "".join(f"    {line}".rstrip() + "\n" for line in lines)
+
+
+def figure(campaigns: Campaigns) -> bytes:
+    """Return the figure of the report's page 1."""
+    page = page_one(campaigns)
+    assert page is not None
+    drawing = times(page)
+    with TemporaryDirectory() as folder:
+        drawing.save(Path(folder))
+        return (Path(folder) / f"{drawing.name}.svg").read_bytes()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
