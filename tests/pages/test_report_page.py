@@ -14,6 +14,7 @@ from helpers.made_up import write_results
 from playwright.sync_api import Locator, Page, ViewportSize, expect
 
 from openbach_run.commands import main
+from openbach_run.paths import REPOSITORY
 
 PHONE: ViewportSize = {"width": 390, "height": 844}
 READABLE_PX = 12
@@ -48,7 +49,7 @@ def test_every_figure_is_drawn_and_has_words_for_those_who_do_not_see_it(
     opened: Page, report: Path, picture: Callable[[str], str]
 ) -> None:
     images = opened.locator("figure img")
-    assert images.count() == len(list((report / "figures").glob("*.svg")))
+    assert images.count() == len(list((report / "figures").glob("*.pdf")))
     drawn = images.evaluate_all(
         "images => images.map(i => [i.complete, i.naturalWidth, i.alt, i.src.slice(0, 5)])"
     )
@@ -97,11 +98,14 @@ def test_figures_are_read_and_zoomed(
     opened.keyboard.press("0")
     figure.locator(".legend input").first.uncheck()
     figure.screenshot(path=picture(f"report-chart-{width_px}"))
-    ratios = opened.locator("figure.has-chart", has_text="median of paired ratios").first
-    ratios.scroll_into_view_if_needed()
-    ratios.locator(".u-over").first.hover()
-    expect(ratios.locator(".panel-title")).to_contain_text(" at ")
-    ratios.screenshot(path=picture(f"report-ratios-{width_px}"))
+    signs = figure.locator(".sign").evaluate_all(
+        "signs => signs.map(one => [one.dataset.sign, getComputedStyle(one).color])"
+    )
+    told = [sign for sign in signs if sign[0]]
+    assert len(told) >= 4 and len({sign for sign, _ in told}) == len(told), "told apart in grey"
+    ratios = opened.locator("figure", has_text="median of paired ratios").first
+    expect(ratios.locator("img")).to_be_visible()
+    assert "has-chart" not in (ratios.get_attribute("class") or ""), "names stay at their side"
     times = opened.locator("figure.has-chart", has_text="over virtual time").first
     times.scroll_into_view_if_needed()
     expect(times.locator("canvas").first).to_be_visible()
@@ -129,7 +133,10 @@ def test_links_lead_somewhere(opened: Page) -> None:
     targets = opened.locator("a[href^='#']").evaluate_all(
         "links => links.map(a => a.getAttribute('href'))"
     )
-    assert {"#summary", "#claims", "#results", "#limitations"} <= set(targets)
+    sections = ("summary", "what-a-vpn-costs", "claims", "method", "limitations")
+    assert {f"#{one}" for one in sections} <= set(targets)
+    assert {"#appendix-claims-in-full", "#c1", "#appendix-results"} <= set(targets)
+    assert targets.count("#geo-geo-loss") == 2, "the figures of pages 1 and 2 lead to all values"
     assert all(opened.locator(f"[id='{target[1:]}']").count() == 1 for target in targets)
 
 
@@ -149,10 +156,19 @@ def test_it_is_readable_at_phone_width(opened: Page, picture: Callable[[str], st
         " getComputedStyle(e).overflowX != 'auto').length"
     )
     assert cut == 0, "something wider than the phone cannot be scrolled to"
-    figures_px = opened.locator("figure:not(.has-chart) img").evaluate_all(
+    figures_px = opened.locator("figure:not(.has-chart):not(.whole) img").evaluate_all(
         "images => images.map(i => i.getBoundingClientRect().width)"
     )
     assert min(figures_px) >= 700, "figures are drawn so small that their text cannot be read"
+    first = opened.locator("figure.whole img").first
+    shown = first.evaluate(
+        "image => [image.currentSrc.length, image.clientWidth, image.clientHeight]"
+    )
+    assert shown[1] <= PHONE["width"] and shown[2] > 2 * shown[1], "the form for phones: a column"
+    answers = opened.locator("table", has_text="you control").first
+    assert answers.evaluate("table => table.getBoundingClientRect().right") <= PHONE["width"], (
+        "the answers of page 1 are off screen"
+    )
     for name, part in {"top": "h1", "figure": "figure >> nth=0", "table": "table >> nth=1"}.items():
         opened.locator(part).first.scroll_into_view_if_needed()
         opened.screenshot(path=picture(f"report-phone-{name}"))
@@ -160,7 +176,7 @@ def test_it_is_readable_at_phone_width(opened: Page, picture: Callable[[str], st
 
 def test_wide_tables_can_be_scrolled_with_the_keyboard(opened: Page) -> None:
     opened.set_viewport_size(PHONE)
-    wide = opened.locator(".wide:has(table)").filter(has_text="against no VPN, no PEP").first
+    wide = opened.locator(".wide:has(table)").filter(has_text="CUBIC without HyStart").first
     wide.focus()
     opened.keyboard.press("ArrowRight")
     opened.wait_for_function("element => element.scrollLeft > 0", arg=wide.element_handle())
@@ -171,6 +187,11 @@ def test_every_page_of_the_pdf_has_something_on_it(
 ) -> None:
     pdf = pypdfium2.PdfDocument(report / "report.pdf")
     assert len(pdf) > 10
+    first = pdf[0].get_textpage().get_text_range()
+    for words in ("decides:", "Figure 1.", "What to use", "VPN only"):
+        assert words in first, f"page 1 has no {words}"
+    assert "What a VPN costs" in pdf[1].get_textpage().get_text_range()
+    assert "◐ partly" in pdf[2].get_textpage().get_text_range()
     text = "".join(pdf[number].get_textpage().get_text_range() for number in range(len(pdf)))
     for words in ("What to use", "C7", "this is our reading", "Limitations"):
         assert words in text
@@ -182,3 +203,23 @@ def test_every_page_of_the_pdf_has_something_on_it(
         assert inked[0] >= 50 and inked[2] <= page.width - 50, (
             f"page {number + 1} runs into its margin"
         )
+
+
+def test_the_published_report_has_its_first_pages_in_print(picture: Callable[[str], str]) -> None:
+    pdf = pypdfium2.PdfDocument(REPOSITORY / "reports/full/report.pdf")
+    texts = [pdf[number].get_textpage().get_text_range() for number in range(3)]
+    for number in range(2):
+        pdf[number].render(scale=1.5).to_pil().save(picture(f"report-full-{number + 1}"))
+    assert "6. " in texts[0] and "VPN only" in texts[0] and "./openbach-run mixed_cc" in texts[0]
+    assert texts[1].startswith("What a VPN costs") and texts[2].startswith("Claims")
+
+
+@pytest.mark.parametrize("width_px", [1400, 390])
+def test_the_published_report_is_accessible(
+    page: Page, width_px: int, accessible: Callable[[Page], None], picture: Callable[[str], str]
+) -> None:
+    page.set_viewport_size({"width": width_px, "height": 900})
+    page.goto((REPOSITORY / "reports/full/report.html").as_uri())
+    accessible(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width_px
+    page.screenshot(path=picture(f"report-full-{width_px}"))

@@ -406,6 +406,34 @@ def test_a_report_of_what_a_command_has_run(page: Page, tmp_path: Path) -> None:
     assert (tmp_path / "matrix/all-runs/report/report.pdf").exists()
 
 
+@pytest.mark.parametrize("width_px", [1400, 390])
+def test_page_one_of_the_report_is_above_the_table_of_a_finished_set(
+    page: Page,
+    tmp_path: Path,
+    width_px: int,
+    accessible: Callable[[Page], None],
+    picture: Callable[[str], str],
+) -> None:
+    """A figure, sentences and the table of what to use, without a click."""
+    narrow = {"vpn": ("none", "wireguard"), "pep": ("none",), "cc": ("cubic", "bbr2")}
+    results = write_results(tmp_path / "matrix", 5, **narrow)
+    page.set_viewport_size({"width": width_px, "height": 900})
+    with visited(page, application(tmp_path)) as url:
+        page.goto(url + "page/set/folder/matrix")
+        first = page.locator("#first-page")
+        expect(first.locator("figure img")).to_be_visible(timeout=VISIT_LIMIT_S * 1000)
+        expect(first.locator("ol li").first).to_contain_text("decides:")
+        expect(first.get_by_role("cell", name="hosts and VPN")).to_be_visible()
+        assert first.bounding_box()["y"] < page.locator("#heat-title").bounding_box()["y"]  # type: ignore[index]
+        assert page.evaluate("document.documentElement.scrollWidth") <= width_px
+        accessible(page)
+        page.screenshot(path=picture(f"serve-first-page-{width_px}"))
+        made = (results / "all-runs/first-page/page-1.html").stat().st_mtime_ns
+        page.reload()
+        expect(first.locator("figure img")).to_be_visible(timeout=VISIT_LIMIT_S * 1000)
+        assert (results / "all-runs/first-page/page-1.html").stat().st_mtime_ns == made, "once"
+
+
 # Live
 
 
