@@ -194,6 +194,18 @@ def test_a_difference_of_less_than_a_tie_is_no_sentence() -> None:
     assert rows(page)[0][1].startswith("WireGuard or OpenVPN UDP")
 
 
+@pytest.mark.parametrize(("delay_ms", "decides"), [("250", False), ("20", True)])
+def test_less_than_a_round_trip_is_a_tie(delay_ms: str, decides: bool) -> None:
+    """0.45 s are 1.6 % of 28 s, with an interval of no width: a result over LEO, none over GEO."""
+
+    def time_s(values: dict[str, str], luck: random.Random) -> float:
+        return 28.2 + 0.45 * (values["vpn"] != "none")
+
+    _, found = told(campaign(time_s, vpn=("none", "wireguard"), delay_ms=(delay_ms,)))
+    assert found[0].startswith("The VPN decides") is decides
+    assert found[0].startswith("Nothing that was varied (the VPN)") is not decides
+
+
 @pytest.mark.parametrize("cost", [1.04, 1.25])
 def test_a_vpn_is_to_be_avoided_by_its_cost(cost: float) -> None:
     def time_s(values: dict[str, str], luck: random.Random) -> float:

@@ -23,16 +23,16 @@ new, like the goodput of a transfer of fixed size beside its time."""
 MOST = 3
 REPEATED = ("retransmits", "forward_dropped_packets", "forward_lost_packets")
 CARRIED = "forward_sent_bytes"
-"""The bytes that the link carried towards the user, with all headers."""
+"""The bytes that the link carried on the forward link, with all headers."""
 SHOWS = {  # a measure that differs → what it means that it is greater, and what that it is less
     "forward_dropped_packets": ("the full buffer drops more", "the full buffer drops less"),
     "return_dropped_packets": (
-        "the full buffer from the user drops more",
-        "the full buffer from the user drops less",
+        "the full buffer of the return link drops more",
+        "the full buffer of the return link drops less",
     ),
     "forward_lost_packets": ("the link loses more at random", "the link loses less at random"),
     "forward_queue_delay_ms": ("the queue is longer", "the queue is shorter"),
-    "retransmits": ("the sender repeats more", "the sender repeats less"),
+    "retransmits": ("more is retransmitted", "less is retransmitted"),
     "ttfb_s": ("the data begin later", "the data begin earlier"),
     "handshake_time_s": ("handshakes take longer", "handshakes are shorter"),
 }
@@ -70,7 +70,7 @@ def mechanism(cell: Cell, against: Cell, judged: str, declared: Sequence[Measure
     seen += _repeated_in_vain(cell, against)
     if carried is not None and abs(carried - 1) > SAME / 4:
         amount = f"{100 * abs(carried - 1):.1f} % {'more' if carried > 1 else 'fewer'}"
-        on_link = f"the link carries {amount} bytes towards the user (headers, repetitions)"
+        on_link = f"the forward link carries {amount} bytes (headers, retransmits)"
         known = ratio or 1
         # More bytes on the same link explain a longer time as well as a lower rate, its inverse.
         explained = known != 1 and any(abs(carried / one - 1) <= SAME for one in (known, 1 / known))
@@ -109,7 +109,7 @@ def _repeated_in_vain(cell: Cell, against: Cell) -> list[str]:
     ):
         return []
     return [
-        f"at least {here[0]:.0f} of its {here[1]:.0f} repeated segments were not lost on the link"
+        f"at least {here[0]:.0f} of its {here[1]:.0f} retransmitted segments were not lost on the link"
     ]
 
 

@@ -3,7 +3,9 @@
 
 Cells that differ in one argument only are compared seed by seed. Two of them differ if the whole
 interval of their ratio lies outside a tie, which is as wide as what a PEP that does nothing changes
-(`recommendations.ties`).
+(`recommendations.ties`), and if their times differ by more than a round trip. A transfer goes in
+rounds: where in a round it begins and ends is chance in a real network, and the same in every seed
+here if nothing is lost.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from openbach_run.report.cells import Cell
 from openbach_run.report.recommendations import LEAST_TIE
 from openbach_run.results.intervals import Estimate, ratio
 from openbach_run.satellite.checks import is_random
+from openbach_run.units import number
 
 TOGETHER = {"pep": ("cc_pep", "cc_tunnel"), "orbit": ("scenario",)}
 """An argument → others that belong to it: they have no effect of their own here."""
@@ -77,12 +80,23 @@ def differ(cell: Cell, other: Cell, measure: str, tie: Mapping[str, float]) -> b
     found = change(cell, other, measure)
     if found is None:
         return None
+    if _is_within_a_round(cell, other, measure):
+        return False
     widest = widest_tie((cell, other), tie)
     if found.low is None or found.high is None:
         if is_random(cell.values) or is_random(other.values):
             return None
         return not 1 / widest <= found.median <= widest
     return found.lies_within(1 / widest, widest) is False
+
+
+def _is_within_a_round(cell: Cell, other: Cell, measure: str) -> bool:
+    """Return whether the medians of a time differ by less than a round trip of the link."""
+    delays_ms = [number(cell.values.get(name, "")) for name in ("delay_ms", "terrestrial_ms")]
+    if not measure.endswith("_time_s") or delays_ms[0] is None:
+        return False
+    round_s = 2 * (delays_ms[0] + (delays_ms[1] or 0)) / 1000
+    return abs(median_of(cell, measure) - median_of(other, measure)) < round_s
 
 
 def slower(cell: Cell, other: Cell, measure: str, tie: Mapping[str, float]) -> bool:

@@ -124,7 +124,7 @@ def heat_map(
 ) -> Drawing:
     """Draw the medians of a measure, called `words` (the report's Figure 2).
 
-    There is a row per VPN and PEP position, and a column per loss and transport. The colours are
+    There is a row per VPN and PEP position, and a column per loss and congestion control. The colours are
     those of `scaled` cells, so that several figures have one scale.
     """
     rows, losses, transports = configurations(cells), values(cells, "loss"), values(cells, "cc")
@@ -172,7 +172,9 @@ def heat_map(
         else ""
     )
     return Drawing(
-        name, f"{title}: median {words} by VPN, PEP position, loss and transport{starred}", figure
+        name,
+        f"{title}: median {words} by VPN, PEP position, loss and congestion control{starred}",
+        figure,
     )
 
 
@@ -194,7 +196,7 @@ def compared(
     measure: str,
     words: str,
 ) -> Drawing:
-    """Draw the ratio of each configuration to the baseline with its interval, per transport.
+    """Draw the ratio of each configuration to the baseline with its interval, per congestion control.
 
     These are the report's Figures 3 to 6.
     """
@@ -225,7 +227,9 @@ def compared(
         axes.invert_yaxis()
         axes.grid(axis="y", color="#eeeeee")
         shown = configuration(baseline.get("vpn", ""), baseline.get("pep", ""))
-        axes.set_xlabel(f"{without_unit(words)} over that of {shown} with the same transport")
+        axes.set_xlabel(
+            f"{without_unit(words)} over that of {shown} with the same congestion control"
+        )
         handles = [
             Line2D(
                 [],
@@ -269,7 +273,7 @@ def _with_interval(
 
 
 def loss_curves(name: str, title: str, cells: Sequence[Cell], measure: str, words: str) -> Drawing:
-    """Draw a measure over loss: a panel for each transport and PEP position, a line for each VPN."""
+    """Draw a measure over loss: a panel for each control and PEP position, a line for each VPN."""
     losses, vpns, peps = values(cells, "loss"), values(cells, "vpn"), values(cells, "pep")
     transports = values(cells, "cc")
     measured = list(
@@ -379,7 +383,7 @@ def distributions(
 ) -> Drawing:
     """Draw the empirical distribution of a measure over the seeds.
 
-    There is a panel per transport, PEP position and loss rate above 0. Without loss all seeds give the same, so
+    There is a panel per congestion control, PEP position and loss above 0. Without loss all seeds give the same, so
     that rate is drawn only if the campaign has no other.
     """
     vpns, peps, transports = values(cells, "vpn"), values(cells, "pep"), values(cells, "cc")

@@ -71,9 +71,9 @@ def tie_in_words(page: PageOne) -> str:
         if tie > LEAST_TIE and cc
     ]
     least = f"{100 * (LEAST_TIE - 1):.0f} %"
-    if not wider:
-        return least
-    return f"{', '.join(wider)}, which is what a PEP that does nothing changes, else {least}"
+    if wider:
+        least = f"{', '.join(wider)}, which is what a PEP that does nothing changes, else {least}"
+    return f"{least}, or by less than a round trip"
 
 
 def costs_table(page: PageOne) -> Table:

@@ -17,7 +17,7 @@ from functools import cached_property
 from openbach_run.openbach.measures import Measure, flat, measure_of
 from openbach_run.openbach.scenario import SAME
 from openbach_run.report.cells import Campaigns, Cell, is_number
-from openbach_run.report.choices import BAD, EQUIVALENT, Choice, choices
+from openbach_run.report.choices import EQUIVALENT, Choice, choices
 from openbach_run.report.effects import (
     Effect,
     change,
@@ -27,7 +27,7 @@ from openbach_run.report.effects import (
     slower,
 )
 from openbach_run.report.recommendations import END_HOSTS, has_idle_pep, ties
-from openbach_run.report.settings import settings
+from openbach_run.report.settings import Setting, settings
 from openbach_run.report.words import argument, named, said, value_of
 from openbach_run.results.intervals import Estimate
 from openbach_run.results.seeds import MIN_SEEDS
@@ -141,18 +141,27 @@ def page_one(campaigns: Campaigns) -> PageOne | None:
     if not some:
         sizes: dict[tuple[str, str], int] = {}
         for one in every:
-            if any(cell.measured(one.plot.measure) for cell in one.cells):
-                key = one.shared["scenario"], one.plot.measure
+            if measure := _measure(one):
+                key = one.shared["scenario"], measure
                 sizes[key] = sizes.get(key, 0) + len(one.cells)
         if not sizes:
             return None
-        most = max(sizes, key=lambda key: sizes[key])
-        some = [one for one in every if (one.shared["scenario"], one.plot.measure) == most]
+        scenario, first = max(sizes, key=lambda key: sizes[key])
+        some = [one for one in every if one.shared["scenario"] == scenario]
     cells = []
     for one in some:
-        cells += [cell for cell in one.cells if cell.measured(one.plot.measure)]
-    made = PageOne(cells, some[0].plot.measure, campaigns)
+        cells += [cell for cell in one.cells if cell.measured(first)]
+    made = PageOne(cells, first, campaigns)
     return replace(made, swept=[one.name for one in made.effects])
+
+
+def _measure(setting: Setting) -> str:
+    """Return the measure that a section asks for, else the first that its runs have; "" if none."""
+    names = [setting.plot.measure, *measures_of(setting.cells)]
+    for name in names:
+        if any(cell.measured(name) for cell in setting.cells):
+            return name
+    return ""
 
 
 def sentences(page: PageOne) -> list[str]:
@@ -266,7 +275,7 @@ def _weight(page: PageOne, group: Sequence[Cell]) -> tuple[bool, bool, float]:
     ratio = max(medians) / min(medians) if min(medians) > 0 else max(medians)
     pairs = itertools.combinations(group, 2)
     decided = any(differ(*pair, page.measure, page.tie) for pair in pairs)
-    return decided, all(usual) and ratio >= BAD, ratio
+    return decided, all(usual), ratio
 
 
 def what_hosts_do(page: PageOne) -> str:

@@ -181,7 +181,7 @@ def _first_run_dir(setting: Setting) -> Path | None:
 def _link(setting: Setting) -> list[str]:
     """Return the link file in words; [] without one.
 
-    An example is `link file leo.csv: 20 Mbit/s towards the user (18 to 20), …`.
+    An example is `link file leo.csv: 20 Mbit/s on the forward link (18 to 20), …`.
     """
     file = setting.shared.get("link_file", "none")
     contents = _of_a_run(setting).get("link_files")
@@ -198,7 +198,10 @@ def _link(setting: Setting) -> list[str]:
         f" {value_of('rate', str(round(one.rate_bps.greatest)))}), one-way delay"
         f" {one.delay_ms.mean:.4g} ms (from {one.delay_ms.least:.4g} to {one.delay_ms.greatest:.4g}"
         f" ms), loss {one.loss_pct.mean:.3g} %"
-        for one, words in ((summary.forward, "towards the user"), (summary.back, "from the user"))
+        for one, words in (
+            (summary.forward, "on the forward link"),
+            (summary.back, "on the return link"),
+        )
     ]
     again = " and begins again" if summary.repeats else ""
     return [

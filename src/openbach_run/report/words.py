@@ -29,17 +29,17 @@ NAMES = {
 controls are the `title` of their folders."""
 
 ARGUMENTS = {
-    "vpn": "VPN", "pep": "PEP", "cc": "transport", "loss": "random loss", "orbit": "satellite",
-    "size": "size", "cc_pep": "transport of the PEP",
-    "cc_tunnel": "transport of the tunnel's own TCP", "rate": "rate towards the user",
-    "return_rate": "rate from the user", "delay_ms": "one-way delay",
+    "vpn": "VPN", "pep": "PEP", "cc": "congestion control", "loss": "random loss", "orbit": "satellite",
+    "size": "size", "cc_pep": "congestion control of the PEP",
+    "cc_tunnel": "congestion control of the tunnel's own TCP", "rate": "forward rate",
+    "return_rate": "return rate", "delay_ms": "one-way delay",
     "terrestrial_ms": "delay between POP and server", "jitter_ms": "jitter",
-    "return_loss": "random loss from the user", "burst_packets": "packets lost in a row",
+    "return_loss": "random loss of the return link", "burst_packets": "mean burst loss in packets",
     "burst_ms": "mean duration of a burst of loss", "loss_at": "loss is on the",
     "link_file": "link file", "initcwnd": "initial window",
     "initcwnd_pep": "initial window of the PEP", "streams": "connections",
     "series_s": "time series every", "vpn_2": "tunnel of the second flow",
-    "cc_2": "transport of the second flow", "direction_2": "direction of the second flow",
+    "cc_2": "congestion control of the second flow", "direction_2": "direction of the second flow",
     "warm_up": "earlier transfer", "http": "HTTP version", "cpu": "CPU",
     "cpu_scale": "factor on the CPU's times", "cpu_pop": "CPU of the POP",
     "cpu_scale_pop": "factor on the times of the POP's CPU", "vpn_values": "values of the VPN",
@@ -71,11 +71,11 @@ LINK = (
 )
 """The arguments that a link file replaces."""
 LEADERS = {
-    "return_": "towards the user", "cpu_": "that of the box", "_pep": "at the end hosts",
+    "return_": "that of the forward link", "cpu_": "that of the box", "_pep": "at the end hosts",
     "_tunnel": "at the end hosts", "_2": "that of the first",
 }  # fmt: skip
 """The beginning or end of an argument's name → whose value `same` then is."""
-SUFFIXES = {"forward": "towards the user", "return": "from the user"}
+SUFFIXES = {"forward": "forward link", "return": "return link"}
 
 
 def named(value: str) -> str:
@@ -97,7 +97,7 @@ def _titles() -> dict[str, str]:
 
 
 def argument(name: str) -> str:
-    """Return an argument's name in words: `transport of the PEP`."""
+    """Return an argument's name in words: `congestion control of the PEP`."""
     return ARGUMENTS.get(name) or from_name(name).title.replace("_", " ")
 
 
@@ -169,9 +169,7 @@ def said(name: str, value: str) -> str:
             return "transfer by iperf3" if value == "none" else f"transfer by HTTP/{value}"
         case "burst_packets":
             return (
-                "losses one by one"
-                if value == "1"
-                else f"losses of {value} packets in a row on average"
+                "losses one by one" if value == "1" else f"burst loss of {value} packets on average"
             )
         case "burst_ms":
             return f"every packet is lost for {value} ms on average"
@@ -196,7 +194,7 @@ def said(name: str, value: str) -> str:
 def title_of(column: str, declared: Iterable[Measure]) -> str:
     """Return a column of results.csv in words, without its unit.
 
-    An example is `dropped by the full buffer, towards the user`.
+    An example is `dropped by the full buffer, forward link`.
     """
     suffix, measure = measure_of(column, declared)
     return f"{measure.title}, {suffix_in_words(suffix)}" if suffix else measure.title

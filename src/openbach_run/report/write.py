@@ -105,7 +105,11 @@ def write(
     for number, setting in enumerate(sections_of):
         reporter.show(f"drawing {setting.name}", 0.1 + 0.7 * number / len(sections_of))
         undrawn = drawn >= MOST_DRAWINGS and not brief
-        drawings = [] if undrawn or brief else content.drawings(setting, baseline, sections_of)
+        drawings = (
+            []
+            if undrawn or (brief and setting.is_matrix)
+            else content.drawings(setting, baseline, sections_of)
+        )
         drawn += len(drawings)
         for drawing in drawings:
             drawing.save(output / "figures")
