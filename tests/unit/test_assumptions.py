@@ -637,7 +637,8 @@ def test_the_command_finds_a_joint_set_and_confirms_it_with_other_seeds(
 ) -> None:
     assert main.main(["explain", "C3", *options]) == 0
     assert (
-        "0 of 4 findings hold with seeds 1 to 5; under buffer: two, 4." in capsys.readouterr().out
+        "0 of 4 findings are reproduced with seeds 1 to 5; under buffer: two, 4."
+        in capsys.readouterr().out
     )
     searched = [
         (f"{name}-seed_101", (101,))

@@ -265,8 +265,10 @@ def _cell(page: PageOne, wanted: Mapping[str, str]) -> Cell | None:
     """Return the first measured cell with these values, whose own followers are the same."""
     usual = {"cc_pep": SAME, "cc_tunnel": SAME} if wanted.get("pep", "none") == "none" else {}
     found = page.of(**wanted)
-    plain = [cell for cell in found if all(cell.values.get(k, v) == v for k, v in usual.items())]
-    return next(iter(plain or found), None)
+    for cell in found:
+        if all(cell.values.get(name, value) == value for name, value in usual.items()):
+            return cell
+    return next(iter(found), None)
 
 
 def _point(axes: Axes, found: Seen, y: float, one: Series, right: float) -> None:

@@ -129,7 +129,7 @@ def _swept(cells: Sequence[Cell]) -> dict[str, tuple[str, ...]]:
     What follows from the orbit, such as the delay, belongs to the orbit.
     """
     names = dict.fromkeys(itertools.chain.from_iterable(cell.values for cell in cells))
-    several = [name for name in names if len({cell.values.get(name) for cell in cells}) > 1]
+    several = [name for name in names if _has_several(cells, name)]
     of_orbit = [name for name in several if name != "orbit" and _follows(cells, name, "orbit")]
     followers = set(itertools.chain.from_iterable(TOGETHER.values())) | set(of_orbit)
     found = {}
@@ -138,6 +138,10 @@ def _swept(cells: Sequence[Cell]) -> dict[str, tuple[str, ...]]:
             own = of_orbit if name == "orbit" else []
             found[name] = (name, LABEL, *TOGETHER.get(name, ()), *own)
     return found
+
+
+def _has_several(cells: Sequence[Cell], name: str) -> bool:
+    return len({cell.values.get(name) for cell in cells}) > 1
 
 
 def _follows(cells: Sequence[Cell], name: str, leader: str) -> bool:

@@ -139,7 +139,8 @@ def heat_map(
     with matplotlib.rc_context(SETTINGS):
         figure = Figure(figsize=(WIDTH_IN, 1.3 + 0.24 * len(rows)))
         axes = figure.subplots()
-        others = [one.median for cell in scaled if (one := cell.estimate(measure))]
+        estimates = [cell.estimate(measure) for cell in scaled]
+        others = [one.median for one in estimates if one]
         least, most = min([numpy.nanmin(medians), *others]), max([numpy.nanmax(medians), *others])
         logarithmic = least > 0
         # A logarithmic scale needs two different ends.

@@ -101,11 +101,10 @@ class PageOne:
     def find(self, **wanted: str) -> Cell | None:
         """Return the first measured cell with these values and the usual others."""
         usual = {"vpn": "none", "pep": "none", "cc": END_HOSTS, "cc_pep": SAME, "cc_tunnel": SAME}
-        rest = {
-            name: value
-            for name, value in usual.items()
-            if name not in wanted and any(cell.values.get(name) == value for cell in self.cells)
-        }
+        rest = {}
+        for name, value in usual.items():
+            if name not in wanted and any(cell.values.get(name) == value for cell in self.cells):
+                rest[name] = value
         for cell in self.cells:
             asked = {**rest, **wanted}
             if all(cell.values.get(name, "") == value for name, value in asked.items()):
@@ -624,9 +623,8 @@ def missing_commands(page: PageOne) -> list[str]:
     wanted: dict[tuple[tuple[str, str], ...], dict[str, dict[str, None]]] = {}
     for choice in page.choices:
         cells = list(choice.cells.values())
-        there = [{name: cell.values.get(name, "") for name in page.swept} for cell in cells]
         for link, loss in itertools.product(page.links, page.losses or [""]):
-            if any({**link, **_loss(loss)}.items() <= one.items() for one in there):
+            if any(_has(cell, {**link, **_loss(loss)}) for cell in cells):
                 continue
             given = [("", cells[0].values["scenario"])]
             for name in (*REACH, "cc_pep", "cc_tunnel", "size"):

@@ -43,7 +43,8 @@ def read(file: Path) -> tuple[dict[str, Any], list[Record]]:
         asked = ("run_id", "scenario", "arguments", "seed")
         runs.append({name: getattr(one, name) for name in asked})
     about = json.loads((table.schema.metadata or {}).get(ABOUT, b"{}"))
-    plots = {name: _plot(name) for name in dict.fromkeys(one.scenario for one in records)}
+    scenarios = dict.fromkeys([one.scenario for one in records])
+    plots = {name: _plot(name) for name in scenarios}
     runs += about.pop("not_run", [])
     return {"commands": [], "plots": plots, **about, "runs": runs}, records
 

@@ -81,7 +81,8 @@ def lines_table(claims: Sequence[Claim]) -> Table:
         word = word_of(claim)
         rows.append([f"{SYMBOLS[word]} {word}", f"{claim.name}. {claim.statement}", _line(claim)])
     header = ["verdict", "claim", "found"]
-    counts = [f"{number} {word}" for word in SYMBOLS if (number := _count(claims, word))]
+    counted = {word: _count(claims, word) for word in SYMBOLS}
+    counts = [f"{number} {word}" for word, number in counted.items() if number]
     note = f"{', '.join(counts)}. found: medians from least to most, of the part that decides"
     return Table("Claims, a line each", header, rows, note, len(header))
 
