@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from openbach_run.openbach.scenario import SAME
-from openbach_run.report.cells import Cell, is_number
+from openbach_run.report.cells import Cell, is_numeral
 from openbach_run.report.effects import median_of, widest_tie
 from openbach_run.report.recommendations import (
     CHOSEN,
@@ -119,7 +119,7 @@ def _hardest(links: Mapping[Conditions, float]) -> set[Conditions]:
     for key in links:
         rest = tuple(pair for pair in key if pair[0] != "loss")
         loss = dict(key).get("loss", "")
-        value = float(loss) if is_number(loss) else 0.0
+        value = float(loss) if is_numeral(loss) else 0.0
         if rest not in greatest or value > greatest[rest][0]:
             greatest[rest] = value, key
     return {key for _, key in greatest.values()}

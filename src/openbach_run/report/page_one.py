@@ -16,7 +16,7 @@ from functools import cached_property
 
 from openbach_run.openbach.measures import Measure, flat, measure_of
 from openbach_run.openbach.scenario import SAME
-from openbach_run.report.cells import Campaigns, Cell, is_number
+from openbach_run.report.cells import Campaigns, Cell, is_numeral
 from openbach_run.report.choices import EQUIVALENT, Choice, choices
 from openbach_run.report.effects import (
     Effect,
@@ -768,7 +768,7 @@ def _with(name: str, cell: Cell) -> str:
 
 def at_loss(loss: str) -> str:
     """Return a random loss in a sentence: `without loss`, `at 0.1 % loss`."""
-    if is_number(loss):
+    if is_numeral(loss):
         return f"at {loss} % loss" if float(loss) else "without loss"
     return f"with {said('loss', loss)}"
 

@@ -29,8 +29,8 @@ NAMES = {
 controls are the `title` of their folders."""
 
 ARGUMENTS = {
-    "vpn": "VPN", "pep": "PEP", "cc": "congestion control", "loss": "random loss", "orbit": "satellite",
-    "size": "size", "cc_pep": "congestion control of the PEP",
+    "vpn": "VPN", "pep": "PEP", "cc": "congestion control", "loss": "random loss",
+    "orbit": "satellite", "size": "size", "cc_pep": "congestion control of the PEP",
     "cc_tunnel": "congestion control of the tunnel's own TCP", "rate": "forward rate",
     "return_rate": "return rate", "delay_ms": "one-way delay",
     "terrestrial_ms": "delay between POP and server", "jitter_ms": "jitter",
