@@ -109,7 +109,8 @@ def _repeated_in_vain(cell: Cell, against: Cell) -> list[str]:
     ):
         return []
     return [
-        f"at least {here[0]:.0f} of its {here[1]:.0f} retransmitted segments were not lost on the link"
+        f"at least {here[0]:.0f} of its {here[1]:.0f} retransmitted segments were not lost"
+        " on the link"
     ]
 
 

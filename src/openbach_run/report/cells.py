@@ -101,16 +101,18 @@ class Cell:
 
     @property
     def least_transfer_time_s(self) -> float | None:
-        """Return the least time in s of the transfer; None if no transfer was measured or it has no
-        rate.
+        """Return the least time of the transfer in seconds.
+
+        None if no transfer was measured or the link has no rate.
         """
         return least_transfer_time_s(self.values) if self.measured("transfer_time_s") else None
 
 
 @dataclass(frozen=True)
 class Plot:
-    """The figure that a scenario asks for (`x-sweep`): a column of results.csv, and one of
-    source.FIGURES.
+    """The figure that a scenario asks for (`x-sweep`).
+
+    It is a column of results.csv, and one of source.FIGURES.
     """
 
     measure: str = "transfer_time_s"
@@ -133,15 +135,18 @@ class Campaigns:
 
     @property
     def runs(self) -> list[Run]:
+        """Return the runs of all cells."""
         return list(chain.from_iterable(cell.runs for cell in self.cells))
 
     @property
     def records(self) -> list[Record]:
+        """Return the records of the runs that were run."""
         return [run.record for run in self.runs if run.record]
 
     def distinct(self, name: str, cells: Iterable[Cell] | None = None) -> list[str]:
-        """Return the values of an argument, in the order of the campaigns; numbers in their own
-        order.
+        """Return the different values of an argument.
+
+        They are in the order of the campaigns; numbers are in their own order.
         """
         found = list(
             dict.fromkeys(cell.values[name] for cell in cells or self.cells if name in cell.values)
@@ -214,7 +219,7 @@ def _declared(records: Sequence[Record]) -> Declared:
 
 @cache
 def printable(text: str) -> str:
-    """Return the text with escapes (`\\n`, `\\x1b`) for what cannot be printed.
+    r"""Return the text with escapes (`\n`, `\x1b`) for what cannot be printed.
 
     A line so remains one line wherever it is shown.
     """
@@ -243,7 +248,7 @@ def _followers_named(arguments: Mapping[str, str]) -> dict[str, str]:
 
 
 def _orbit_arguments(scenario: Mapping[str, Any]) -> list[str]:
-    """Return the values that the scenario's jobs have for `orbit`: texts, or $name of an argument."""
+    """Return what the scenario's jobs have for `orbit`: texts, or $name of an argument."""
     orbits = [text_of(arguments.get("orbit")) for *_, arguments in jobs_of(scenario)]
     return list(filter(None, orbits))
 
@@ -325,7 +330,7 @@ def _same_number(one: str, other: str) -> bool:
 
 
 class Partners:
-    """Finds, for a cell, the other cells with the same values except for the arguments in `free`."""
+    """Finds, for a cell, the other cells that differ from it in the arguments `free` only."""
 
     def __init__(self, cells: Iterable[Cell], free: Iterable[str]) -> None:
         self._free = frozenset(free)

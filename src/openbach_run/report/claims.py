@@ -124,6 +124,7 @@ class Part:
 
     @property
     def is_ratio(self) -> bool:
+        """Return whether the part is about a ratio of two cells."""
         return self.against is not None and self.as_ == "ratio"
 
     def not_run(self, cells: Sequence[Cell]) -> list[str]:
@@ -140,8 +141,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One cell's value, or its ratio to or difference from that of another cell, and what it
-    decides.
+    """One cell's value, or its ratio to or difference from that of another, and what it decides.
 
     `holds` is None if nothing was decided. `why_not` says why, unless the interval is just too
     wide.
@@ -248,8 +248,9 @@ class Claim:
 
     @property
     def is_told(self) -> bool:
-        """Return whether the campaigns decide something about it, or could if an interval were
-        narrower.
+        """Return whether the campaigns decide something about it.
+
+        Also if they could with a narrower interval.
         """
         comparisons = itertools.chain.from_iterable(one.comparisons for one in self.findings)
         return any(one.why_not is None for one in comparisons)
@@ -274,6 +275,7 @@ class Group:
 
     @property
     def name(self) -> str:
+        """Return the comparison in words."""
         return compared(self.own, self.other)
 
 
@@ -360,7 +362,7 @@ def _findings(part: Part, cells: Sequence[Cell]) -> list[Finding]:
 
 
 def _told_apart(comparisons: list[Comparison]) -> list[Comparison]:
-    """Return the comparisons with the arguments that not all of their cells have the same value of."""
+    """Return the comparisons, with the arguments in which their cells differ."""
     values = [one.cell.values for one in comparisons]
     names = dict.fromkeys(itertools.chain.from_iterable(values))
 

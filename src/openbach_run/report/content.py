@@ -124,8 +124,9 @@ def tables(setting: Setting, baseline: Mapping[str, str]) -> dict[str, Table]:
 
 
 def times_table(setting: Setting) -> Table:
-    """Return the table of the measure: a row per VPN, PEP position and transport, a column per
-    loss.
+    """Return the table of the measure.
+
+    It has a row for each VPN, PEP position and congestion control, and a column for each loss.
     """
     measure = setting.plot.measure
     losses, transports = values(setting.cells, "loss"), values(setting.cells, "cc")
@@ -213,8 +214,9 @@ def _value(name: str, value: str) -> str:
 
 
 def _column(setting: Setting, name: str, *, within: bool) -> tuple[str, list[str]]:
-    """Return head and figures of a measure; `within` a table of its suffix the head does not repeat
-    it.
+    """Return head and figures of a measure.
+
+    `within` a table of its suffix the head does not repeat the suffix.
     """
     declared = flat(setting.declared)
     measure = measure_of(name, declared)[1]
@@ -226,6 +228,7 @@ def _column(setting: Setting, name: str, *, within: bool) -> tuple[str, list[str
 
 
 def name_of_baseline(baseline: Mapping[str, str]) -> str:
+    """Return in words what all configurations are compared with."""
     return (
         ", ".join(said(name, value) for name, value in baseline.items())
         or "none: nothing is compared"
@@ -444,8 +447,9 @@ def _alike(values: Mapping[str, str]) -> list[tuple[str, str]]:
 
 
 def failures(campaigns: Campaigns) -> list[Markdown]:
-    """Return a line for each cell with runs that failed or are missing, with the first failure's
-    words.
+    """Return a line for each cell with runs that failed or are missing.
+
+    It has the words of the first failure.
     """
     told: list[Markdown] = []
     arguments = set(chain.from_iterable(cell.values for cell in campaigns.cells))
@@ -466,6 +470,7 @@ def failures(campaigns: Campaigns) -> list[Markdown]:
 
 
 def virtual_time(campaigns: Campaigns) -> str:
+    """Return the virtual time of all runs together, with its unit."""
     seconds = sum(one.virtual_s for one in campaigns.records)
     if seconds < 120:
         return f"{seconds:.0f} s"
@@ -478,6 +483,7 @@ def command_line(command: str) -> Markdown:
 
 
 def engines(campaigns: Campaigns) -> list[str]:
+    """Return the names of the engines that the runs were made with."""
     return list(
         dict.fromkeys(record.identity.get("engine", "unknown") for record in campaigns.records)
     )

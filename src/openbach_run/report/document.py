@@ -51,6 +51,7 @@ def templates(
 
 
 def as_markdown(value: Any) -> Markdown:
+    """Return a value as Markdown; text that is not Markdown yet is escaped."""
     return value if isinstance(value, Markdown) else plain(str(value))
 
 
@@ -130,8 +131,8 @@ def script() -> str:
 def as_pdf(markdown: str, folder: Path, template: Path, pages: Collection[str] = ()) -> bytes:
     """Return the PDF of a text.
 
-    `folder` is where the images' paths begin. Sections named in `pages` begin a page. The fonts are Typst's own, so that the PDF is the
-    same on every machine.
+    `folder` is where the images' paths begin. Sections named in `pages` begin a page. The fonts are
+    Typst's own, so that the PDF is the same on every machine.
     """
     tree = SyntaxTreeNode(_parser().parse(markdown))
     # A paragraph before a table is the table's title.

@@ -146,7 +146,7 @@ def costs(page: PageOne) -> Drawing | None:
 
 
 def _series(page: PageOne) -> list[Series]:
-    """Return what has a marker of its own: the usual hosts, the best other control, the best PEP."""
+    """Return what has a separate marker: usual hosts, best other control, best PEP."""
     chosen: list[tuple[str, dict[str, str]]] = []
     has_cc = any("cc" in cell.values for cell in page.cells)
     plain = {"pep": "none"} if any("pep" in cell.values for cell in page.cells) else {}
@@ -178,7 +178,7 @@ def _total(page: PageOne, wanted: Mapping[str, str]) -> float:
 
 
 def _panels(page: PageOne) -> list[list[Panel]]:
-    """Return the panels: a row for each link and a column for each loss, or links in rows of three."""
+    """Return the panels: a row for each link, a column for each loss; or links in rows of three."""
     losses = page.losses
     if len(losses) > MOST_ACROSS:
         step = (len(losses) - 1) / (MOST_ACROSS - 1)

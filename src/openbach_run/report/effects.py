@@ -49,6 +49,7 @@ class Effect:
 
     @property
     def matters(self) -> bool:
+        """Return whether more comparisons differ than chance alone explains."""
         return self.differing > CHANCE * self.compared
 
 
@@ -106,6 +107,7 @@ def slower(cell: Cell, other: Cell, measure: str, tie: Mapping[str, float]) -> b
 
 
 def widest_tie(cells: Iterable[Cell], tie: Mapping[str, float]) -> float:
+    """Return the largest tie of the congestion controls of these cells, as a ratio."""
     return max(tie.get(one.values.get("cc", ""), LEAST_TIE) for one in cells)
 
 

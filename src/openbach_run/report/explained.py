@@ -78,8 +78,9 @@ class Change:
 
     @property
     def figure(self) -> str:
-        """Return the change with its interval: `× 1.13 [1.10–1.16]`, `+3.1 [2.8–3.4]`; `× 1.13`
-        with one seed.
+        """Return the change with its interval, like `× 1.13 [1.10–1.16]` or `+3.1 [2.8–3.4]`.
+
+        With one seed there is no interval: `× 1.13`.
         """
         digits, sign = (2, "× ") if self.unit == "×" else (1, "+" if self.by > 0 else "")
         shown = [
@@ -130,6 +131,7 @@ class Explained:
 
     @property
     def driven_by(self) -> str:
+        """Return in words the assumptions that change the finding most."""
         return (
             "; ".join(one.words for one in self.drivers[:DRIVERS])
             or "nothing of what was tried alone"
@@ -163,6 +165,7 @@ class Map:
     """A sentence if the runs are from several versions of Debian."""
 
     def of(self, claim: str) -> list[Explained]:
+        """Return the findings of a claim."""
         return [one for one in self.findings if one.claim == claim]
 
     def held(self, under: str, claim: str | None = None) -> int:
@@ -180,6 +183,7 @@ class Map:
 
 
 def words(choice: Choice) -> str:
+    """Return a choice of assumptions in words."""
     return "; ".join(f"{name}: {value}" for name, value in choice.items()) or "all as ours"
 
 
@@ -248,8 +252,9 @@ def map_of(
     confirmed: str,
     versions: str = "",
 ) -> Map:
-    """Return the map of what a search has found; `confirmed` are the seeds of `found.again`, in
-    words.
+    """Return the map of what a search has found.
+
+    `confirmed` are the seeds of `found.again`, in words.
     """
     where, changed = regions(found), _changes(found)
     ours, joint = found.same_again({}), found.same_again(found.joint.choice)
@@ -299,8 +304,9 @@ def _by_medians(finding: Finding | None) -> str:
 
 
 def _changes(found: Search) -> dict[Key, list[Change]]:
-    """Return the changes by finding, with the other seeds' intervals if the alternative was run
-    with them.
+    """Return the changes by finding.
+
+    If an alternative was run with the other seeds, the intervals are of those.
     """
     with_intervals = effects(found.again) if found.again else {}
     told = {}
@@ -451,8 +457,9 @@ def _findings(found: Map) -> Table:
 
 
 def _of_claim(found: Map, claim: str) -> Table | None:
-    """Return a row for each alternative that changes anything, a column for each finding; None if
-    none does.
+    """Return a row for each alternative that changes anything, a column for each finding.
+
+    None if no alternative does.
     """
     findings = found.of(claim)
     by_pair: dict[tuple[str, str], dict[int, Change]] = {}

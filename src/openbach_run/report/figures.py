@@ -77,8 +77,9 @@ class Drawing:
 
 
 def values(cells: Sequence[Cell], name: str) -> list[str]:
-    """Return the different values of an argument in the order of the cells; numbers in their own
-    order.
+    """Return the different values of an argument.
+
+    They are in the order of the cells; numbers are in their own order.
     """
     found = list(dict.fromkeys(cell.values.get(name, "") for cell in cells))
     return sorted(found, key=float) if all(map(is_numeral, found)) else found
@@ -100,6 +101,7 @@ def configurations(cells: Sequence[Cell]) -> list[tuple[str, str]]:
 
 
 def configuration(vpn: str, pep: str) -> str:
+    """Return a VPN and a PEP position in words."""
     return ", ".join(said(name, value) for name, value in (("vpn", vpn), ("pep", pep)) if value)
 
 
@@ -124,8 +126,8 @@ def heat_map(
 ) -> Drawing:
     """Draw the medians of a measure, called `words` (the report's Figure 2).
 
-    There is a row per VPN and PEP position, and a column per loss and congestion control. The colours are
-    those of `scaled` cells, so that several figures have one scale.
+    There is a row per VPN and PEP position, and a column per loss and congestion control. The
+    colours are those of `scaled` cells, so that several figures have one scale.
     """
     rows, losses, transports = configurations(cells), values(cells, "loss"), values(cells, "cc")
     columns = list(itertools.product(losses, transports))
@@ -180,8 +182,9 @@ def heat_map(
 
 
 def _word(cell: Cell, found: Estimate | None) -> str:
-    """Return the text in a field of the heat map; * marks a cell with runs that failed or are
-    missing.
+    """Return the text in a field of the heat map.
+
+    A cell with runs that failed or are missing has a *.
     """
     if found is None:
         return "failed" if cell.failed else "not run"
@@ -197,7 +200,7 @@ def compared(
     measure: str,
     words: str,
 ) -> Drawing:
-    """Draw the ratio of each configuration to the baseline with its interval, per congestion control.
+    """Draw each configuration's ratio to the baseline with its interval, per congestion control.
 
     These are the report's Figures 3 to 6.
     """
@@ -384,8 +387,8 @@ def distributions(
 ) -> Drawing:
     """Draw the empirical distribution of a measure over the seeds.
 
-    There is a panel per congestion control, PEP position and loss above 0. Without loss all seeds give the same, so
-    that rate is drawn only if the campaign has no other.
+    There is a panel per congestion control, PEP position and loss above 0. Without loss all seeds
+    give the same, so that rate is drawn only if the campaign has no other.
     """
     vpns, peps, transports = values(cells, "vpn"), values(cells, "pep"), values(cells, "cc")
     losses = [loss for loss in values(cells, "loss") if loss != "0"] or values(cells, "loss")

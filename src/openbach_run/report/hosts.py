@@ -34,7 +34,7 @@ class Hosts:
 
 
 def hosts(runs: Runs) -> list[Hosts]:
-    """Return the hosts in the order of the campaigns; scenarios with the same hosts are together."""
+    """Return the hosts in the campaigns' order; scenarios with the same hosts are together."""
     found: dict[tuple[tuple[str, ...], ...], list[str]] = {}
     for name, run in runs.items():
         used = {job: _entities(run["scenario"], job) for job in ("vpn", "satcom_link")}
@@ -47,7 +47,7 @@ def hosts(runs: Runs) -> list[Hosts]:
 
 
 def pep_hosts(campaigns: Campaigns, runs: Runs) -> dict[str, list[str]]:
-    """Return the hosts that are a proxy, by the position of the PEP, for positions that were run."""
+    """Return the hosts that are a proxy, by the position of the PEP, if it was run."""
     found: dict[str, list[str]] = {}
     for run in runs.values():
         for entity, _, arguments in jobs_of(run["scenario"]):

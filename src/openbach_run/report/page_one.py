@@ -64,6 +64,7 @@ class PageOne:
 
     @cached_property
     def of_measure(self) -> Measure:
+        """Return the measure that the page is about, as its job declares it."""
         return measure_of(self.measure, flat(self.campaigns.declared))[1]
 
     @property
@@ -73,14 +74,17 @@ class PageOne:
 
     @cached_property
     def tie(self) -> dict[str, float]:
+        """Return the ratio up to which two cells are a tie, by congestion control."""
         return ties(self.cells, self.measure)
 
     @cached_property
     def effects(self) -> list[Effect]:
+        """Return the effect of each argument that was swept, the largest first."""
         return effects(self.cells, self.measure, self.tie)
 
     @cached_property
     def choices(self) -> list[Choice]:
+        """Return what to use, by what one controls; none for a measure that is no time."""
         return choices(self.cells, self.measure, self.tie) if self.is_time else []
 
     @cached_property
@@ -251,8 +255,9 @@ def _others(page: PageOne, name: str, group: Sequence[Cell]) -> str:
 
 
 def _in_order(page: PageOne, name: str, group: Sequence[Cell]) -> list[Cell]:
-    """Return a cell for each value, or those with the least and the most of the measure if there
-    are many.
+    """Return a cell for each value.
+
+    If there are many, those with the least and the most of the measure.
     """
     order = page.campaigns.distinct(name, group)
     by_value = {_with(name, cell): cell for cell in reversed(group)}
@@ -703,6 +708,7 @@ def _is_headers(ratio: Estimate, cell: Cell, bare: Cell) -> bool:
 
 
 def measures_of(cells: Iterable[Cell]) -> list[str]:
+    """Return the names of the measures that any run of these cells has."""
     found: dict[str, None] = {}
     for cell in cells:
         for run in cell.runs:
@@ -774,6 +780,7 @@ def at_loss(loss: str) -> str:
 
 
 def link_in_words(link: Mapping[str, str]) -> str:
+    """Return the values of a link in words."""
     return ", ".join(said(name, value) for name, value in link.items() if value)
 
 

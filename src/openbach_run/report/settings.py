@@ -68,6 +68,7 @@ class Setting:
 
     @property
     def measure(self) -> Measure:
+        """Return the measure that the setting's tables show, as its job declares it."""
         return measure_of(self.plot.measure, flat(self.declared))[1]
 
     @property

@@ -265,7 +265,7 @@ def _figure(one: Comparison) -> str:
 
 
 def undecided(claims: Sequence[Claim]) -> Mapping[str, list[str]]:
-    """Return, by reason, the names of claims on which the campaigns have cells but decide nothing."""
+    """Return, by reason, the names of claims with cells on which nothing is decided."""
     reasons: dict[str, list[str]] = {}
     for claim in claims:
         if claim.is_spoken_of and not claim.is_told:

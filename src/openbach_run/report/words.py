@@ -201,6 +201,7 @@ def title_of(column: str, declared: Iterable[Measure]) -> str:
 
 
 def suffix_in_words(suffix: str) -> str:
+    """Return the suffix of a statistic in words."""
     return SUFFIXES.get(suffix, suffix.replace("_", " "))
 
 
@@ -255,7 +256,8 @@ def _plain(value: float, digits: int) -> str:
 
 
 def places_of(measure: Measure) -> int | None:
-    """Return the number of decimals: 0 for what is counted, None (by the value) for what is
-    measured.
+    """Return the number of decimals: 0 for what is counted, None for what is measured.
+
+    None is by the value.
     """
     return 0 if measure.type == "int" else None

@@ -64,10 +64,10 @@ def write(
     *,
     appendix: bool = False,
 ) -> list[Claim]:
-    """Write all files of the report to `output`; return the claims that the campaigns say something
-    about.
+    """Write all files of the report to `output`.
 
-    With `appendix` the text has the method and the limitations in full.
+    Returns the claims that the campaigns say something about. With `appendix` the text
+    has the method and the limitations in full.
     """
     for folder in ("figures", "tables"):
         (output / folder).mkdir(parents=True)
