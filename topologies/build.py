@@ -30,6 +30,18 @@ ARGUMENTS = {
     "rate": "Rate of a satellite link in bit/s, each direction; k, M and G are decimal, e.g. 10M",
     "loss": "Random loss on a satellite link in percent, in each direction, e.g. 0.1",
 }
+STAR_CONSTANTS = {
+    "orbit": ("geo", "Satellite: geo, leo, meo, or one of your own (folder satellites)"),
+    "access": (
+        "preset",
+        "How terminals get return capacity: assigned, or dama (they ask for it; orbit=geo_rcs2)",
+    ),
+    "dama_values": (
+        "none",
+        "Values of the access dama, which dama.NAME=VALUE gives: cra=100k;rbdc=2M; none: the"
+        " satellite's",
+    ),
+}
 DEFAULTS = {"cc": "cubic", "size": "5M", "rate": "10M", "loss": "0"}
 
 
@@ -142,14 +154,23 @@ def with_vpn(name: str) -> dict[str, Any]:
 
 
 def star_scenario(terminals: int) -> dict[str, Any]:
-    """Return the scenario of a star: every terminal's PC downloads at the same time."""
+    """Return the scenario of a star: every terminal's PC downloads at the same time.
+
+    The satellite is a constant, so that it may be one whose return link has to be asked for.
+    """
     pcs = [f"pc_{number}" for number in range(1, terminals + 1)]
-    return downloads(
+    made = downloads(
         "star.yml",
         f"{terminals} PCs, each behind a terminal of its own, download over one satellite",
-        SATELLITE,
+        {"sat": ("$orbit", "uplink", "feeder")},
         pcs,
     )
+    link = made["openbach_functions"][0]["start_job_instance"]["satcom_link"]
+    run = link.pop("run")
+    link |= {name: f"${name}" for name in STAR_CONSTANTS if name != "orbit"} | {"run": run}
+    constants = {name: value for name, (value, _) in STAR_CONSTANTS.items()}
+    texts = {name: text for name, (_, text) in STAR_CONSTANTS.items()}
+    return {**made, "constants": constants | made["constants"], "x-constants": texts}
 
 
 def star_inventory(terminals: int) -> dict[str, Any]:

@@ -23,14 +23,19 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from openbach_jobs import link_file, netem
 from openbach_jobs.constellation import Constellation
 from openbach_jobs.data import data_folder
 
+if TYPE_CHECKING:
+    from openbach_jobs import dama  # elsewhere below: other runs need not read it
+
 PRESET, SAME, NONE = "preset", "same", "none"
 """In place of a value: the preset's, that of the forward direction, and none."""
+ASSIGNED, DAMA = "assigned", "dama"
+"""How a terminal gets capacity of the return link: a rate of its own, or what it asks for."""
 DEFAULTS = {
     "rate": "10M",
     "return_rate": SAME,
@@ -43,6 +48,8 @@ DEFAULTS = {
     "burst_ms": NONE,
     "buffer": "1BDP",
     "queue": "fifo",
+    "access": ASSIGNED,
+    "dama_values": NONE,
 }
 """The values of a link, and what a preset need not give."""
 FORWARD = {"return_rate": "rate", "return_loss": "loss"}
@@ -54,9 +61,14 @@ BY_FILE = ("rate", "return_rate", "delay_ms")
 UNSET = {
     **dict.fromkeys((*BY_FILE, *BURSTS, "buffer", "buffer_bdp"), (PRESET, NONE)),
     "buffer_bytes": ("0",),
+    "dama_values": (PRESET, NONE),
 }
 """Texts that leave a value to the preset, where this is not PRESET alone."""
-CHOICES = {"reorder": ("no", "yes"), "queue": ("fifo", "codel", "fq_codel", "cake")}
+CHOICES = {
+    "reorder": ("no", "yes"),
+    "queue": ("fifo", "codel", "fq_codel", "cake"),
+    "access": (ASSIGNED, DAMA),
+}
 FOR_PEOPLE = ("description", "source")
 CONSTELLATION: dict[str, Callable[[str], Any]] = {
     name: type(one.default)
@@ -100,6 +112,8 @@ class Preset(NamedTuple):
     values: Mapping[str, str] = MappingProxyType({})
     constellation: Constellation | None = None
     link_file: Path | None = None
+    dama: Mapping[str, str] = MappingProxyType({})
+    """Of a return link that has to be asked for (`access: dama`): its values of dama.py."""
 
 
 # Values
@@ -155,6 +169,8 @@ CONVERT: dict[str, Callable[[str], Any]] = {
     "burst_ms": netem.burst_ms,
     "buffer": buffer,
     "queue": str,
+    "access": str,
+    "dama_values": str,
 }
 
 
@@ -222,7 +238,43 @@ def in_force(given: Mapping[str, str], preset: Preset) -> dict[str, str]:
         texts |= dict.fromkeys(BY_FILE, NONE)
     elif preset.constellation and "delay_ms" not in own:
         texts["delay_ms"] = NONE
+    _check_access(texts, own, preset)
+    if texts["access"] == DAMA:
+        texts["return_rate"] = NONE
     return texts
+
+
+def _check_access(texts: Mapping[str, str], own: Mapping[str, str], preset: Preset) -> None:
+    """Raises ValueError for values that do not go together with the way to capacity."""
+    if texts["access"] != DAMA:
+        if "dama_values" in own:
+            raise ValueError(
+                f"dama_values={own['dama_values']} has no effect with access={texts['access']}"
+            )
+        return
+    if preset.values.get("access") != DAMA:
+        raise ValueError(
+            "access=dama: this satellite says nothing of a return link that has to be asked for;"
+            " choose one whose file has access: dama, like geo_rcs2"
+        )
+    if texts["delay_ms"] == NONE:
+        raise ValueError(
+            "access=dama is of a link with one delay_ms, not of a link file or a constellation"
+        )
+    if "return_rate" in own:
+        raise ValueError(
+            f"return_rate={own['return_rate']} has no effect with access=dama: give dama.cra,"
+            " dama.rbdc, dama.vbdc_bytes or dama.fca, or access=assigned"
+        )
+    access_of(texts, preset)
+
+
+def access_of(texts: Mapping[str, str], preset: Preset) -> dama.Access:
+    """The values of a link whose capacity has to be asked for. Raises ValueError."""
+    from openbach_jobs import dama
+
+    values = dama.in_force(dama.split(texts["dama_values"]), preset.dama)
+    return dama.read(values, delay_ms(texts["delay_ms"]))
 
 
 # Files
@@ -237,6 +289,18 @@ def find(name: str, folder: Path = FOLDER) -> Preset:
     raise PresetError(f"there is no satellite {name!r} in {folder}; there are {', '.join(there)}")
 
 
+def _of_dama(name: str, text: str) -> str:
+    """The text of a value of a return link that has to be asked for. Raises ValueError."""
+    from openbach_jobs import dama
+
+    if name not in dama.VALUES:
+        known = (*DEFAULTS, *CONSTELLATION, *dama.VALUES, *FOR_PEOPLE)
+        raise ValueError(
+            f"unknown: {name}; {link_file.near(name, known)}known are {', '.join(known)}"
+        )
+    return dama.checked(name, text)
+
+
 def read(path: Path) -> Preset:
     """Return the preset of a file, all its values checked; a .csv is a link file.
 
@@ -246,6 +310,7 @@ def read(path: Path) -> Preset:
         return Preset(link_file=path)
     values: dict[str, str] = {}
     orbit: dict[str, Any] = {}
+    of_dama: dict[str, str] = {}
     place = ""
     try:
         for number, line in link_file.lines(path):
@@ -255,17 +320,14 @@ def read(path: Path) -> Preset:
             if not (found := LINE.fullmatch(text)):
                 raise ValueError(f"{text!r} is not a line like delay_ms: 250")
             name, text = found["name"], (found["value"] or "").strip("'\"")
-            if name in values or name in orbit:
+            if name in values or name in orbit or name in of_dama:
                 raise ValueError(f"{name} is given twice")
             if name in CONSTELLATION:
                 orbit[name] = CONSTELLATION[name](text)
-            elif name in DEFAULTS:
+            elif name in DEFAULTS and name != "dama_values":
                 values[name] = text if name in FORWARD and text == SAME else checked(name, text)
             elif name not in FOR_PEOPLE:
-                known = (*DEFAULTS, *CONSTELLATION, *FOR_PEOPLE)
-                raise ValueError(
-                    f"unknown: {name}; {link_file.near(name, known)}known are {', '.join(known)}"
-                )
+                of_dama[name] = _of_dama(name, text)
         place = ""
         check_one(BURSTS, values)
         if orbit and "delay_ms" in values:
@@ -273,7 +335,12 @@ def read(path: Path) -> Preset:
                 f"delay_ms is for a link without a constellation, {min(orbit)} for one over it:"
                 " give one of them"
             )
-        return Preset(values, Constellation(**orbit) if orbit else None)
+        preset = Preset(values, Constellation(**orbit) if orbit else None, dama=of_dama)
+        if values.get("access") == DAMA:
+            in_force({}, preset)
+        elif of_dama:
+            raise ValueError(f"{min(of_dama)} is a value of access: dama, which is not given")
+        return preset
     except link_file.LinkFileError as error:
         raise PresetError(str(error)) from error
     except ValueError as error:

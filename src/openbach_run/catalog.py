@@ -128,7 +128,7 @@ class Catalog:
         """
         parts = {f"jobs/{name}": jobs[name] for name in uses.get("jobs", ())}
         for kind, names in uses.items():
-            if kind != "jobs" and names:
+            if kind in KINDS and kind != "jobs" and names:
                 entries = [self.all(kind)[name] for name in names]
                 parts |= {
                     f"{kind}/{entry.name}": entry

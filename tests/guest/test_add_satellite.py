@@ -19,8 +19,8 @@ MOST_LINES = 40
 def test_satellites_outside_the_checkout(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    values, trace = own_files.write("satellites.md", tmp_path)
-    lines = [file.read_text().count("\n") for file in (values, trace)]
+    values, trace, asked_for = own_files.write("satellites.md", tmp_path)
+    lines = [file.read_text().count("\n") for file in (values, trace, asked_for)]
     with capsys.disabled():
         print(
             f"\nlines of a satellite of one's own: {lines[0]} as values, {lines[1]} as a link file"
@@ -31,7 +31,13 @@ def test_satellites_outside_the_checkout(
         done = command(*shlex.split(line)[1:], cwd=tmp_path)
         assert done.returncode == 0, f"{line}: {done.stderr}"
         tables.append((done.stdout, records(tmp_path / "results/geo")))
-    (first, by_orbit), (second, by_way), (checked, _) = tables
+    (first, by_orbit), (second, by_way), (checked, _), *of_dama = tables
+    assert len(of_dama) == 3
+    for table, runs in of_dama:
+        assert "transfer time" in table
+        asking = [run.row for run in runs if run.row["orbit"] == "vsat"]
+        assert {row["access"] for row in asking} >= {"dama"}
+        assert all(int(row["terminal_0_requests"]) > 0 for row in asking if row["access"] == "dama")
     assert all(
         f"orbit={name}" in first or f"\n{name} " in first for name in ("geo", "kaband", "measured")
     )

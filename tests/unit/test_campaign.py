@@ -94,6 +94,8 @@ def test_the_whole_table_is_the_default() -> None:
         "cpu_pop": "same",
         "cpu_scale_pop": "same",
         "burst_ms": "none",
+        "access": "assigned",
+        "dama_values": "none",
         "duration_s": "0",
         "nat": "none",
         "nat_timeout_s": "0",

@@ -38,7 +38,8 @@ def test_our_presets_are_what_a_yaml_library_reads(file: Path) -> None:
     values = {
         name: float(wanted.pop(name)) for name in list(wanted) if name in presets.CONSTELLATION
     }
-    assert preset.values == {name: str(value) for name, value in wanted.items()}
+    read = {**preset.values, **preset.dama}
+    assert read == {name: str(value) for name, value in wanted.items()}
     assert {name: getattr(preset.constellation, name) for name in values} == values
 
 

@@ -85,6 +85,8 @@ def command_line(job: str, path: tuple[str, ...], argument: Argument, value: str
         }
         if argument.name == "duration_s" and "size" in given:
             given["size"] = [["unlimited"]]
+        if argument.name == "access":
+            given["orbit"] = [["geo_rcs2"]]  # only such a satellite says how to ask
         if argument.name in command.arguments and not path:
             given[argument.name] = [[value]]
         chosen = path[0] if path else next(iter(command.subcommands), None)

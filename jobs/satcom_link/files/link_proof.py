@@ -31,6 +31,7 @@ from openbach_jobs.command import run, undo
 INJECTOR = "prove"
 SEEN_PORT, UNSEEN_PORT = 9, 10  # discard and unassigned: nobody listens
 FULL_BYTES, SMALL_BYTES = 1514, 60
+HEADER_BYTES = 14
 IDLE_PACKETS = 20
 LOSS_PACKETS = 1000
 MOST_FULL_PACKETS, MOST_IN_REAL_TIME = 50, 400
@@ -275,6 +276,13 @@ def _seen(tap: socket.socket, count: int, limit_s: float) -> dict[int, int]:
         seconds, nanoseconds = struct.unpack("qq", ancillary[0][2])
         left_ns[struct.unpack_from("!I", packet, 28)[0]] = seconds * 10**9 + nanoseconds
     return left_ns
+
+
+def send_one(direction: Direction) -> int:
+    """Sends a small packet; returns its length in bytes, without the link layer's header."""
+    with _injector(direction) as send:
+        send(0, UNSEEN_PORT, SMALL_BYTES, 0)
+    return SMALL_BYTES - HEADER_BYTES
 
 
 @contextmanager

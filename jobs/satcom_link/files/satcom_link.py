@@ -26,7 +26,7 @@ import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import collect_agent
 import fragments
@@ -36,6 +36,9 @@ from openbach_jobs import constellation, link_file, netem, presets
 from openbach_jobs.command import LINKS, change, run, undo, wait_for
 from openbach_jobs.link_file import Change, State
 from openbach_jobs.presets import NONE, PRESET, SAME, Buffer
+
+if TYPE_CHECKING:
+    import dama_qdisc
 
 CONFIGURATION = "/opt/openbach/agent/jobs/satcom_link/satcom_link_rstats_filter.conf"
 FRAME_BYTES = 1514
@@ -60,6 +63,10 @@ UP = "measured"
 WAIT_LIMIT_S = 600.0
 """A link of 10 s and 32 kbit/s takes over a minute to measure itself; one that fails ends its own
 job before."""
+PROOF_BPS = 1e6
+"""The rate of the return link, at least, while its delay and loss are proved."""
+MOST_QUEUE_BYTES, MOST_QUEUE_PACKETS = 4_000_000_000, 1_000_000
+"""Of a class of a terminal, where the buffer is in the other unit."""
 SIGNALS = {signal.SIGTERM, signal.SIGINT}
 VALUES = {
     "--rate": "bit/s of the forward direction, e.g. 10M",
@@ -133,6 +140,19 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         metavar="VALUE",
         help="mean duration of one; none: by --burst-packets",
     )
+    access = parser.add_argument_group("access to the return link")
+    access.add_argument(
+        "--access",
+        default=PRESET,
+        metavar="VALUE",
+        help="assigned: a rate of its own; dama: capacity that a terminal asks for",
+    )
+    access.add_argument(
+        "--dama-values",
+        default=PRESET,
+        metavar="VALUES",
+        help="of that, in place of the satellite's: cra=100k;rbdc=2M; none: its own",
+    )
     parser.add_argument(
         "--buffer-bytes", default="0", metavar="VALUE", help="buffer in bytes; 0: by the other two"
     )
@@ -169,6 +189,10 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         for name, text in texts.items():
             leader = presets.FORWARD.get(name, name) if text == SAME else name
             setattr(arguments, name, presets.value(leader, texts[leader]))
+        arguments.dama = None
+        if arguments.access == presets.DAMA:
+            arguments.dama = presets.access_of(texts, preset)
+            arguments.return_rate = arguments.dama.most_bps
         if arguments.loss_at != PLACE:
             arguments.loss = arguments.return_loss = 0.0
         arguments.burst_packets = arguments.burst_packets or 1.0
@@ -226,6 +250,9 @@ def changes(arguments: argparse.Namespace) -> Iterator[Change]:
     if arguments.link_file != NONE:
         return link_file.read(arguments.link_file)
     rates_bps = {"forward": arguments.rate, "return": arguments.return_rate}
+    if arguments.dama:
+        # For the proof of delay and loss, before the rate is what is granted.
+        rates_bps["return"] = min(max(arguments.return_rate, PROOF_BPS), presets.MOST_BPS)
     if arguments.constellation:
         played = constellation.changes(arguments.constellation)
         return (at_rate(change, rates_bps[change.direction]) for change in played)
@@ -393,6 +420,39 @@ def clear(both: Both, arguments: argparse.Namespace) -> None:
     undo("ip", lines=[f"link del {one.queue}" for one in both])
 
 
+def ask_for_the_return_link(direction: Direction, arguments: argparse.Namespace) -> dama_qdisc.Link:
+    """Puts a queue that has to ask for capacity in place of the return link's rate, and proves it.
+
+    Ends the job if a packet waits for longer than it should.
+    """
+    import dama_qdisc
+
+    limit, buffer = buffer_bytes(direction, arguments.buffer), arguments.buffer
+    in_packets = buffer.unit == "packets"
+    queue = {
+        "queue_bytes": MOST_QUEUE_BYTES if in_packets else limit,
+        "queue_packets": int(buffer.size) if in_packets else MOST_QUEUE_PACKETS,
+    }
+    terminals = dama_qdisc.terminals_beyond(direction.arrives, Path("/proc/net/route").read_text())
+    link = dama_qdisc.Link(
+        arguments.dama,
+        direction.queue,
+        arguments.delay_ms,
+        terminals,
+        queue,
+        arguments.seed,
+    )
+    link.attach()
+    measured_ms, longest_ms = link.prove(partial(link_proof.send_one, direction))
+    collect_agent.send_stat(
+        collect_agent.now(),
+        suffix=direction.name,
+        measured_access_ms=measured_ms,
+        longest_access_ms=longest_ms,
+    )
+    return link
+
+
 # What comes of it
 
 
@@ -415,20 +475,16 @@ def counters(both: Both) -> dict[str, Counters]:
     }
     found = {}
     for one in both:
-        if missing := [
-            key
-            for key in ((one.leaves, DELAY), (one.queue, "1:"), (one.queue, "10:"))
-            if key not in shown
-        ]:
+        keys = [(one.leaves, DELAY), (one.queue, "1:"), (one.queue, "10:")]
+        # The queue of a link that has to be asked for is its own.
+        if shown.get(keys[1], {}).get("kind") == presets.DAMA:
+            del keys[2]
+        if missing := [key for key in keys if key not in shown]:
             sys.exit(
                 f"{missing[0][0]} has no qdisc {missing[0][1]}: something else on this host"
                 " removed it"
             )
-        delay, queue, waiting = (
-            shown[one.leaves, DELAY],
-            shown[one.queue, "1:"],
-            shown[one.queue, "10:"],
-        )
+        delay, queue, waiting = shown[keys[0]], shown[keys[1]], shown[keys[-1]]
         lost = delay["drops"] + shown.get((one.leaves, SEPARATE_LOSS), {"drops": 0})["drops"]
         found[one.name] = Counters(
             delay["packets"],
@@ -637,6 +693,10 @@ def emulate(arguments: argparse.Namespace) -> None:
         both = directions(arguments)
     except link_file.LinkFileError as error:
         sys.exit(str(error))
+    if arguments.dama:
+        import dama_qdisc
+
+        dama_qdisc.check_kernel()
     played = changes(arguments)
     states = {change.direction: change.state for change in first(played)}
     try:
@@ -645,6 +705,10 @@ def emulate(arguments: argparse.Namespace) -> None:
             link_proof.prove(
                 one, asked(one, arguments, states[one.name]), partial(counters_of, both, one.name)
             )
+        asked_for = None
+        if arguments.dama:
+            asked_for = ask_for_the_return_link(both[1], arguments)
+            states[both[1].name] = states[both[1].name]._replace(rate_bps=0)
         change("ip", lines=[f"link set {one.queue} alias {UP}" for one in both])
         collect_agent.send_log(syslog.LOG_INFO, "the link is up")
         before = counters(both)
@@ -653,6 +717,8 @@ def emulate(arguments: argparse.Namespace) -> None:
         play(player, with_bursts(played, both, arguments), both, arguments.series_s)
         player.end()
         report(both, before, counted, player.bursts)
+        for suffix, found in asked_for.statistics().items() if asked_for else ():
+            collect_agent.send_stat(collect_agent.now(), suffix=suffix, **found)
     finally:
         clear(both, arguments)
 

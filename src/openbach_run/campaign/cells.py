@@ -11,7 +11,7 @@ from typing import Any
 from openbach_run.catalog import Entries, joined
 from openbach_run.openbach.limits import names_folders
 from openbach_run.openbach.uses import Use, folders_used
-from openbach_run.satellite.checks import Presets, in_force
+from openbach_run.satellite.checks import Presets, in_force, modules_of
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,8 @@ def uses_of(
         whole = {**constants, **cell}
         key = tuple(map(whole.get, names))
         if key not in found:
-            found[key] = joined([{"jobs": jobs}, folders_used(naming, whole, entries)])
+            folders = folders_used(naming, whole, entries)
+            modules = modules_of(folders.get("satellites", ()), entries["satellites"])
+            found[key] = joined([{"jobs": jobs}, folders, modules])
         used.append(found[key])
     return used

@@ -44,6 +44,9 @@ def engine_of(
     if controller is not None:
         check_platform_mtus(campaign.values)
         # Late, like the others below: each imports what the other engines have no use for.
+        from openbach_run.campaign.needs import check_platform
+
+        check_platform(campaign, plan.packages)
         from openbach_run.engine.platform.engine import ControllerEngine
 
         scenarios = [campaign.scenario, *campaign.sub_scenarios.values()]

@@ -24,6 +24,8 @@ from openbach_run.openbach.limits import names_folders
 from openbach_run.openbach.uses import Use
 from openbach_run.openbach.value_checks import needed
 
+DAMA = "dama"
+"""The feature of a return link that has to be asked for."""
 VPNS, CONTROLS = "vpn-configs", "congestion-controls"
 PARAMETERS = Path("/sys/module")
 ALLOWED = "net.ipv4.tcp_allowed_congestion_control"
@@ -64,6 +66,22 @@ def check_host(
                 ]
             )
         )
+
+
+def check_platform(campaign: Campaign, packages: Mapping[str, Package]) -> None:
+    """Check that no value needs what only the virtual engine's kernel has.
+
+    Raises InputError that names the first such value.
+    """
+    jobs = {name: package.job for name, package in packages.items()}
+    places = campaign.places(jobs)
+    for cell in (own_values(campaign, one) for one in campaign.cells):
+        own = [use for use in places if use.names <= cell.keys()]
+        if use := needed(own, cell).get(DAMA):
+            raise InputError(
+                f"{campaign.scenario.name}: {_given(use, cell)}: a real platform needs"
+                f" {IN_WORDS[DAMA]}"
+            )
 
 
 def _given(use: Use, cell: Mapping[str, str]) -> str:

@@ -29,7 +29,7 @@ from openbach_run.engine.virtual.descriptors import ensure_descriptors
 from openbach_run.engine.virtual.image import Image, Tree, code_identity, ensure_code
 from openbach_run.engine.virtual.jail import Jail, ensure_jail
 from openbach_run.engine.virtual.lock import NOT_LOCKED, Entry, PackageSet, in_words
-from openbach_run.engine.virtual.modules import CPU_MODEL, DIRECTORY, cpu_model
+from openbach_run.engine.virtual.modules import CPU_MODEL, DIRECTORY, module_source
 from openbach_run.engine.virtual.programs import ensure_programs, host_programs
 from openbach_run.errors import InputError, SetupError
 from openbach_run.paths import cache_directory
@@ -38,6 +38,7 @@ from openbach_run.results import record, run_files
 from openbach_run.results.captures import CAPTURE
 from openbach_run.results.record import wrong_event
 from openbach_run.results.run_files import DamagedRecord
+from openbach_run.satellite.checks import MODULES
 
 SILENCE_LIMIT_S = 120.0
 """Wall time without a packet and an event after which a guest has hung; a heartbeat comes every 10
@@ -242,8 +243,9 @@ class LocalEngine(ABC):
             code = {**self._code_folders, **self._host_programs}
             # Only what this run uses: another VPN's change must not make its record stale.
             used = {place: folder for place, folder in code.items() if is_used(place, uses)}
-            if uses.get("cpus"):
-                used[f"{DIRECTORY}/{CPU_MODEL}"] = cpu_model(self._repository / "kernel")
+            modules = [*uses.get(MODULES, ()), *([CPU_MODEL] if uses.get("cpus") else ())]
+            for name in modules:
+                used[f"{DIRECTORY}/{name}"] = module_source(self._repository / "kernel", name)
             packages = list(chain(*map(packages_of, used.values())))
             self._identities[key] = {
                 **self._kernel_identity(),

@@ -86,7 +86,11 @@ def _run(events: TextIO, began_ns: int) -> dict[str, Any]:
     if own_kernel:
         _answer_no_kernel()
         _load_modules(
-            [*uses.get("congestion-controls", ()), *([CPU_MODEL] if uses.get("cpus") else ())]
+            [
+                *uses.get("congestion-controls", ()),
+                *([CPU_MODEL] if uses.get("cpus") else ()),
+                *uses.get("modules", ()),
+            ]
         )
     # All of this takes virtual time that differs from run to run: it is done before the run begins.
     _place_link_files(run["link_files"])

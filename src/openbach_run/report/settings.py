@@ -28,10 +28,11 @@ CURVES = {  # number that is swept → what is drawn over it
 }
 UNSAID = (
     "buffer", "buffer_bdp", "burst_packets", "burst_ms", "duration_s", "series_s", "vpn_values",
-    "tcp_buffer", "ecn", "sack", "window_scaling",
+    "tcp_buffer", "ecn", "sack", "window_scaling", "access", "dama_values",
 )  # fmt: skip
 """Arguments that say nothing if they are not used: of the buffer's two arguments, and of the
 burst's, only one is used."""
+UNUSED = ("none", "0", "default", "assigned")
 OF_A_CPU = ("cpu_scale", "cpu_pop", "cpu_scale_pop")
 """Arguments that say nothing where the CPU costs nothing."""
 SECOND = "vpn_2"
@@ -159,7 +160,7 @@ def conditions(setting: Setting) -> list[str]:
     replaced = {"scenario", "orbit", *(LINK if link else ()), *(("link_file",) if link else ())}
     told = []
     for name, value in setting.shared.items():
-        if name in replaced or not value or (name in UNSAID and value in ("none", "0", "default")):
+        if name in replaced or not value or (name in UNSAID and value in UNUSED):
             continue
         if name in OF_A_CPU and value in (SAME, FREE, "1") and setting.shared.get("cpu") == FREE:
             continue

@@ -44,7 +44,8 @@ ARGUMENTS = {
     "cpu_scale": "factor on the CPU's times", "cpu_pop": "CPU of the POP",
     "cpu_scale_pop": "factor on the times of the POP's CPU", "vpn_values": "values of the VPN",
     "tcp_buffer": "largest TCP buffer", "ecn": "ECN", "sack": "SACK",
-    "window_scaling": "window scaling",
+    "window_scaling": "window scaling", "access": "access to the return link",
+    "dama_values": "values of the access",
 }  # fmt: skip
 FREE = "free"
 """The value of a CPU for which nothing takes time."""

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from openbach_jobs import link_file, presets
-from openbach_jobs.presets import NONE, PRESET, Preset
+from openbach_jobs import dama, link_file, presets
+from openbach_jobs.presets import DAMA, NONE, PRESET, Preset
 from openbach_run.catalog import Catalog
 from openbach_run.errors import InputError
 from openbach_run.json_files import read_json
@@ -33,6 +33,8 @@ def read_link_file(path: Path) -> str:
 LINK_FILE = "link_file"
 ORBIT = "orbit"
 """The argument that names a satellite."""
+MODULES = "modules"
+"""Kind of what a run uses: modules of kernel/modules."""
 Presets = Mapping[str, Preset]
 """Satellite's name → its preset."""
 
@@ -77,6 +79,23 @@ def in_force(cell: Mapping[str, str], of_orbits: Presets) -> dict[str, str]:
         in_bdp = cell.get("buffer", PRESET) in (PRESET, NONE) and bdp != texts["buffer"]
         texts |= {"buffer": NONE, "buffer_bdp": bdp} if in_bdp else {"buffer_bdp": NONE}
     return {name: texts.get(name, value) for name, value in cell.items()}
+
+
+def modules_of(names: Iterable[str], files: Mapping[str, Path]) -> dict[str, list[str]]:
+    """Return the kernel modules that these satellites need, as what a run uses.
+
+    Raises InputError with the line of the first mistake of a file.
+    """
+    needs_one = any(has_dama(files[name]) for name in names)
+    return {MODULES: [DAMA]} if needs_one else {}
+
+
+def has_dama(file: Path) -> bool:
+    """Return whether the satellite of a file has a return link that has to be asked for.
+
+    Raises InputError with the line of the first mistake of the file.
+    """
+    return read_preset(file).values.get("access") == DAMA
 
 
 def remarks(cell: Mapping[str, str], of_orbits: Presets) -> list[str]:
@@ -129,6 +148,11 @@ def _is_random_satellite(preset: Preset, name: str, cell: Mapping[str, str]) -> 
     """Return whether a satellite's preset loses or delays packets at random in this cell."""
     if preset.link_file:
         return _loses_at_random(str(preset.link_file))
+    if cell.get("access", preset.values.get("access")) == DAMA and name == ORBIT:
+        given = dama.split(cell.get("dama_values", NONE))
+        values = dama.in_force(given, preset.dama)
+        if values["simulated"] != "0" or values["random_access"] != "dedicated":
+            return True
     left_to_it = name != ORBIT and PRESET in cell.values()
     return left_to_it and any(number(preset.values.get(one, "")) for one in RANDOM)
 

@@ -24,6 +24,7 @@ FEATURES = {
         " 'rfc4106(gcm(aes))' 0x0001020304050607080900010203040506070809 128"
     ),
     "cpu_model": "test -e /proc/net/cpu_model",
+    "dama": "test -e /proc/net/dama",
     "mptcp": "ip mptcp endpoint add 127.0.0.1",
     "users": "python3 -Sc 'import os; os.setgroups([]); os.setgid(33); os.setuid(33)'",
 }
@@ -31,6 +32,10 @@ FEATURES = {
 its own, that it is there."""
 IN_WORDS = {
     "cpu_model": "the CPU model, which is of virtual time",
+    "dama": (
+        "a return link that has to be asked for, which is of virtual time: netem cannot do it, and"
+        " OpenSAND can (or give access=assigned)"
+    ),
     "tun": "TUN interfaces (/dev/net/tun)",
     "users": "other users than root in its namespaces",
     "matchall": "the traffic classifier matchall",

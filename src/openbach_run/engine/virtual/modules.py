@@ -2,7 +2,8 @@
 """Kernel modules that Linux does not have, built for the virtual kernel.
 
 Each is a folder with a Kbuild and C files: those of congestion controls
-(docs/congestion-controls.md), and the CPU model (docs/method/cpu.md).
+(docs/congestion-controls.md), the CPU model (docs/method/cpu.md), and the return link that has to
+be asked for (docs/method/return-link.md).
 """
 
 from __future__ import annotations
@@ -20,11 +21,14 @@ from openbach_run.engine.virtual.kernel import FIXED_BUILD, Kernel
 from openbach_run.errors import SetupError
 from openbach_run.progress import Progress
 from openbach_run.results import run_files
+from openbach_run.satellite.checks import has_dama
 
 DIRECTORY = "modules"
 """Where they stand in the guest's code: the guest loads those that its run uses."""
 CPU_MODEL = "cpu_model"
 """Folder of kernel/modules, and the module; of runs that use a profile of a CPU."""
+DAMA = "dama"
+"""The same, of runs over a satellite whose return link has to be asked for."""
 
 
 def ensure_modules(
@@ -38,8 +42,8 @@ def ensure_modules(
     """Return the modules of a run by their place in the code; build those that are missing.
 
     They are those of the congestion controls in the guest's `code` (place → folder), and that of
-    `kernel_dir` (kernel/ of the repository) if there is a profile of a CPU. Raises SetupError for a
-    source.
+    `kernel_dir` (kernel/ of the repository) if there is a profile of a CPU or a satellite that
+    needs one. Raises SetupError for a source, InputError for a satellite's file.
     """
     folders = [folder for folder in code.values() if (folder / "profile.json").is_file()]
     named = {folder: description(folder).get("algorithm", folder.name) for folder in folders}
@@ -49,7 +53,10 @@ def ensure_modules(
         if (folder / "Kbuild").is_file()
     }
     if any(place.startswith("cpus/") for place in code):
-        made[cpu_model(kernel_dir)] = CPU_MODEL
+        made[module_source(kernel_dir, CPU_MODEL)] = CPU_MODEL
+    satellites = [file for place, file in code.items() if place.startswith("satellites/")]
+    if any(has_dama(file) for file in satellites):
+        made[module_source(kernel_dir, DAMA)] = DAMA
     return {
         f"{DIRECTORY}/{folder.name}.ko": _ensure_module(
             cache, kernel, folder, module, jail, progress
@@ -58,9 +65,9 @@ def ensure_modules(
     }
 
 
-def cpu_model(kernel_dir: Path) -> Path:
-    """The source of the CPU model."""
-    return kernel_dir / "modules" / CPU_MODEL
+def module_source(kernel_dir: Path, module: str) -> Path:
+    """The folder with the source of one of our modules."""
+    return kernel_dir / "modules" / module
 
 
 def _ensure_module(

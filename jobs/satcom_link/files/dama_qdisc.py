@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The qdisc of a return link that has to be asked for: kernel/modules/dama, in virtual time.
+
+tc cannot set what a qdisc takes that it does not know, so the values go through /proc/net/dama.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from openbach_jobs import netem
+from openbach_jobs.command import change, wait_for
+from openbach_jobs.dama import Access
+
+STATE = Path("/proc/net/dama")
+LATE_S = 1.0
+"""How long after it should have left a packet counts as not sent."""
+
+
+class Counters(NamedTuple):
+    """The counters of a terminal, or of all simulated ones together."""
+
+    granted_slots: int
+    used_slots: int
+    used_bytes: int
+    header_bytes: int
+    padded_bytes: int
+    queued_bytes: int
+    requests: int
+    collisions: int
+
+
+class ClassCounters(NamedTuple):
+    """The counters of a class of a terminal."""
+
+    packets_in: int
+    bytes_in: int
+    packets_out: int
+    bytes_out: int
+    packets_dropped: int
+    bytes_dropped: int
+    packets_queued: int
+    bytes_queued: int
+    median_us: int
+    p95_us: int
+
+    def check(self, called: str) -> None:
+        """Ends the job if bytes or packets were lost or made: in = out + dropped + queued."""
+        packets = self.packets_out + self.packets_dropped + self.packets_queued
+        length = self.bytes_out + self.bytes_dropped + self.bytes_queued
+        if (self.packets_in, self.bytes_in) != (packets, length):
+            sys.exit(f"{called}: the counters of the return link do not add up: {self}")
+
+
+class Shown(NamedTuple):
+    """The counters of a link."""
+
+    strangers: int
+    superframes: int
+    most_slots: int
+    terminals: dict[str, Counters]
+    """By the terminal's number; of all simulated ones together, `simulated`."""
+    classes: dict[tuple[str, str], ClassCounters]
+    """By the terminal's number and the class."""
+
+
+def shown(text: str) -> Shown:
+    """Return the counters in a text of /proc/net/dama."""
+    single: dict[str, int] = {}
+    terminals: dict[str, Counters] = {}
+    classes: dict[tuple[str, str], ClassCounters] = {}
+    for line in text.splitlines():
+        word, *rest = line.split()
+        if word == "terminal":
+            terminals[rest[0]] = Counters(*map(int, rest[1:]))
+        elif word == "simulated":
+            terminals[word] = Counters(*map(int, rest))
+        elif word == "class":
+            classes[rest[0], rest[1]] = ClassCounters(*map(int, rest[2:]))
+        else:
+            single[word] = int(rest[0])
+    return Shown(
+        single["strangers"], single["superframes"], single["most_slots"], terminals, classes
+    )
+
+
+def look() -> Shown:
+    """Return the counters of now."""
+    return shown(STATE.read_text())
+
+
+def terminals_beyond(interface: str, routes: str) -> int:
+    """The number of gateways of routes over the interface, in /proc/net/route; at least one."""
+    found = set()
+    for words in map(str.split, routes.splitlines()):
+        if words[0] == interface and words[2].strip("0"):
+            found.add(words[2])
+    return max(len(found), 1)
+
+
+def check_kernel() -> None:
+    """Ends the job where the kernel has no such qdisc."""
+    if not STATE.exists():
+        sys.exit(
+            f"{STATE} is not there: only the virtual engine has a return link that has to be asked"
+            " for (access: dama). netem cannot do it; on a real platform use OpenSAND, or give"
+            " access=assigned"
+        )
+
+
+def tell(line: str) -> None:
+    """Writes a line to the kernel's file; the command is recorded."""
+    change("sh", "-c", f"echo '{line}' > {STATE}")
+
+
+class Link:
+    """The return link of this host: its qdisc is the root of an interface."""
+
+    def __init__(
+        self,
+        access: Access,
+        interface: str,
+        delay_ms: float,
+        terminals: int,
+        queue: Mapping[str, int],
+        seed: int | None,
+    ) -> None:
+        self.access = access
+        self._interface = interface
+        self._delay_ms = delay_ms
+        self._terminals = terminals
+        self._queue = queue
+        self._seed = int.from_bytes(os.urandom(8)) if seed is None else netem.mixed(seed)
+        if access["cra"] * (terminals + access["simulated"]) > access.capacity_bps:
+            sys.exit(
+                f"dama.cra of {terminals} terminals and {access['simulated']} simulated ones is"
+                f" more than the {access.capacity_bps:.0f} bit/s of all bursts"
+            )
+
+    def attach(self) -> None:
+        """Takes the place of the interface's qdisc."""
+        change("tc", "qdisc", "del", "dev", self._interface, "root")
+        change("tc", "qdisc", "add", "dev", self._interface, "root", "handle", "1:", "dama")
+        self._begin(0)
+
+    def _begin(self, simulated: int) -> None:
+        line = self.access.line(self._delay_ms, self._terminals, self._queue, self._seed, simulated)
+        tell(line)
+
+    def prove(self, send: Callable[[], int]) -> tuple[float, float]:
+        """Return the access delay of a packet, and the longest that it may be, in ms.
+
+        `send` sends the packet and returns its length without the link layer's header. Ends the
+        job if the packet waits for longer. Then the link begins anew, with its simulated terminals.
+        """
+        length = send()
+        longest_s = self.access.longest_wait_s(self._delay_ms, length)
+
+        def out() -> ClassCounters | None:
+            one = look().classes.get(("0", "BE"))
+            return one if one and one.packets_out else None
+
+        found = wait_for("a packet is not sent by the return link", out, longest_s + LATE_S)
+        if found.p95_us > longest_s * 1.03e6:
+            sys.exit(
+                f"the return link sends a packet after {found.p95_us / 1000:g} ms, and should after"
+                f" {longest_s * 1000:g} at most"
+            )
+        self._begin(self.access["simulated"])
+        return found.p95_us / 1000, longest_s * 1000
+
+    def statistics(self) -> dict[str, dict[str, Any]]:
+        """Return what has been done, by suffix: `return` for all, and each terminal and class."""
+        state = look()
+        if state.strangers:
+            sys.exit(
+                f"{state.strangers} packets came from more than {self._terminals} terminals: each"
+                " has to be a gateway of a route of this host"
+            )
+        found: dict[str, dict[str, Any]] = {}
+        for name, one in state.terminals.items():
+            granted = one.granted_slots * self.access.burst_bytes
+            found[_suffix(name)] = {
+                "granted_bytes": granted,
+                "used_bytes": one.used_bytes,
+                "header_bytes": one.header_bytes,
+                "padded_bytes": one.padded_bytes,
+                "unused_bytes": granted - one.used_slots * self.access.burst_bytes,
+                "requests": one.requests,
+                "collisions": one.collisions,
+            }
+        for (name, kind), counted in state.classes.items():
+            counted.check(f"{_suffix(name)}_{kind}")
+            if not counted.packets_out:
+                continue
+            found[f"{_suffix(name)}_{kind}"] = {
+                "used_bytes": counted.bytes_out,
+                "class_packets": counted.packets_out,
+                "class_dropped": counted.packets_dropped,
+                "access_delay_ms": counted.median_us / 1000,
+                "access_delay_p95_ms": counted.p95_us / 1000,
+            }
+        return found
+
+
+def _suffix(name: str) -> str:
+    return name if name == "simulated" else f"terminal_{name}"

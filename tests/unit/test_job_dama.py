@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The values of a return link that has to be asked for: read, checked, and told to the kernel."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.job_code import load
+
+from openbach_jobs import dama, presets
+from openbach_run.commands import main
+
+qdisc = load("satcom_link", "dama_qdisc")
+satcom_link = load("satcom_link")
+ROOT = Path(__file__).parents[2]
+KERNEL = ROOT / "kernel/modules/dama"
+RCS2 = ("geo_rcs2", "geo_rcs2_opensand", "geo_rcs2_sns3")
+
+
+def access(orbit: str = "geo_rcs2", **given: str) -> Any:
+    preset = presets.find(orbit)
+    text = ";".join(f"{name}={value}" for name, value in given.items()) or "none"
+    texts = presets.in_force({"dama_values": text}, preset)
+    return presets.access_of(texts, preset)
+
+
+def test_opensands_band_has_its_number_of_slots() -> None:
+    """48 MHz with a roll-off of 0.2: 40 Msymbol/s, 1977 bursts of 536 symbols in 26.5 ms."""
+    one = access("geo_rcs2_opensand")
+    assert one.slots == 1977
+    assert one.superframes("request_period_ms") == 38
+    assert one.superframes("request_rtt_ms") == 23
+
+
+@pytest.mark.parametrize("orbit", RCS2)
+def test_the_kernel_knows_every_value_that_it_is_told(orbit: str) -> None:
+    queue = {"queue_bytes": 10_000, "queue_packets": 100}
+    line = access(orbit).line(250, 3, queue, 7, 5)
+    told = [word.partition("=")[0] for word in line.split()]
+    known = re.findall(r"\sVALUE\((\w+)\),", (KERNEL / "core.c").read_text())
+    assert sorted(told) == sorted(known)
+    assert all(word.partition("=")[2].isdecimal() for word in line.split())
+
+
+def test_numbers_of_the_names_are_those_of_the_kernel() -> None:
+    text = (KERNEL / "core.h").read_text()
+    for names, begin in ((dama.ALGORITHMS, "algorithm"), (dama.RANDOM_ACCESS, "random_access")):
+        (body,) = re.findall(rf"enum dama_{begin} {{(.*?)}};", text, re.DOTALL)
+        found = [one.lower() for one in re.findall(r"DAMA_(\w+)", body)]
+        assert tuple(found[:-1]) == names
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"waveform": "2"}, "dama.waveform: '2' is none of the waveforms 3 to 22"),
+        ({"superframe_ms": "0"}, "dama.superframe_ms: '0' is not a duration in ms from 1 to 1000"),
+        ({"algorithm": "best"}, "dama.algorithm: 'best' is none of opensand, opensand_8_2, sns3"),
+        ({"vbdc_bytes": "1.5"}, "dama.vbdc_bytes: '1.5' is not a number of bytes: it has to be"),
+        ({"cra": "0", "rbdc": "0"}, "one of dama.cra, dama.rbdc, dama.vbdc_bytes and dama.fca"),
+        ({"cra": "40M"}, "dama.cra=40M of 1 terminals is more than the"),
+        ({"simulated": "400"}, "dama.cra=100k of 401 terminals is more than"),
+        ({"symbols": "1000"}, "dama.symbols=1000 makes 0 bursts of a superframe"),
+        ({"ra_slots": "5"}, "dama.ra_slots has no effect with dama.random_access=dedicated"),
+        ({"simulated_rate": "5"}, "dama.simulated_rate has no effect with dama.simulated=0"),
+        ({"algorithm": "sns3", "rbdc": "50k"}, "dama.rbdc=50k: by sns3 it includes dama.cra=100k"),
+        ({"superframe_ms": "1", "request_rtt_ms": "600"}, "600 ms are too many superframes"),
+        ({"speed": "5"}, "dama.speed: there is no such value; there are algorithm, superframe_ms"),
+        (
+            {"random_access": "crdsa", "ra_slots": "2"},
+            "dama.ra_replicas is above dama.ra_slots",
+        ),
+        (
+            {"random_access": "aloha", "ra_replicas": "2"},
+            "dama.ra_replicas has no effect with dama.random_access=aloha",
+        ),
+    ],
+)
+def test_what_is_refused(given: dict[str, str], said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)):
+        access(**given)
+
+
+@pytest.mark.parametrize(
+    ("given", "orbit", "said"),
+    [
+        ({"access": "dama"}, "geo", "access=dama: this satellite says nothing of a return link"),
+        ({"access": "dama"}, "leo", "access=dama: this satellite says nothing of a return link"),
+        ({"dama_values": "cra=1M"}, "geo", "dama_values=cra=1M has no effect with access=assigned"),
+        ({"return_rate": "1M"}, "geo_rcs2", "return_rate=1M has no effect with access=dama"),
+        ({"dama_values": "cra"}, "geo_rcs2", "'cra' is not like cra=100k;rbdc=2M, or none"),
+        ({"dama_values": "cra=1;cra=2"}, "geo_rcs2", "dama.cra is given twice"),
+        ({"link_file": "mine.csv"}, "geo_rcs2", "not of a link file or a constellation"),
+    ],
+)
+def test_what_does_not_go_together(given: dict[str, str], orbit: str, said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)):
+        presets.in_force(given, presets.find(orbit))
+
+
+def test_the_job_refuses_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        satcom_link.parse(["--access=dama", "geo", "to_st", "to_gw", "run"])
+    assert "this satellite says nothing of a return link" in capsys.readouterr().err
+
+
+def test_an_assigned_rate_takes_the_place_of_what_is_asked_for() -> None:
+    texts = presets.in_force({"access": "assigned"}, presets.find("geo_rcs2"))
+    assert (texts["return_rate"], texts["dama_values"]) == ("5M", "none")
+    assert presets.in_force({}, presets.find("geo_rcs2"))["return_rate"] == "none"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("cra: 5k\n", "cra is a value of access: dama, which is not given"),
+        ("access: dama\n", "one of dama.cra, dama.rbdc, dama.vbdc_bytes and dama.fca is above 0"),
+        ("access: dama\ncra: fast\n", "line 2: dama.cra: 'fast' is not a rate in bit/s"),
+        ("access: dama\ncra: 1k\ncra: 2k\n", "line 3: cra is given twice"),
+        ("dama_values: cra=1k\n", "unknown: dama_values"),
+        ("access: dama\ncra: 1k\naltitude_km: 800\n", "not of a link file or a constellation"),
+    ],
+)
+def test_what_a_satellites_file_cannot_say(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "mine.yml"
+    file.write_text(text)
+    with pytest.raises(presets.PresetError, match=re.escape(said)):
+        presets.read(file)
+
+
+def test_counters_that_do_not_add_up_end_the_job() -> None:
+    qdisc.ClassCounters(3, 300, 1, 100, 1, 100, 1, 100, 5, 9).check("terminal_0_BE")
+    with pytest.raises(SystemExit, match="terminal_0_BE: the counters of the return link do not"):
+        qdisc.ClassCounters(3, 300, 1, 100, 1, 100, 1, 99, 5, 9).check("terminal_0_BE")
+
+
+def test_what_the_kernel_shows_is_read() -> None:
+    text = (
+        "strangers 0\nsuperframes 10\nmost_slots 7\nterminal 0 5 4 100 8 2 50 3 0\n"
+        "class 0 BE 4 200 2 100 1 50 1 50 900 1900\nsimulated 9 8 7 6 5 4 3 2\n"
+    )
+    shown = qdisc.shown(text)
+    assert shown.most_slots == 7
+    assert shown.terminals["0"].granted_slots == 5
+    assert shown.terminals["simulated"].collisions == 2
+    assert shown.classes["0", "BE"].p95_us == 1900
+
+
+def test_terminals_are_the_gateways_of_the_routes() -> None:
+    routes = (
+        "Iface Destination Gateway\nto_st 0001A8C0 02020A0A 0003\nto_st 0002A8C0 03020A0A 0003\n"
+        "to_st 00020A0A 00000000 0001\nto_gw 00000000 02030A0A 0003\n"
+    )
+    assert qdisc.terminals_beyond("to_st", routes) == 2
+    assert qdisc.terminals_beyond("other", routes) == 1
+
+
+def test_a_real_platform_is_refused_and_opensand_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("controller").write_text(
+        '{"controller": "http://127.0.0.1:9/", "login": "admin", "password": "secret"}'
+    )
+    words = ["geo", "orbit=geo_rcs2", "vpn=none", "cc=bbr", "--engine", "controller"]
+    assert main.main(words) == 2
+    said = capsys.readouterr().err
+    assert "access=dama: a real platform needs a return link that has to be asked for" in said
+    assert "netem cannot do it, and OpenSAND can" in said
