@@ -13,7 +13,7 @@ WITH_JOBS := env PYTHONPATH=src:src/openbach_run/guest/agent_library:tests:pep/t
 
 .PHONY: check lint smoke test unit guest pages pep peers vpns chaos fuzz house words readme golden bump-debian modules kernel-tests openbach openbach-jobs scenarios vpn-lists control-lists man lock wheel site results-site clean
 .PHONY: kernel-rebase kernel-export soak
-.PHONY: bench bench-budget bench-paired bench-scale bench-cluster bench-serve bench-pep bench-peers bench-clock bench-native
+.PHONY: bench bench-return-link bench-budget bench-paired bench-scale bench-cluster bench-serve bench-pep bench-peers bench-clock bench-native
 
 check:
 	.ci/run
@@ -105,6 +105,9 @@ bench-budget: # where the CPU time of a run goes
 
 bench-paired: # this checkout against another commit, in turn: make bench-paired BASE=4bfc390
 	$(DEV) python bench/paired.py $(BASE)
+
+bench-return-link: # a return link that has to be asked for: by number of terminals, and against geo
+	$(DEV) python bench/return_link.py
 
 bench-scale:
 	$(DEV) python bench/scale.py
