@@ -11,8 +11,9 @@ A value is the one given, else the preset's, else that of DEFAULTS.
 
 A line each, `name: value`: that is YAML, and is read without a library, which an agent's Python
 need not have. The names are those of DEFAULTS, which are satcom_link's arguments; instead of
-delay_ms a preset may give parameters of a constellation (constellation.py). `satellites/NAME.csv`
-is a link file in place of a preset. The host reads presets too, to write the values in force into a
+delay_ms a preset may give parameters of a constellation (constellation.py); beside either it may
+give those of reconfigurations (reconfigurations.py). `satellites/NAME.csv` is a link file in place
+of a preset. The host reads presets too, to write the values in force into a
 run's row.
 """
 
@@ -23,11 +24,14 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from openbach_jobs import link_file, netem
 from openbach_jobs.constellation import Constellation
 from openbach_jobs.data import data_folder
+
+if TYPE_CHECKING:
+    from openbach_jobs.reconfigurations import Reconfigurations
 
 PRESET, SAME, NONE = "preset", "same", "none"
 """In place of a value: the preset's, that of the forward direction, and none."""
@@ -94,12 +98,14 @@ class Buffer(NamedTuple):
 class Preset(NamedTuple):
     """Values by name, all of them texts as on a command line.
 
-    They are over a constellation if it has one, and as a link file says if it has that.
+    They are over a constellation if it has one, with reconfigurations if it has them, and as a link
+    file says if it has that.
     """
 
     values: Mapping[str, str] = MappingProxyType({})
     constellation: Constellation | None = None
     link_file: Path | None = None
+    reconfigurations: Reconfigurations | None = None
 
 
 # Values
@@ -246,6 +252,7 @@ def read(path: Path) -> Preset:
         return Preset(link_file=path)
     values: dict[str, str] = {}
     orbit: dict[str, Any] = {}
+    grid: dict[str, Any] = {}
     place = ""
     try:
         for number, line in link_file.lines(path):
@@ -255,14 +262,18 @@ def read(path: Path) -> Preset:
             if not (found := LINE.fullmatch(text)):
                 raise ValueError(f"{text!r} is not a line like delay_ms: 250")
             name, text = found["name"], (found["value"] or "").strip("'\"")
-            if name in values or name in orbit:
+            if name in values or name in orbit or name in grid:
                 raise ValueError(f"{name} is given twice")
             if name in CONSTELLATION:
                 orbit[name] = CONSTELLATION[name](text)
             elif name in DEFAULTS:
                 values[name] = text if name in FORWARD and text == SAME else checked(name, text)
             elif name not in FOR_PEOPLE:
-                known = (*DEFAULTS, *CONSTELLATION, *FOR_PEOPLE)
+                of_grid = _reconfigurations()
+                if name in of_grid:
+                    grid[name] = of_grid[name](text)
+                    continue
+                known = (*DEFAULTS, *CONSTELLATION, *of_grid, *FOR_PEOPLE)
                 raise ValueError(
                     f"unknown: {name}; {link_file.near(name, known)}known are {', '.join(known)}"
                 )
@@ -273,8 +284,38 @@ def read(path: Path) -> Preset:
                 f"delay_ms is for a link without a constellation, {min(orbit)} for one over it:"
                 " give one of them"
             )
-        return Preset(values, Constellation(**orbit) if orbit else None)
+        over = Constellation(**orbit) if orbit else None
+        return Preset(values, over, reconfigurations=_with_grid(grid, over) if grid else None)
     except link_file.LinkFileError as error:
         raise PresetError(str(error)) from error
     except ValueError as error:
         raise PresetError(f"{os.fspath(path)}{place}: {error}") from None
+
+
+def _reconfigurations() -> dict[str, Callable[[str], Any]]:
+    """Parameters of reconfigurations and their types."""
+    # Not above: a link without them has no use for the module.
+    from openbach_jobs.reconfigurations import Reconfigurations
+
+    return {name: type(one.default) for name, one in Reconfigurations.parameters().items()}
+
+
+def _with_grid(grid: dict[str, Any], over: Constellation | None) -> Reconfigurations:
+    """Reconfigurations; over a constellation they are at its handovers.
+
+    Raises ValueError.
+    """
+    from openbach_jobs.reconfigurations import Reconfigurations
+
+    if over is not None:
+        if over.outage_ms:
+            raise ValueError(
+                "outage_ms beside reconfigurations: give outage_ms: 0, and held_ms for how long"
+                " packets wait"
+            )
+        if grid.setdefault("grid_s", over.handover_s) != over.handover_s:
+            raise ValueError(
+                f"grid_s is {grid['grid_s']:g}, handover_s {over.handover_s:g}: a satellite is"
+                " chosen on the grid, so both are the same; leave out grid_s"
+            )
+    return Reconfigurations(**grid)
