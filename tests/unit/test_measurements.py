@@ -485,6 +485,17 @@ def test_gaps_of_a_file_without_a_lost_probe_are_said(
     assert link_file.check(tmp_path / "link.csv").forward.outage_s == pytest.approx(0.4, abs=0.011)
 
 
+def test_a_csv_file_may_have_the_times_of_the_answers(tmp_path: Path) -> None:
+    """Probes each 0.1 s; what was held for 0.5 s came together with the last of them."""
+    rows = "timestamp,rtt\n" + "".join(
+        f"{n / 10 + ms / 1000},{ms}\n" for n, ms in enumerate((40, 540, 440, 340, 240, 140, 40))
+    )
+    probes = read(tmp_path, rows, times_of_answers=True).probes
+    assert probes is not None
+    assert probes.times_s.tolist() == pytest.approx([n / 10 for n in range(7)])
+    assert "a time is when the probe was sent (--times-of-answers)" in read(tmp_path, rows).assumed
+
+
 def test_a_million_lines_take_less_than_ten_seconds(tmp_path: Path) -> None:
     """CPU time: what else runs on the machine does not count."""
     rows = ["PING h (192.0.2.1) 56(84) bytes of data."]

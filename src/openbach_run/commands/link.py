@@ -373,6 +373,11 @@ def _add_reading(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="CSV in which no probe is marked as lost: gaps are lost probes",
     )
+    parser.add_argument(
+        "--times-of-answers",
+        action="store_true",
+        help="CSV whose times are those of the answers, as `ping -D` writes them",
+    )
 
 
 def main(argv: list[str]) -> int:
@@ -667,6 +672,7 @@ def _given(arguments: argparse.Namespace) -> Given:
         tuple(only),
         arguments.take_throughput,
         arguments.gaps_are_lost,
+        arguments.times_of_answers,
         whole_minutes=arguments.command in ("fit", "compare"),
     )
 

@@ -114,6 +114,8 @@ class Given:
     """Pairs of a name and its value, of several measurements in a file."""
     take_throughput: bool = False
     gaps_are_lost: bool = False
+    times_of_answers: bool = False
+    """The times of a CSV file are those of the answers, not of the sending."""
     whole_minutes: bool = False
     """Gaps are shortened by whole minutes, so that a grid in the minute stays where it is."""
 

@@ -221,6 +221,12 @@ def _of_probes(
         raise LinkFileError(path, "no round-trip time in it: every probe was lost")
     if np.isnan(rtts_ms).any():
         assumed.append(f"an empty {rtts[0]} is a probe that was lost")
+    if given.times_of_answers:
+        times_s = times_s - np.nan_to_num(rtts_ms) / 1000
+        start_unix_s = None if start_unix_s is None else start_unix_s + float(times_s.min())
+        assumed.append("a probe was sent one round-trip time before its time")
+    else:
+        assumed.append("a time is when the probe was sent (--times-of-answers)")
     starts = _runs(times_s, table.starts)
     ends = [*starts[1:], len(times_s)]
     backwards = False
