@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import string
 from pathlib import Path
 
@@ -44,6 +45,19 @@ def test_our_presets_are_what_a_yaml_library_reads(file: Path) -> None:
     assert preset.values == {name: str(value) for name, value in wanted.items()}
     assert {name: getattr(preset.constellation, name) for name in values} == values
     assert {name: getattr(preset.reconfigurations, name) for name in grid} == grid
+
+
+@pytest.mark.parametrize(
+    ("name", "rtt_ms"), [("leo", 38), ("starlink", 46), ("starlink_isl", 154), ("oneweb", 49)]
+)
+def test_the_documented_round_trips_are_those_of_the_presets(name: str, rtt_ms: int) -> None:
+    """The figures of docs/leo.md and docs/satellites.md."""
+    preset = presets.find(name)
+    orbit, grid = preset.constellation, preset.reconfigurations
+    base_ms = constellation.mean_rtt_ms(orbit) if orbit else 2 * float(preset.values["delay_ms"])
+    assert round(base_ms + (grid.mean_rtt_ms if grid else 0)) == rtt_ms
+    page = (ROOT / "docs/leo.md").read_text()
+    assert re.search(rf"\| .*`{name}`.* \| {rtt_ms} ms \|", page)
 
 
 def test_leo_hold_is_leo_under_another_name() -> None:
