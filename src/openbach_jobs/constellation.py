@@ -4,7 +4,8 @@
 A bent pipe, terminal - satellite - gateway. The satellites are a Walker delta pattern i:T/P/F
 (Walker, Satellite constellations, J. British Interplanetary Soc. 37, 1984) on circular orbits
 around a sphere that turns; oblateness (J2) is left out. In a frame that does not turn, with Ω =
-2πp/P and u = 2π(s/S + pF/T) + nt for satellite s of plane p and n² = GM/r³,
+2πp/P (πp/P for a star pattern: nodes_over_deg) and u = 2π(s/S + pF/T) + nt for satellite s of
+plane p and n² = GM/r³,
 
     satellite = r (cos Ω cos u - sin Ω sin u cos i, sin Ω cos u + cos Ω sin u cos i, sin u sin i)
     place     = R (cos φ cos(λ + ωt), cos φ sin(λ + ωt), sin φ)
@@ -98,6 +99,9 @@ class Constellation(Model):
     satellites_per_plane: int = parameter(22, 1, 1000, "satellites on each orbit")
     phasing: int = parameter(
         17, 0, 999, "Walker's F: a plane is ahead of the one before by F/T of a turn"
+    )
+    nodes_over_deg: float = parameter(
+        360.0, 1, 360, "part of the equator that the orbits' nodes are on: 360, or 180 (a star)"
     )
     elevation_mask_deg: float = parameter(
         25.0, 0, 89, "least elevation at which a satellite is used"
@@ -270,7 +274,7 @@ def _places(parameters: Constellation, time_s: float) -> tuple[Vector, Vector]:
 
 def _in_plane(parameters: Constellation, plane: int, place: Vector) -> tuple[float, float]:
     """Return a place's components along the orbit's ascending node and its northernmost point."""
-    node = math.tau * plane / parameters.planes
+    node = math.tau * plane / parameters.planes * (parameters.nodes_over_deg / 360)
     inclination = math.radians(parameters.inclination_deg)
     x, y, z = place
     ascending = x * math.cos(node) + y * math.sin(node)

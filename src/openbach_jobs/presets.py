@@ -11,8 +11,9 @@ A value is the one given, else the preset's, else that of DEFAULTS.
 
 A line each, `name: value`: that is YAML, and is read without a library, which an agent's Python
 need not have. The names are those of DEFAULTS, which are satcom_link's arguments; instead of
-delay_ms a preset may give parameters of a constellation (constellation.py). `satellites/NAME.csv`
-is a link file in place of a preset. The host reads presets too, to write the values in force into a
+delay_ms a preset may give parameters of a constellation (constellation.py); beside either it may
+give those of reconfigurations (reconfigurations.py). `satellites/NAME.csv` is a link file in place
+of a preset. The host reads presets too, to write the values in force into a
 run's row.
 """
 
@@ -31,6 +32,7 @@ from openbach_jobs.data import data_folder
 
 if TYPE_CHECKING:
     from openbach_jobs import dama  # elsewhere below: other runs need not read it
+    from openbach_jobs.reconfigurations import Reconfigurations
 
 PRESET, SAME, NONE = "preset", "same", "none"
 """In place of a value: the preset's, that of the forward direction, and none."""
@@ -106,7 +108,8 @@ class Buffer(NamedTuple):
 class Preset(NamedTuple):
     """Values by name, all of them texts as on a command line.
 
-    They are over a constellation if it has one, and as a link file says if it has that.
+    They are over a constellation if it has one, with reconfigurations if it has them, and as a link
+    file says if it has that.
     """
 
     values: Mapping[str, str] = MappingProxyType({})
@@ -114,6 +117,7 @@ class Preset(NamedTuple):
     link_file: Path | None = None
     dama: Mapping[str, str] = MappingProxyType({})
     """Of a return link that has to be asked for (`access: dama`): its values of dama.py."""
+    reconfigurations: Reconfigurations | None = None
 
 
 # Values
@@ -257,9 +261,10 @@ def _check_access(texts: Mapping[str, str], own: Mapping[str, str], preset: Pres
             "access=dama: this satellite says nothing of a return link that has to be asked for;"
             " choose one whose file has access: dama, like geo_rcs2"
         )
-    if texts["delay_ms"] == NONE:
+    if texts["delay_ms"] == NONE or preset.reconfigurations:
         raise ValueError(
-            "access=dama is of a link with one delay_ms, not of a link file or a constellation"
+            "access=dama is of a link with one delay_ms, not of a link file, a constellation or"
+            " reconfigurations"
         )
     if "return_rate" in own:
         raise ValueError(
@@ -289,16 +294,24 @@ def find(name: str, folder: Path = FOLDER) -> Preset:
     raise PresetError(f"there is no satellite {name!r} in {folder}; there are {', '.join(there)}")
 
 
-def _of_dama(name: str, text: str) -> str:
-    """The text of a value of a return link that has to be asked for. Raises ValueError."""
+def _read_other(name: str, text: str, grid: dict[str, Any], of_dama: dict[str, str]) -> None:
+    """Put a value of reconfigurations or of `access: dama` where it belongs.
+
+    Raises ValueError for a name that neither has.
+    """
+    # Not above: most links have no use for these modules.
     from openbach_jobs import dama
 
-    if name not in dama.VALUES:
-        known = (*DEFAULTS, *CONSTELLATION, *dama.VALUES, *FOR_PEOPLE)
+    of_grid = _reconfigurations()
+    if name in of_grid:
+        grid[name] = of_grid[name](text)
+    elif name in dama.VALUES:
+        of_dama[name] = dama.checked(name, text)
+    else:
+        known = (*DEFAULTS, *CONSTELLATION, *of_grid, *dama.VALUES, *FOR_PEOPLE)
         raise ValueError(
             f"unknown: {name}; {link_file.near(name, known)}known are {', '.join(known)}"
         )
-    return dama.checked(name, text)
 
 
 def read(path: Path) -> Preset:
@@ -311,6 +324,7 @@ def read(path: Path) -> Preset:
     values: dict[str, str] = {}
     orbit: dict[str, Any] = {}
     of_dama: dict[str, str] = {}
+    grid: dict[str, Any] = {}
     place = ""
     try:
         for number, line in link_file.lines(path):
@@ -320,14 +334,14 @@ def read(path: Path) -> Preset:
             if not (found := LINE.fullmatch(text)):
                 raise ValueError(f"{text!r} is not a line like delay_ms: 250")
             name, text = found["name"], (found["value"] or "").strip("'\"")
-            if name in values or name in orbit or name in of_dama:
+            if any(name in one for one in (values, orbit, grid, of_dama)):
                 raise ValueError(f"{name} is given twice")
             if name in CONSTELLATION:
                 orbit[name] = CONSTELLATION[name](text)
             elif name in DEFAULTS and name != "dama_values":
                 values[name] = text if name in FORWARD and text == SAME else checked(name, text)
             elif name not in FOR_PEOPLE:
-                of_dama[name] = _of_dama(name, text)
+                _read_other(name, text, grid, of_dama)
         place = ""
         check_one(BURSTS, values)
         if orbit and "delay_ms" in values:
@@ -335,7 +349,9 @@ def read(path: Path) -> Preset:
                 f"delay_ms is for a link without a constellation, {min(orbit)} for one over it:"
                 " give one of them"
             )
-        preset = Preset(values, Constellation(**orbit) if orbit else None, dama=of_dama)
+        over = Constellation(**orbit) if orbit else None
+        on_grid = _with_grid(grid, over) if grid else None
+        preset = Preset(values, over, dama=of_dama, reconfigurations=on_grid)
         if values.get("access") == DAMA:
             in_force({}, preset)
         elif of_dama:
@@ -345,3 +361,32 @@ def read(path: Path) -> Preset:
         raise PresetError(str(error)) from error
     except ValueError as error:
         raise PresetError(f"{os.fspath(path)}{place}: {error}") from None
+
+
+def _reconfigurations() -> dict[str, Callable[[str], Any]]:
+    """Parameters of reconfigurations and their types."""
+    # Not above: a link without them has no use for the module.
+    from openbach_jobs.reconfigurations import Reconfigurations
+
+    return {name: type(one.default) for name, one in Reconfigurations.parameters().items()}
+
+
+def _with_grid(grid: dict[str, Any], over: Constellation | None) -> Reconfigurations:
+    """Reconfigurations; over a constellation they are at its handovers.
+
+    Raises ValueError.
+    """
+    from openbach_jobs.reconfigurations import Reconfigurations
+
+    if over is not None:
+        if over.outage_ms:
+            raise ValueError(
+                "outage_ms beside reconfigurations: give outage_ms: 0, and held_ms for how long"
+                " packets wait"
+            )
+        if grid.setdefault("grid_s", over.handover_s) != over.handover_s:
+            raise ValueError(
+                f"grid_s is {grid['grid_s']:g}, handover_s {over.handover_s:g}: a satellite is"
+                " chosen on the grid, so both are the same; leave out grid_s"
+            )
+    return Reconfigurations(**grid)

@@ -93,7 +93,7 @@ def test_what_is_refused(given: dict[str, str], said: str) -> None:
         ({"return_rate": "1M"}, "geo_rcs2", "return_rate=1M has no effect with access=dama"),
         ({"dama_values": "cra"}, "geo_rcs2", "'cra' is not like cra=100k;rbdc=2M, or none"),
         ({"dama_values": "cra=1;cra=2"}, "geo_rcs2", "dama.cra is given twice"),
-        ({"link_file": "mine.csv"}, "geo_rcs2", "not of a link file or a constellation"),
+        ({"link_file": "mine.csv"}, "geo_rcs2", "not of a link file, a constellation"),
     ],
 )
 def test_what_does_not_go_together(given: dict[str, str], orbit: str, said: str) -> None:
@@ -121,7 +121,7 @@ def test_an_assigned_rate_takes_the_place_of_what_is_asked_for() -> None:
         ("access: dama\ncra: fast\n", "line 2: dama.cra: 'fast' is not a rate in bit/s"),
         ("access: dama\ncra: 1k\ncra: 2k\n", "line 3: cra is given twice"),
         ("dama_values: cra=1k\n", "unknown: dama_values"),
-        ("access: dama\ncra: 1k\naltitude_km: 800\n", "not of a link file or a constellation"),
+        ("access: dama\ncra: 1k\naltitude_km: 800\n", "not of a link file, a constellation"),
     ],
 )
 def test_what_a_satellites_file_cannot_say(tmp_path: Path, text: str, said: str) -> None:

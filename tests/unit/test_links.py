@@ -17,8 +17,10 @@ from hypothesis import strategies as st
 from openbach_jobs import link_file
 from openbach_run.commands import link
 from openbach_run.errors import InputError
-from openbach_run.satellite import acm, mahimahi, opensand, rtt
+from openbach_run.satellite import acm, imported, mahimahi, opensand
 from openbach_run.satellite.checks import read_link_file
+from openbach_run.satellite.formats import table
+from openbach_run.satellite.measured import Given, Probe
 
 TRACE = "1\n1\n3\n10\n"
 
@@ -27,6 +29,17 @@ def file(folder: Path, name: str, text: str) -> Path:
     path = folder / name
     path.write_text(text)
     return path
+
+
+def probes_in(path: Path, interval_s: float | None) -> list[Probe]:
+    probes = table.read(path, Given(interval_s)).probes
+    assert probes is not None
+    return probes.rows()
+
+
+def changes_of(path: Path, bin_s: float | None) -> list[link_file.Change]:
+    part = imported.Part(path.name, "both", table.read(path, Given(1.0)))
+    return list(imported.changes(imported.link_of([part], imported.Asked(bin_s, 10e6))))
 
 
 def test_a_trace_is_its_packets_per_bin(tmp_path: Path) -> None:
@@ -159,14 +172,15 @@ def test_pings_are_probes_and_missing_numbers_are_lost(tmp_path: Path) -> None:
 
     The times say that one is sent every 0.2 s.
     """
-    probes = rtt.read(file(tmp_path, "ping", PING), 1.0).probes
-    assert [(round(one.time_s, 6), one.rtt_ms, one.lost) for one in probes] == [
-        (0.0, 600.0, ""),
-        (0.2, 0.0, "unknown"),
-        (0.4, 620.0, ""),
-        (0.6, 0.0, "unknown"),
+    probes = probes_in(file(tmp_path, "ping", PING), 1.0)
+    assert [
+        (round(one.time_s, 6), round(one.rtt_ms), one.lost) for one in probes if not one.lost
+    ] == [
+        (0.0, 600, 0),
+        (0.4, 620, 0),
     ]
-    first, *_ = rtt.changes(probes, 1.0, 10e6)
+    assert [(round(one.time_s, 6), one.lost) for one in probes if one.lost] == [(0.2, 1), (0.6, 1)]
+    first, *_ = changes_of(tmp_path / "ping", 1.0)
     assert first.state.delay_ms == 305.0
     assert 1 - (1 - first.state.loss_pct / 100) ** 2 == pytest.approx(0.5, abs=1e-4)
 
@@ -175,7 +189,7 @@ def test_a_ping_without_times_has_the_interval_that_is_given(tmp_path: Path) -> 
     text = "".join(
         f"64 bytes from h: icmp_seq={number} ttl=1 time=2.5 ms\n" for number in (65534, 65535, 0, 1)
     )
-    assert [one.time_s for one in rtt.read(file(tmp_path, "ping", text), 0.5).probes] == [
+    assert [one.time_s for one in probes_in(file(tmp_path, "ping", text), 0.5)] == [
         0.0,
         0.5,
         1.0,
@@ -189,9 +203,7 @@ def test_irtt_knows_the_direction_of_a_loss(tmp_path: Path, suffix: str) -> None
     text = json.dumps({"round_trips": trips}).encode()
     path = tmp_path / f"irtt.{suffix}"
     path.write_bytes(gzip.compress(text) if suffix.endswith("gz") else text)
-    changes = {
-        one.direction: one.state for one in rtt.changes(rtt.read(path, 1.0).probes, 1.0, 10e6)
-    }
+    changes = {one.direction: one.state for one in changes_of(path, 1.0)}
     assert {one.delay_ms for one in changes.values()} == {21.0}
     assert {name: one.loss_pct for name, one in changes.items()} == {
         "return": 25.0,
@@ -227,10 +239,7 @@ def test_any_probes_of_a_csv_file_make_a_link_file(
                 link.main(words)
         else:
             link.main(words)
-            delays_ms = [
-                change.state.delay_ms
-                for change in rtt.changes(rtt.read(path, 1.0).probes, bin_s, 10e6)
-            ]
+            delays_ms = [change.state.delay_ms for change in changes_of(path, bin_s)]
             known = [rtt_ms / 2 for _, rtt_ms in rows if rtt_ms is not None]
             assert min(known) - 1e-6 <= min(delays_ms) <= max(delays_ms) <= max(known) + 1e-6
 
@@ -240,7 +249,7 @@ def test_any_probes_of_a_csv_file_make_a_link_file(
     [
         ("", "no round-trip time"),
         ("nothing like it\n", "no round-trip time"),
-        ("{", "not the JSON of `irtt client -o`"),
+        ("{", "it is cut off, or not JSON"),
         ('{"round_trips": [{"lost": "perhaps"}]}', "not the JSON"),
         ("time_s,rtt_ms\n1\n", "line 2: 1 cells"),
         ("time_s,rtt_ms\nx,1\n", "line 2, column time_s: 'x'"),
@@ -254,7 +263,7 @@ def test_any_probes_of_a_csv_file_make_a_link_file(
 )
 def test_what_has_no_round_trip_times_is_named(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        rtt.read(file(tmp_path, "measured", text), 1.0)
+        probes_in(file(tmp_path, "measured", text), 1.0)
 
 
 def pings(rtts_ms: list[float | None], first: int = 1) -> str:
@@ -313,7 +322,7 @@ def test_several_runs_in_a_file_follow_each_other_and_that_is_said(
 def test_a_late_answer_is_no_other_run(tmp_path: Path) -> None:
     lines = pings([40, 41, 42, 43]).splitlines(keepends=True)
     swapped = "".join([lines[0], lines[1], lines[3], lines[2], lines[4]])
-    assert [one.rtt_ms for one in rtt.read(file(tmp_path, "ping", swapped), None).probes] == [
+    assert [one.rtt_ms for one in probes_in(file(tmp_path, "ping", swapped), None)] == [
         40,
         41,
         42,
@@ -328,20 +337,20 @@ def test_runs_at_the_same_time_are_refused(tmp_path: Path) -> None:
         for number, at_s in enumerate((at_s, at_s + 1), 1)
     )
     with pytest.raises(ValueError, match="two runs of ping were at the same time"):
-        rtt.read(file(tmp_path, "ping", runs), None)
+        probes_in(file(tmp_path, "ping", runs), None)
 
 
 def test_an_answer_that_is_not_understood_is_not_lost(tmp_path: Path) -> None:
     text = pings([40]) + "64 bytes from h: icmp_seq=2 ttl=64\n"
     with pytest.raises(ValueError, match=r"line 3: .* is no answer that is understood"):
-        rtt.read(file(tmp_path, "ping", text), None)
+        probes_in(file(tmp_path, "ping", text), None)
     comma = pings([40]).replace("time=40 ms", "time=40,5 ms")
-    assert rtt.read(file(tmp_path, "ping", comma), None).probes[0].rtt_ms == 40.5
+    assert probes_in(file(tmp_path, "ping", comma), None)[0].rtt_ms == 40.5
 
 
 def test_ping_says_how_often_it_sent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = pings([40, 41, 42]) + SUMMARY.format(3, 3, 400)
-    assert [one.time_s for one in rtt.read(file(tmp_path, "ping", text), None).probes] == [
+    assert [one.time_s for one in probes_in(file(tmp_path, "ping", text), None)] == [
         0,
         0.2,
         0.4,
@@ -401,10 +410,7 @@ def test_irtt_with_a_loss_in_one_direction_loses_in_that_one(tmp_path: Path) -> 
         trip(number, 40, "true_down" if number % 20 == 3 else "false") for number in range(600)
     ]
     path = file(tmp_path, "irtt.json", json.dumps({"round_trips": trips}))
-    found = {
-        (one.direction, one.state.loss_pct)
-        for one in rtt.changes(rtt.read(path, None).probes, None, 10e6)
-    }
+    found = {(one.direction, one.state.loss_pct) for one in changes_of(path, None)}
     assert found == {("forward", 5.0), ("return", 0.0)}
 
 

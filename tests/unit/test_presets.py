@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import string
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from openbach_jobs import (
     constellation,
     presets,
+    reconfigurations,
 )
 from openbach_jobs.presets import Buffer, Preset
 
@@ -38,9 +40,50 @@ def test_our_presets_are_what_a_yaml_library_reads(file: Path) -> None:
     values = {
         name: float(wanted.pop(name)) for name in list(wanted) if name in presets.CONSTELLATION
     }
+    of_grid = reconfigurations.Reconfigurations.parameters()
+    grid = {name: float(wanted.pop(name)) for name in list(wanted) if name in of_grid}
     read = {**preset.values, **preset.dama}
     assert read == {name: str(value) for name, value in wanted.items()}
     assert {name: getattr(preset.constellation, name) for name in values} == values
+    assert {name: getattr(preset.reconfigurations, name) for name in grid} == grid
+
+
+@pytest.mark.parametrize(
+    ("name", "rtt_ms"), [("leo", 38), ("starlink", 46), ("starlink_isl", 154), ("oneweb", 49)]
+)
+def test_the_documented_round_trips_are_those_of_the_presets(name: str, rtt_ms: int) -> None:
+    """The figures of docs/leo.md and docs/satellites.md."""
+    preset = presets.find(name)
+    orbit, grid = preset.constellation, preset.reconfigurations
+    base_ms = constellation.mean_rtt_ms(orbit) if orbit else 2 * float(preset.values["delay_ms"])
+    assert round(base_ms + (grid.mean_rtt_ms if grid else 0)) == rtt_ms
+    page = (ROOT / "docs/leo.md").read_text()
+    assert re.search(rf"\| .*`{name}`.* \| {rtt_ms} ms \|", page)
+
+
+def test_leo_hold_is_leo_under_another_name() -> None:
+    assert presets.find("leo_hold") == presets.find("leo")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("grid_s: 15\ngrid_phase_s: 15\n", "grid_phase_s is 15: it must be below grid_s"),
+        ("lossy_pct: 50\n", "lossy_pct and lossy_ms belong together"),
+        ("lossy_ms: 50\n", "lossy_pct and lossy_ms belong together"),
+        ("lossy_pct: 101\n", "lossy_pct is 101"),
+        ("held_ms: 9000\ngrid_s: 5\n", "9000 ms together: they must be below grid_s"),
+        ("altitude_km: 550\nheld_ms: 50\n", "outage_ms beside reconfigurations"),
+        ("altitude_km: 550\noutage_ms: 0\ngrid_s: 10\n", "grid_s is 10, handover_s 15"),
+        ("held_ms: 5\nheld_ms: 6\n", "line 2: held_ms is given twice"),
+        ("held_mss: 5\n", "did you mean held_ms"),
+    ],
+)
+def test_reconfigurations_that_make_no_sense_are_refused(
+    text: str, said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(presets.PresetError, match=said):
+        presets.read(made(tmp_path, text))
 
 
 def test_leo_is_the_constellation_that_link_leo_writes() -> None:

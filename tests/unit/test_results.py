@@ -209,6 +209,13 @@ def test_values_survive_csv(arguments: dict[str, str]) -> None:
     assert {name: row[name] for name in arguments} == arguments
 
 
+def test_steps_of_the_rate_have_no_least_transfer_time() -> None:
+    cell = {"size": "30M", "rate": "10M"}
+    assert least_transfer_time_s({**cell, "orbit": "starlink_isl"}) is None
+    assert least_transfer_time_s({**cell, "orbit": "leo_hold"}) == least_transfer_time_s(cell)
+    assert least_transfer_time_s({**cell, "orbit": "of_somebody"}) == least_transfer_time_s(cell)
+
+
 @pytest.mark.parametrize(
     ("size", "least_s"), [("30M", 25.094), ("30000k", 25.094), ("1448", 1514 * 8 / 10e6)]
 )

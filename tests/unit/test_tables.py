@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from openbach_jobs import presets
 from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.table import MEDIANS, MOST_COLUMNS, campaign_table, not_sent
 from openbach_run.openbach.measures import EVERY_STATISTIC
@@ -111,6 +112,9 @@ def test_one_seed_of_a_random_link_is_warned_of() -> None:
     assert "random" not in campaign_table(campaign((1, 2), loss=("0", "1")), []).note
     assert "random" not in campaign_table(campaign((1,), loss=("0",)), []).note
     assert is_random({"loss": "0", "return_loss": "same", "link_file": "leo.csv"})
+    measured = {"leo": presets.find("leo"), "starlink_isl": presets.find("starlink_isl")}
+    assert is_random({"loss": "0", "orbit": "starlink_isl"}, measured)
+    assert not is_random({"loss": "0", "orbit": "leo"}, measured)
     assert is_random({"loss": "0", "orbit": "measured", "rate": "none"}), (
         "a satellite that is a link file"
     )

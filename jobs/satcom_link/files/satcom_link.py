@@ -201,6 +201,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     except ValueError as error:
         parser.error(str(error))
     arguments.constellation = None if arguments.delay_ms else preset.constellation
+    arguments.reconfigurations = preset.reconfigurations
     if arguments.link_file == NONE and preset.link_file:
         arguments.link_file = str(preset.link_file)
     return arguments
@@ -253,6 +254,16 @@ def changes(arguments: argparse.Namespace) -> Iterator[Change]:
     if arguments.dama:
         # For the proof of delay and loss, before the rate is what is granted.
         rates_bps["return"] = min(max(arguments.return_rate, PROOF_BPS), presets.MOST_BPS)
+    if arguments.reconfigurations:
+        from openbach_jobs import reconfigurations  # not above: other links have no use for it
+
+        seed = int.from_bytes(os.urandom(8)) if arguments.seed is None else arguments.seed
+        return reconfigurations.changes(
+            arguments.reconfigurations,
+            seed,
+            rates_bps,
+            arguments.constellation or arguments.delay_ms,
+        )
     if arguments.constellation:
         played = constellation.changes(arguments.constellation)
         return (at_rate(change, rates_bps[change.direction]) for change in played)
@@ -282,6 +293,8 @@ def directions(arguments: argparse.Namespace) -> Both:
         rates_bps = (arguments.rate, arguments.return_rate)
         orbit = arguments.constellation
         rtt_ms = constellation.mean_rtt_ms(orbit) if orbit else 2 * arguments.delay_ms
+        if arguments.reconfigurations:
+            rtt_ms += arguments.reconfigurations.mean_rtt_ms
     forward, back = arguments.forward_interface, arguments.return_interface
     seeds = (None, None) if arguments.seed is None else (2 * arguments.seed, 2 * arguments.seed + 1)
     return (
@@ -356,7 +369,12 @@ def delay_line(direction: Direction, arguments: argparse.Namespace, state: State
 
 def varies(arguments: argparse.Namespace) -> bool:
     """Return whether the link changes with time."""
-    return bool(arguments.constellation or arguments.jitter_ms or arguments.link_file != NONE)
+    return bool(
+        arguments.constellation
+        or arguments.reconfigurations
+        or arguments.jitter_ms
+        or arguments.link_file != NONE
+    )
 
 
 def loss_line(direction: Direction, arguments: argparse.Namespace) -> str:

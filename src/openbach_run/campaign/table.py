@@ -13,10 +13,11 @@ from openbach_run.guest.main import HOST_KERNEL
 from openbach_run.openbach.extras import MEASURE
 from openbach_run.openbach.measures import measure_of
 from openbach_run.results.intervals import estimate
-from openbach_run.results.least_transfer_time import least_transfer_time_s, rate_of
+from openbach_run.results.least_transfer_time import least_transfer_time_s, rate_of, rate_steps
 from openbach_run.results.record import Record, not_locked, statistics
 from openbach_run.results.seeds import WARNING
 from openbach_run.results.tables import Table, figure
+from openbach_run.satellite.checks import ORBIT
 
 MOST_COLUMNS = 6
 """The most columns of values in a table."""
@@ -232,7 +233,8 @@ def _note(campaign: Campaign) -> str:
     """Return the note under a table: seeds, least possible transfer time, other remarks."""
     least: dict[tuple[str, str], float] = {}
     for cell in campaign.cells:
-        time_s = least_transfer_time_s(cell)
+        preset = campaign.presets.get(cell.get(ORBIT, ""))
+        time_s = None if preset and rate_steps(preset) else least_transfer_time_s(cell)
         if time_s:
             least[cell["size"], rate_of(cell)] = time_s
     parts = [

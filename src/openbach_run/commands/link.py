@@ -9,17 +9,60 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from openbach_jobs import constellation, link_file
+from openbach_jobs import constellation, link_file, presets, reconfigurations
+from openbach_run.catalog import Catalog
 from openbach_run.errors import InputError
 from openbach_run.progress import Reporter
-from openbach_run.satellite import acm, mahimahi, opensand, rtt
+from openbach_run.satellite import acm, fit, imported, mahimahi, opensand, rtt
+from openbach_run.satellite.checks import read_preset
+from openbach_run.satellite.formats import table
+from openbach_run.satellite.measured import Given, Probes
+
+if TYPE_CHECKING:
+    from openbach_run.satellite.compare import Side
 
 ASSUMED = "assumed: "
 """The start of a comment that is also printed."""
-RATE_BPS, DELAY_MS = 10e6, 250.0
+RATE_BPS, DELAY_MS = imported.RATE_BPS, imported.DELAY_MS
 """The rate and the delay of a source that has none."""
+IMPORT = f"""\
+Makes one link file of what was measured, in one file or in several. What a file is, its content
+says; known are {table.KNOWN}.
+
+A file that says its time of day is aligned by it with others that do. What a file does not say is
+assumed, and printed; `link rtt --help` says what becomes of probes. A line that is not understood
+is named.
+"""
+TLE = """\
+A link over the satellites of a file of two-line elements (TLE), as CelesTrak publishes them: where
+SGP4 has them. Every --handover-s that satellite is taken which stays highest until the next choice,
+seen from the place that sees it lower. --like adds the reconfigurations of a satellite: what they
+lose and hold, and steps of delay and rate. Without it a change of the satellite holds packets for
+--outage-ms, and loses none.
+
+  openbach-run link tle oneweb.tle --terminal 43.60,1.44 --gateway 38.87,-9.28 -o oneweb.csv
+"""
+COMPARE = """\
+Prints the statistics of two links side by side, and draws them: quantiles of the RTT within and
+around reconfigurations, bursts of loss, rates of intervals, autocorrelation. A and B are
+measurements (files that `link import` reads), link files, or satellites (a name or NAME.yml).
+Several files of one measurement are joined by +: forward:down.trace+delays.txt (return: as well).
+A satellite is pinged as often as the other side, for at least half an hour.
+
+  openbach-run link fit trace.txt --to-s 80 -o mine.yml
+  openbach-run link compare trace.txt mine.yml --from-s 80 -o mine.svg
+"""
+TLE_VALUES = (
+    "elevation_mask_deg",
+    "handover_s",
+    "ground_delay_ms",
+    "outage_ms",
+    "step_s",
+    "rate_bps",
+)
+"""Parameters of a constellation that a link over published orbits has, too."""
 QUIET_S = 2.0
 """Seconds after which a task reports its progress."""
 
@@ -39,8 +82,9 @@ examples:
   openbach-run link acm --seed 3 --duration-s 3600 -o rain.csv
       a DVB-S2 link that adapts its MODCOD to a rain fade
   openbach-run link mahimahi up.trace down.trace --delay-ms 20 -o cellular.csv
-  openbach-run link rtt ping.txt --rate-bps 20e6 -o measured.csv
-      the delay and the loss that somebody measured with ping or irtt
+  openbach-run link import ping.txt iperf3.json -o measured.csv
+  openbach-run link import --forward down.trace delays.txt -o starlink.csv
+      what somebody measured: rate, delay and loss together
   openbach-run link check leo.csv && openbach-run link plot leo.csv -o leo.svg
 
 A file that cannot be made whole is not made. exit codes: 0 all well, 2 bad input.
@@ -69,6 +113,15 @@ def parser() -> argparse.ArgumentParser:
     )
     rain.set_defaults(make=_acm)
     _add_parameters(rain, acm.Acm)
+
+    orbits = commands.add_parser(
+        "tle",
+        help="over the satellites of a file of two-line elements",
+        description=TLE,
+        formatter_class=raw,
+    )
+    orbits.set_defaults(make=_tle)
+    _add_tle(orbits)
 
     traces = commands.add_parser(
         "mahimahi",
@@ -120,36 +173,68 @@ def parser() -> argparse.ArgumentParser:
     delays.add_argument("--rate-bps", type=float, help="of each direction (default 10000000)")
 
     measured = commands.add_parser(
+        "import",
+        help="from measurements of any kind: rate, delay and loss together",
+        description=IMPORT,
+        formatter_class=raw,
+    )
+    _add_files(measured)
+    trips = commands.add_parser(
         "rtt",
-        help="from round-trip times: ping, irtt or CSV",
+        help="from round-trip times, as `import` of one file",
         description=rtt.__doc__,
         formatter_class=raw,
     )
-    measured.set_defaults(make=_rtt)
-    measured.add_argument(
-        "file",
-        type=Path,
-        metavar="FILE",
-        help="output of ping, JSON of irtt, or CSV with time_s,rtt_ms",
+    trips.set_defaults(forward=[], back=[])
+    trips.add_argument(
+        "file", type=Path, metavar="FILE", nargs=1, help="any file that `link import` reads"
     )
-    measured.add_argument(
-        "--bin-s",
-        type=float,
-        help="time over which probes are one delay and one loss (default: see above)",
-    )
-    measured.add_argument(
-        "--interval-s",
-        type=float,
-        help="time between two probes of a ping without -D (default: as ping says, else 1)",
-    )
-    measured.add_argument("--loop", action="store_true", help="begin again after the last bin")
-    measured.add_argument("--rate-bps", type=float, help="of each direction (default 10000000)")
+    for one in (measured, trips):
+        one.set_defaults(make=_import)
+        _add_import(one)
 
-    for generator in (leo, rain):
+    fitted = commands.add_parser(
+        "fit",
+        help="a satellite's file from measurements, with the uncertainty of each value",
+        description=fit.__doc__,
+        formatter_class=raw,
+    )
+    fitted.set_defaults(make=None)
+    _add_files(fitted)
+    _add_reading(fitted)
+    fitted.add_argument(
+        "--grid-s",
+        type=float,
+        help="time between two reconfigurations (default: found, or 15 if nothing tells it)",
+    )
+    _add_part(fitted)
+    fitted.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="FILE", help="the satellite, NAME.yml"
+    )
+
+    compared = commands.add_parser(
+        "compare",
+        help="two links side by side: measurements, link files or satellites",
+        description=COMPARE,
+        formatter_class=raw,
+    )
+    compared.set_defaults(make=None, forward=[], back=[])
+    compared.add_argument("one", metavar="A", help="a measurement, a link file or a satellite")
+    compared.add_argument("other", metavar="B", help="the same")
+    _add_reading(compared)
+    _add_part(compared)
+    compared.add_argument(
+        "--seed", type=int, default=1, help="of what a satellite draws by chance (default 1)"
+    )
+    compared.add_argument(
+        "-o", "--output", type=Path, metavar="FIGURE", help="one picture: .svg, .pdf or .png"
+    )
+
+    for generator in (leo, orbits, rain):
         generator.add_argument(
             "--duration-s", type=float, default=600.0, help="how much is written (default 600)"
         )
-    for maker in (leo, rain, traces, delays, measured):
+    for maker in (leo, orbits, rain, traces, delays, measured, trips):
         maker.add_argument(
             "-o", "--output", type=Path, required=True, metavar="FILE", help="the link file"
         )
@@ -170,6 +255,131 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
+def _add_tle(parser: argparse.ArgumentParser) -> None:
+    """Add file, places and values of a link over published orbits."""
+    parser.add_argument("file", type=Path, metavar="FILE", help="elements, two or three lines each")
+    for name, text in (("terminal", "the user's terminal"), ("gateway", "the gateway")):
+        parser.add_argument(
+            f"--{name}", required=True, metavar="LAT,LON", help=f"{text}, in degrees: 43.60,1.44"
+        )
+    parser.add_argument(
+        "--start", metavar="TIME", help="time of day at 0 s, UTC (default: of the newest elements)"
+    )
+    parser.add_argument(
+        "--like", metavar="NAME", help="a satellite whose reconfigurations and rates are on top"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=1, help="of what --like draws by chance (default 1)"
+    )
+    known = constellation.Constellation.parameters()
+    for name in TLE_VALUES:
+        one = known[name]
+        parser.add_argument(
+            "--" + name.replace("_", "-"),
+            type=float,
+            help=f"{one.meaning} (default {one.default:g})",
+        )
+
+
+def _add_files(parser: argparse.ArgumentParser) -> None:
+    """Add the files of a command that takes several."""
+    parser.add_argument(
+        "file", type=Path, metavar="FILE", nargs="*", help="of both directions, or as it says"
+    )
+    parser.add_argument(
+        "--forward",
+        type=Path,
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="a file of the forward direction (to the user); may be given several times",
+    )
+    parser.add_argument(
+        "--return",
+        dest="back",
+        type=Path,
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="a file of the return direction (from the user)",
+    )
+
+
+def _add_part(parser: argparse.ArgumentParser) -> None:
+    """Add the options that leave out a part of the measurements."""
+    parser.add_argument(
+        "--from-s", type=float, default=0.0, help="begin so long after the begin (default 0)"
+    )
+    parser.add_argument("--to-s", type=float, help="end so long after the begin (default: all)")
+
+
+def _add_import(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the commands that make a link file of measurements."""
+    parser.add_argument(
+        "--bin-s",
+        type=float,
+        help="time over which probes are one delay and one loss (default: see `link rtt --help`)",
+    )
+    _add_reading(parser)
+    parser.add_argument(
+        "--rate-bps", type=float, help="of each direction whose rate no file has (default 10000000)"
+    )
+    parser.add_argument(
+        "--delay-ms", type=float, help="one way, where no file has a delay (default 250)"
+    )
+    parser.add_argument("--loop", action="store_true", help="begin again after the end")
+
+
+def _add_reading(parser: argparse.ArgumentParser) -> None:
+    """Add the options of all commands that read measurements."""
+    parser.add_argument(
+        "--interval-s",
+        type=float,
+        help="time between two probes of a ping without -D (default: as ping says, else 1)",
+    )
+    parser.add_argument(
+        "--bin-ms",
+        type=int,
+        default=100,
+        help="mahimahi: time over which packets are a rate (default 100)",
+    )
+    parser.add_argument(
+        "--delay-period-ms",
+        type=float,
+        default=10.0,
+        help="time between two lines of a trace of delays (default 10)",
+    )
+    parser.add_argument(
+        "--refresh-period-ms",
+        type=int,
+        default=1000,
+        help="OpenSAND's parameter of that name (default 1000)",
+    )
+    parser.add_argument(
+        "--only",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="of several measurements in a file: a column's value, prb_id of RIPE Atlas, target of"
+        " fping, ping of flent; may be given several times",
+    )
+    parser.add_argument(
+        "--take-throughput",
+        action="store_true",
+        help="the Starlink dish: the throughput that was used is the rate of the link",
+    )
+    parser.add_argument(
+        "--gaps-are-lost",
+        action="store_true",
+        help="CSV in which no probe is marked as lost: gaps are lost probes",
+    )
+    parser.add_argument(
+        "--times-of-answers",
+        action="store_true",
+        help="CSV whose times are those of the answers, as `ping -D` writes them",
+    )
+
+
 def main(argv: list[str]) -> int:
     """Make, check or draw a link file; return the exit code. Raises InputError."""
     arguments = parser().parse_args(argv)
@@ -181,6 +391,10 @@ def main(argv: list[str]) -> int:
             from openbach_run.satellite import plot
 
             plot.draw(arguments.file, arguments.output)
+        elif arguments.command == "fit":
+            _fit(arguments)
+        elif arguments.command == "compare":
+            _compare(arguments)
         else:
             # Each subcommand has its maker (set_defaults in parser).
             changes, until_s, comments = arguments.make(arguments)
@@ -202,6 +416,69 @@ def _leo(arguments: argparse.Namespace) -> Made:
         _duration_s(arguments),
         _described_parameters(parameters),
     )
+
+
+def _tle(arguments: argparse.Namespace) -> Made:
+    from openbach_run.satellite import tle
+
+    known = constellation.Constellation.parameters()
+    values = {}
+    for name in TLE_VALUES:
+        given = getattr(arguments, name)
+        values[name] = known[name].default if given is None else given
+        if not known[name].least <= values[name] <= known[name].greatest:
+            raise ValueError(
+                f"--{name.replace('_', '-')} {values[name]:g}: it must be from"
+                f" {known[name].least:g} to {known[name].greatest:g}"
+            )
+    elements = tle.read(arguments.file)
+    start = tle.time_of(arguments.start) if arguments.start else elements.newest
+    fresh, old = tle.near(elements, start)
+    asked = tle.Asked(
+        tle.place_of(arguments.terminal, "--terminal"),
+        tle.place_of(arguments.gateway, "--gateway"),
+        start,
+        **values,
+    )
+    comments = [
+        f"{arguments.file.name}: {len(fresh.names)} satellites, from {start:%Y-%m-%d %H:%M:%S} UTC",
+        f"terminal {arguments.terminal}, gateway {arguments.gateway}",
+        *(f"{name} = {value:g}" for name, value in values.items()),
+    ]
+    if old:
+        comments.append(
+            f"{ASSUMED}{old} satellites are left out: their elements are more than"
+            f" {tle.GREATEST_AGE_DAYS:g} days away"
+        )
+    geometry = tle.Geometry(fresh, asked)
+    if arguments.like is None:
+        return tle.changes(geometry), _duration_s(arguments), comments
+    grid, rates_bps, said = _like(arguments)
+    comments.append(said)
+    played = reconfigurations.changes(grid, arguments.seed, rates_bps, geometry.interval)
+    return played, _duration_s(arguments), comments
+
+
+def _like(
+    arguments: argparse.Namespace,
+) -> tuple[reconfigurations.Reconfigurations, dict[str, float], str]:
+    """Return the reconfigurations and the rates of the satellite of --like."""
+    for name in ("handover_s", "outage_ms", "rate_bps"):
+        if getattr(arguments, name) is not None:
+            raise ValueError(
+                f"--{name.replace('_', '-')} beside --like: the satellite has it; leave one out"
+            )
+    satellites = Catalog().all("satellites")
+    path = satellites.get(arguments.like, Path(arguments.like))
+    preset = read_preset(path)
+    if preset.reconfigurations is None:
+        raise ValueError(f"--like {arguments.like}: it has no reconfigurations")
+    texts = presets.in_force({}, preset)
+    forward = texts["rate"]
+    back = forward if texts["return_rate"] == presets.SAME else texts["return_rate"]
+    rates_bps = {"forward": presets.rate_bps(forward), "return": presets.rate_bps(back)}
+    said = f"reconfigurations and rates of {arguments.like}, seed {arguments.seed}"
+    return preset.reconfigurations, rates_bps, said
 
 
 def _acm(arguments: argparse.Namespace) -> Made:
@@ -245,45 +522,187 @@ def _opensand(arguments: argparse.Namespace) -> Made:
     return opensand.changes(terminal, gateway, period_ms, rate_bps), math.inf, comments
 
 
-def _rtt(arguments: argparse.Namespace) -> Made:
-    """Return what measured round-trip times make. Raises ValueError, LinkFileError."""
-    bin_s: float | None = arguments.bin_s
-    for option, value in (("--bin-s", bin_s), ("--interval-s", arguments.interval_s)):
-        if value is not None and not 1e-3 <= value <= 3600:
-            raise ValueError(f"{option} {value:g}: it must be from 0.001 to 3600")
-    measured = rtt.read(arguments.file, arguments.interval_s)
-    probes = measured.probes
-    until_s = measured.end_s
-    if bin_s is not None:
-        # The last bin is whole; rounded, as multiples of 0.1 have an error in binary.
-        until_s = round((math.floor(probes[-1].time_s / bin_s) + 1) * bin_s, 9)
-    lost = sum(bool(probe.lost) for probe in probes)
-    comments = [f"{arguments.file.name}: {len(probes)} probes, {lost} lost{_binned(probes, bin_s)}"]
-    comments += [f"{ASSUMED}{text}" for text in measured.assumed]
-    rate_bps, assumed = _rate_bps(arguments)
-    comments += assumed
+def _parts(arguments: argparse.Namespace) -> list[imported.Part]:
+    """Return the measurements of the files that are given."""
+    given = _given(arguments)
+    parts = []
+    for direction, paths in (
+        ("both", arguments.file),
+        ("forward", arguments.forward),
+        ("return", arguments.back),
+    ):
+        for path in paths:
+            parts.append(imported.Part(path.name, direction, table.read(path, given)))
+    if not parts:
+        raise ValueError("no file is given")
+    return parts
+
+
+def _cut(parts: list[imported.Part], arguments: argparse.Namespace) -> list[imported.Part]:
+    """Return the part of the measurements that is asked for."""
+    if not 0 <= arguments.from_s < math.inf:
+        raise ValueError(f"--from-s {arguments.from_s:g}: it must be from 0 on")
+    return [
+        part._replace(measured=imported.cut(part.measured, arguments.from_s, arguments.to_s))
+        for part in parts
+    ]
+
+
+def _fit(arguments: argparse.Namespace) -> None:
+    """Write a satellite's file of measurements, and print it."""
+    output: Path = arguments.output
+    if output.suffix != ".yml":
+        raise ValueError(f"{output}: a satellite's file ends in .yml")
+    if arguments.grid_s is not None and not 1 <= arguments.grid_s <= 3600:
+        raise ValueError(f"--grid-s {arguments.grid_s:g}: it must be from 1 to 3600")
+    parts = _parts(arguments)
+    found = fit.fit(_cut(parts, arguments), arguments.grid_s)
+    assumed: list[str] = []
+    for part in parts:
+        assumed += part.measured.assumed
+    found.said += dict.fromkeys(assumed)
+    title = f"A link as it was measured ({', '.join(part.name for part in parts)})"
+    lines = fit.satellite_lines(found, title)
+    new = output.with_name(f".{output.stem}.new.yml")
+    try:
+        new.write_text("".join(f"{line}\n" for line in lines))
+        presets.read(new)
+        os.replace(new, output)
+    except OSError as error:
+        raise InputError(f"{output}: {error.strerror}") from error
+    finally:
+        new.unlink(missing_ok=True)
+    print("\n".join([f"{output}:", *(f"  {line}" for line in lines)]))
+
+
+def _compare(arguments: argparse.Namespace) -> None:
+    """Print the statistics of two links, and draw them."""
+    from openbach_run.satellite import compare
+
+    one = _side(arguments.one, arguments, None)
+    other = _side(arguments.other, arguments, one)
+    if not (is_measured := _is_measured(arguments.one)) and _is_measured(arguments.other):
+        one = _side(arguments.one, arguments, other)
+    if arguments.from_s and not (is_measured or _is_measured(arguments.other)):
+        raise ValueError("--from-s: neither of the two is a measurement")
+    if one.ways != other.ways:
+        raise ValueError("one has round trips, the other one delays of one way")
+    print("\n".join(compare.lines(compare.table(one, other), (one.name, other.name))))
+    if arguments.output:
+        compare.draw(one, other, arguments.output)
+        print(f"{arguments.output} shows them")
+
+
+def _is_measured(name: str) -> bool:
+    """Return whether a name is that of a measurement: neither a satellite nor a link file."""
+    path = Path(name)
+    if name in Catalog().all("satellites") or path.suffix == ".yml":
+        return False
+    try:
+        link_file.check(path)
+    except ValueError:
+        return True
+    return False
+
+
+def _side(name: str, arguments: argparse.Namespace, like: Side | None) -> Side:
+    """Return one of the two links of a comparison."""
+    from openbach_run.satellite import compare
+
+    path = Path(name)
+    satellites = Catalog().all("satellites")
+    if name in satellites or path.suffix == ".yml":
+        preset = read_preset(satellites.get(name, path))
+        return compare.satellite_side(path.stem, preset, like, arguments.seed)
+    if not _is_measured(name):
+        return compare.link_file_side(path.stem, path, like, arguments.seed)
+    given = _given(arguments)
+    parts = []
+    for piece in name.split("+"):
+        direction, colon, file = piece.partition(":")
+        if not colon or direction not in link_file.DIRECTIONS:
+            direction, file = "both", piece
+        parts.append(imported.Part(Path(file).name, direction, table.read(Path(file), given)))
+    together = " + ".join(part.name for part in parts)
+    return compare.measured_side(together, _cut(parts, arguments))
+
+
+def _import(arguments: argparse.Namespace) -> Made:
+    parts = _parts(arguments)
+    for option, value in (("--rate-bps", arguments.rate_bps), ("--delay-ms", arguments.delay_ms)):
+        if value is not None and not 0 < value < math.inf:
+            raise ValueError(f"{option} {value:g}: it must be above 0")
+    asked = imported.Asked(arguments.bin_s, arguments.rate_bps, arguments.delay_ms)
+    made = imported.link_of(parts, asked)
+    comments = []
+    for part in parts:
+        where = "" if part.direction == "both" else f", {part.direction}"
+        comments.append(
+            f"{part.name}: {part.measured.format}{where}{_probes(part, arguments.bin_s)}"
+        )
+        comments += [f"{ASSUMED}{text}" for text in part.measured.assumed]
+    comments += [f"{ASSUMED}{text}" for text in made.assumed]
     if arguments.loop:
-        comments.append(f"repeat_s: {until_s:.15g}")
-    return rtt.changes(probes, bin_s, rate_bps), math.inf if arguments.loop else until_s, comments
+        comments.append(f"repeat_s: {made.end_s:.15g}")
+    return imported.changes(made), math.inf if arguments.loop else made.end_s, comments
 
 
-def _binned(probes: list[rtt.Probe], bin_s: float | None) -> str:
+def _given(arguments: argparse.Namespace) -> Given:
+    """Return what the user says of the files, each value checked."""
+    for option, value, least, most in (
+        ("--bin-s", getattr(arguments, "bin_s", None), 1e-3, 3600),
+        ("--interval-s", arguments.interval_s, 1e-3, 3600),
+        ("--bin-ms", arguments.bin_ms, 1, 10_000),
+        ("--refresh-period-ms", arguments.refresh_period_ms, 1, 3_600_000),
+        ("--delay-period-ms", arguments.delay_period_ms, 1, 3_600_000),
+    ):
+        if value is not None and not least <= value <= most:
+            raise ValueError(f"{option} {value:g}: it must be from {least:g} to {most:g}")
+    only = []
+    for text in arguments.only:
+        name, equals, value = text.partition("=")
+        if not (name and equals and value):
+            raise ValueError(f"--only {text}: give it as NAME=VALUE")
+        only.append((name, value))
+    return Given(
+        arguments.interval_s,
+        arguments.bin_ms,
+        arguments.refresh_period_ms,
+        arguments.delay_period_ms,
+        tuple(only),
+        arguments.take_throughput,
+        arguments.gaps_are_lost,
+        arguments.times_of_answers,
+        whole_minutes=arguments.command in ("fit", "compare"),
+    )
+
+
+def _probes(part: imported.Part, bin_s: float | None) -> str:
+    """Return a text on the probes of a file, and what became of the lost ones."""
+    probes = part.measured.probes
+    if probes is None:
+        return ""
+    lost = int((probes.lost > 0).sum())
+    return f", {len(probes)} probes, {lost} lost{_binned(probes, bin_s)}"
+
+
+def _binned(probes: Probes, bin_s: float | None) -> str:
     """Return a text on what became of the lost probes."""
     if bin_s is not None:
-        in_a_bin = len(probes) * bin_s / max(probes[-1].time_s, bin_s)
+        in_a_bin = len(probes) * bin_s / max(float(probes.times_s[-1]), bin_s)
         few = (
             f", which hold {in_a_bin:.3g} probes: too few for a rate"
             if in_a_bin < rtt.LEAST_PROBES
             else ""
         )
         return f", in bins of {bin_s:g} s{few}"
-    outages = rtt.outages(probes)
-    if not any(probe.lost for probe in probes):
+    if not probes.lost.any():
         return ""
-    in_outages = sum(map(len, outages))
+    rows = rtt.rows_of(probes)
+    outages = rtt.is_outage(rows)
     return (
-        f": {in_outages} in {len(outages)} outages (rows that chance would not make), the others at"
-        " random"
+        f": {int(rows.lengths[outages].sum())} in {int(outages.sum())} outages (rows that chance"
+        " would not make), the others at random"
     )
 
 
@@ -322,7 +741,7 @@ def write(
     print(described(output, summary))
     # Assumptions are shown: the user may not know what the file takes for granted.
     for comment in comments[1:]:
-        if comment.startswith(ASSUMED) or arguments.command == "rtt":
+        if comment.startswith(ASSUMED) or arguments.command in ("rtt", "import"):
             print(f"  {comment}")
 
 

@@ -101,16 +101,22 @@ def has_dama(file: Path) -> bool:
 def remarks(cell: Mapping[str, str], of_orbits: Presets) -> list[str]:
     """Return a note if a value replaces the constellation of its satellite; else an empty list."""
     orbit = cell.get(ORBIT, "")
-    if orbit not in of_orbits or not of_orbits[orbit].constellation:
+    preset = of_orbits.get(orbit, Preset())
+    given = [name for name in (LINK_FILE, "delay_ms") if cell.get(name, NONE) != NONE]
+    if not given or not (preset.constellation or preset.reconfigurations):
         return []
-    place = (
-        f"takes the place of the constellation of {ORBIT}={orbit}, with its delays, handovers and"
-        " outages"
-    )
-    for name in (LINK_FILE, "delay_ms"):
-        if cell.get(name, NONE) != NONE:
-            return [f"{name}={cell[name]} {place}"]
-    return []
+    said = f"{given[0]}={cell[given[0]]}"
+    if preset.reconfigurations and given[0] == "delay_ms":
+        if not preset.constellation:
+            return []
+        return [
+            f"{said} takes the place of the constellation of {ORBIT}={orbit} and its delays; its"
+            " reconfigurations stay, with their losses, steps and spread of the delay"
+        ]
+    return [
+        f"{said} takes the place of the constellation of {ORBIT}={orbit}, with its delays,"
+        " handovers and outages"
+    ]
 
 
 def is_random(
@@ -153,6 +159,9 @@ def _is_random_satellite(preset: Preset, name: str, cell: Mapping[str, str]) -> 
         values = dama.in_force(given, preset.dama)
         if values["simulated"] != "0" or values["random_access"] != "dedicated":
             return True
+    grid = preset.reconfigurations
+    if grid and grid.is_random and cell.get(LINK_FILE, NONE) == NONE:
+        return True
     left_to_it = name != ORBIT and PRESET in cell.values()
     return left_to_it and any(number(preset.values.get(one, "")) for one in RANDOM)
 

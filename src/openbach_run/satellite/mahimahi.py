@@ -12,6 +12,9 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
 from openbach_jobs.link_file import Change, LinkFileError, State, lines
 
 TIME = re.compile("[0-9]{1,9}")
@@ -65,3 +68,13 @@ def rates_bps(times_ms: Sequence[int], bin_ms: int, period_ms: int) -> list[floa
         count * PACKET_BITS * 1000 / width_ms
         for count, width_ms in zip(packets, widths_ms, strict=True)
     ]
+
+
+def binned_bps(times_ms: npt.NDArray[np.int64], bin_ms: int) -> npt.NDArray[np.float64]:
+    """Return the rate in bit/s of each bin of one period of a trace."""
+    period_ms = int(times_ms[-1])
+    bins = -(-period_ms // bin_ms)
+    packets = np.bincount(np.maximum(times_ms - 1, 0) // bin_ms, minlength=bins)
+    widths_ms = np.minimum(bin_ms, period_ms - np.arange(bins) * bin_ms)
+    rates_bps: npt.NDArray[np.float64] = packets * (PACKET_BITS * 1000) / widths_ms
+    return rates_bps

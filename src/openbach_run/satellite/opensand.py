@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from openbach_jobs.link_file import Change, LinkFileError, State, lines
@@ -23,8 +23,17 @@ Delays = list[tuple[int, int]]
 
 def read_delays(path: Path) -> Delays:
     """Return the delays of a file. Raises LinkFileError."""
+    return _parsed(path, lines(path))
+
+
+def parsed(path: Path, text: str) -> Delays:
+    """Return the delays in a text. Raises LinkFileError with the name of its file."""
+    return _parsed(path, ((number, one.strip()) for number, one in enumerate(text.split("\n"), 1)))
+
+
+def _parsed(path: Path, numbered: Iterable[tuple[int, str]]) -> Delays:
     delays: dict[int, int] = {}
-    for number, text in lines(path):
+    for number, text in numbered:
         if text and not text.startswith("#"):
             row = ROW.fullmatch(text)
             if not row:

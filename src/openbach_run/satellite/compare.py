@@ -1,0 +1,352 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Two links side by side: measurements, link files or satellites, in the statistics that matter.
+
+A satellite and a link file are measured by pings (pings.py) as often as the other side was, and for
+at least half an hour.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from openbach_jobs import constellation, link_file, netem, presets, reconfigurations
+from openbach_run.drawing import COLOURS, SETTINGS, STYLES, WIDTH_IN
+from openbach_run.satellite import fit, pings, rtt
+from openbach_run.satellite.imported import Part
+from openbach_run.satellite.measured import Measured, Numbers, Probes
+
+LEAST_S = 1800.0
+USUAL_PERIOD_S = 0.02
+AROUND_S = 1.5
+"""How long after a reconfiguration, and half a second before, is around it."""
+BEFORE_S = 0.5
+QUANTILES = (5, 25, 50, 75, 95, 99)
+LAGS_S = (0.1, 1.0, 5.0, 15.0, 30.0)
+FOLD_S = 0.1
+METADATA = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two: its probes, rates over time (if it has any), and its reconfigurations."""
+
+    name: str
+    probes: Probes
+    ways: int
+    rates: dict[str, tuple[Numbers, Numbers]]
+    boundaries_s: Numbers
+
+    def since_s(self) -> Numbers:
+        """Return the time of each probe since the reconfiguration before.
+
+        Just before one it is the time until then, below 0.
+        """
+        if not len(self.boundaries_s):
+            return np.full(len(self.probes), math.inf)
+        next_one = np.searchsorted(self.boundaries_s, self.probes.times_s + BEFORE_S, side="right")
+        since = self.probes.times_s - self.boundaries_s[np.maximum(next_one - 1, 0)]
+        return np.asarray(np.where(next_one == 0, math.inf, since), dtype=np.float64)
+
+    def is_around(self) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+        """Return for each probe whether a reconfiguration is near."""
+        return np.asarray(self.since_s() < AROUND_S, dtype=np.bool_)
+
+
+def measured_side(name: str, parts: list[Part]) -> Side:
+    """Return a measurement as a side. Raises ValueError if it has no delay."""
+    probes = next((one.measured.probes for one in parts if one.measured.probes is not None), None)
+    ways = 2
+    found = fit.Fitted()
+    with suppress(ValueError):  # too short for a grid: everything is within
+        found = fit.fit(parts)
+    rates = {}
+    for part in parts:
+        for one in part.measured.series:
+            if one.quantity == "rate_bps":
+                direction = part.direction if part.direction != "both" else one.direction
+                for each in ("forward", "return") if direction == "both" else (direction,):
+                    rates[each] = (one.times_s, one.values)
+            elif one.quantity == "delay_ms" and probes is None:
+                lost = np.zeros(len(one.values), dtype=np.int8)
+                probes, ways = Probes(one.times_s, one.values, lost), 1
+    if probes is None:
+        raise ValueError(f"{name}: no delay in it")
+    return Side(name, probes, ways, rates, found.boundaries_s)
+
+
+def link_file_side(name: str, path: Path, like: Side | None, seed: int) -> Side:
+    """Return a link file as a side: what pings would meet on it."""
+    summary = link_file.check(path)
+    until_s = max(LEAST_S, summary.duration_s) if summary.repeats else summary.duration_s
+    if until_s <= 0:
+        raise ValueError(f"{path}: one state, for no time: nothing to compare")
+    return _pinged(name, link_file.read(path), until_s, like, seed, None, {})
+
+
+def satellite_side(name: str, preset: presets.Preset, like: Side | None, seed: int) -> Side:
+    """Return a satellite as a side: what pings would meet on it."""
+    if preset.link_file:
+        return link_file_side(name, preset.link_file, like, seed)
+    texts = presets.in_force({}, preset)
+    if texts["return_rate"] == presets.SAME:
+        texts["return_rate"] = texts["rate"]
+    if texts["return_loss"] == presets.SAME:
+        texts["return_loss"] = texts["loss"]
+    rates_bps = {
+        "forward": presets.rate_bps(texts["rate"]),
+        "return": presets.rate_bps(texts["return_rate"]),
+    }
+    loss_pct = {
+        "forward": netem.percent(texts["loss"]),
+        "return": netem.percent(texts["return_loss"]),
+    }
+    until_s = max(LEAST_S, float(like.probes.times_s[-1]) if like else 0.0)
+    grid = preset.reconfigurations
+    boundaries_s = np.zeros(0)
+    if grid is not None:
+        delay_ms = preset.constellation or presets.delay_ms(texts["delay_ms"])
+        played = reconfigurations.changes(grid, seed, rates_bps, delay_ms)
+        first_s = reconfigurations.first_s(grid, seed) or grid.grid_s
+        boundaries_s = np.arange(first_s, until_s, grid.grid_s)
+    elif preset.constellation is not None:
+        played = (
+            change._replace(state=change.state._replace(rate_bps=rates_bps[change.direction]))
+            if change.state.rate_bps
+            else change
+            for change in constellation.changes(preset.constellation)
+        )
+        boundaries_s = np.arange(
+            preset.constellation.handover_s, until_s, preset.constellation.handover_s
+        )
+    else:
+        raise ValueError(f"{name} does not change with time: nothing to compare")
+    return _pinged(name, played, until_s, like, seed, boundaries_s, loss_pct)
+
+
+def _pinged(
+    name: str,
+    played: Iterator[link_file.Change],
+    until_s: float,
+    like: Side | None,
+    seed: int,
+    boundaries_s: Numbers | None,
+    loss_pct: dict[str, float],
+) -> Side:
+    period_s = max(like.probes.period_s if like else USUAL_PERIOD_S, until_s / 1e6)
+    times_s = np.arange(0, until_s, period_s)
+    states = pings.states(played, until_s + pings.TAIL_S)
+    ways = like.ways if like else 2
+    probes = (
+        pings.sent(states, times_s, seed, loss_pct)
+        if ways == 2
+        else pings.sent_one_way(states["forward"], times_s)
+    )
+    if boundaries_s is None:
+        part = Part(name, "both", Measured(probes, (), probes.end_s, [], None, "pings"))
+        boundaries_s = measured_side(name, [part]).boundaries_s
+    rates = {}
+    for direction, one in states.items():
+        rates[direction] = (one.times_s, one.rates_bps)
+    return Side(name, probes, ways, rates, boundaries_s)
+
+
+class Row:
+    """A line of the table: a statistic of both sides."""
+
+    def __init__(self, name: str, unit: str, one: float, other: float) -> None:
+        self.name, self.unit, self.values = name, unit, (one, other)
+
+    @property
+    def off_pct(self) -> float:
+        """Return by how much the second side differs; nan where the first is 0 or not known."""
+        one, other = self.values
+        return 100 * (other - one) / one if one and math.isfinite(one) else math.nan
+
+
+def table(one: Side, other: Side) -> list[Row]:
+    """Return the statistics that both sides have."""
+    found, others = _statistics(one), _statistics(other)
+    rows = []
+    for name, (unit, value) in found.items():
+        if name in others:
+            rows.append(Row(name, unit, value, others[name][1]))
+    return rows
+
+
+def _statistics(side: Side) -> dict[str, tuple[str, float]]:
+    probes, around = side.probes, side.is_around()
+    word = "RTT" if side.ways == 2 else "delay"
+    lost = probes.lost > 0
+    found: dict[str, tuple[str, float]] = {}
+    for place, mine in (("within intervals", ~around), ("around reconfigurations", around)):
+        values = probes.rtts_ms[mine & ~lost]
+        if not len(values):
+            continue
+        for quantile in QUANTILES:
+            if quantile in (5, 50, 95, 99) or mine is not around:
+                found[f"{word} {place}, {quantile} %"] = (
+                    "ms",
+                    float(np.percentile(values, quantile)),
+                )
+        found[f"{word} {place}, highest"] = "ms", float(values.max())
+        if side.ways == 2:
+            found[f"loss {place}"] = "%", 100 * float(lost[mine].mean())
+    if side.ways == 2:
+        found |= _bursts(side)
+    for direction, (times_s, rates_bps) in side.rates.items():
+        found |= _rates(side, direction, times_s, rates_bps)
+    for lag_s, value in zip(LAGS_S, autocorrelation(side), strict=True):
+        found[f"autocorrelation of the {word} after {lag_s:g} s"] = "", value
+    return found
+
+
+def burst_lengths_s(side: Side) -> Numbers:
+    """Return the lengths in s of the bursts of loss that are no chance."""
+    rows = rtt.rows_of(side.probes)
+    outage = rtt.is_outage(rows)
+    times_s = np.append(side.probes.times_s, side.probes.end_s)
+    starts = rows.starts[outage]
+    return np.asarray(times_s[starts + rows.lengths[outage]] - times_s[starts], dtype=np.float64)
+
+
+def _bursts(side: Side) -> dict[str, tuple[str, float]]:
+    lengths_s = burst_lengths_s(side)
+    found = {
+        "bursts of loss in an hour": ("", 3600 * len(lengths_s) / float(side.probes.end_s)),
+    }
+    if len(lengths_s):
+        found["burst of loss, 50 %"] = "ms", 1000 * float(np.median(lengths_s))
+        found["burst of loss, 90 %"] = "ms", 1000 * float(np.percentile(lengths_s, 90))
+    return found
+
+
+def interval_rates_bps(side: Side, direction: str) -> Numbers:
+    """Return the mean rate of each whole interval between two reconfigurations."""
+    times_s, rates_bps = side.rates[direction]
+    edges_s = side.boundaries_s
+    if len(edges_s) < 2:
+        end_s = float(side.probes.times_s[-1])
+        edges_s = np.arange(0, end_s, fit.USUAL_GRID_S)
+    # The integral of the rate at each edge, of a rate that holds until the next one.
+    ends_s = np.append(times_s[1:], max(times_s[-1], edges_s[-1] if len(edges_s) else 0.0))
+    bits = np.concatenate([[0.0], np.cumsum(rates_bps * (ends_s - times_s))])
+    knots_s = np.append(times_s, ends_s[-1])
+    at_edges = np.interp(edges_s, knots_s, bits)
+    means = np.diff(at_edges) / np.diff(edges_s)
+    return np.asarray(means[edges_s[1:] <= knots_s[-1]], dtype=np.float64)
+
+
+def _rates(
+    side: Side, direction: str, times_s: Numbers, rates_bps: Numbers
+) -> dict[str, tuple[str, float]]:
+    means = interval_rates_bps(side, direction) / 1e6
+    if len(means) < 2 or not np.any(rates_bps > 0):
+        return {}
+    found = {}
+    for quantile in (5, 50, 95):
+        value = float(np.percentile(means, quantile))
+        found[f"rate of an interval, {direction}, {quantile} %"] = "Mbit/s", value
+    steps = float(np.abs(np.diff(means)).mean())
+    found[f"step of the rate, {direction}, mean"] = "Mbit/s", steps
+    return found
+
+
+def autocorrelation(side: Side, lags_s: tuple[float, ...] = LAGS_S) -> list[float]:
+    """Return the autocorrelation of the delays at some lags; nan where there is none.
+
+    Delays far above the others count as the 99 % quantile: a few of them would be all of it.
+    """
+    probes = side.probes
+    known = ~np.isnan(probes.rtts_ms)
+    period_s = probes.period_s
+    values = np.interp(
+        np.arange(0, probes.times_s[-1], period_s), probes.times_s[known], probes.rtts_ms[known]
+    )
+    values = np.minimum(values, np.percentile(values, 99))
+    rest = values - values.mean()
+    variance = float((rest * rest).mean())
+    found = []
+    for lag_s in lags_s:
+        lag = round(lag_s / period_s)
+        if not 0 < lag < len(rest) / 2 or not variance:
+            found.append(math.nan)
+            continue
+        found.append(float((rest[lag:] * rest[:-lag]).mean()) / variance)
+    return found
+
+
+def lines(rows: list[Row], names: tuple[str, str]) -> list[str]:
+    """Return the table as text."""
+    width = max(len(row.name) for row in rows)
+    heads = [name if len(name) <= 16 else name[:15] + "…" for name in names]
+    shown = [f"{'':{width}}  {heads[0]:>16}  {heads[1]:>16}  difference"]
+    for row in rows:
+        cells = ["-" if math.isnan(one) else f"{one:.4g} {row.unit}".strip() for one in row.values]
+        off = "" if math.isnan(row.off_pct) else f"{row.off_pct:+.1f} %"
+        shown.append(f"{row.name:{width}}  {cells[0]:>16}  {cells[1]:>16}  {off:>10}".rstrip())
+    return shown
+
+
+def draw(one: Side, other: Side, output: Path) -> None:
+    """Draw both sides in one picture. Raises ValueError for a figure of unknown kind."""
+    kind = output.suffix.removeprefix(".")
+    if kind not in METADATA:
+        raise ValueError(f"{output}: a figure ends in .{', .'.join(METADATA)}")
+    word = "RTT" if one.ways == 2 else "one-way delay"
+    with matplotlib.rc_context(SETTINGS):
+        figure = Figure(figsize=(WIDTH_IN, 5.2), layout="constrained")
+        (delays, folded), (bursts, lags) = figure.subplots(2, 2)
+        for number, side in enumerate((one, other)):
+            look = {"color": COLOURS[number + 1], "linestyle": STYLES[number], "label": side.name}
+            answered = np.sort(side.probes.rtts_ms[side.probes.lost == 0])
+            delays.plot(answered, np.arange(1, len(answered) + 1) / len(answered), **look)
+            folded.plot(*_folded(side), **look)
+            _draw_last(bursts, side, look)
+            steps_s = tuple(np.arange(0.5, 31, 0.5).tolist())
+            lags.plot(steps_s, autocorrelation(side, steps_s), **look)
+        high_ms = max(float(np.nanpercentile(side.probes.rtts_ms, 99.5)) for side in (one, other))
+        delays.set(xlabel=f"{word} (ms)", ylabel="share", xlim=(None, high_ms), ylim=(0, 1))
+        folded.set(xlabel="time from a reconfiguration (s)", ylabel=f"{word}, 90 % (ms)")
+        lags.set(xlabel="lag (s)", ylabel="autocorrelation")
+        delays.legend()
+        new = output.with_name(f".{output.name}.new")
+        try:
+            figure.savefig(new, format=kind, metadata=METADATA[kind])
+            os.replace(new, output)
+        except OSError as error:
+            raise ValueError(f"{output}: {error.strerror}") from error
+        finally:
+            new.unlink(missing_ok=True)
+
+
+def _folded(side: Side) -> tuple[Numbers, Numbers]:
+    """Return times since a reconfiguration, and the 90 % quantile of the delays there."""
+    since_s = side.since_s()
+    edges_s = np.arange(-BEFORE_S, 2.5, FOLD_S)
+    values = []
+    for start_s in edges_s:
+        mine = (since_s >= start_s) & (since_s < start_s + FOLD_S) & (side.probes.lost == 0)
+        values.append(float(np.percentile(side.probes.rtts_ms[mine], 90)) if mine.any() else np.nan)
+    return edges_s + FOLD_S / 2, np.array(values)
+
+
+def _draw_last(axes: Axes, side: Side, look: dict[str, Any]) -> None:
+    """Draw the bursts of loss, or the rates of the intervals where there is no loss."""
+    lengths_s = np.sort(burst_lengths_s(side)) if side.ways == 2 else np.zeros(0)
+    values, label = lengths_s * 1000, "burst of loss (ms)"
+    if side.ways == 1 and "forward" in side.rates:
+        values, label = np.sort(interval_rates_bps(side, "forward")) / 1e6, "rate (Mbit/s)"
+    if len(values):
+        axes.step(values, np.arange(1, len(values) + 1) / len(values), where="post", **look)
+    axes.set(xlabel=label, ylabel="share", ylim=(0, 1))

@@ -1,0 +1,710 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A satellite's file from measurements: the parameters of its reconfigurations.
+
+Each comes with the interval in which it lies with 99 % confidence. The grid is found from events:
+outages, and delays that rise and fall by 1 ms each ms. Without four of them it is found from the
+intervals' delays or rates: at the right phase they differ least within an interval. A round trip
+does not tell its directions: each has half of the delay; the spread, and the loss between
+reconfigurations, are the return direction's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from statistics import NormalDist
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from openbach_run.satellite import rtt
+from openbach_run.satellite.imported import Part, aligned
+from openbach_run.satellite.measured import (
+    LOST,
+    LOST_FORWARD,
+    LOST_RETURN,
+    Numbers,
+    Probes,
+    Series,
+)
+
+CONFIDENCE = 0.99
+USUAL_GRID_S = 15.0
+LEAST_GRID_S, GREATEST_GRID_S, GRID_STEP_S = 5.0, 60.0, 0.01
+LEAST_EVENTS = 4
+NEAR_S = 1.5
+"""How near to a reconfiguration an event belongs to it, and how long an event may last."""
+WINDOW_S = 0.8
+"""How far apart events of one grid may be."""
+APART_S = 1.0
+"""The least time between two events."""
+SPIKE_FACTOR, TAIL_FACTOR, SPIKE_MS = 5.0, 1.2, 3.0
+"""A delay is a spike so many times the usual spread above the usual one, and so many ms more; away
+from the grid, so many times above the highest delay that the spread makes in the measurement.
+"""
+MEDIAN_DEVIATION = 0.4812
+"""The median distance from the median of an exponential distribution with the mean 1."""
+FIRST_HELD = 5
+GUARD_S = 0.3
+"""What is left out of an interval at both ends, besides what was lost and held."""
+LEAST_INTERVALS = 3
+LEAST_VALUES = 10
+"""Values of an interval that tell its delay."""
+
+
+class Estimate(NamedTuple):
+    """A parameter, and the interval in which it lies; nan at both ends if that is not known."""
+
+    value: float
+    low: float = math.nan
+    high: float = math.nan
+
+
+@dataclass
+class Fitted:
+    """The values of a satellite by name, and remarks on them."""
+
+    values: dict[str, Estimate] = field(default_factory=dict)
+    said: list[str] = field(default_factory=list)
+    sources: list[str] = field(default_factory=list)
+    boundaries_s: Numbers = field(default_factory=lambda: np.zeros(0))
+
+
+@dataclass(frozen=True)
+class Delays:
+    """Delays over time, of round trips or of one way (`ways` 2 or 1); nan where one was lost."""
+
+    times_s: Numbers
+    values_ms: Numbers
+    ways: int
+    outages: list[tuple[int, int]]
+    """The places of the first and after the last value of each outage."""
+    lost: npt.NDArray[np.int8]
+    """What became of each probe: answered, or lost in a direction if that is known."""
+
+    @property
+    def period_s(self) -> float:
+        """Return the usual time between two values."""
+        return float(np.median(np.diff(self.times_s))) if len(self.times_s) > 1 else 1.0
+
+
+def fit(parts: Sequence[Part], grid_s: float | None = None) -> Fitted:
+    """Return the parameters that the measurements have. Raises ValueError if they tell none."""
+    parts, said = aligned(parts)
+    found = Fitted(said=said)
+    probes = next((one.measured.probes for one in parts if one.measured.probes is not None), None)
+    series: dict[tuple[str, str], Series] = {}
+    for part in parts:
+        found.sources.append(f"{part.name} ({part.measured.format})")
+        for one in part.measured.series:
+            direction = part.direction if part.direction != "both" else one.direction
+            series[one.quantity, direction] = one
+    end_s = min(part.measured.end_s for part in parts)
+    delays = _delays(probes, series)
+    rates = {
+        direction: one for (quantity, direction), one in series.items() if quantity == "rate_bps"
+    }
+    if delays is None and not rates:
+        raise ValueError("neither a delay nor a rate in it")
+    grid, phase = _grid(found, delays, rates, end_s, grid_s)
+    _say_the_minute(found, parts, grid, phase)
+    if delays is not None:
+        _fit_delays(found, delays, grid.value, phase.value, end_s)
+    for direction, one in rates.items():
+        _fit_rates(found, direction, one, grid.value, phase.value, end_s)
+    return found
+
+
+def _delays(probes: Probes | None, series: dict[tuple[str, str], Series]) -> Delays | None:
+    """Return the delays that tell most: of probes, else of one way."""
+    if probes is not None:
+        rows = rtt.rows_of(probes)
+        outage = rtt.is_outage(rows)
+        spans = []
+        for start, length in zip(rows.starts[outage], rows.lengths[outage], strict=True):
+            spans.append((int(start), int(start + length)))
+        return Delays(probes.times_s, probes.rtts_ms, 2, spans, probes.lost)
+    for direction in ("both", "forward", "return"):
+        if ("delay_ms", direction) in series:
+            one = series["delay_ms", direction]
+            none = np.zeros(len(one.values), dtype=np.int8)
+            return Delays(one.times_s, one.values, 1, [], none)
+    return None
+
+
+# The grid
+
+
+def _grid(
+    found: Fitted,
+    delays: Delays | None,
+    rates: dict[str, Series],
+    end_s: float,
+    given_s: float | None,
+) -> tuple[Estimate, Estimate]:
+    """Return period and phase of the grid, and put them among the values."""
+    events_s = _events_s(delays) if delays is not None else np.zeros(0)
+    grid = Estimate(given_s or USUAL_GRID_S)
+    by_events = None
+    if len(events_s) >= LEAST_EVENTS:
+        by_events = _grid_of_events(events_s, given_s)
+    if by_events is not None:
+        grid, phase, used = by_events
+        # Before a reconfiguration packets are under way, which it loses or holds; and the first
+        # probe that it meets is sent half an interval later.
+        assert delays is not None
+        shift_s = _one_way_s(delays) * (delays.ways == 2) - delays.period_s / 2
+        # The time between two probes, and how long a packet is under way, are not known better.
+        spread_ms = _usual_spread_ms(delays, _levels_by_second(delays))
+        off_s = delays.period_s / 2 + 2 * spread_ms / 1000
+        begin_s = (phase.value + shift_s) % grid.value
+        low_s, high_s = phase.low - off_s - phase.value, phase.high + off_s - phase.value
+        phase = Estimate(begin_s, begin_s + low_s, begin_s + high_s)
+        found.said.append(f"the grid is that of {used} of {len(events_s)} events")
+    else:
+        phase = _phase_of_levels(delays, rates, grid.value, end_s)
+        found.said.append(
+            f"{len(events_s)} events are too few, or have no grid: a grid of {grid.value:g} s is"
+            " assumed (--grid-s), its phase is that at which an interval's values differ least"
+        )
+    found.values["grid_s"] = grid
+    found.values["grid_phase_s"] = phase
+    return grid, phase
+
+
+def _one_way_s(delays: Delays) -> float:
+    return float(np.nanmedian(delays.values_ms)) / 1000 / delays.ways
+
+
+def _events_s(delays: Delays) -> Numbers:
+    """Return the begins of outages and of spikes, one for each event."""
+    times_s = delays.times_s
+    starts = [times_s[first] for first, _ in delays.outages]
+    starts += times_s[_is_spike(delays)].tolist()
+    starts.sort()
+    events: list[float] = []
+    last_s = -math.inf
+    for start_s in starts:
+        if start_s - last_s > APART_S:
+            events.append(start_s)
+        last_s = start_s
+    return np.array(events)
+
+
+def _levels_by_second(delays: Delays) -> Numbers:
+    """Return the median of the values of each second; nan for one without."""
+    known = np.isfinite(delays.values_ms)
+    seconds = np.floor(delays.times_s).astype(np.int64)
+    levels = np.full(int(seconds[-1]) + 1, np.nan)
+    bins, firsts = np.unique(seconds[known], return_index=True)
+    groups = np.split(delays.values_ms[known], firsts[1:])
+    for number, group in zip(bins, groups, strict=True):
+        levels[number] = np.median(group)
+    return levels
+
+
+def _usual_spread_ms(delays: Delays, levels: Numbers) -> float:
+    """Return the mean of an exponential distribution with the median deviation of the delays."""
+    own = levels[np.floor(delays.times_s).astype(np.int64)]
+    deviations = np.abs(delays.values_ms - own)
+    deviations = deviations[np.isfinite(deviations)]
+    return float(np.median(deviations)) / MEDIAN_DEVIATION if len(deviations) else 0.0
+
+
+def _is_spike(delays: Delays) -> npt.NDArray[np.bool_]:
+    """Return for each value whether it is higher than any would be by chance."""
+    levels = _levels_by_second(delays)
+    around = np.array([levels, np.roll(levels, 1), np.roll(levels, -1), np.roll(levels, 2)])
+    around[1, 0] = around[2, -1] = np.nan
+    around[3, :2] = np.nan
+    around[:, np.isnan(around).all(axis=0)] = np.inf
+    # The highest of the seconds around: a step of the level is no spike.
+    level = np.nanmax(around, axis=0)[np.floor(delays.times_s).astype(np.int64)]
+    highest_ms = _usual_spread_ms(delays, levels) * math.log(len(delays.times_s) + 1)
+    found = delays.values_ms > level + TAIL_FACTOR * highest_ms + SPIKE_MS
+    return np.asarray(found, dtype=np.bool_)
+
+
+def _grid_of_events(
+    events_s: Numbers, given_s: float | None
+) -> tuple[Estimate, Estimate, int] | None:
+    """Return period and phase of events, and how many fit; None if they have no grid."""
+    periods_s = (
+        np.array([given_s]) if given_s else np.arange(LEAST_GRID_S, GREATEST_GRID_S, GRID_STEP_S)
+    )
+    counts, begins_s = _in_a_window(events_s, periods_s)
+    # Parts of a period fit as well: the longest one that fits is the period.
+    beyond_chance = counts - len(events_s) * WINDOW_S / periods_s
+    fits = np.flatnonzero(beyond_chance > 0.9 * beyond_chance.max())
+    groups = np.split(fits, np.flatnonzero(np.diff(fits) > 1) + 1)
+    group = groups[-1]
+    best = int(group[np.argmax(beyond_chance[group])])
+    period_s = float(periods_s[best])
+    expected = len(events_s) * WINDOW_S / period_s
+    slots = (events_s[-1] - events_s[0]) / period_s + 1
+    if counts[best] < max(LEAST_EVENTS, 3 * expected, 0.4 * slots):
+        return None
+    phase_s = float(begins_s[best]) + WINDOW_S / 2
+    for _ in range(3):
+        numbers = np.round((events_s - phase_s) / period_s)
+        off_s = events_s - phase_s - numbers * period_s
+        near = np.abs(off_s) < WINDOW_S / 2
+        if near.sum() < LEAST_EVENTS or len(np.unique(numbers[near])) < 3:
+            return None
+        line = np.polyfit(numbers[near], events_s[near], 1)
+        if given_s:
+            line = np.array([given_s, (events_s - numbers * given_s)[near].mean()])
+        period_s, phase_s = float(line[0]), float(line[1])
+    kept, at = numbers[near], events_s[near]
+    count = int(near.sum())
+    rest_s = at - np.polyval(line, kept)
+    deviation_s = max(float(np.sqrt((rest_s**2).sum() / max(count - 2, 1))), 1e-3)
+    t = student(count - 2)
+    spread = float(np.sqrt(((kept - kept.mean()) ** 2).sum()))
+    off = t * deviation_s / spread
+    rounded_s = round(period_s)
+    if not given_s and abs(period_s - rounded_s) <= off and rounded_s >= LEAST_GRID_S:
+        # A whole number of seconds, which the events do not contradict.
+        period_s = float(rounded_s)
+        rest_s = at - kept * period_s
+        phase_s = float(rest_s.mean())
+        deviation_s = max(float(rest_s.std(ddof=1)), 1e-3)
+        phase_off_s = t * deviation_s / math.sqrt(count)
+    else:
+        phase_off_s = t * deviation_s * math.sqrt(1 / count + (kept.mean() / spread) ** 2)
+    phase = Estimate(phase_s, phase_s - phase_off_s, phase_s + phase_off_s)
+    return Estimate(period_s, period_s - off, period_s + off), phase, count
+
+
+def _in_a_window(events_s: Numbers, periods_s: Numbers) -> tuple[Numbers, Numbers]:
+    """Return for each period the most events in one window of it, and where the window begins."""
+    counts, begins_s = np.zeros(len(periods_s)), np.zeros(len(periods_s))
+    for number, period_s in enumerate(periods_s):
+        phases_s = np.sort(events_s % period_s)
+        twice_s = np.concatenate([phases_s, phases_s + period_s])
+        ends = np.searchsorted(twice_s, phases_s + WINDOW_S, side="right")
+        inside = ends - np.arange(len(phases_s))
+        best = int(np.argmax(inside))
+        counts[number] = inside[best]
+        # In the middle of the events that are in it.
+        last_s = twice_s[ends[best] - 1]
+        begins_s[number] = (phases_s[best] + last_s - WINDOW_S) / 2
+    return counts, begins_s
+
+
+def _phase_of_levels(
+    delays: Delays | None, rates: dict[str, Series], grid_s: float, end_s: float
+) -> Estimate:
+    """Return the phase at which the values within an interval differ least."""
+    if rates:
+        one = next(iter(rates.values()))
+        times_s, values = one.times_s, one.values
+    else:
+        assert delays is not None
+        known = np.isfinite(delays.values_ms)
+        times_s, values = delays.times_s[known], delays.values_ms[known]
+        low, high = np.percentile(values, [1, 95])
+        values = np.clip(values, low, high)
+    step_s = max(float(np.median(np.diff(times_s))) if len(times_s) > 1 else 1.0, 0.1)
+    phases_s = np.arange(0, grid_s, step_s)
+    within = []
+    for phase_s in phases_s:
+        numbers = np.floor((times_s - phase_s) / grid_s).astype(np.int64)
+        numbers -= numbers.min()
+        counts = np.maximum(np.bincount(numbers), 1)
+        means = np.bincount(numbers, weights=values) / counts
+        within.append(float(((values - means[numbers]) ** 2).sum()))
+    best = int(np.argmin(within))
+    # Phases whose rest is hardly greater are as good.
+    freedom = max(len(values) - int(end_s / grid_s) - 1, 1)
+    limit = within[best] * (1 + 10.0 / freedom)
+    good = phases_s[np.array(within) <= limit]
+    off_s = (good - phases_s[best] + grid_s / 2) % grid_s - grid_s / 2
+    return Estimate(
+        float(phases_s[best]),
+        float(phases_s[best] + off_s.min() - step_s),
+        float(phases_s[best] + off_s.max() + step_s),
+    )
+
+
+def _say_the_minute(found: Fitted, parts: Sequence[Part], grid: Estimate, phase: Estimate) -> None:
+    start_s = parts[0].measured.start_unix_s
+    if start_s is None or 60 % grid.value:
+        return
+    first_s = (start_s + phase.value) % grid.value
+    seconds = [f"{first_s + number * grid.value:.2f}" for number in range(int(60 / grid.value))]
+    found.said.append(f"reconfigurations at seconds {', '.join(seconds)} of a minute (UTC)")
+
+
+# Delays
+
+
+class Boundary(NamedTuple):
+    """A reconfiguration as it was seen: how long packets were lost, and held; when all was over."""
+
+    lossy_s: float
+    held_s: float
+    over_s: float
+
+
+def _fit_delays(found: Fitted, delays: Delays, grid_s: float, phase_s: float, end_s: float) -> None:
+    boundaries_s = np.arange(phase_s, end_s, grid_s)
+    found.boundaries_s = boundaries_s
+    one_way_s = _one_way_s(delays) * (delays.ways == 2)
+    edges_s = np.concatenate([[phase_s - grid_s], boundaries_s, [boundaries_s[-1] + grid_s]])
+    levels = _levels_ms(delays, edges_s)
+    usual_ms = _usual_spread_ms(delays, _levels_by_second(delays))
+    seen = []
+    for number, boundary_s in enumerate(boundaries_s):
+        whole = boundary_s - one_way_s > delays.period_s and boundary_s + NEAR_S < end_s
+        if whole:
+            seen.append(_boundary(delays, boundary_s, one_way_s, levels[number + 1], usual_ms))
+    if not seen:
+        raise ValueError("no reconfiguration is whole in it: measure for a longer time")
+    over_s = max(one.over_s for one in seen)
+    _fit_losses(found, delays, seen, boundaries_s, one_way_s, over_s)
+    held_ms = np.array([1000 * one.held_s for one in seen])
+    if (held_ms > 0).any():
+        found.values["held_ms"], found.values["held_sd_ms"] = _mean_and_deviation(held_ms)
+    _fit_levels(found, delays, edges_s, one_way_s, over_s)
+
+
+def _inside(
+    delays: Delays, edges_s: Numbers, before_s: float, over_s: float
+) -> list[npt.NDArray[np.int64]]:
+    """Return the places of the values of each interval, without those near its ends."""
+    groups = []
+    for start_s, stop_s in pairwise(edges_s):
+        first, last = np.searchsorted(
+            delays.times_s, [start_s + over_s + GUARD_S, stop_s - before_s - GUARD_S]
+        )
+        groups.append(np.arange(first, max(first, last)))
+    return groups
+
+
+def _levels_ms(delays: Delays, edges_s: Numbers) -> Numbers:
+    """Return the median of each interval; nan without values."""
+    found = []
+    for places in _inside(delays, edges_s, 0.5, NEAR_S):
+        values = delays.values_ms[places]
+        values = values[np.isfinite(values)]
+        found.append(float(np.median(values)) if len(values) else math.nan)
+    return np.array(found)
+
+
+def _boundary(
+    delays: Delays, boundary_s: float, one_way_s: float, level_ms: float, usual_ms: float
+) -> Boundary:
+    """Return what a reconfiguration lost and held."""
+    period_s, times_s = delays.period_s, delays.times_s
+    before_s = boundary_s - one_way_s - GUARD_S
+    lossy_s, lost_until_s = 0.0, boundary_s
+    for first, after in delays.outages:
+        if times_s[first] < boundary_s + NEAR_S / 2 and times_s[after - 1] > before_s:
+            ends_s = times_s[min(after, len(times_s) - 1)] - period_s / 2
+            began_s = times_s[first] - period_s / 2
+            if not lossy_s:
+                lossy_s = max(ends_s - began_s - one_way_s, period_s / 2)
+                lost_until_s = ends_s
+    first, last = np.searchsorted(times_s, [before_s, boundary_s + NEAR_S + lossy_s])
+    places = np.arange(first, last)
+    values = delays.values_ms[places]
+    high = values > level_ms + SPIKE_FACTOR * usual_ms + SPIKE_MS
+    if lossy_s:
+        high &= times_s[places] > lost_until_s - period_s
+    if not high.any() or math.isnan(level_ms):
+        return Boundary(lossy_s, 0.0, lossy_s)
+    # All that was held comes at one moment: time and delay together are that moment. The forward
+    # direction holds others, to another moment: those of the highest delay are looked at.
+    at_s, highest = times_s[places][high], int(np.argmax(values[high]))
+    moments_s = at_s + (values[high] - level_ms) / 1000
+    same = np.abs(moments_s - moments_s[highest]) < (1.5 * usual_ms + SPIKE_MS) / 1000
+    # A single high delay without a loss before it may be chance.
+    is_seen_often = 2000 * period_s < SPIKE_FACTOR * usual_ms + SPIKE_MS
+    enough = 2 if is_seen_often and not lossy_s else 1
+    over_s = max(float(at_s[-1]) - boundary_s, lossy_s)
+    if same.sum() < enough:
+        return Boundary(lossy_s, 0.0, over_s)
+    moment_s = float(np.median(moments_s[same][:FIRST_HELD]))
+    held_s = max(moment_s - float(at_s[same][0]) + period_s / 2, 0.0)
+    return Boundary(lossy_s, held_s, over_s)
+
+
+def _fit_losses(
+    found: Fitted,
+    delays: Delays,
+    seen: Sequence[Boundary],
+    boundaries_s: Numbers,
+    one_way_s: float,
+    over_s: float,
+) -> None:
+    if delays.ways == 1:
+        found.said.append("delays of one way say nothing of a loss")
+        return
+    lossy_ms = np.array([1000 * one.lossy_s for one in seen if one.lossy_s])
+    if len(lossy_ms):
+        found.values["lossy_pct"] = _share_pct(len(lossy_ms), len(seen))
+        found.values["lossy_ms"], found.values["lossy_sd_ms"] = _mean_and_deviation(lossy_ms)
+    numbers = np.searchsorted(boundaries_s, delays.times_s + one_way_s + GUARD_S, side="right") - 1
+    since_s = delays.times_s - boundaries_s[np.maximum(numbers, 0)]
+    away = (numbers < 0) | (since_s > over_s + GUARD_S)
+    in_outage = np.zeros(len(delays.times_s), dtype=bool)
+    others = 0
+    for first, after in delays.outages:
+        in_outage[first:after] = True
+        others += bool(away[first])
+    away &= ~in_outage
+    kinds, sent = delays.lost[away], int(away.sum())
+    if LOST in kinds or not kinds.any():
+        found.values["return_loss"] = _share_pct(int((kinds > 0).sum()), sent)
+    else:
+        # Only what passed the return direction could be lost in the forward direction.
+        back = int((kinds == LOST_RETURN).sum())
+        found.values["return_loss"] = _share_pct(back, sent)
+        found.values["loss"] = _share_pct(int((kinds == LOST_FORWARD).sum()), sent - back)
+    if others:
+        found.said.append(f"{others} outages away from the grid are in no value")
+
+
+def _fit_levels(
+    found: Fitted, delays: Delays, edges_s: Numbers, one_way_s: float, over_s: float
+) -> None:
+    """Put delay, its steps and its spread among the values."""
+    bases_ms, spreads_ms, kept = [], [], []
+    for places in _inside(delays, edges_s, one_way_s, over_s):
+        values = delays.values_ms[places]
+        values = values[np.isfinite(values)]
+        if len(values) < LEAST_VALUES:
+            continue
+        low, middle, high = np.percentile(values, [10, 50, 90])
+        # Of an exponential distribution: the quantiles are ln(1/0.9), ln 2 and ln 10 of its mean.
+        spread_ms = (high - low) / math.log(9)
+        spreads_ms.append(spread_ms)
+        bases_ms.append(middle - math.log(2) * spread_ms)
+        # A delay is kept or drawn anew, so that any function of it has the same correlation. The
+        # high ones are cut: no packet overtakes another, so those after a high one are too high.
+        kept.append(_correlation(np.minimum(values, middle)))
+    if len(bases_ms) < LEAST_INTERVALS:
+        raise ValueError(
+            f"{len(bases_ms)} intervals have enough values, {LEAST_INTERVALS} are the least:"
+            " measure for a longer time, or more often"
+        )
+    bases = np.array(bases_ms) / delays.ways
+    step, delay = _steps(bases)
+    found.values["delay_ms"], found.values["delay_step_ms"] = delay, step
+    spread = _mean(np.array(spreads_ms))
+    names = ("return_spread_ms",) if delays.ways == 2 else ("forward_spread_ms", "return_spread_ms")
+    for name in names:
+        found.values[name] = Estimate(*(max(one, 0.0) for one in spread))
+    if delays.period_s <= 0.05 and spread.value > 0:
+        correlation = _mean(np.array(kept))
+        found.values["spread_hold_ms"] = Estimate(
+            *(_hold_ms(min(max(one, 0.0), 0.999), delays.period_s) for one in correlation)
+        )
+    found.said.append(f"{len(bases_ms)} intervals")
+
+
+def _correlation(values: Numbers) -> float:
+    rest = values - values.mean()
+    variance = float((rest * rest).mean())
+    return float((rest[1:] * rest[:-1]).mean()) / variance if variance else 0.0
+
+
+def _hold_ms(correlation: float, period_s: float) -> float:
+    """Return how long a delay stays on average, from the correlation of two probes in a row.
+
+    It is drawn anew each 10 ms with a probability: after n times 10 ms the correlation is the
+    probability that it was not, to the power of n.
+    """
+    steps = period_s / 0.01
+    whole = math.floor(steps)
+    part = steps - whole
+    low, high = 0.0, 1.0
+    for _ in range(50):
+        kept = (low + high) / 2
+        if (1 - part) * kept**whole + part * kept ** (whole + 1) < correlation:
+            low = kept
+        else:
+            high = kept
+    return min(10 / (1 - low), 10_000.0)
+
+
+def _steps(bases_ms: Numbers) -> tuple[Estimate, Estimate]:
+    """Return mean distance from the median, and median, of values of Laplace's distribution."""
+    count = len(bases_ms)
+    middle = float(np.median(bases_ms))
+    distance = float(np.abs(bases_ms - middle).sum()) / (count - 0.5)
+    # Distances are exponentially distributed: twice their sum is of chi square.
+    low, high = _chi2_shares(2 * count - 2)
+    off = student(count - 1) * 1.2 * distance / math.sqrt(count)
+    step = Estimate(distance, distance * low**2, distance * high**2)
+    return step, Estimate(max(middle, 0.001), max(middle - off, 0.001), middle + off)
+
+
+def _fit_rates(
+    found: Fitted, direction: str, one: Series, grid_s: float, phase_s: float, end_s: float
+) -> None:
+    edges_s = np.arange(phase_s - grid_s, end_s + grid_s, grid_s)
+    widths_s = np.diff(np.append(one.times_s, end_s))
+    # A value before a gap does not hold for it.
+    widths_s = np.minimum(widths_s, 2 * float(np.median(widths_s)))
+    numbers = np.searchsorted(edges_s, one.times_s, side="right") - 1
+    means, kept = [], []
+    for number in np.unique(numbers):
+        mine = numbers == number
+        since_s = one.times_s[mine] - edges_s[number]
+        inside = (since_s >= NEAR_S / 2) & (since_s + widths_s[mine] <= grid_s)
+        if (widths_s[mine][inside]).sum() > grid_s / 2:
+            means.append(np.average(one.values[mine][inside], weights=widths_s[mine][inside]))
+            kept.append(number)
+    if len(means) < 3:
+        found.said.append(f"{len(means)} intervals are too few for a rate")
+        return
+    mean = _mean(np.array(means))
+    follows = np.diff(kept) == 1
+    if not follows.any():
+        found.said.append("no two intervals with a rate follow each other: no step of it is known")
+        return
+    deviation = _deviation_of_steps(np.diff(means)[follows])
+    share = Estimate(*(min(100 * value / mean.value, 100.0) for value in deviation))
+    names = (
+        ("rate", "return_rate")
+        if direction == "both"
+        else (("rate",) if direction == "forward" else ("return_rate",))
+    )
+    for name in names:
+        found.values[name] = mean
+    if direction != "return" or "rate_sd_pct" not in found.values:
+        found.values["rate_sd_pct"] = share
+    found.said.append(f"{len(means)} intervals have a rate ({direction})")
+
+
+# Statistics
+
+
+def _mean(values: Numbers) -> Estimate:
+    mean = float(values.mean())
+    if len(values) < 2:
+        return Estimate(mean)
+    off = student(len(values) - 1) * float(values.std(ddof=1)) / math.sqrt(len(values))
+    return Estimate(mean, mean - off, mean + off)
+
+
+def _mean_and_deviation(values: Numbers) -> tuple[Estimate, Estimate]:
+    """Return mean and standard deviation of normally distributed values."""
+    mean = _mean(values)
+    if len(values) < 2:
+        return mean, Estimate(0.0)
+    deviation = float(values.std(ddof=1))
+    low, high = _chi2_shares(len(values) - 1)
+    return mean, Estimate(deviation, deviation * low, deviation * high)
+
+
+def _deviation_of_steps(steps: Numbers) -> Estimate:
+    """Return the standard deviation of values by the steps from each to the next.
+
+    What changes slowly, from hour to hour, is not in it.
+    """
+    deviation = math.sqrt(float((steps**2).mean()) / 2)
+    # Steps that follow each other have a value in common: two thirds of them count.
+    low, high = _chi2_shares(max(round(2 * len(steps) / 3), 1))
+    return Estimate(deviation, deviation * low, deviation * high)
+
+
+def _share_pct(count: int, of: int) -> Estimate:
+    """Return a share in percent (Wilson's interval)."""
+    if not of:
+        return Estimate(0.0)
+    z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+    share = count / of
+    centre = (share + z * z / (2 * of)) / (1 + z * z / of)
+    off = z * math.sqrt(share * (1 - share) / of + z * z / (4 * of * of)) / (1 + z * z / of)
+    low = max(centre - off, 0.0) if count else 0.0
+    high = min(centre + off, 1.0) if count < of else 1.0
+    return Estimate(100 * share, 100 * low, 100 * high)
+
+
+def student(freedom: int) -> float:
+    """Return the quantile of Student's distribution for CONFIDENCE (Cornish and Fisher)."""
+    z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+    n = max(freedom, 1)
+    if n == 1:
+        return math.tan(math.pi * CONFIDENCE / 2)
+    if n == 2:
+        p = (1 + CONFIDENCE) / 2
+        return (2 * p - 1) * math.sqrt(2 / (4 * p * (1 - p)))
+    return (
+        z
+        + (z**3 + z) / (4 * n)
+        + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * n**2)
+        + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * n**3)
+    )
+
+
+def _chi2_shares(freedom: int) -> tuple[float, float]:
+    """Return what a standard deviation is multiplied by for both ends (Wilson and Hilferty)."""
+    z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+    n = freedom
+
+    def quantile(at: float) -> float:
+        return n * max(1 - 2 / (9 * n) + at * math.sqrt(2 / (9 * n)), 0.01) ** 3
+
+    return math.sqrt(n / quantile(z)), math.sqrt(n / quantile(-z))
+
+
+# The file
+
+
+TEXTS = {
+    "delay_ms": "one way, the median of the intervals",
+    "rate": "bit/s towards the user, the mean of the intervals",
+    "return_rate": "bit/s from the user",
+    "return_loss": "percent from the user, between reconfigurations; both directions if loss is not"
+    " here",
+    "loss": "percent towards the user, between reconfigurations",
+    "grid_s": "time between two reconfigurations",
+    "grid_phase_s": "the first one after the begin of the measurement",
+    "lossy_pct": "of the reconfigurations lose every packet for a while",
+    "lossy_ms": "so long on average",
+    "lossy_sd_ms": "its standard deviation",
+    "held_ms": "packets wait after that",
+    "held_sd_ms": "its standard deviation",
+    "delay_step_ms": "an interval's delay differs by this on average",
+    "forward_spread_ms": "mean of what packets have on top, towards the user",
+    "return_spread_ms": "the same from the user",
+    "spread_hold_ms": "how long that stays",
+    "rate_sd_pct": "standard deviation of an interval's rate",
+}
+"""The names in a satellite's file, in their order, and what people are told of each."""
+
+
+def satellite_lines(found: Fitted, title: str) -> list[str]:
+    """Return the lines of a satellite's file."""
+    lines = [
+        f"description: {title}",
+        f"# openbach-run link fit {', '.join(found.sources)}",
+        f"# In brackets: where a value lies with {CONFIDENCE:.0%} confidence.",
+        *(f"# {one}" for one in found.said),
+    ]
+    for name, text in TEXTS.items():
+        if name in found.values:
+            one = found.values[name]
+            lines.append(f"{name}: {_text(name, one.value)}  # {text}{_interval(name, one)}")
+    if "rate" not in found.values:
+        lines.append("# rate: not measured, so the default")
+    return lines
+
+
+def _text(name: str, value: float) -> str:
+    if name in ("rate", "return_rate"):
+        return f"{min(max(value, 32e3), 1e9) / 1e6:.4g}M"
+    return f"{value:.4g}" if name != "grid_phase_s" else f"{value:.3f}"
+
+
+def _interval(name: str, one: Estimate) -> str:
+    if math.isnan(one.low):
+        return ""
+    return f" ({_text(name, max(one.low, 0.0))} to {_text(name, one.high)})"

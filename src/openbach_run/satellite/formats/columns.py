@@ -1,0 +1,533 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Measurements as CSV: a line has a time and what was measured then.
+
+The columns say by their names what they are (COLUMNS). A header in the middle of a file, or times
+that begin again, begin another run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from openbach_jobs.link_file import LinkFileError, near
+from openbach_run.satellite.measured import (
+    GAP_INTERVALS,
+    Given,
+    Measured,
+    Numbers,
+    Probes,
+    Series,
+    one_after_the_other,
+    probes_of,
+    shown,
+    with_gaps_lost,
+    without_gaps,
+)
+
+
+class Column(NamedTuple):
+    """The meaning of a column.
+
+    A quantity is time, rtt_ms (of a probe), mean_rtt_ms (of a while), delay_ms (one way), rate_bps
+    or loss_pct; its numbers are multiplied by `factor`.
+    """
+
+    quantity: str
+    direction: str = "both"
+    factor: float = 1.0
+    has_unit: bool = True
+
+
+TIMES = {
+    "time_s": 1.0,
+    "seconds": 1.0,
+    "time_ms": 1e-3,
+    "timestamp_ms": 1e-3,
+    "time_us": 1e-6,
+    "timestamp_us": 1e-6,
+    "timestamp_ns": 1e-9,
+    "timestamp_s": 1.0,
+    "unix_s": 1.0,
+}
+TIMES_BY_SIZE = ("timestamp", "timestamp_start", "time", "date", "datetime", "unix", "t")
+"""Times whose unit their size tells: ISO 8601, or ns, µs, ms, s since 1970, or s."""
+UNIT_OF_SIZE = ((1e17, 1e-9, "ns"), (1e14, 1e-6, "µs"), (1e11, 1e-3, "ms"), (0.0, 1.0, "s"))
+SINCE_1970_S = 1e8
+COLUMNS = {
+    "rtt_ms": Column("rtt_ms"),
+    "rtt_us": Column("rtt_ms", factor=1e-3),
+    "rtt_s": Column("rtt_ms", factor=1e3),
+    "rtt": Column("rtt_ms", has_unit=False),
+    "latency_ms": Column("rtt_ms"),
+    "latency": Column("rtt_ms", has_unit=False),
+    "ping_ms": Column("rtt_ms"),
+    "ping": Column("rtt_ms", has_unit=False),
+    "ping_avg": Column("mean_rtt_ms", has_unit=False),
+    "rtt_avg": Column("mean_rtt_ms", has_unit=False),
+    "mean_rtt_ms": Column("mean_rtt_ms"),
+    "delay_ms": Column("delay_ms"),
+    "owd_ms": Column("delay_ms"),
+    "uplink_ms": Column("delay_ms", "return"),
+    "uplink_delay_ms": Column("delay_ms", "return"),
+    "owd_up_ms": Column("delay_ms", "return"),
+    "uplink": Column("delay_ms", "return", has_unit=False),
+    "downlink_ms": Column("delay_ms", "forward"),
+    "downlink_delay_ms": Column("delay_ms", "forward"),
+    "owd_down_ms": Column("delay_ms", "forward"),
+    "downlink": Column("delay_ms", "forward", has_unit=False),
+    "download_mbps": Column("rate_bps", "forward", 1e6),
+    "downlink_mbps": Column("rate_bps", "forward", 1e6),
+    "download_bps": Column("rate_bps", "forward"),
+    "downlink_bps": Column("rate_bps", "forward"),
+    "upload_mbps": Column("rate_bps", "return", 1e6),
+    "uplink_mbps": Column("rate_bps", "return", 1e6),
+    "upload_bps": Column("rate_bps", "return"),
+    "uplink_bps": Column("rate_bps", "return"),
+    "rate_mbps": Column("rate_bps", "both", 1e6),
+    "rate_bps": Column("rate_bps"),
+    "throughput_mbps": Column("rate_bps", "both", 1e6),
+    "loss_pct": Column("loss_pct"),
+    "packet_loss": Column("loss_pct", has_unit=False),
+    "packet_loss_pct": Column("loss_pct"),
+    "loss_ratio": Column("loss_pct", factor=100.0),
+}
+NOT_ANSWERED = {"", "nan", "null", "none", "-", "*", "timeout", "lost"}
+"""Cells of a probe that was not answered, in lower case."""
+TOLERANCE_MS = 2.0
+"""Of the sum of two one-way delays from the round trip, besides a tenth of it."""
+DELIMITERS = (",", ";", "\t")
+
+
+@dataclass
+class _Table:
+    """Cells by column, and the number of the line of each row."""
+
+    columns: list[str]
+    cells: dict[str, list[str]]
+    lines: list[int]
+    starts: list[int]
+    """The rows before which a header was again."""
+    assumed: list[str]
+
+
+def is_heading(line: str) -> bool:
+    """Return whether a line may be the header of such a file."""
+    for delimiter in DELIMITERS:
+        names = _names(line, delimiter)
+        if len(names) > 1 and any(_is_time(one) for one in names):
+            return True
+        if len(names) > 1 and any(one in COLUMNS for one in names):
+            return True
+    return False
+
+
+def read(path: Path, text: str, given: Given) -> Measured:
+    """Return what a CSV file says. Raises LinkFileError."""
+    table = _table(path, text)
+    table = _only(path, table, given)
+    time, known = _roles(path, table.columns)
+    times_s, start_unix_s, assumed = _times_s(path, table, time)
+    assumed = table.assumed + assumed
+    kinds = {column.quantity for column in known.values()}
+    left_out = [name for name in table.columns if name not in known and name != time]
+    if left_out:
+        assumed.append(f"left out: {', '.join(left_out)}")
+    for name, column in known.items():
+        if not column.has_unit:
+            unit = "percent" if column.quantity == "loss_pct" else "milliseconds"
+            assumed.append(f"{name} is in {unit}")
+    values = {name: _values(path, table, name, column) for name, column in known.items()}
+    if "rtt_ms" in kinds and "loss_pct" not in kinds:
+        return _of_probes(path, table, known, values, times_s, start_unix_s, assumed, given)
+    return _of_whiles(path, known, values, times_s, start_unix_s, assumed, given)
+
+
+def _of_whiles(
+    path: Path,
+    known: dict[str, Column],
+    values: dict[str, Numbers],
+    times_s: Numbers,
+    start_unix_s: float | None,
+    assumed: list[str],
+    given: Given,
+) -> Measured:
+    """Return series: a row holds until the next one."""
+    order = np.argsort(times_s, kind="stable")
+    if np.any(np.diff(times_s) < 0):
+        assumed.append("times go back: the rows are in the order of their times")
+    shorter_s, gaps = without_gaps(times_s[order], given.whole_minutes)
+    assumed += gaps
+    shorter_s = shorter_s - shorter_s[0]
+    series = []
+    for name, column in known.items():
+        row = values[name][order]
+        there = np.isfinite(row)
+        if not there.any():
+            raise LinkFileError(path, "no value in it", column=name)
+        quantity = column.quantity
+        if quantity in ("mean_rtt_ms", "rtt_ms"):
+            quantity, row = "delay_ms", row / 2
+        if quantity == "loss_pct" and np.nanmax(row) > 100:
+            raise LinkFileError(path, "above 100 percent", column=name)
+        if quantity == "loss_pct" and column.direction == "both":
+            # A loss of round trips: each direction survives with the root.
+            row = np.round(100 * (1 - np.sqrt(1 - row / 100)), 6)
+        series.append(Series(quantity, column.direction, shorter_s[there], row[there]))
+    if any(one.quantity == "delay_ms" for one in series) and not any(
+        column.quantity == "delay_ms" for column in known.values()
+    ):
+        assumed.append("each direction has half of the round-trip time, and loses the same")
+    steps_s = np.diff(shorter_s)
+    step_s = float(np.median(steps_s[steps_s > 0])) if np.any(steps_s > 0) else 1.0
+    return Measured(
+        None,
+        tuple(_checked_twice(path, series)),
+        float(shorter_s[-1]) + step_s,
+        assumed,
+        None if gaps and not given.whole_minutes else start_unix_s,
+    )
+
+
+def _checked_twice(path: Path, series: list[Series]) -> list[Series]:
+    names = [(one.quantity, one.direction) for one in series]
+    if len(set(names)) < len(names):
+        raise LinkFileError(path, "two columns say the same: leave one out")
+    return series
+
+
+def _of_probes(
+    path: Path,
+    table: _Table,
+    known: dict[str, Column],
+    values: dict[str, Numbers],
+    times_s: Numbers,
+    start_unix_s: float | None,
+    assumed: list[str],
+    given: Given,
+) -> Measured:
+    """Return probes, and one-way delays if the file has these."""
+    rtts = [name for name, column in known.items() if column.quantity == "rtt_ms"]
+    if len(rtts) > 1:
+        raise LinkFileError(path, f"{' and '.join(rtts)} say the same: leave one out")
+    rtts_ms = values[rtts[0]]
+    if not np.isfinite(rtts_ms).any():
+        raise LinkFileError(path, "no round-trip time in it: every probe was lost")
+    if np.isnan(rtts_ms).any():
+        assumed.append(f"an empty {rtts[0]} is a probe that was lost")
+    if given.times_of_answers:
+        times_s = times_s - np.nan_to_num(rtts_ms) / 1000
+        start_unix_s = None if start_unix_s is None else start_unix_s + float(times_s.min())
+        assumed.append("a probe was sent one round-trip time before its time")
+    else:
+        assumed.append("a time is when the probe was sent (--times-of-answers)")
+    starts = _runs(times_s, table.starts)
+    ends = [*starts[1:], len(times_s)]
+    backwards = False
+    parts: list[Probes] = []
+    shifted_s = np.empty(len(times_s))
+    begin_s = 0.0
+    for start, end in zip(starts, ends, strict=True):
+        mine_s = times_s[start:end]
+        backwards = backwards or bool(np.any(np.diff(mine_s) < 0))
+        part = probes_of(mine_s, rtts_ms[start:end])
+        if not np.isnan(rtts_ms).any():
+            part = _with_gaps(part, given, assumed)
+        shifted_s[start:end] = mine_s - mine_s.min() + begin_s
+        begin_s += part.end_s
+        parts.append(part)
+    if backwards:
+        back = int(np.argmax(np.diff(times_s) < 0)) + 1
+        assumed.append(
+            f"times go back (first in line {table.lines[back]}): the probes are in the order of"
+            " their times"
+        )
+    if len(parts) > 1:
+        assumed.append(
+            f"{len(parts)} measurements are in the file: one follows the other, without the time"
+            " between them"
+        )
+        start_unix_s = None
+    probes = one_after_the_other(parts)
+    series = _one_ways(path, known, values, shifted_s, rtts_ms)
+    if series:
+        assumed.append("the delays are those of one way, which need clocks that agree")
+    series += [
+        Series(column.quantity, column.direction, *_known(shifted_s, values[name]))
+        for name, column in known.items()
+        if column.quantity == "rate_bps"
+    ]
+    return Measured(
+        probes, tuple(_checked_twice(path, series)), probes.end_s, assumed, start_unix_s
+    )
+
+
+def _with_gaps(probes: Probes, given: Given, assumed: list[str]) -> Probes:
+    """Return probes of a file in which none is lost, its gaps filled if the user wants that."""
+    filled, gaps, gaps_s = with_gaps_lost(probes)
+    if not gaps:
+        return probes
+    what = "lost probes" if given.gaps_are_lost else "no loss (--gaps-are-lost)"
+    assumed.append(
+        f"no probe is marked as lost; {gaps} gaps of more than {GAP_INTERVALS:g} intervals,"
+        f" {gaps_s:.3g} s together, are taken for {what}"
+    )
+    return filled if given.gaps_are_lost else probes
+
+
+def _known(times_s: Numbers, values: Numbers) -> tuple[Numbers, Numbers]:
+    """Return the times and the values of those that are there, in the order of time."""
+    there = np.isfinite(values)
+    order = np.argsort(times_s[there], kind="stable")
+    return times_s[there][order], values[there][order]
+
+
+def _one_ways(
+    path: Path,
+    known: dict[str, Column],
+    values: dict[str, Numbers],
+    times_s: Numbers,
+    rtts_ms: Numbers,
+) -> list[Series]:
+    """Return the one-way delays beside an RTT; a direction that is missing has the rest of it."""
+    of_direction: dict[str, Numbers] = {}
+    for name, column in known.items():
+        if column.quantity == "delay_ms":
+            if column.direction == "both":
+                raise LinkFileError(
+                    path,
+                    "a delay of one way beside a round trip: which way? Name it uplink_ms or"
+                    " downlink_ms",
+                    column=name,
+                )
+            of_direction[column.direction] = values[name]
+    if not of_direction:
+        return []
+    for one, other in (("forward", "return"), ("return", "forward")):
+        if one not in of_direction:
+            of_direction[one] = rtts_ms - of_direction[other]
+    sums_ms = of_direction["forward"] + of_direction["return"]
+    off_ms = float(np.nanmedian(np.abs(sums_ms - rtts_ms)))
+    if off_ms > TOLERANCE_MS + 0.1 * float(np.nanmedian(rtts_ms)):
+        raise LinkFileError(
+            path,
+            f"uplink and downlink together differ from rtt by {off_ms:.3g} ms (median): are"
+            " these delays of one way, in milliseconds?",
+        )
+    if min(float(np.nanmin(row)) for row in of_direction.values()) < 0:
+        raise LinkFileError(path, "a one-way delay is below 0: the two clocks did not agree")
+    return [
+        Series("delay_ms", direction, *_known(times_s, row))
+        for direction, row in sorted(of_direction.items())
+    ]
+
+
+def _runs(times_s: Numbers, headings: Sequence[int]) -> list[int]:
+    """Return the rows at which a run begins: after a header, or where the times begin again."""
+    starts = [0]
+    falls = np.flatnonzero(np.diff(times_s) < 0) + 1
+    for row in sorted({*headings, *falls.tolist()}):
+        if row >= len(times_s) or row == starts[-1]:
+            continue
+        first_s = times_s[starts[-1]]
+        if row in headings or times_s[row] <= first_s < times_s[row - 1]:
+            starts.append(row)
+    return starts
+
+
+# Cells
+
+
+def _names(line: str, delimiter: str) -> list[str]:
+    return [one.strip().strip('"').strip().lower() for one in line.split(delimiter)]
+
+
+def _is_time(name: str) -> bool:
+    return name in TIMES or name in TIMES_BY_SIZE
+
+
+def _rows(text: str) -> Iterator[tuple[int, str]]:
+    for number, line in enumerate(text.split("\n"), 1):
+        stripped = line.strip("\r ")
+        if stripped and not stripped.startswith("#"):
+            yield number, stripped
+
+
+def _table(path: Path, text: str) -> _Table:
+    rows = _rows(text)
+    number, heading = next(rows, (0, ""))
+    delimiter = max(DELIMITERS, key=heading.count)
+    columns = _names(heading, delimiter)
+    if len(set(columns)) < len(columns):
+        raise LinkFileError(path, "a column is there twice", number)
+    _roles(path, columns, number)
+    lines: list[int] = []
+    split: list[list[str]] = []
+    starts: list[int] = []
+    assumed = []
+    quoted = '"' in text
+    last = text.count("\n") + 1
+    for number, line in rows:
+        cells = line.split(delimiter)
+        if len(cells) != len(columns):
+            if number == last:
+                assumed.append(f"line {number}, the last one, is cut off: it is left out")
+                continue
+            raise LinkFileError(path, f"{len(cells)} cells; the header has {len(columns)}", number)
+        if line == heading or (
+            cells[0].strip(' "').lower() == columns[0] and _names(line, delimiter) == columns
+        ):
+            starts.append(len(split))
+            continue
+        lines.append(number)
+        split.append(cells)
+    if not split:
+        raise LinkFileError(path, "no row after the header: nothing was measured")
+    by_column = dict(zip(columns, map(list, zip(*split, strict=True)), strict=True))
+    for row in by_column.values():
+        if quoted:
+            row[:] = [one.strip(' "') for one in row]
+        if delimiter == ";":
+            # Where the decimal sign is a comma, the delimiter is a semicolon.
+            row[:] = [one.replace(",", ".") for one in row]
+    return _Table(columns, by_column, lines, starts, assumed)
+
+
+def _only(path: Path, table: _Table, given: Given) -> _Table:
+    """Return the rows in which the columns have the values that the user wants."""
+    keep = np.ones(len(table.lines), dtype=bool)
+    for name, wanted in given.only:
+        if name not in table.cells:
+            raise LinkFileError(
+                path, f"--only {name}: no such column; there are {', '.join(table.columns)}"
+            )
+        there = np.array([one.strip() == wanted for one in table.cells[name]])
+        if not there.any():
+            values = sorted({one.strip() for one in table.cells[name]})
+            raise LinkFileError(
+                path, f"--only {name}={wanted}: no row has it; there are {', '.join(values[:10])}"
+            )
+        keep &= there
+    if not given.only:
+        return table
+    if not keep.any():
+        raise LinkFileError(path, "no row has all the values of --only")
+    places = np.flatnonzero(keep).tolist()
+    cells = {}
+    for name, row in table.cells.items():
+        cells[name] = [row[place] for place in places]
+    assumed = [*table.assumed, f"{len(places)} of {len(keep)} rows, by --only"]
+    starts = sorted({int(keep[:start].sum()) for start in table.starts})
+    return _Table(table.columns, cells, [table.lines[place] for place in places], starts, assumed)
+
+
+def _roles(path: Path, columns: list[str], line: int = 0) -> tuple[str, dict[str, Column]]:
+    """Return the name of the column of times, and what the columns are that are taken."""
+    times = [name for name in columns if _is_time(name)]
+    known = {name: COLUMNS[name] for name in columns if name in COLUMNS}
+    has_rtt = any(one.quantity == "rtt_ms" for one in known.values())
+    if not has_rtt:
+        for name in ("uplink", "downlink"):
+            if name in known:
+                raise LinkFileError(
+                    path,
+                    f"no rtt beside it, so is it a delay or a rate? Name it {name}_ms or"
+                    f" {name}_mbps",
+                    column=name,
+                )
+    if not times or not known:
+        missing = "time" if not times else "value"
+        right = "time_s" if not times else "rtt_ms"
+        hints = [near(name, COLUMNS) for name in columns if name not in COLUMNS]
+        raise LinkFileError(
+            path,
+            f"the columns are {', '.join(columns)}; they have no {missing}, they should be"
+            f" like time_s,rtt_ms ({right} is missing). {''.join(dict.fromkeys(hints))}known are"
+            f" {', '.join((*TIMES, *TIMES_BY_SIZE, *COLUMNS))}",
+            line,
+        )
+    return times[0], known
+
+
+def _times_s(path: Path, table: _Table, name: str) -> tuple[Numbers, float | None, list[str]]:
+    """Return the times in s, the time of day of 0 s if they tell it, and what was assumed."""
+    cells = table.cells[name]
+    try:
+        raw = np.array(cells, dtype=np.float64)
+    except ValueError:
+        raw = _dates_s(path, table, name)
+        return raw, float(raw.min()), ["times without a zone are UTC"]
+    bad = ~(np.isfinite(raw) & (raw >= 0))
+    if bad.any():
+        place = int(np.argmax(bad))
+        raise LinkFileError(
+            path, f"{shown(cells[place])} is not a number from 0 on", table.lines[place], name
+        )
+    if name in TIMES:
+        factor, said = TIMES[name], []
+    else:
+        size = float(np.median(raw))
+        factor, unit = next((one[1], one[2]) for one in UNIT_OF_SIZE if size >= one[0])
+        said = [f"{name} is in {unit}, by its size"]
+    # Seconds since 1970 in whole units would lose digits: subtract first.
+    times_s = raw if factor == 1.0 else (raw - raw.min()) * factor + raw.min() * factor
+    begin_s = float(raw.min() * factor)
+    is_day = begin_s > SINCE_1970_S
+    return (times_s - begin_s if is_day else times_s), begin_s if is_day else None, said
+
+
+def _dates_s(path: Path, table: _Table, name: str) -> Numbers:
+    """Return dates (ISO 8601) in s since 1970."""
+    found = np.empty(len(table.lines))
+    for row, cell in enumerate(table.cells[name]):
+        try:
+            moment = datetime.fromisoformat(cell.strip().replace("Z", "+00:00"))
+        except ValueError:
+            raise LinkFileError(
+                path,
+                f"{shown(cell)} is neither a number nor a date like 2024-01-31 12:00:00",
+                table.lines[row],
+                name,
+            ) from None
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        found[row] = moment.timestamp()
+    return found
+
+
+def _values(path: Path, table: _Table, name: str, column: Column) -> Numbers:
+    """Return the numbers of a column, nan where a cell is empty or a probe was lost."""
+    cells = table.cells[name]
+    try:
+        raw = np.array(cells, dtype=np.float64)
+    except ValueError:
+        raw = np.empty(len(cells))
+        for row, cell in enumerate(cells):
+            if (stripped := cell.strip()).lower() in NOT_ANSWERED:
+                raw[row] = math.nan
+                continue
+            try:
+                raw[row] = float(stripped)
+            except ValueError:
+                raise LinkFileError(
+                    path, f"{shown(stripped)} is not a number from 0 on", table.lines[row], name
+                ) from None
+    bad = (raw < 0) | (raw * column.factor >= 1e12)
+    if bad.any():
+        place = int(np.argmax(bad))
+        raise LinkFileError(
+            path,
+            f"{shown(cells[place].strip())} is not a number from 0 on"
+            if raw[place] < 0
+            else f"{shown(cells[place].strip())} is too large",
+            table.lines[place],
+            name,
+        )
+    scaled: Numbers = raw * column.factor
+    return scaled

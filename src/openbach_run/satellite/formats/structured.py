@@ -1,0 +1,433 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Measurements as JSON: irtt, iperf3, RIPE Atlas, the Starlink dish's history, flent.
+
+Several documents may follow each other in a file, as several runs that were appended make them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from openbach_jobs.link_file import LinkFileError
+from openbach_run.satellite.measured import (
+    ANSWERED,
+    LOST,
+    LOST_FORWARD,
+    LOST_RETURN,
+    Given,
+    Measured,
+    Numbers,
+    Probes,
+    Series,
+    one_after_the_other,
+    probes_of,
+)
+
+IRTT_LOST = {
+    "false": ANSWERED,
+    "true": LOST,
+    "true_up": LOST_RETURN,
+    "true_down": LOST_FORWARD,
+}
+ATLAS_INTERVAL_S = 1.0
+"""The time between the packets of one result of RIPE Atlas."""
+DISH_PERIOD_S = 1.0
+MOST_MS = 1e6
+UNDERSTOOD = (
+    "irtt (round_trips), iperf3 (intervals), RIPE Atlas (type ping), the dish's history"
+    " (popPingLatencyMs), flent (x_values)"
+)
+PROBLEMS = (ArithmeticError, LookupError, TypeError, ValueError, AttributeError)
+
+
+def read(path: Path, text: str, given: Given) -> Measured:
+    """Return what a JSON file says. Raises LinkFileError."""
+    documents = _documents(path, text)
+    first = documents[0]
+    for name, (is_it, reader) in READERS.items():
+        if is_it(first):
+            try:
+                return replace(reader(path, documents, given), format=name)
+            except LinkFileError:
+                raise
+            except PROBLEMS as error:
+                raise LinkFileError(
+                    path, f"not the JSON of {name}: {type(error).__name__}: {error}"
+                ) from error
+    raise LinkFileError(path, f"JSON that is not understood; known are {UNDERSTOOD}")
+
+
+def _documents(path: Path, text: str) -> list[Any]:
+    """Return the JSON documents in a text, one after the other; a list's elements of objects."""
+    decoder = json.JSONDecoder()
+    found: list[Any] = []
+    place, end = 0, len(text)
+    while place < end:
+        if text[place] in " \t\r\n":
+            place += 1
+            continue
+        try:
+            document, place = decoder.raw_decode(text, place)
+        except RecursionError as error:
+            raise LinkFileError(path, "JSON that is nested too deeply") from error
+        except json.JSONDecodeError as error:
+            cut = (
+                "it is cut off, or " if error.pos >= end - 1 or "Unterminated" in error.msg else ""
+            )
+            raise LinkFileError(path, f"{cut}not JSON: {error.msg}", error.lineno) from error
+        found += document if isinstance(document, list) else [document]
+    if not found or not all(isinstance(one, dict) for one in found):
+        raise LinkFileError(path, f"JSON that is not understood; known are {UNDERSTOOD}")
+    return found
+
+
+def _several(count: int, what: str) -> list[str]:
+    if count < 2:
+        return []
+    return [f"{count} {what} are in the file: one follows the other, without the time between them"]
+
+
+def _unlike(path: Path, documents: Sequence[Any], name: str) -> None:
+    """Raise LinkFileError for a document of another format."""
+    is_it, _ = READERS[name]
+    for number, document in enumerate(documents, 1):
+        if not is_it(document):
+            raise LinkFileError(
+                path, f"document {number} is not of {name}, as the first one is: one format a file"
+            )
+
+
+def _ms(value: Any, what: str) -> float:
+    """Return a time in ms. Raises ValueError."""
+    number = float(value)
+    if not 0 <= number <= MOST_MS:
+        raise ValueError(f"{what} is {value}")
+    return number
+
+
+# irtt
+
+
+def _is_irtt(document: Mapping[str, Any]) -> bool:
+    return "round_trips" in document
+
+
+def _irtt(path: Path, documents: Sequence[Any], given: Given) -> Measured:
+    """Return the probes of `irtt client -o`."""
+    _unlike(path, documents, "irtt")
+    runs = [_irtt_run(document["round_trips"]) for document in documents]
+    probes = one_after_the_other(runs)
+    start = None
+    if len(documents) == 1:
+        send = documents[0]["round_trips"][0]["timestamps"]["client"]["send"]
+        start = send["wall"] / 1e9 if "wall" in send else None
+    return Measured(probes, (), probes.end_s, _several(len(runs), "runs of irtt"), start)
+
+
+def _irtt_run(trips: Sequence[Any]) -> Probes:
+    sent_ns = [trip["timestamps"]["client"]["send"]["monotonic"] for trip in trips]
+    lost = [IRTT_LOST[trip["lost"]] for trip in trips]
+    rtts_ms = []
+    for trip, kind in zip(trips, lost, strict=True):
+        rtts_ms.append(math.nan if kind != ANSWERED else _ms(trip["delay"]["rtt"] / 1e6, "an rtt"))
+    times_s = (np.array(sent_ns, dtype=np.int64) - sent_ns[0]) / 1e9
+    return probes_of(times_s, rtts_ms, lost)
+
+
+# iperf3
+
+
+def _is_iperf3(document: Mapping[str, Any]) -> bool:
+    return ("intervals" in document and "start" in document) or (
+        document.get("event") in ("start", "interval", "end")
+    )
+
+
+def _iperf3(path: Path, documents: Sequence[Any], given: Given) -> Measured:
+    """Return the rates of each interval of `iperf3 --json` or `--json-stream`."""
+    _unlike(path, documents, "iperf3")
+    is_stream = "event" in documents[0]
+    runs = _streamed(documents) if is_stream else _whole(documents)
+    rates: dict[str, list[tuple[float, float]]] = {}
+    losses: dict[str, list[tuple[float, float]]] = {}
+    begin_s = end_s = 0.0
+    for start, intervals in runs:
+        if not intervals:
+            raise LinkFileError(path, "a run of iperf3 without an interval: it failed, or was cut")
+        test = start.get("test_start", {})
+        for interval in intervals:
+            if interval["sum"].get("omitted"):
+                continue
+            for name in ("sum", "sum_bidir_reverse"):
+                if name not in interval:
+                    continue
+                one = interval[name]
+                backwards = bool(test.get("reverse")) != (name == "sum_bidir_reverse")
+                direction = "forward" if backwards else "return"
+                at_s = begin_s + float(one["start"])
+                rate_bps = float(one["bits_per_second"])
+                if not 0 <= rate_bps <= 1e12:
+                    raise ValueError(f"bits_per_second is {one['bits_per_second']}")
+                rates.setdefault(direction, []).append((at_s, rate_bps))
+                if one.get("packets") and "lost_packets" in one:
+                    lost_pct = 100 * one["lost_packets"] / one["packets"]
+                    losses.setdefault(direction, []).append((at_s, min(max(lost_pct, 0.0), 100.0)))
+                end_s = max(end_s, begin_s + float(one["end"]))
+        begin_s = end_s
+    if not rates:
+        raise LinkFileError(path, "no interval in it that is not omitted")
+    series = []
+    for quantity, found in (("rate_bps", rates), ("loss_pct", losses)):
+        for direction, rows in found.items():
+            series.append(_series(quantity, direction, rows))
+    assumed = [
+        "the rate of the link is what iperf3 got through in each interval; its RTTs are not taken:"
+        " they have its own queue in them",
+        "iperf3's client is on the user's side: what it sends is the return direction",
+        *_several(len(runs), "runs of iperf3"),
+    ]
+    begun = runs[0][0].get("timestamp", {}).get("timesecs") if len(runs) == 1 else None
+    return Measured(None, tuple(series), end_s, assumed, None if begun is None else float(begun))
+
+
+def _whole(documents: Sequence[Any]) -> list[tuple[Any, list[Any]]]:
+    """Return start and intervals of each run of `iperf3 --json`."""
+    return [(one["start"], one["intervals"]) for one in documents]
+
+
+def _streamed(documents: Sequence[Any]) -> list[tuple[Any, list[Any]]]:
+    """Return start and intervals of each run of `iperf3 --json-stream`."""
+    runs: list[tuple[Any, list[Any]]] = []
+    for document in documents:
+        if document["event"] == "start":
+            runs.append((document["data"], []))
+        elif document["event"] == "interval":
+            if not runs:
+                runs.append(({}, []))
+            runs[-1][1].append(document["data"])
+    return runs
+
+
+def _series(quantity: str, direction: str, rows: Sequence[tuple[float, float]]) -> Series:
+    values = np.array(sorted(rows), dtype=np.float64)
+    return Series(quantity, direction, values[:, 0], values[:, 1])
+
+
+# RIPE Atlas
+
+
+def _is_atlas(document: Mapping[str, Any]) -> bool:
+    return "prb_id" in document or ("msm_id" in document and "result" in document)
+
+
+def _atlas(path: Path, documents: Sequence[Any], given: Given) -> Measured:
+    """Return the probes of results of type ping of RIPE Atlas, of one of its probes."""
+    _unlike(path, documents, "RIPE Atlas")
+    wanted = dict(given.only)
+    for name in ("prb_id", "msm_id"):
+        there = list(dict.fromkeys(str(one.get(name)) for one in documents))
+        if name in wanted:
+            documents = [one for one in documents if str(one.get(name)) == wanted[name]]
+            if not documents:
+                raise LinkFileError(path, f"no {name} {wanted[name]}; there are {there[:10]}")
+        elif len(there) > 1:
+            raise LinkFileError(
+                path, f"results of {len(there)} {name}: give one with --only {name}={there[0]}"
+            )
+    for document in documents:
+        if document.get("type", "ping") != "ping":
+            raise LinkFileError(
+                path, f"a result of type {document['type']}: results of type ping are understood"
+            )
+    times_s: list[float] = []
+    rtts_ms: list[float] = []
+    for document in sorted(documents, key=lambda one: float(one["timestamp"])):
+        for number, packet in enumerate(document["result"]):
+            if "dup" in packet:
+                continue
+            times_s.append(float(document["timestamp"]) + number * ATLAS_INTERVAL_S)
+            rtts_ms.append(_ms(packet["rtt"], "an rtt") if "rtt" in packet else math.nan)
+    probes = probes_of(times_s, rtts_ms)
+    assumed = [
+        f"{len(documents)} results: the packets of one are {ATLAS_INTERVAL_S:g} s apart; between"
+        " two results the link is as in the one before",
+        "an answer that is `x` or an error is a lost packet",
+    ]
+    return Measured(probes, (), probes.end_s, assumed, min(times_s))
+
+
+# The dish
+
+
+DISH = {
+    "popPingLatencyMs": "pop_ping_latency_ms",
+    "popPingDropRate": "pop_ping_drop_rate",
+    "downlinkThroughputBps": "downlink_throughput_bps",
+    "uplinkThroughputBps": "uplink_throughput_bps",
+    "current": "current",
+}
+"""The names in JSON of gRPC's own, and of programs in Python."""
+
+
+def _history(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    for name in ("dishGetHistory", "dish_get_history", "response"):
+        if isinstance(document.get(name), dict):
+            return _history(document[name])
+    return document
+
+
+def _is_dish(document: Mapping[str, Any]) -> bool:
+    history = _history(document)
+    return "popPingLatencyMs" in history or "pop_ping_latency_ms" in history
+
+
+def _dish(path: Path, documents: Sequence[Any], given: Given) -> Measured:
+    """Return delay and loss of each second of the dish's history (get_history)."""
+    if len(documents) > 1:
+        raise LinkFileError(path, f"{len(documents)} documents: give a file with one history")
+    history = _history(documents[0])
+    found = {name: history.get(name, history.get(other)) for name, other in DISH.items()}
+    latencies_ms, drops = _floats(found["popPingLatencyMs"]), _floats(found["popPingDropRate"])
+    if len(latencies_ms) != len(drops):
+        raise ValueError(f"{len(latencies_ms)} latencies, {len(drops)} drop rates")
+    size = len(drops)
+    count = int(found["current"]) if found["current"] is not None else size
+    if not 0 < count < 2**63:
+        raise ValueError(f"current is {count}")
+    # A ring: `current` seconds were written, the newest at (current - 1) modulo its size.
+    order = np.arange(max(count - size, 0), count) % size
+    latencies_ms, drops = latencies_ms[order], drops[order]
+    answered = np.isfinite(latencies_ms) & (latencies_ms > 0) & (drops < 1)
+    if not answered.any():
+        raise LinkFileError(path, "no second with an answer in the dish's history")
+    if np.nanmin(drops) < 0 or np.nanmax(drops) > 1:
+        raise ValueError("a drop rate is not from 0 to 1")
+    times_s = np.arange(len(order), dtype=np.float64) * DISH_PERIOD_S
+    # A drop rate is of round trips: each direction survives with the root.
+    lost_pct = 100 * (1 - np.sqrt(1 - np.nan_to_num(drops, nan=1.0)))
+    series = [
+        Series("delay_ms", "both", times_s[answered], latencies_ms[answered] / 2),
+        Series("loss_pct", "both", times_s, np.round(lost_pct, 4)),
+    ]
+    assumed = [
+        "each direction has half of the latency to the point of presence; a direction loses what"
+        " makes the drop rate of both",
+    ]
+    for name, direction in (
+        ("downlinkThroughputBps", "forward"),
+        ("uplinkThroughputBps", "return"),
+    ):
+        if given.take_throughput and found[name] is not None:
+            series.append(Series("rate_bps", direction, times_s, _floats(found[name])[order]))
+    if given.take_throughput:
+        assumed.append("the rate of the link is the throughput that was used")
+    else:
+        assumed.append(
+            "the dish's throughput is what was used, not what the link could carry: it is left out"
+            " (--take-throughput)"
+        )
+    return Measured(None, tuple(series), len(order) * DISH_PERIOD_S, assumed)
+
+
+def _floats(values: Any) -> Numbers:
+    """Return a list of numbers; `null` and "NaN" are nan."""
+    if not isinstance(values, list) or not values:
+        raise ValueError("a list of numbers is missing")
+    return np.array([math.nan if one is None else float(one) for one in values])
+
+
+# flent
+
+
+def _is_flent(document: Mapping[str, Any]) -> bool:
+    return "x_values" in document and "results" in document
+
+
+def _flent(path: Path, documents: Sequence[Any], given: Given) -> Measured:
+    """Return ping and throughput of a data file of flent."""
+    if len(documents) > 1:
+        raise LinkFileError(path, f"{len(documents)} documents: give a file with one test")
+    document = documents[0]
+    x_values = _floats(document["x_values"])
+    if len(x_values) < 2 or np.any(np.diff(x_values) <= 0):
+        raise ValueError("x_values do not increase")
+    times_s: Numbers = np.subtract(x_values, x_values[0], dtype=np.float64)
+    results = {name: _floats(row) for name, row in document["results"].items() if row}
+    for name, row in results.items():
+        if len(row) != len(times_s):
+            raise ValueError(f"{len(row)} values of {name}, {len(times_s)} x_values")
+    series = []
+    assumed = []
+    pings = [name for name in results if name.startswith("Ping (ms)")]
+    wanted = dict(given.only).get("ping")
+    ping = wanted or next(
+        (one for one in ("Ping (ms) ICMP", "Ping (ms) avg") if one in pings), (pings or [""])[0]
+    )
+    if ping not in pings and (wanted or pings):
+        raise LinkFileError(path, f"no {ping!r} in it; there are {', '.join(pings)}")
+    if ping:
+        row = results[ping]
+        known = np.isfinite(row)
+        if known.any():
+            series.append(Series("delay_ms", "both", times_s[known], row[known] / 2))
+            assumed.append(
+                f"each direction has half of {ping!r}, with the queue that the test itself made;"
+                " a value that is missing keeps the one before: flent does not say what was lost"
+            )
+    for word, direction in (("download", "forward"), ("upload", "return")):
+        if found := _throughput_mbps(results, word):
+            names, row = found
+            known = np.isfinite(row)
+            rates_bps = np.where(row[known] * 1e6 < 1000, 0.0, row[known] * 1e6)
+            series.append(Series("rate_bps", direction, times_s[known], rates_bps))
+            assumed.append(f"the rate {direction} is what the test got through: {names}")
+    if not series:
+        raise LinkFileError(path, "neither a ping nor a throughput in it")
+    step_s = float(np.median(np.diff(times_s)))
+    start = str(
+        document.get("metadata", {}).get("T0") or document.get("metadata", {}).get("TIME", "")
+    )
+    return Measured(None, tuple(series), float(times_s[-1]) + step_s, assumed, _unix_s(start))
+
+
+def _throughput_mbps(results: Mapping[str, Numbers], word: str) -> tuple[str, Numbers] | None:
+    """Return the name and the sum of all TCP or UDP streams of one direction."""
+    for name in (f"TCP {word} sum", f"UDP {word} sum"):
+        if name in results and np.isfinite(results[name]).any():
+            return name, results[name]
+    left_out = ("avg", "sum", "totals", "::")
+    names = []
+    for name in results:
+        is_stream = word in name.lower() and name.split()[0] in ("TCP", "UDP")
+        if is_stream and not any(one in name for one in left_out):
+            names.append(name)
+    if not names:
+        return None
+    rows = np.array([results[name] for name in names])
+    total = np.where(np.isfinite(rows).any(axis=0), np.nansum(rows, axis=0), np.nan)
+    return " + ".join(names), total
+
+
+def _unix_s(text: str) -> float | None:
+    try:
+        return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+    except ValueError:
+        return None
+
+
+Reader = Callable[[Path, Sequence[Any], Given], Measured]
+READERS: dict[str, tuple[Callable[[Mapping[str, Any]], bool], Reader]] = {
+    "irtt": (_is_irtt, _irtt),
+    "iperf3": (_is_iperf3, _iperf3),
+    "RIPE Atlas": (_is_atlas, _atlas),
+    "the Starlink dish": (_is_dish, _dish),
+    "flent": (_is_flent, _flent),
+}

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""All formats of measurements, and how each is recognised by what is in the file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from openbach_jobs.link_file import LinkFileError
+from openbach_run.satellite.formats import columns, ping, structured, traces
+from openbach_run.satellite.measured import Given, Measured, content, text_of
+
+HEAD_LINES = 50
+JSON = re.compile(r"\s*[{\[]\s*(?:[\"{}\[\]]|-?[\d.]+\s*,|$)")
+"""The begin of JSON; `[1700000000.1] 64 bytes` is none."""
+
+
+class Head(NamedTuple):
+    """The beginning of a file: its text, and its first lines without the spaces around."""
+
+    text: str
+    lines: list[str]
+
+
+class Format(NamedTuple):
+    """A format: its name for people, whether a file's beginning is of it, and what reads it."""
+
+    name: str
+    is_it: Callable[[Head], bool]
+    read: Callable[[Path, str, Given], Measured]
+
+
+def _is_json(head: Head) -> bool:
+    return bool(JSON.match(head.text))
+
+
+def _is_csv(head: Head) -> bool:
+    rows = [line for line in head.lines if line and not line.startswith("#")]
+    return bool(rows) and columns.is_heading(rows[0])
+
+
+FORMATS = (
+    Format("JSON", _is_json, structured.read),
+    Format("CSV", _is_csv, columns.read),
+    Format("a trace", lambda head: traces.is_trace(head.lines), traces.read),
+    Format("OpenSAND", lambda head: traces.is_opensand(head.lines), traces.read_opensand),
+    Format("fping", lambda head: bool(ping.HINTS["fping"].search(head.text)), ping.read_fping),
+    Format(
+        "ping of Windows",
+        lambda head: bool(ping.HINTS["windows"].search(head.text)),
+        ping.read_windows,
+    ),
+    Format("ping", lambda head: bool(ping.HINTS["ping"].search(head.text)), ping.read),
+)
+"""In the order in which they are tried."""
+KNOWN = (
+    "ping (Linux, busybox, macOS, Windows), fping, irtt, iperf3 --json, RIPE Atlas, the Starlink"
+    " dish's history, flent, CSV with a header, traces of mahimahi with or without a trace of"
+    " delays, delay files of OpenSAND"
+)
+
+
+def read(path: Path, given: Given) -> Measured:
+    """Return what a file of any known format says. Raises LinkFileError."""
+    text = text_of(content(path))
+    if not text.strip():
+        raise LinkFileError(path, f"empty: no round-trip time in it; known are {KNOWN}")
+    if "\0" in text[:4096]:
+        raise LinkFileError(path, f"not a text; known are {KNOWN}")
+    beginning = text[:16_384]
+    lines = [line.strip() for line in beginning.split("\n")[:HEAD_LINES]]
+    if len(text) > len(beginning) and len(lines) < HEAD_LINES:
+        lines.pop()  # it may be cut
+    head = Head(beginning, lines)
+    for one in FORMATS:
+        if one.is_it(head):
+            measured = one.read(path, text, given)
+            _refuse_nothing(path, measured)
+            return replace(measured, format=measured.format or one.name)
+    raise LinkFileError(path, f"no round-trip time in it that is understood; known are {KNOWN}")
+
+
+def _refuse_nothing(path: Path, measured: Measured) -> None:
+    if measured.probes is None and not measured.series:
+        raise LinkFileError(path, "nothing of a link in it")
+    if measured.probes is not None and bool(measured.probes.lost.all()):
+        raise LinkFileError(path, "no round-trip time in it: every probe was lost")

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One link from several measurements: rate, delay and loss of both directions over time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from openbach_jobs.link_file import LEAST_RATE_BPS, Change, State
+from openbach_run.satellite import rtt
+from openbach_run.satellite.measured import LOST, Measured, Numbers, Probes, Series
+
+RATE_BPS, DELAY_MS = 10e6, 250.0
+"""The rate and the delay of a link of which no file says them."""
+DIRECTIONS = ("forward", "return")
+OTHER = {"forward": "return", "return": "forward"}
+QUANTITIES = ("rate_bps", "delay_ms", "loss_pct")
+WORDS = {"rate_bps": "a rate", "delay_ms": "a delay", "loss_pct": "a loss"}
+ENDS_APART = 0.01
+"""The share by which the lengths of files may differ without a word."""
+
+
+class Part(NamedTuple):
+    """A file's name, the direction that the user gave for it, and what it says."""
+
+    name: str
+    direction: str
+    measured: Measured
+
+
+class Asked(NamedTuple):
+    """Values of the link that the user gives; None where there is none."""
+
+    bin_s: float | None = None
+    rate_bps: float | None = None
+    delay_ms: float | None = None
+
+
+class Link(NamedTuple):
+    """A link: the changes of its directions, until when, and what was assumed."""
+
+    series: dict[tuple[str, str], Series]
+    """By quantity and direction."""
+    end_s: float
+    assumed: list[str]
+
+
+def link_of(parts: Sequence[Part], asked: Asked) -> Link:
+    """Return the link of some measurements. Raises ValueError for what contradicts itself."""
+    parts, assumed = aligned(parts)
+    end_s = min(part.measured.end_s for part in parts)
+    longest_s = max(part.measured.end_s for part in parts)
+    if asked.bin_s is not None and all(part.measured.probes is not None for part in parts):
+        # The last bin is whole; rounded, as multiples of 0.1 have an error in binary.
+        end_s = min(_whole_bins_s(part.measured, asked.bin_s) for part in parts)
+    elif longest_s > end_s * (1 + ENDS_APART):
+        shortest = min(parts, key=lambda part: part.measured.end_s)
+        assumed.append(
+            f"the link ends with {shortest.name}, at {end_s:g} s: the rest of the others is left"
+            " out"
+        )
+    found: dict[tuple[str, str], Series] = {}
+    names: dict[tuple[str, str], str] = {}
+    for part in parts:
+        for one in _series_of(part, asked, assumed):
+            for direction in DIRECTIONS if one.direction == "both" else (one.direction,):
+                place = one.quantity, direction
+                if place in found and names[place] != part.name:
+                    raise ValueError(
+                        f"{names[place]} and {part.name} both have {WORDS[one.quantity]} of the"
+                        f" direction {direction}: give one, or say whose direction each is"
+                        " (--forward FILE, --return FILE)"
+                    )
+                if place not in found or one.direction != "both":
+                    found[place], names[place] = one, part.name
+    _complete(found, asked, assumed)
+    return Link(found, end_s, assumed)
+
+
+def _whole_bins_s(measured: Measured, bin_s: float) -> float:
+    assert measured.probes is not None
+    last_s = float(measured.probes.times_s[-1])
+    return round((int(last_s / bin_s + 1e-12) + 1) * bin_s, 9)
+
+
+def aligned(parts: Sequence[Part]) -> tuple[list[Part], list[str]]:
+    """Return the measurements on one clock: by the time of day if all say it, else from 0 on."""
+    begun_s = [part.measured.start_unix_s for part in parts]
+    if len(parts) == 1:
+        return list(parts), []
+    known = [one for one in begun_s if one is not None]
+    if len(known) < len(parts):
+        return list(parts), ["all files begin at the same time"]
+    begin_s = max(known)
+    aligned = []
+    for part, start_s in zip(parts, known, strict=True):
+        ahead_s = begin_s - start_s
+        if ahead_s >= part.measured.end_s:
+            raise ValueError(f"{part.name} ends before another file begins: no time is in all")
+        aligned.append(part._replace(measured=_later(part.measured, ahead_s)))
+    return aligned, ["the files are aligned by the time of day that they have"]
+
+
+def cut(measured: Measured, from_s: float, to_s: float | None) -> Measured:
+    """Return the part of a measurement between two times. Raises ValueError if nothing is left."""
+    if from_s >= measured.end_s or (to_s is not None and to_s <= from_s):
+        raise ValueError(
+            f"nothing is measured from {from_s:g} s on: it ends at {measured.end_s:g} s"
+            if from_s >= measured.end_s
+            else f"--to-s {to_s:g} is not after --from-s {from_s:g}"
+        )
+    part = _later(measured, from_s) if from_s else measured
+    if part.start_unix_s is not None:
+        part = replace(part, start_unix_s=part.start_unix_s + from_s)
+    if to_s is None or to_s >= measured.end_s:
+        return part
+    end_s = to_s - from_s
+    series = []
+    for one in part.series:
+        keep = one.times_s < end_s
+        series.append(replace(one, times_s=one.times_s[keep], values=one.values[keep]))
+    probes = part.probes
+    if probes is not None:
+        keep = probes.times_s < end_s
+        probes = Probes(probes.times_s[keep], probes.rtts_ms[keep], probes.lost[keep])
+    return replace(part, series=tuple(series), probes=probes, end_s=end_s)
+
+
+def _later(measured: Measured, ahead_s: float) -> Measured:
+    """Return a measurement from `ahead_s` on."""
+    series = []
+    for one in measured.series:
+        first = max(int(np.searchsorted(one.times_s, ahead_s, side="right")) - 1, 0)
+        times_s = np.maximum(one.times_s[first:] - ahead_s, 0.0)
+        series.append(replace(one, times_s=times_s, values=one.values[first:]))
+    probes = measured.probes
+    if probes is not None:
+        keep = probes.times_s >= ahead_s
+        probes = replace(
+            probes,
+            times_s=probes.times_s[keep] - ahead_s,
+            rtts_ms=probes.rtts_ms[keep],
+            lost=probes.lost[keep],
+        )
+    return replace(measured, series=tuple(series), probes=probes, end_s=measured.end_s - ahead_s)
+
+
+def _series_of(part: Part, asked: Asked, assumed: list[str]) -> list[Series]:
+    """Return the series of a file, its probes made into delay and loss."""
+    measured = part.measured
+    found = list(measured.series)
+    if measured.probes is not None:
+        has_delay = any(one.quantity == "delay_ms" for one in found)
+        for one in rtt.series(measured.probes, asked.bin_s):
+            if one.quantity != "delay_ms" or not has_delay:
+                found.append(one)
+        if bool((measured.probes.lost == LOST).any()):
+            assumed.append("in which direction a probe was lost is not known: both lose the same")
+        if asked.bin_s is None and not has_delay:
+            assumed.append(
+                f"a delay is half of the median RTT of {rtt.bin_s_of(measured.probes):g} s"
+                " (--bin-s)"
+            )
+    if part.direction != "both":
+        found = [replace(one, direction=part.direction) for one in found]
+    return found
+
+
+def _complete(found: dict[tuple[str, str], Series], asked: Asked, assumed: list[str]) -> None:
+    """Add what no file says: from the other direction, or what is assumed of any link."""
+    given = {"rate_bps": asked.rate_bps, "delay_ms": asked.delay_ms}
+    options = {"rate_bps": "--rate-bps", "delay_ms": "--delay-ms"}
+    for quantity, value in given.items():
+        there = [one for one in DIRECTIONS if (quantity, one) in found]
+        if value is not None and len(there) == 2:
+            raise ValueError(
+                f"{options[quantity]}: the files have {WORDS[quantity]} of both directions; leave"
+                " this out"
+            )
+        for direction in DIRECTIONS:
+            if direction in there:
+                continue
+            if value is not None:
+                found[quantity, direction] = _constant(quantity, direction, value)
+            elif there:
+                found[quantity, direction] = found[quantity, OTHER[direction]]
+                assumed.append(
+                    f"the {direction} direction has {WORDS[quantity]} like the other"
+                    f" ({options[quantity]})"
+                )
+        if not there and value is None and quantity == "rate_bps":
+            assumed.append(f"a rate of {RATE_BPS / 1e6:g} Mbit/s in each direction (--rate-bps)")
+        if not there and value is None and quantity == "delay_ms":
+            assumed.append(
+                f"a delay of {DELAY_MS:g} ms in each direction: no file has one (--delay-ms)"
+            )
+    for direction in DIRECTIONS:
+        for quantity, usual in (("rate_bps", RATE_BPS), ("delay_ms", DELAY_MS), ("loss_pct", 0.0)):
+            if (quantity, direction) not in found:
+                found[quantity, direction] = _constant(quantity, direction, usual)
+
+
+def _constant(quantity: str, direction: str, value: float) -> Series:
+    return Series(quantity, direction, np.zeros(1), np.array([value]))
+
+
+def changes(link: Link) -> Iterator[Change]:
+    """Yield the changes of a link in the order of time, forward before return."""
+    merged: list[tuple[Numbers, list[list[float]]]] = []
+    for direction in DIRECTIONS:
+        series = [link.series[quantity, direction] for quantity in QUANTITIES]
+        times_s = np.unique(np.concatenate([[0.0], *(one.times_s for one in series)]))
+        times_s = times_s[times_s < link.end_s]
+        rows = []
+        for one in series:
+            places = np.maximum(np.searchsorted(one.times_s, times_s, side="right") - 1, 0)
+            rows.append(one.values[places])
+        rows[0] = np.where(rows[0] < LEAST_RATE_BPS, 0.0, rows[0])
+        changed = np.ones(len(times_s), dtype=bool)
+        changed[1:] = np.any([np.diff(row) != 0 for row in rows], axis=0)
+        merged.append((times_s[changed], [row[changed].tolist() for row in rows]))
+    yield from _by_time(merged)
+
+
+def _by_time(merged: list[tuple[Numbers, list[list[float]]]]) -> Iterator[Change]:
+    columns = []
+    for direction, (times_s, rows) in zip(DIRECTIONS, merged, strict=True):
+        states = [State(*row) for row in zip(*rows, strict=True)]
+        columns.append(
+            [
+                Change(at_s, direction, state)
+                for at_s, state in zip(times_s.tolist(), states, strict=True)
+            ]
+        )
+    forward, back = columns
+    place = 0
+    for change in forward:
+        while place < len(back) and back[place].time_s < change.time_s:
+            yield back[place]
+            place += 1
+        yield change
+        if place < len(back) and back[place].time_s == change.time_s:
+            yield back[place]
+            place += 1
+    yield from back[place:]

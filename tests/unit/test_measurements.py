@@ -1,0 +1,535 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Measurements as they come: each format as its program writes it, whole and damaged."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from openbach_jobs import link_file
+from openbach_run.commands import link
+from openbach_run.errors import InputError
+from openbach_run.satellite.formats import table
+from openbach_run.satellite.measured import Given, Measured
+
+ANSWERS: list[float | None] = [40.0, 41.5, None, 43.0, 60.0, 44.0]
+"""Round-trip times in ms, a second apart; the third probe has no answer."""
+LINUX = """\
+PING h.example (192.0.2.1) 56(84) bytes of data.
+{}
+--- h.example ping statistics ---
+{sent} packets transmitted, {received} received, 16.6667% packet loss, time {time}ms
+rtt min/avg/max/mdev = 40.000/45.700/60.000/7.400 ms
+"""
+DARWIN = """\
+PING h.example (192.0.2.1): 56 data bytes
+{}
+
+--- h.example ping statistics ---
+{sent} packets transmitted, {received} packets received, 16.7% packet loss
+round-trip min/avg/max/stddev = 40.0/45.7/60.0/7.4 ms
+"""
+WINDOWS = """\
+
+Pinging h.example [192.0.2.1] with 32 bytes of data:
+{}
+
+Ping statistics for 192.0.2.1:
+    Packets: Sent = {sent}, Received = {received}, Lost = 1 (16% loss),
+Approximate round trip times in milli-seconds:
+    Minimum = 40ms, Maximum = 60ms, Average = 45ms
+"""
+GERMAN = """\
+
+Ping wird ausgeführt für h.example [192.0.2.1] mit 32 Bytes Daten:
+{}
+
+Ping-Statistik für 192.0.2.1:
+    Pakete: Gesendet = {sent}, Empfangen = {received}, Verloren = 1
+    (16% Verlust),
+Ca. Zeitangaben in Millisek.:
+    Minimum = 40ms, Maximum = 60ms, Mittelwert = 45ms
+"""
+FPING = """\
+{}
+
+h.example : xmt/rcv/%loss = {sent}/{received}/16%, min/avg/max = 40.0/45.7/60.0
+"""
+
+
+def of_lines(template: str, answered: Callable[[int, float], str], lost: str | None) -> str:
+    """A text with a line for each of ANSWERS; `lost` has the number, None leaves the line out."""
+    lines = []
+    for number, rtt_ms in enumerate(ANSWERS):
+        if rtt_ms is not None:
+            lines.append(answered(number, rtt_ms))
+        elif lost is not None:
+            lines.append(lost.format(number))
+    received = sum(one is not None for one in ANSWERS)
+    return template.format(
+        "\n".join(lines), sent=len(ANSWERS), received=received, time=1000 * (len(ANSWERS) - 1)
+    )
+
+
+def irtt() -> str:
+    trips = []
+    for number, rtt_ms in enumerate(ANSWERS):
+        delay = {} if rtt_ms is None else {"rtt": int(rtt_ms * 1e6)}
+        at = {"monotonic": number * 10**9, "wall": (1_700_000_000 + number) * 10**9}
+        trips.append(
+            {
+                "lost": "true" if rtt_ms is None else "false",
+                "delay": delay,
+                "timestamps": {"client": {"send": at}},
+            }
+        )
+    return json.dumps({"version": {}, "round_trips": trips}, indent=1)
+
+
+def atlas() -> str:
+    packets = [{"x": "*"} if rtt_ms is None else {"rtt": rtt_ms} for rtt_ms in ANSWERS]
+    results = []
+    for number in range(0, len(packets), 3):
+        results.append(
+            {
+                "type": "ping",
+                "prb_id": 7,
+                "msm_id": 1001,
+                "timestamp": 1_700_000_000 + number,
+                "result": packets[number : number + 3],
+            }
+        )
+    return json.dumps(results)
+
+
+PROBED = {
+    "linux": of_lines(
+        LINUX, lambda n, ms: f"64 bytes from 192.0.2.1: icmp_seq={n + 1} ttl=55 time={ms} ms", None
+    ),
+    "linux-D": of_lines(
+        LINUX,
+        lambda n, ms: (
+            f"[{1700000000 + n + ms / 1000:.6f}] 64 bytes from h.example (192.0.2.1):"
+            f" icmp_seq={n + 1} ttl=55 time={ms} ms"
+        ),
+        "[1700000003.000000] no answer yet for icmp_seq=3",
+    ),
+    "busybox": of_lines(
+        DARWIN, lambda n, ms: f"64 bytes from 192.0.2.1: seq={n} ttl=55 time={ms:.3f} ms", None
+    ),
+    "macos": of_lines(
+        DARWIN,
+        lambda n, ms: f"64 bytes from 192.0.2.1: icmp_seq={n} ttl=55 time={ms:.3f} ms",
+        "Request timeout for icmp_seq {}",
+    ),
+    "fping": of_lines(
+        FPING,
+        lambda n, ms: f"h.example : [{n}], 64 bytes, {ms:.1f} ms (45.0 avg, 16% loss)",
+        "h.example : [{}], timed out (45.0 avg, 16% loss)",
+    ),
+    "fping-C": "h.example : 40.0 41.5 - 43.0 60.0 44.0\n",
+    "irtt": irtt(),
+    "atlas": atlas(),
+    "csv": "time_s,rtt_ms\n0,40\n1,41.5\n2,\n3,43\n4,60\n5,44\n",
+    "csv-unix": "timestamp,rtt\n"
+    + "".join(
+        f"{1700000000000 + 1000 * n},{'timeout' if ms is None else ms}\n"
+        for n, ms in enumerate(ANSWERS)
+    ),
+    "csv-date": "date;rtt_ms\n"
+    + "".join(
+        f"2024-01-31 12:00:0{n};{'' if ms is None else str(ms).replace('.', ',')}\n"
+        for n, ms in enumerate(ANSWERS)
+    ),
+}
+"""Files of probes a second apart, with ANSWERS."""
+WINDOWS_TEXTS = {
+    "windows": of_lines(
+        WINDOWS,
+        lambda n, ms: f"Reply from 192.0.2.1: bytes=32 time={ms:.0f}ms TTL=55",
+        "Request timed out.",
+    ),
+    "windows-unreachable": of_lines(
+        WINDOWS,
+        lambda n, ms: f"Reply from 192.0.2.1: bytes=32 time={ms:.0f}ms TTL=55",
+        "Reply from 192.0.2.254: Destination host unreachable.",
+    ),
+    "german": of_lines(
+        GERMAN,
+        lambda n, ms: f"Antwort von 192.0.2.1: Bytes=32 Zeit={ms:.0f}ms TTL=55",
+        "Zeitüberschreitung der Anforderung.",
+    ),
+}
+IPERF3 = {
+    "start": {"test_start": {"protocol": "UDP", "reverse": 1}, "timestamp": {"timesecs": 17}},
+    "intervals": [
+        {
+            "sum": {
+                "start": n,
+                "end": n + 1,
+                "bits_per_second": rate,
+                "omitted": False,
+                "lost_packets": 5 * n,
+                "packets": 100,
+            }
+        }
+        for n, rate in enumerate((10e6, 20e6, 5e6))
+    ],
+    "end": {},
+}
+DISH = {
+    "apiVersion": "9",
+    "dishGetHistory": {
+        "current": "6",
+        "popPingDropRate": [0, 0.5, 1, 0],
+        "popPingLatencyMs": [44, 46, None, 42],
+        "downlinkThroughputBps": [4e6, 5e6, 6e6, 3e6],
+        "uplinkThroughputBps": [4e5, 5e5, 6e5, 3e5],
+    },
+}
+FLENT = {
+    "metadata": {"NAME": "rrul", "T0": "2024-01-31T12:00:00Z"},
+    "x_values": [0.0, 0.2, 0.4],
+    "results": {
+        "Ping (ms) ICMP": [40.0, None, 44.0],
+        "TCP download BE": [5.0, 6.0, 7.0],
+        "TCP download BK": [1.0, 1.0, 1.0],
+        "TCP download avg": [3.0, 3.5, 4.0],
+        "TCP upload sum": [2.0, 2.0, 3.0],
+    },
+}
+OTHERS = {
+    "iperf3": json.dumps(IPERF3),
+    "dish": json.dumps(DISH),
+    "flent": json.dumps(FLENT),
+    "mahimahi": "0\n1\n1\n3\n10\n",
+    "delays": "12\n11\n12\n40\n",
+    "opensand": "# delays\n0 10\n5 20\n",
+    "one-way": "timestamp,rtt,uplink,downlink\n0,40,30,10\n1,50,35,15\n",
+    "rates": "timestamp_start,download_mbps,upload_mbps\n2024-01-11 10:06:39,101,7\n"
+    "2024-01-11 10:06:40,67,12\n",
+}
+ALL = {**PROBED, **WINDOWS_TEXTS, **OTHERS}
+
+
+def read(folder: Path, text: str | bytes, **options: object) -> Measured:
+    path = folder / "measured"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return table.read(path, Given(**options))  # type: ignore[arg-type]
+
+
+def values(measured: Measured, quantity: str, direction: str) -> list[float]:
+    found = [
+        one
+        for one in measured.series
+        if one.quantity == quantity and one.direction in (direction, "both")
+    ]
+    assert len(found) == 1
+    return [round(one, 6) for one in found[0].values.tolist()]
+
+
+@pytest.mark.parametrize("name", PROBED)
+def test_probes_are_those_that_were_sent(name: str, tmp_path: Path) -> None:
+    probes = read(tmp_path, PROBED[name]).probes
+    assert probes is not None
+    rows = probes.rows()
+    assert [None if one.lost else one.rtt_ms for one in rows] == ANSWERS
+    assert [one.time_s for one in rows] == pytest.approx([0, 1, 2, 3, 4, 5], abs=1e-4)
+
+
+@pytest.mark.parametrize("name", WINDOWS_TEXTS)
+def test_windows_waits_for_what_is_lost_and_that_is_said(name: str, tmp_path: Path) -> None:
+    measured = read(tmp_path, WINDOWS_TEXTS[name])
+    assert measured.probes is not None
+    assert [round(one.rtt_ms) for one in measured.probes.rows() if not one.lost] == [
+        40,
+        42,
+        43,
+        60,
+        44,
+    ]
+    assert measured.probes.times_s.tolist() == [0, 1, 2, 6, 7, 8]
+    assert "and 4 s after one that was lost" in " ".join(measured.assumed)
+    given_s = read(tmp_path, WINDOWS_TEXTS[name], interval_s=2.0).probes
+    assert given_s is not None and given_s.times_s.tolist() == [0, 2, 4, 6, 8, 10]
+
+
+def test_iperf3_has_rates_and_the_losses_of_udp(tmp_path: Path) -> None:
+    measured = read(tmp_path, OTHERS["iperf3"])
+    assert values(measured, "rate_bps", "forward") == [10e6, 20e6, 5e6]
+    assert values(measured, "loss_pct", "forward") == [0, 5, 10]
+    assert (measured.end_s, measured.start_unix_s) == (3, 17)
+    twice = read(tmp_path, OTHERS["iperf3"] * 2)
+    assert values(twice, "rate_bps", "forward") == [10e6, 20e6, 5e6] * 2
+    assert "2 runs of iperf3" in " ".join(twice.assumed)
+    stream = [
+        {"event": "start", "data": IPERF3["start"]},
+        *({"event": "interval", "data": one} for one in IPERF3["intervals"]),
+    ]
+    lines = "\n".join(map(json.dumps, stream))
+    assert values(read(tmp_path, lines), "rate_bps", "forward") == [10e6, 20e6, 5e6]
+
+
+def test_the_dishs_ring_begins_with_its_oldest_second(tmp_path: Path) -> None:
+    """Six seconds were written into a ring of four: it has seconds 2, 3, 4 and 5."""
+    measured = read(tmp_path, OTHERS["dish"])
+    assert values(measured, "delay_ms", "forward") == [21, 22, 23]
+    assert values(measured, "loss_pct", "return") == [100, 0, 0, 29.2893]
+    assert not [one for one in measured.series if one.quantity == "rate_bps"]
+    taken = read(tmp_path, OTHERS["dish"], take_throughput=True)
+    assert values(taken, "rate_bps", "forward") == [6e6, 3e6, 4e6, 5e6]
+    python = json.dumps(
+        {"dish_get_history": {"pop_ping_latency_ms": [40], "pop_ping_drop_rate": [0]}}
+    )
+    assert values(read(tmp_path, python), "delay_ms", "forward") == [20]
+
+
+def test_flent_has_ping_and_the_sum_of_the_streams(tmp_path: Path) -> None:
+    measured = read(tmp_path, gzip.compress(OTHERS["flent"].encode()))
+    assert values(measured, "delay_ms", "forward") == [20, 22]
+    assert values(measured, "rate_bps", "forward") == [6e6, 7e6, 8e6]
+    assert values(measured, "rate_bps", "return") == [2e6, 2e6, 3e6]
+    assert measured.start_unix_s == 1706702400
+
+
+def test_traces_tell_packets_from_delays(tmp_path: Path) -> None:
+    """5 packets of 12 000 bits in 10 ms; delays of one way each 10 ms."""
+    assert values(read(tmp_path, OTHERS["mahimahi"]), "rate_bps", "forward") == [6e6]
+    delays = read(tmp_path, OTHERS["delays"])
+    assert values(delays, "delay_ms", "return") == [12, 11, 12, 40]
+    assert delays.end_s == 0.04
+    opensand = read(tmp_path, OTHERS["opensand"])
+    assert values(opensand, "delay_ms", "forward") == [20, 24, 28, 32, 36, 40]
+
+
+def test_one_way_delays_are_taken_before_half_of_the_round_trip(tmp_path: Path) -> None:
+    measured = read(tmp_path, OTHERS["one-way"])
+    assert values(measured, "delay_ms", "return") == [30, 35]
+    assert values(measured, "delay_ms", "forward") == [10, 15]
+    with pytest.raises(ValueError, match="differ from rtt by 85 ms"):
+        read(tmp_path, "timestamp,rtt,uplink,downlink\n0,40,100,25\n1,40,100,25\n")
+    with pytest.raises(ValueError, match="is it a delay or a rate"):
+        read(tmp_path, "timestamp,uplink\n0,40\n")
+
+
+def test_rates_of_a_csv_file_have_their_direction(tmp_path: Path) -> None:
+    measured = read(tmp_path, OTHERS["rates"])
+    assert values(measured, "rate_bps", "forward") == [101e6, 67e6]
+    assert values(measured, "rate_bps", "return") == [7e6, 12e6]
+
+
+def equal(one: Measured, other: Measured) -> bool:
+    if (one.probes is None) != (other.probes is None) or len(one.series) != len(other.series):
+        return False
+    same = all(
+        np.array_equal(mine.values, others.values) and np.array_equal(mine.times_s, others.times_s)
+        for mine, others in zip(one.series, other.series, strict=True)
+    )
+    if one.probes is None or other.probes is None:
+        return same
+    return same and np.array_equal(one.probes.rtts_ms, other.probes.rtts_ms, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_marks_line_ends_and_packing_change_nothing(name: str, tmp_path: Path) -> None:
+    raw = ALL[name].encode()
+    whole = read(tmp_path, raw)
+    variants = {
+        "BOM": b"\xef\xbb\xbf" + raw,
+        "CRLF": raw.replace(b"\n", b"\r\n"),
+        "UTF-16": ALL[name].encode("utf-16"),
+        "gzip": gzip.compress(raw),
+        "no last line end": raw.rstrip(b"\n"),
+    }
+    for variant, text in variants.items():
+        assert equal(read(tmp_path, text), whole), variant
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_round_trip_through_a_link_file(name: str, tmp_path: Path) -> None:
+    """What is imported is a link file, the same one each time, and `rate_bps` that of the file."""
+    (tmp_path / "measured").write_text(ALL[name])
+    words = ["import", str(tmp_path / "measured"), "-o", str(tmp_path / "link.csv")]
+    assert link.main(words) == 0
+    first = (tmp_path / "link.csv").read_bytes()
+    assert link.main(words) == 0
+    assert (tmp_path / "link.csv").read_bytes() == first
+    summary = link_file.check(tmp_path / "link.csv")
+    whole = read(tmp_path, ALL[name])
+    assert summary.duration_s == pytest.approx(whole.end_s)
+    rates = {one.rate_bps.mean for one in (summary.forward, summary.back)}
+    assert (rates == {10e6}) or any(one.quantity == "rate_bps" for one in whole.series)
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("part", [0.25, 0.5, 0.8, 0.95])
+def test_a_file_that_is_cut_off_is_read_or_named(name: str, part: float, tmp_path: Path) -> None:
+    """The rest is never taken for something else: RTTs and values are those of the whole file."""
+    whole = read(tmp_path, ALL[name])
+    text = ALL[name][: int(len(ALL[name]) * part)]
+    try:
+        cut = read(tmp_path, text)
+    except link_file.LinkFileError as error:
+        assert "measured" in str(error)
+        return
+    if cut.probes is not None and whole.probes is not None:
+        known = set(whole.probes.rtts_ms[~np.isnan(whole.probes.rtts_ms)].tolist())
+        found = cut.probes.rtts_ms[~np.isnan(cut.probes.rtts_ms)].tolist()
+        # A CSV file's last number may be cut, and is a number still.
+        assert set(found[:-1]) <= known
+
+
+@pytest.mark.parametrize("name", [*PROBED, *WINDOWS_TEXTS])
+@pytest.mark.parametrize("other", ["macos", "windows", "fping", "csv", "irtt"])
+def test_two_programs_in_a_file_are_refused(name: str, other: str, tmp_path: Path) -> None:
+    family = {
+        "linux": "macos",
+        "linux-D": "macos",
+        "busybox": "macos",
+        "macos": "macos",
+        "windows-unreachable": "windows",
+        "german": "windows",
+        "fping-C": "fping",
+    }
+    if family.get(name, name) == other or (name, other) == ("csv", "csv"):
+        return
+    if name.startswith("csv") and other == "csv":
+        return
+    with pytest.raises(link_file.LinkFileError, match=r"line |document|JSON"):
+        read(tmp_path, PROBED.get(name, WINDOWS_TEXTS.get(name, "")) + ALL[other])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "empty"),
+        ("\n \n", "empty"),
+        ("\0\1\2", "not a text"),
+        ("[]", "JSON that is not understood"),
+        ("[1, 2]", "JSON that is not understood"),
+        ('{"a": 1}', "JSON that is not understood"),
+        ("[" * 100_000, "nested too deeply|not JSON"),
+        ('{"round_trips": []}', "not the JSON of irtt"),
+        ('{"x_values": [1, 1], "results": {}}', "do not increase"),
+        ('{"start": {}, "intervals": []}', "without an interval"),
+        ('{"prb_id": 1, "type": "traceroute"}', "type traceroute"),
+        ('[{"prb_id": 1, "result": []}, {"prb_id": 2, "result": []}]', "--only prb_id=1"),
+        ('{"popPingLatencyMs": [1], "popPingDropRate": [1]}', "no second with an answer"),
+        ('{"popPingLatencyMs": [1], "popPingDropRate": [-1, 0]}', "1 latencies, 2 drop rates"),
+        ("a : [0], 64 bytes, 1 ms\nb : [0], 64 bytes, 1 ms\n", "2 targets: give one with --only"),
+        (
+            "a : [0], 64 bytes, 1 ms\na : [0], 64 bytes, 1 ms\n",
+            "line 2: probe 0 of a is there twice",
+        ),
+        ("time_s,rtt_ms,rtt\n0,1,1\n", "say the same"),
+        ("time_s,rtt_ms\n0,1\n1\n2,1\n", "line 3: 1 cells"),
+        ("time_s,rtt_mss\n0,1\n", "did you mean rtt_ms"),
+        ("date,rtt_ms\nyesterday,1\n", "line 2, column date"),
+        ("time_s,packet_loss\n0,101\n", "above 100 percent"),
+        ("1\n2\nx\n", "line 3: 'x' is not a number of milliseconds"),
+        ("".join(f"{n}\n" for n in range(5000)) + "7\n", "line 5001: 7 after 4999"),
+        ("0 10\n0 20\n", "second delay"),
+    ],
+)
+def test_what_is_wrong_is_named(text: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=said):
+        read(tmp_path, text)
+
+
+def test_lines_that_say_nothing_are_counted_and_the_first_is_shown(tmp_path: Path) -> None:
+    text = PROBED["linux"].replace("\n64", "\nroot@box:~# date\n64", 1)
+    assert "1 lines say nothing of a probe and are skipped (line 2: 'root@box:~# date')" in (
+        read(tmp_path, text).assumed
+    )
+
+
+def test_rate_and_delay_of_two_files_are_one_link(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "down").write_text("".join(f"{n}\n" for n in range(1, 1001)))
+    (tmp_path / "delays").write_text("12\n11\n" * 50)
+    out = tmp_path / "link.csv"
+    words = ["--forward", str(tmp_path / "down"), str(tmp_path / "delays"), "-o", str(out)]
+    assert link.main(["import", *words, "--rate-bps", "2e6"]) == 0
+    summary = link_file.check(out)
+    assert summary.forward.rate_bps.mean == pytest.approx(12e6)
+    assert summary.back.rate_bps.mean == pytest.approx(2e6)
+    assert summary.forward.delay_ms.mean == pytest.approx(11.5)
+    assert "assumed: all files begin at the same time" in capsys.readouterr().out
+    (tmp_path / "others").write_text("1\n0\n")
+    both = [str(tmp_path / "delays"), str(tmp_path / "others")]
+    with pytest.raises(InputError, match="both have a delay"):
+        link.main(["import", *both, "-o", str(out)])
+
+
+def test_gaps_of_a_file_without_a_lost_probe_are_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = "".join(f"{n / 100},40\n" for n in range(1000) if not 500 <= n < 540)
+    (tmp_path / "rtts").write_text(f"timestamp,rtt\n{rows}")
+    words = ["import", str(tmp_path / "rtts"), "-o", str(tmp_path / "link.csv")]
+    assert link.main(words) == 0
+    assert "1 gaps of more than 5 intervals, 0.41 s together, are taken for no loss" in (
+        capsys.readouterr().out
+    )
+    assert link.main([*words, "--gaps-are-lost"]) == 0
+    assert link_file.check(tmp_path / "link.csv").forward.outage_s == pytest.approx(0.4, abs=0.011)
+
+
+def test_a_csv_file_may_have_the_times_of_the_answers(tmp_path: Path) -> None:
+    """Probes each 0.1 s; what was held for 0.5 s came together with the last of them."""
+    rows = "timestamp,rtt\n" + "".join(
+        f"{n / 10 + ms / 1000},{ms}\n" for n, ms in enumerate((40, 540, 440, 340, 240, 140, 40))
+    )
+    probes = read(tmp_path, rows, times_of_answers=True).probes
+    assert probes is not None
+    assert probes.times_s.tolist() == pytest.approx([n / 10 for n in range(7)])
+    assert "a time is when the probe was sent (--times-of-answers)" in read(tmp_path, rows).assumed
+
+
+def test_a_million_lines_take_less_than_ten_seconds(tmp_path: Path) -> None:
+    """CPU time: what else runs on the machine does not count."""
+    rows = ["PING h (192.0.2.1) 56(84) bytes of data."]
+    for n in range(1_000_000):
+        if n % 300:
+            rows.append(
+                f"[{1700000000 + n / 100:.6f}] 64 bytes from 192.0.2.1: icmp_seq={n % 65536}"
+                f" ttl=55 time={40 + n % 7} ms"
+            )
+    (tmp_path / "ping").write_text("\n".join(rows))
+    begun_s = time.process_time()
+    assert link.main(["import", str(tmp_path / "ping"), "-o", str(tmp_path / "l.csv")]) == 0
+    assert time.process_time() - begun_s < 10
+
+
+TEXTS = st.text(max_size=200) | st.binary(max_size=200)
+
+
+@given(TEXTS, st.sampled_from(sorted(ALL)), st.integers(0, 400), st.integers(0, 40))
+def test_any_damage_is_read_or_named(
+    damage: str | bytes, name: str, place: int, dropped: int
+) -> None:
+    raw = ALL[name].encode()
+    added = damage.encode("utf-8", "surrogatepass") if isinstance(damage, str) else damage
+    place = min(place, len(raw))
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "measured"
+        path.write_bytes(raw[:place] + added + raw[place + dropped :])
+        try:
+            measured = table.read(path, Given())
+        except link_file.LinkFileError:
+            return
+        for one in measured.series:
+            assert len(one.times_s) == len(one.values) > 0
+            assert np.all(np.isfinite(one.values)) and np.all(one.values >= 0)
+        if measured.probes is not None:
+            assert np.all(np.diff(measured.probes.times_s) >= 0)

@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Low-orbit links as they were measured: the model, its fit, and the comparison of two links."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice, pairwise, takewhile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from openbach_jobs import link_file, presets, reconfigurations
+from openbach_run.commands import link
+from openbach_run.errors import InputError
+from openbach_run.satellite import compare, fit, pings
+from openbach_run.satellite.formats import table
+from openbach_run.satellite.imported import Part
+from openbach_run.satellite.measured import Given, Measured, Probes, Series
+
+RATES = {"forward": 50e6, "return": 10e6}
+KNOWN = {
+    "grid_s": 15.0,
+    "grid_phase_s": 4.2,
+    "lossy_pct": 60.0,
+    "lossy_ms": 400.0,
+    "lossy_sd_ms": 40.0,
+    "held_ms": 150.0,
+    "held_sd_ms": 25.0,
+    "delay_step_ms": 5.0,
+    "return_spread_ms": 6.0,
+    "spread_hold_ms": 25.0,
+}
+DELAY_MS, RETURN_LOSS_PCT, RATE_SD_PCT = 60.0, 0.2, 20.0
+TRIALS, DURATION_S, PERIOD_S = 200, 210.0, 0.02
+
+
+def model(**values: float) -> reconfigurations.Reconfigurations:
+    return reconfigurations.Reconfigurations(**values)
+
+
+def played(
+    parameters: reconfigurations.Reconfigurations, until_s: float, seed: int = 1
+) -> list[link_file.Change]:
+    changes = reconfigurations.changes(parameters, seed, RATES, DELAY_MS)
+    return list(takewhile(lambda one: one.time_s <= until_s, changes))
+
+
+def test_without_parameters_the_link_is_constant() -> None:
+    states = {(one.direction, one.state) for one in played(model(), 60)}
+    assert states == {
+        ("forward", link_file.State(50e6, DELAY_MS, 0.0)),
+        ("return", link_file.State(10e6, DELAY_MS, 0.0)),
+    }
+    assert not model().is_random and model(held_sd_ms=1).is_random
+
+
+def test_packets_are_lost_then_held_on_the_grid() -> None:
+    """From 4.2 s on 400 ms without a packet, then 150 ms in which they wait; every 15 s."""
+    grid = model(grid_phase_s=4.2, lossy_pct=100, lossy_ms=400, held_ms=150)
+    forward = [one for one in played(grid, 40) if one.direction == "forward"]
+    news = [
+        (after.time_s, after.state.loss_pct, after.state.rate_bps > 0)
+        for before, after in pairwise(forward)
+        if before.state != after.state
+    ]
+    assert news == [
+        (4.2, 100, True),
+        (4.6, 0, False),
+        (4.75, 0, True),
+        (19.2, 100, True),
+        (19.6, 0, False),
+        (19.75, 0, True),
+        (34.2, 100, True),
+        (34.6, 0, False),
+        (34.75, 0, True),
+    ]
+
+
+def test_the_link_begins_without_a_loss_at_any_phase() -> None:
+    for phase_s in (0.0, 0.1, 14.99):
+        first = played(model(grid_phase_s=phase_s, lossy_pct=100, lossy_ms=400), 0)
+        assert [(one.time_s, one.direction, one.state.loss_pct) for one in first] == [
+            (0, "forward", 0),
+            (0, "return", 0),
+        ]
+
+
+def test_seeds_begin_at_phases_of_the_grid() -> None:
+    grid = model(grid_phases=5)
+    found = [reconfigurations.first_s(grid, seed) for seed in range(1, 7)]
+    assert found == [3, 6, 9, 12, 0, 3]
+
+
+def test_the_same_seed_plays_the_same_and_another_one_does_not() -> None:
+    grid = model(**KNOWN, rate_sd_pct=20)
+    assert played(grid, 40, seed=3) == played(grid, 40, seed=3) != played(grid, 40, seed=4)
+    assert played(grid, 40, seed=3) == [one for one in played(grid, 70, seed=3) if one.time_s <= 40]
+
+
+def test_the_numbers_of_a_seed_are_these() -> None:
+    """They are part of what packets are: another machine, another version, the same numbers."""
+    grid = model(**KNOWN, rate_sd_pct=20)
+    drawn = [reconfigurations.interval(grid, 1, number) for number in range(3)]
+    assert [(one.lossy_s, one.held_s, round(one.step_ms, 6)) for one in drawn] == EXPECTED
+
+
+EXPECTED = [
+    (0.415413, 0.114471, -7.090234),
+    (0.0, 0.123596, -5.125222),
+    (0.40099, 0.116207, 3.392163),
+]
+
+
+def test_a_delay_is_drawn_anew_each_10_ms_with_its_mean() -> None:
+    grid = model(return_spread_ms=6, spread_hold_ms=20)
+    back = [one for one in played(grid, 300) if one.direction == "return"]
+    assert {round(one.time_s * 1000) % 10 for one in back} == {0}
+    extra_ms = np.array([one.state.delay_ms - DELAY_MS for one in back])
+    assert extra_ms.mean() == pytest.approx(6, rel=0.05)
+    assert np.percentile(extra_ms, 95) == pytest.approx(6 * np.log(20), rel=0.07)
+    changed = np.diff(extra_ms) != 0
+    assert changed.mean() == pytest.approx(0.5, abs=0.02)
+    assert {one.state.delay_ms for one in played(grid, 1) if one.direction == "forward"} == {60}
+
+
+def test_a_constellation_has_its_own_delay_below_the_steps() -> None:
+    preset = presets.find("starlink")
+    orbit, grid = preset.constellation, preset.reconfigurations
+    assert orbit is not None and grid is not None
+    quiet = reconfigurations.Reconfigurations(grid_s=15)
+    ours = reconfigurations.changes(quiet, 1, RATES, orbit)
+    from openbach_jobs import constellation
+
+    theirs = constellation.changes(orbit)
+    mine = [(one.time_s, one.state.delay_ms) for one in islice(ours, 200)]
+    assert mine == [(one.time_s, one.state.delay_ms) for one in islice(theirs, 200)]
+
+
+def test_a_ping_waits_is_lost_and_never_overtakes() -> None:
+    """One way 60 ms: those that are on their way at the begin of the loss are lost, too."""
+    grid = model(grid_phase_s=1, lossy_pct=100, lossy_ms=100, held_ms=50)
+    states = pings.states(iter(played(grid, 10)), 10)
+    times_s = np.array([0.5, 0.93, 0.95, 1.05, 1.11, 1.14, 1.2])
+    probes = pings.sent(states, times_s, 1)
+    assert probes.lost.tolist() == [0, 0, 2, 3, 0, 0, 0]
+    answered = probes.rtts_ms[probes.lost == 0]
+    assert answered.tolist() == pytest.approx([120, 120, 160, 130, 120])
+
+
+def trial(seed: int) -> fit.Fitted:
+    """The fit of pings over the known model."""
+    changes = reconfigurations.changes(model(**KNOWN), seed, RATES, DELAY_MS)
+    states = pings.states(changes, DURATION_S + 5)
+    times_s = np.arange(0, DURATION_S, PERIOD_S)
+    probes = pings.sent(states, times_s, seed, {"return": RETURN_LOSS_PCT})
+    # As ping knows it: lost, in an unknown direction.
+    probes = replace(probes, lost=np.minimum(probes.lost, 1))
+    return fit.fit([Part("pings", "both", Measured(probes, (), probes.end_s))])
+
+
+def test_a_fit_finds_the_known_values_within_its_intervals() -> None:
+    """In 95 % of 200 trials for each value; an interval is one of 99 %."""
+    known = {**KNOWN, "delay_ms": DELAY_MS, "return_loss": RETURN_LOSS_PCT}
+    missed = dict.fromkeys(known, 0)
+    for seed in range(TRIALS):
+        values = trial(seed).values
+        for name, value in known.items():
+            one = values[name]
+            missed[name] += not one.low - 1e-9 <= value <= one.high + 1e-9
+            assert one.low <= one.value <= one.high
+    assert max(missed.values()) <= 0.05 * TRIALS, missed
+
+
+def test_a_fit_finds_known_rates_within_its_intervals() -> None:
+    """Rates alone: the grid is assumed, its phase found."""
+    missed = dict.fromkeys(("rate", "rate_sd_pct", "grid_phase_s"), 0)
+    known = {"rate": 50e6, "rate_sd_pct": RATE_SD_PCT, "grid_phase_s": 4.2}
+    grid = model(grid_phase_s=4.2, rate_sd_pct=RATE_SD_PCT)
+    for seed in range(TRIALS):
+        changes = reconfigurations.changes(grid, seed, RATES, DELAY_MS)
+        forward = pings.states(changes, 300)["forward"]
+        random = np.random.default_rng(seed)
+        times_s = np.arange(0, 300, 0.1)
+        noise = 1 + 0.05 * random.standard_normal(len(times_s))
+        rates = forward.rates_bps[forward.at(times_s)] * noise
+        series = Series("rate_bps", "forward", times_s, rates)
+        values = fit.fit([Part("rates", "both", Measured(None, (series,), 300.0))]).values
+        for name, value in known.items():
+            one = values[name]
+            missed[name] += not one.low <= value <= one.high
+    assert max(missed.values()) <= 0.05 * TRIALS, missed
+
+
+def test_a_fit_tells_the_directions_of_a_loss_if_they_are_known() -> None:
+    states = pings.states(reconfigurations.changes(model(**KNOWN), 1, RATES, DELAY_MS), 305)
+    loss_pct = {"return": 2.0, "forward": 0.5}
+    probes = pings.sent(states, np.arange(0, 300, PERIOD_S), 1, loss_pct)
+    values = fit.fit([Part("irtt", "both", Measured(probes, (), probes.end_s))]).values
+    assert values["return_loss"].low < 2.0 < values["return_loss"].high
+    assert values["loss"].low < 0.5 < values["loss"].high
+
+
+@pytest.mark.parametrize("grid_s", [7.0, 12.5, 15.0, 30.0])
+def test_a_fit_finds_the_period_of_the_grid(grid_s: float) -> None:
+    grid = model(**{**KNOWN, "grid_s": grid_s})
+    states = pings.states(reconfigurations.changes(grid, 1, RATES, DELAY_MS), 305)
+    probes = pings.sent(states, np.arange(0, 300, PERIOD_S), 1)
+    found = fit.fit([Part("pings", "both", Measured(probes, (), probes.end_s))]).values["grid_s"]
+    assert found.low <= grid_s <= found.high and found.value == pytest.approx(grid_s, abs=0.05)
+
+
+def test_a_link_without_a_grid_is_told() -> None:
+    probes = Probes(np.arange(0, 60, 0.1), np.full(600, 40.0), np.zeros(600, dtype=np.int8))
+    found = fit.fit([Part("pings", "both", Measured(probes, (), 60.0))])
+    assert "0 events are too few" in " ".join(found.said)
+    assert found.values["delay_ms"].value == 20 and found.values["delay_step_ms"].value == 0
+    with pytest.raises(ValueError, match="neither a delay nor a rate"):
+        fit.fit([Part("nothing", "both", Measured(None, (), 60.0))])
+
+
+def ping_file(folder: Path, duration_s: float = 150.0) -> Path:
+    """What `ping -D -i 0.02` writes over the known model."""
+    states = pings.states(reconfigurations.changes(model(**KNOWN), 1, RATES, DELAY_MS), 400)
+    probes = pings.sent(states, np.arange(0, duration_s, PERIOD_S), 1)
+    lines = []
+    for number, (time_s, rtt_ms, lost) in enumerate(probes.rows(), 1):
+        if not lost:
+            lines.append(
+                f"[{1700000000 + time_s + rtt_ms / 1000:.6f}] 64 bytes from 192.0.2.1:"
+                f" icmp_seq={number} ttl=55 time={rtt_ms:.1f} ms\n"
+            )
+    path = folder / "ping.txt"
+    path.write_text("".join(lines))
+    return path
+
+
+def test_a_fitted_file_is_a_satellite_that_compares_well(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, satellite = ping_file(tmp_path, 300.0), tmp_path / "mine.yml"
+    assert link.main(["fit", str(path), "-o", str(satellite)]) == 0
+    preset = presets.read(satellite)
+    assert preset.reconfigurations is not None
+    assert preset.reconfigurations.grid_s == 15
+    assert "reconfigurations at seconds 9.20, 24.20" in capsys.readouterr().out.replace(
+        "9.19", "9.20"
+    ).replace("24.19", "24.20")
+    figure = tmp_path / "both.svg"
+    assert link.main(["compare", str(path), str(satellite), "-o", str(figure)]) == 0
+    said = capsys.readouterr().out
+    assert "burst of loss, 50 %" in said and figure.stat().st_size > 5000
+    one = compare.measured_side("a", [Part("a", "both", table.read(path, Given()))])
+    other = compare.satellite_side("b", preset, one, 1)
+    rows = {row.name: row.off_pct for row in compare.table(one, other)}
+    for quantile in (25, 50, 75, 95):
+        assert abs(rows[f"RTT within intervals, {quantile} %"]) < 10
+    assert abs(rows["burst of loss, 50 %"]) < 20
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["fit", "ping.txt", "-o", "x.csv"], "ends in .yml"),
+        (["fit", "-o", "x.yml"], "no file is given"),
+        (["fit", "ping.txt", "--grid-s", "0", "-o", "x.yml"], "--grid-s 0"),
+        (["fit", "ping.txt", "--from-s", "1000", "-o", "x.yml"], "it ends at"),
+        (["fit", "ping.txt", "--from-s", "9", "--to-s", "8", "-o", "x.yml"], "is not after"),
+        (["fit", "ping.txt", "--to-s", "9", "-o", "x.yml"], "measure for a longer time"),
+        (["compare", "geo", "leo"], "geo does not change with time"),
+        (["compare", "leo", "starlink", "--from-s", "3"], "neither of the two is a measurement"),
+        (["compare", "leo", "absent"], "absent"),
+        (["compare", "leo", "starlink", "-o", "x.gif"], "a figure ends in"),
+    ],
+)
+def test_what_is_wrong_is_told(
+    words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ping_file(tmp_path, 60.0)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=said):
+        link.main(words)
+    assert [one.name for one in tmp_path.iterdir()] == ["ping.txt"]
+
+
+def test_the_old_leo_and_a_link_file_of_it_are_alike(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "leo.csv"
+    assert link.main(["leo", "--duration-s", "900", "-o", str(out)]) == 0
+    capsys.readouterr()
+    assert link.main(["compare", "leo_hold", str(out)]) == 0
+    line = next(one for one in capsys.readouterr().out.splitlines() if "intervals, 50 %" in one)
+    assert line.endswith("0.0 %")
