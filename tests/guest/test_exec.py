@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
-from conftest import RunCells, command
+from helpers.guest_runs import RunCells, command
 
 GEO = ("exec", "geo", "vpn=wireguard", "cc=cubic", "loss=1")
 JOB = (

@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import REPOSITORY
+from helpers.guest_runs import REPOSITORY
+from helpers.terminals import is_alive
 
 import openbach_run
 from openbach_run.prompt.lab import _descendants
@@ -68,14 +69,6 @@ def test_a_lab_gives_what_commands_do(tmp_path: Path) -> None:
     assert not any(is_alive(pid) for pid in guest)
     with pytest.raises(openbach_run.LabClosed):
         lab.host("pc").run("true")
-
-
-def is_alive(pid: int) -> bool:
-    """Return whether a process is there, and no zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 @pytest.mark.parametrize("end", ["", "raise SystemExit(3)", "import os; os.kill(os.getpid(), 9)"])

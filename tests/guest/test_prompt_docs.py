@@ -12,10 +12,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import own_files
 import pytest
-from conftest import REPOSITORY, command
-from test_shell import terminal
+from helpers import own_files
+from helpers.guest_runs import REPOSITORY, command
+from helpers.terminals import terminal
 
 from openbach_run.yaml_files import read_yaml
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from conftest import REPOSITORY, command
+from helpers.guest_runs import REPOSITORY, command
 
 from openbach_run.prompt.compare import compared
 from openbach_run.prompt.trial import read_results

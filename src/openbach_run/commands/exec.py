@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`openbach-run exec SCENARIO [NAME=VALUE…] -- HOST 'COMMAND'…`: runs commands on a path's hosts."""
+"""`openbach-run exec SCENARIO -- HOST 'COMMAND'…`: runs commands on the hosts of a path."""
 
 from __future__ import annotations
 
@@ -53,6 +53,7 @@ exit codes: 0 all commands ended well, 1 one did not, or the path did not come u
 
 
 def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     made = argparse.ArgumentParser(
         "openbach-run exec",
         description=DESCRIPTION,
@@ -141,6 +142,7 @@ def add_files(made: argparse.ArgumentParser) -> None:
 
 
 def main(argv: list[str]) -> int:
+    """Run the commands; return the exit code. Raises InputError, SetupError, OSError."""
     before, words = _split(argv)
     arguments = parser().parse_intermixed_args(before)
     if arguments.pcap and arguments.output is None:

@@ -47,7 +47,7 @@ combination of the values given for its arguments, and prints the transfer times
 commands (each has its own --help):
   openbach-run exec SCENARIO -- HOST 'COMMAND'…  commands on the hosts of a path, in virtual time
   openbach-run shell SCENARIO                    a prompt on the hosts of a path
-  openbach-run try --server … --client …         your own programs at both ends, and comparisons for CI
+  openbach-run try --server … --client …         your own programs at both ends, also for CI
   openbach-run report RESULTS… -o reports/NAME   the technical report of campaigns
   openbach-run explain --budget 2h               assumptions under which published claims hold
   openbach-run export RESULTS…                   their statistics, for InfluxDB

@@ -39,6 +39,7 @@ runs it again, in virtual time.
 
 
 def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     made = argparse.ArgumentParser(
         "openbach-run shell",
         description=DESCRIPTION,
@@ -73,6 +74,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
+    """Open a prompt; return the exit code of its shell. Raises InputError, SetupError, OSError."""
     arguments = parser().parse_intermixed_args(argv)
     try:
         return _joined(arguments) if arguments.join is not None else _opened(arguments)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`openbach-run try --server COMMAND --client COMMAND`: the user's own programs over a satellite."""
+"""`openbach-run try --server COMMAND --client COMMAND`: own programs over a satellite."""
 
 from __future__ import annotations
 
@@ -69,6 +69,7 @@ with --bisect: 0 good, 1 a regression, 125 cannot tell.
 
 
 def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     made = argparse.ArgumentParser(
         "openbach-run try",
         description=DESCRIPTION,
@@ -144,6 +145,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
+    """Try the programs; return the exit code. Raises InputError, SetupError, OSError."""
     arguments = parser().parse_intermixed_args(argv)
     try:
         code = _tried(arguments)

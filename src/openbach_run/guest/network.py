@@ -309,6 +309,7 @@ def _own_directories() -> None:
 
 
 def mount(source: str, target: str, kind: str, flags: int, options: str | None = None) -> None:
+    """Mount a file system. Raises NetworkError."""
     if libc.mount(
         source.encode(), target.encode(), kind.encode(), flags, options and options.encode()
     ):

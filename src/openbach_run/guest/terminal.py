@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Terminals on the hosts of a run: shells, each on a pseudo-terminal, for a person at the engine's.
 
-Bytes go through files of the run's directory. IN/ID.NUMBER.KIND comes from the engine: `open` (JSON:
-host, rows, columns, term), `typed`, `size` (JSON), `hangup`; IN/end ends all. OUT/ID is what the
-terminal shows, OUT/ID.code the exit code of its shell.
+Bytes go through files of the run's directory. IN/ID.NUMBER.KIND comes from the engine: `open`
+(JSON: host, rows, columns, term), `typed`, `size` (JSON), `hangup`; IN/end ends all. OUT/ID is what
+the terminal shows, OUT/ID.code the exit code of its shell.
 
-The run has virtual time up to here, and is made to keep pace with the engine's clock from now on: it
-sends packets to itself, and the engine reads the packets of a time when that time has come.
+The run has virtual time up to here, and is made to keep pace with the engine's clock from now on:
+it sends packets to itself, and the engine reads the packets of a time when that time has come.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TICK_S = 0.01
 """From one look at what is typed to the next, and by which the run may be ahead of the clock."""
 MAGIC = b"openbach-run pace"
 PACE_BYTES, PACE_PACKETS = 60_000, 5
-"""Of a tick: more than the kernel keeps of a capture before it sends it on (kernel/src/capture.c)."""
+"""Of a tick: more than the kernel keeps of a capture before it sends it (kernel/src/capture.c)."""
 READ_BYTES = 1 << 16
 SIOCGIFFLAGS, SIOCSIFFLAGS, UP = 0x8913, 0x8914, 1
 START = """\
@@ -62,7 +62,8 @@ on() {
         return 1
     fi
     shift
-    local at=(nsenter -t "$(< "/run/openbach/hosts/$host")" -n -m --wd=/home env OPENBACH_HOST="$host")
+    local at=(nsenter -t "$(< "/run/openbach/hosts/$host")" -n -m --wd=/home)
+    at+=(env OPENBACH_HOST="$host")
     if [ $# = 0 ]; then
         "${at[@]}" bash --rcfile /run/openbach/shell.rc -i
     else

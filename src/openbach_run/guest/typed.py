@@ -196,7 +196,8 @@ class Commands:
 
     Each is `{"host": …, "command": …, "apart": is it with &}`, or has `job` (its command line) in
     place of `command`: then it is started as an agent starts it. With `needs` it is only started
-    if the command of that number has ended well. `{"wait": 1}` waits. With `entries` None they come while the run goes on.
+    if the command of that number has ended well. `{"wait": 1}` waits. With `entries` None they come
+    while the run goes on.
     """
 
     def __init__(self, entries: Sequence[Mapping[str, Any]] | None, agents: Agents) -> None:

@@ -75,7 +75,7 @@ class _Printed:
 
 
 class Lab:
-    """A testbed that is up. Close it, or use it as a context: `with openbach_run.lab("geo") as lab`.
+    """A testbed that is up. Close it, or use it in `with openbach_run.lab("geo") as lab`.
 
     It is closed at the end of the Python process, too, however that ends.
     """
@@ -87,7 +87,7 @@ class Lab:
         spec: Mapping[str, Any],
         files: Sequence[Given],
     ) -> None:
-        """Bring the testbed up; return when its path is up. Raises LabClosed if it does not come."""
+        """Bring the testbed up; return when its path is up. Raises LabClosed if it is not."""
         self._testbed = testbed
         self._stack = ExitStack()
         # Also if nobody closes it; a lab in a notebook is forgotten rather than closed.

@@ -362,7 +362,7 @@ class _Capture(threading.Thread):
 
 
 class Pace:
-    """This machine's clock beside a guest's."""
+    """The clock of this machine beside a guest's."""
 
     def __init__(self) -> None:
         self._ahead_ns: int | None = None
