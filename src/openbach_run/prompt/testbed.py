@@ -158,9 +158,9 @@ def with_commands(
     first = next((one for one in functions if one["id"] in left_out and STARTS in one), None)
     # Its waits for servers are kept: it starts at the very time of the scenario's own job.
     place = first or {"id": max(one["id"] for one in functions) + 1, "wait": {}}
-    kept_waits = {
-        kind: [one for one in place["wait"].get(kind, []) if one not in left_out] for kind in WAITS
-    }
+    kept_waits = {}
+    for kind in WAITS:
+        kept_waits[kind] = [one for one in place["wait"].get(kind, []) if one not in left_out]
     if first is None:
         kept_waits["finished_ids"] = [one["id"] for one in ready]
     entity = (first or ready[0])[STARTS]["entity_name"]
