@@ -7,13 +7,13 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from openbach_run.campaign.options import Options
 from openbach_run.commands.arguments import add_jobs, add_with
 from openbach_run.errors import InputError
 from openbach_run.json_files import read_text
-from openbach_run.progress import shown_when_due
+from openbach_run.progress import shown, shown_when_due
 from openbach_run.prompt.lines import Command, Entry, check_jobs, in_words, of_script, of_words
 from openbach_run.prompt.session import (
     Session,
@@ -258,13 +258,18 @@ class Printer:
         return f"{command.host} {command.text.split()[0]}"
 
     def _printed(self, number: int, stream: int, text: str) -> None:
-        to: BinaryIO = (sys.stdout if stream == 1 else sys.stderr).buffer
+        to = sys.stdout if stream == 1 else sys.stderr
         if self._command(number).apart:
             # Of several at once, whole lines, each with its host.
             *lines, rest = (self._partial.pop((number, stream), "") + text).split("\n")
             self._partial[number, stream] = rest
             text = "".join(f"{self._command(number).host}: {line}\n" for line in lines)
-        to.write(text.encode("latin-1"))
+        printed = text.encode("latin-1")
+        if to.isatty():
+            # The hosts' programs may be somebody else's: no orders to the person's terminal.
+            to.write(shown(printed.decode(errors="replace")))
+        else:
+            to.buffer.write(printed)
         to.flush()
         if text:
             self._gap = "" if text.endswith("\n") else "\n"
