@@ -25,6 +25,7 @@ from openbach_run.prompt.compare import (
     summary,
     tolerance_of,
 )
+from openbach_run.prompt.lines import Command
 from openbach_run.prompt.programs import (
     check_machine,
     copy_program,
@@ -32,7 +33,15 @@ from openbach_run.prompt.programs import (
     reads_clock,
     segments,
 )
-from openbach_run.prompt.trial import Seen, programs_of, read_results, write_results
+from openbach_run.prompt.trial import (
+    Program,
+    Seen,
+    Trial,
+    entries_of,
+    programs_of,
+    read_results,
+    write_results,
+)
 
 ASKED = {"scenario": "geo", "values": {}, "seeds": [1], "payload_bytes": 0}
 
@@ -112,6 +121,18 @@ def test_results_are_read_as_they_were_written(tmp_path: Path) -> None:
             read_results(tmp_path)
     with pytest.raises(InputError, match="no results: "):
         read_results(tmp_path / "nowhere")
+
+
+def test_both_ends_know_where_qlog_goes() -> None:
+    plain = Trial(Program("server", "./serve"), Program("pc", "./fetch"))
+    before, serve, ready, fetch = entries_of(plain)
+    assert serve == Command("server", "./serve", apart=True)
+    assert fetch == Command("pc", "./fetch", needs=2)
+    assert isinstance(before, Command) and isinstance(ready, Command)
+    logged = entries_of(replace(plain, qlog=True))
+    for one in (logged[1], logged[3]):
+        assert isinstance(one, Command)
+        assert one.text.startswith("export QLOGDIR=/home/qlog; ./")
 
 
 # Programs

@@ -107,7 +107,8 @@ def summary(title: str, seen: Sequence[Seen], verdict: Verdict | None, note: str
         lines.append(f"| {one.seed} | {time} | {size} | {rate} | {said} |")
     measured = estimate(list(_times(seen).values()))
     if measured is not None:
-        lines += ["", f"Median {_interval(measured)} s of {measured.seeds} seeds."]
+        seeds = "1 seed" if measured.seeds == 1 else f"{measured.seeds} seeds"
+        lines += ["", f"Median {_interval(measured)} s of {seeds}."]
     return "\n".join([*lines, *(["", note] if note else []), ""])
 
 
