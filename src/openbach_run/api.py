@@ -21,6 +21,10 @@ from openbach_run.campaign.request import Plan, plan_of
 from openbach_run.campaign.run import Callbacks, Result, run_campaign, run_with_progress
 from openbach_run.clock import VIRTUAL
 from openbach_run.errors import InputError, SetupError
+from openbach_run.progress import shown_when_due
+from openbach_run.prompt.lab import Lab, LabClosed, Ran
+from openbach_run.prompt.session import given_files
+from openbach_run.prompt.testbed import checked_testbed
 from openbach_run.report.cells import read_campaigns
 from openbach_run.results.captures import packets
 from openbach_run.results.intervals import estimate
@@ -31,11 +35,15 @@ from openbach_run.results.record import statistics
 __all__ = [
     "Callbacks",
     "InputError",
+    "Lab",
+    "LabClosed",
     "Options",
     "Plan",
+    "Ran",
     "Result",
     "Results",
     "SetupError",
+    "lab",
     "load",
     "plan_of",
     "run",
@@ -93,6 +101,38 @@ def run(
     settings = [f"{name}={','.join(map(str, _several(value)))}" for name, value in values.items()]
     plan = plan_of(str(scenario), settings, None if seeds is None else _seeds(seeds), options)
     return Results(run_with_progress(plan, options, quiet=quiet).directory)
+
+
+def lab(
+    scenario: str | Path,
+    /,
+    *,
+    seed: int = 1,
+    files: Sequence[str | Path] = (),
+    additions: Sequence[str | Path] = (),
+    inventory: str | Path | None = None,
+    locked: bool = False,
+    quiet: bool = False,
+    **values: Value,
+) -> Lab:
+    """Bring a scenario's path up, in virtual time; return it, ready for commands on its hosts.
+
+    The scenario's measurement is left out. `files` are copied to the directory in which commands
+    run. Time stands still between commands. Raises InputError, SetupError, LabClosed, OSError.
+    """
+    options = Options(
+        locked=locked,
+        additions=tuple(Path(one) for one in additions),
+        inventory=None if inventory is None else Path(inventory),
+    )
+    settings = [f"{name}={value}" for name, value in values.items()]
+    if not 0 <= seed < 2**31:
+        raise InputError(f"seed={seed}: from 0 to {2**31 - 1}")
+    testbed = checked_testbed(str(scenario), settings, f"{seed},", options, "lab")
+    given = given_files([str(one) for one in files])
+    with shown_when_due(quiet) as show:
+        engine, specs = testbed.prepared(show)
+    return Lab(testbed, engine, specs[seed], given)
 
 
 def load(directory: str | Path) -> Results:

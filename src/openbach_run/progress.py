@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
 
@@ -196,3 +196,17 @@ def _bar() -> Bar:
         TextColumn("{task.description}", markup=False),
     )
     return Progress(*columns, console=Console(file=sys.__stderr__), transient=True)
+
+
+@contextmanager
+def shown_when_due(quiet: bool) -> Iterator[Progress]:
+    """Yield a progress that shows nothing, not even a bar, until it is called."""
+    with ExitStack() as stack:
+        made: list[Reporter] = []
+
+        def show(text: str, part: float) -> None:
+            if not made:
+                made.append(stack.enter_context(Reporter(quiet)))
+            made[0].show(text, part)
+
+        yield show

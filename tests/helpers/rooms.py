@@ -28,7 +28,18 @@ ROOMS = (
         "openbach",
         "results",
     ),
-    *("satellite", "guest", "engine", "campaign", "report", "web", "bundle", "commands", "api"),
+    *(
+        "satellite",
+        "guest",
+        "engine",
+        "campaign",
+        "prompt",
+        "report",
+        "web",
+        "bundle",
+        "commands",
+        "api",
+    ),
 )
 """From the first to the last; `python -m openbach_run` and the package itself stand outside."""
 MODULES = {

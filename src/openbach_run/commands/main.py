@@ -26,6 +26,7 @@ COMMANDS = {
     "calibrate": "openbach_run.commands.calibrate",
     "capture": "openbach_run.commands.capture",
     "completion": "openbach_run.commands.completion",
+    "exec": "openbach_run.commands.exec",
     "expand": "openbach_run.commands.expand",
     "explain": "openbach_run.commands.explain",
     "export": "openbach_run.commands.export",
@@ -33,6 +34,8 @@ COMMANDS = {
     "matrix": "openbach_run.commands.matrix",
     "package": "openbach_run.commands.package",
     "serve": "openbach_run.commands.serve",
+    "shell": "openbach_run.commands.shell",
+    "try": "openbach_run.commands.try_programs",
 }
 """First argument → module, whose `main(argv)` takes the other arguments and returns the exit
 code."""
@@ -42,6 +45,9 @@ Runs an OpenBACH scenario of the SATCOM VPN/PEP testbed in virtual time, once pe
 combination of the values given for its arguments, and prints the transfer times.
 
 commands (each has its own --help):
+  openbach-run exec SCENARIO -- HOST 'COMMAND'…  commands on the hosts of a path, in virtual time
+  openbach-run shell SCENARIO                    a prompt on the hosts of a path
+  openbach-run try --server … --client …         your own programs at both ends, also for CI
   openbach-run report RESULTS… -o reports/NAME   the technical report of campaigns
   openbach-run explain --budget 2h               assumptions under which published claims hold
   openbach-run export RESULTS…                   their statistics, for InfluxDB

@@ -105,7 +105,9 @@ class LocalEngine(ABC):
         self._repository = repository
         self._code_folders = code
         self._only_locked = locked
-        self._silence_limit_s = silence_limit_s
+        self.silence_limit_s = silence_limit_s
+        self.limit_bytes, self.limit_files = RUN_LIMIT_BYTES, RUN_LIMIT_FILES
+        """What a run may have in its directory, its capture apart."""
         self._cache = cache or cache_directory()
         self._jail: Jail | None = None
         self._host_programs: dict[str, Path] = {}
@@ -275,6 +277,18 @@ class LocalEngine(ABC):
             for guest in self._guests:
                 self._end(guest)
 
+    @property
+    def guests(self) -> list[int]:
+        """Return the processes of the guests that run: their keepers."""
+        with self._lock:
+            return [guest.pid for guest in self._guests]
+
+    def _excess(self, run_dir: Path) -> str | None:
+        return _excess(run_dir, self.limit_bytes, self.limit_files)
+
+    def _tidy(self, run_dir: Path, spec: Mapping[str, Any]) -> str | None:
+        return tidy(run_dir, spec, self.limit_bytes, self.limit_files)
+
     def _end(self, guest: subprocess.Popen[bytes]) -> None:
         guest.terminate()  # the keeper, which ends all that have come of the guest
 
@@ -317,10 +331,10 @@ class LocalEngine(ABC):
                 before, sent_bytes = sent_bytes, stream.size_bytes if stream else 0
                 if reader.read() or sent_bytes > before:
                     heard = time.monotonic()
-                elif time.monotonic() - heard > self._silence_limit_s:
-                    raise Ended(f"showed no progress for {self._silence_limit_s:g} s")
+                elif time.monotonic() - heard > self.silence_limit_s:
+                    raise Ended(f"showed no progress for {self.silence_limit_s:g} s")
                 # The guest may be somebody else's code: a full disk is this machine's trouble.
-                if excess := _excess(run_dir) or (stream and stream.wrong()):
+                if excess := self._excess(run_dir) or (stream and stream.wrong()):
                     raise Ended(excess)
             reader.read()
         except DamagedRecord as damage:
@@ -343,14 +357,20 @@ def _ended_within(thread: threading.Thread, limit_s: float) -> bool:
     return not thread.is_alive()
 
 
-def _excess(run_dir: Path) -> str | None:
-    excess = run_files.excess(run_dir, RUN_LIMIT_BYTES, RUN_LIMIT_FILES, CAPTURE)
+def _excess(run_dir: Path, limit_bytes: int, limit_files: int) -> str | None:
+    excess = run_files.excess(run_dir, limit_bytes, limit_files, CAPTURE)
     return excess and f"{excess} in {run_dir}"
 
 
-def tidy(run_dir: Path, spec: Mapping[str, Any]) -> str | None:
+def tidy(
+    run_dir: Path,
+    spec: Mapping[str, Any],
+    limit_bytes: int = RUN_LIMIT_BYTES,
+    limit_files: int = RUN_LIMIT_FILES,
+) -> str | None:
     """Put right what a guest may have changed, remove what is too much, and return why, if so."""
-    excess = _excess(run_dir)  # first: it makes every directory writable
+    # First: it makes every directory writable.
+    excess = _excess(run_dir, limit_bytes, limit_files)
     # What is too much to read is removed before anybody reads the record.
     if excess:
         run_files.keep_only(run_dir, ("events.jsonl", "console.log", CAPTURE))

@@ -21,6 +21,8 @@ from openbach_run.guest.director import SECOND_US, JobInstance, JobStatus, Launc
 from openbach_run.guest.network import Namespace, inside
 
 if TYPE_CHECKING:
+    from openbach_run.guest.terminal import Terminals
+    from openbach_run.guest.typed import Commands
     from openbach_run.openbach.job import Job
 
 PROGRAMS = "/opt/openbach-run/bin"  # what jobs and VPNs have as source
@@ -35,6 +37,8 @@ CHILDREN_GRACE_US = (
 )  # as a real agent: from SIGTERM to SIGKILL for the job's children,
 JOB_GRACE_US = 2 * SECOND_US  # then for the job itself
 STOP_LIMIT_US = 60 * SECOND_US  # a real agent waits for command_stop without limit
+NO_PROCESS = -1
+"""In place of a process's id: the job is commands that a person has typed (typed.py)."""
 LAST_LINES = 20
 LAST_LINES_BYTES = 8192
 
@@ -93,6 +97,8 @@ class GuestAgents:
         self.seed = seed
         self.origin_ns = origin_ns
         self.clock = clock
+        self.typed: dict[str, Commands | Terminals] = {}
+        """By the name of the job in whose place they run."""
         self.processes: dict[int, Process] = {}
         self.waits: list[Wait] = []
         self.exit_codes: dict[int, int] = {}
@@ -122,7 +128,12 @@ class GuestAgents:
             "OWNER_SCENARIO_INSTANCE_ID": str(job.owner_id),
         }
         try:
-            pid = self._spawn(job.entity, directory, command_line, environment)
+            if typed := self.typed.get(job.job):
+                typed.begin()
+                pid, pidfd = NO_PROCESS, os.eventfd(0, os.EFD_CLOEXEC)
+            else:
+                pid = self.spawn(job.entity, directory, command_line, environment)
+                pidfd = os.pidfd_open(pid)
         except LaunchRefused:
             # A job that never ran leaves no directory: the record would show it as one that was
             # silent.
@@ -130,9 +141,7 @@ class GuestAgents:
                 os.remove(f"{directory}/{name}")
             os.rmdir(directory)
             raise
-        self.processes[job.id] = Process(
-            job, directory, command_line, pid, os.pidfd_open(pid), self.now_us()
-        )
+        self.processes[job.id] = Process(job, directory, command_line, pid, pidfd, self.now_us())
 
     def poll(self, instance_id: int) -> JobStatus:
         """Return the status of a job instance by its process."""
@@ -154,7 +163,7 @@ class GuestAgents:
         process = self.processes[instance_id]
         if not process.stop_ordered:
             process.stop_ordered = True
-            self._go_on(self._stop(process))
+            self.go_on(self._stop(process))
 
     # The run's side
 
@@ -190,7 +199,7 @@ class GuestAgents:
 
     # Processes
 
-    def _spawn(
+    def spawn(
         self, entity: str, directory: str, command_line: list[str], environment: dict[str, str]
     ) -> int:
         """Start a program on a host, in a session of its own. Raises LaunchRefused."""
@@ -246,16 +255,28 @@ class GuestAgents:
             process.pidfd for process in self.processes.values() if process.exit_code is None
         ]
         stopping = [pidfd for wait in self.waits for pidfd in wait.pidfds]
+        typed = [fd for one in self.typed.values() for fd in one.descriptors]
         timeout_s = max(0, due_us - self.now_us()) / SECOND_US
         # A pidfd becomes readable when its process ends (pidfd_open(2)).
-        ended = set(select.select({*running, *stopping}, [], [], timeout_s)[0])
+        ended = set(select.select({*running, *stopping, *typed}, [], [], timeout_s)[0])
         self._reap()
         # A copy, since procedures that go on may add to the list.
         for wait in self.waits[:]:
             wait.pidfds = [pidfd for pidfd in wait.pidfds if pidfd not in ended]
             if not wait.pidfds or wait.due_us <= self.now_us():
                 self.waits.remove(wait)
-                self._go_on(wait.procedure)
+                self.go_on(wait.procedure)
+        if not ended.isdisjoint(typed):
+            self._serve_typed(ended)
+
+    def _serve_typed(self, ready: set[int]) -> None:
+        """Go on with the commands that a person has typed."""
+        for process in self.processes.values():
+            typed = self.typed.get(process.job.job)
+            if typed is not None and process.exit_code is None:
+                typed.serve(ready)
+                if typed.over:
+                    process.exit_code, process.end_us = 0, self.now_us()
 
     def _reap(self) -> None:
         """Take note of all children that ended; orphans end up here too."""
@@ -274,7 +295,7 @@ class GuestAgents:
                     process.exit_code = self.exit_codes[pid]
                     process.end_us = self.now_us()
 
-    def _go_on(self, procedure: Procedure) -> None:
+    def go_on(self, procedure: Procedure) -> None:
         """Run a stop procedure up to where it has something to wait for."""
         for pidfds, period_us in procedure:
             if pidfds:
@@ -283,6 +304,10 @@ class GuestAgents:
 
     def _stop(self, process: Process) -> Procedure:
         """Stop a job as a real agent does: its children, then the job, then by its command_stop."""
+        if typed := self.typed.get(process.job.job):
+            if process.exit_code is None:
+                typed.abort()
+            return
         if process.exit_code is None:
             # Children first, as OpenBACH's agent does: a parent that sees them end may end by
             # itself.
@@ -298,7 +323,7 @@ class GuestAgents:
             # A real agent calls command_stop with the arguments of the start.
             line = [*shlex.split(command_stop), *process.job.argv]
             try:
-                pid = self._spawn(process.job.entity, process.directory, line, {})
+                pid = self.spawn(process.job.entity, process.directory, line, {})
             except LaunchRefused as error:
                 with open(f"{process.directory}/stderr", "a") as file:
                     file.write(f"command_stop: {error}\n")

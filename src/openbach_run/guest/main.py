@@ -13,8 +13,13 @@ import ctypes
 import json
 import os
 import time
-from collections.abc import Sequence
-from typing import Any, TextIO
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from openbach_run.guest.agent import GuestAgents
+    from openbach_run.guest.terminal import Terminals
+    from openbach_run.guest.typed import Commands
 
 RUN_DIRECTORY = "/run/openbach"
 LINK_FILES = "/run/link_files"
@@ -97,8 +102,15 @@ def _run(events: TextIO, began_ns: int) -> dict[str, Any]:
     jobs = {name: Job.from_dict(job) for name, job in run["jobs"].items()}
     warm.prepare(PYTHON_PATH)
     inventory = Inventory.from_dict(run["inventory"])
+    if is_typed := "typed" in run:
+        from openbach_run.guest.typed import JOB, make_shared, name_hosts
+
+        jobs[JOB] = Job(JOB, "", {})
+        make_shared()
     places = network.make_places(inventory)
     failures = {}
+    if is_typed:
+        name_hosts(inventory, places)
     if own_kernel and any(job.setup for job in jobs.values()):
         from openbach_run.guest.setup import set_up
 
@@ -109,6 +121,8 @@ def _run(events: TextIO, began_ns: int) -> dict[str, Any]:
     _wait_until(began_ns)
     namespaces = network.build(inventory, places, COMMANDS, own_kernel)
     agents = GuestAgents(namespaces, jobs, run["seed"], began_ns, identity["clock"])
+    if is_typed:
+        agents.typed = {JOB: _hand(run, agents)}
     if own_kernel:
         _let_no_module_in()
     director = Director(agents, jobs, bind, run["sub_scenarios"], observe, run["virtual_limit_s"])
@@ -129,6 +143,17 @@ def _run(events: TextIO, began_ns: int) -> dict[str, Any]:
             before = failures.get((job.entity, job.job), [])
             failure["last_lines"] = [*before, *agents.last_lines(failure["instance_id"])]
     return {"status": status, "failed": director.failed, "began_ns": began_ns}
+
+
+def _hand(run: Mapping[str, Any], agents: GuestAgents) -> Commands | Terminals:
+    """Return what takes the place of the scenario's measurement: commands, or terminals."""
+    if run.get("terminals"):
+        from openbach_run.guest.terminal import Terminals
+
+        return Terminals(agents)
+    from openbach_run.guest.typed import Commands
+
+    return Commands(run["typed"], agents)
 
 
 def _begin_after(began_ns: int) -> int:

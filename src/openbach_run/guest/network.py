@@ -118,7 +118,7 @@ def _make_place() -> int:
     with _home():
         _unshare(CLONE_NEWNS)
         # Private: else mounts of one host would appear on all others (mount_namespaces(7)).
-        _mount("none", "/", "none", MS_PRIVATE_RECURSIVE)
+        mount("none", "/", "none", MS_PRIVATE_RECURSIVE)
         _own_directories()
         return os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
 
@@ -142,11 +142,11 @@ def make_writable(directory: str) -> None:
         os.unlink(directory)
         os.mkdir(directory)
     # What an overlay writes to needs extended attributes, which the guest's root (hostfs) has not.
-    _mount("tmpfs", ASIDE, "tmpfs", 0)
+    mount("tmpfs", ASIDE, "tmpfs", 0)
     upper, work = f"{ASIDE}/upper", f"{ASIDE}/work"
     os.mkdir(upper)
     os.mkdir(work)
-    _mount(
+    mount(
         "overlay",
         directory,
         "overlay",
@@ -274,24 +274,24 @@ def _make_namespace(name: str, mount_fd: int, forwarding: bool, typed: list[str]
     os.close(os.open(path, os.O_CREAT | os.O_CLOEXEC, 0o444))
     with _home():
         _unshare(CLONE_NEWNET)
-        _mount("/proc/self/ns/net", path, "none", MS_BIND)
+        mount("/proc/self/ns/net", path, "none", MS_BIND)
         _setns(mount_fd, CLONE_NEWNS)
         # A sysfs shows the network namespace in which it was mounted.
-        _mount("sysfs", "/sys", "sysfs", MS_NOSUID_NODEV_NOEXEC)
+        mount("sysfs", "/sys", "sysfs", MS_NOSUID_NODEV_NOEXEC)
         _set({**SYSCTLS, "net/ipv4/ip_forward": str(int(forwarding))}, name, typed)
         return Namespace(name, os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC), mount_fd)
 
 
 def _own_directories() -> None:
     """Mount a host's own directories in the present mount namespace."""
-    _mount("tmpfs", CHANGES, "tmpfs", MS_NOSUID_NODEV_NOEXEC)
+    mount("tmpfs", CHANGES, "tmpfs", MS_NOSUID_NODEV_NOEXEC)
     # An overlay shows the guest's own files, and keeps this host's changes to them in its tmpfs.
     for place in OVERLAID:
         upper = f"{CHANGES}/{place.replace('/', '_')}"
         work = f"{upper}.work"
         os.mkdir(upper)
         os.mkdir(work)
-        _mount(
+        mount(
             "overlay",
             place,
             "overlay",
@@ -299,16 +299,17 @@ def _own_directories() -> None:
             f"lowerdir={place},upperdir={upper},workdir={work},userxattr",
         )
     for place in OWN:
-        _mount("tmpfs", place, "tmpfs", 0)
+        mount("tmpfs", place, "tmpfs", 0)
     for place in ("/run", VAR_RUN, *OF_THE_RUN):
         os.mkdir(CHANGES + place)
     for place in OF_THE_RUN:
-        _mount(place, CHANGES + place, "none", MS_BIND)
+        mount(place, CHANGES + place, "none", MS_BIND)
     # Last, since it hides /run/changes and all else that was in /run.
-    _mount(f"{CHANGES}/run", "/run", "none", MS_BIND | MS_RECURSIVE)
+    mount(f"{CHANGES}/run", "/run", "none", MS_BIND | MS_RECURSIVE)
 
 
-def _mount(source: str, target: str, kind: str, flags: int, options: str | None = None) -> None:
+def mount(source: str, target: str, kind: str, flags: int, options: str | None = None) -> None:
+    """Mount a file system. Raises NetworkError."""
     if libc.mount(
         source.encode(), target.encode(), kind.encode(), flags, options and options.encode()
     ):

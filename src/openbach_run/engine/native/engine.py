@@ -19,7 +19,7 @@ from typing import Any
 
 from openbach_run.clock import REAL
 from openbach_run.engine.contract import OnEvent, Outcome
-from openbach_run.engine.local import LocalEngine, tidy
+from openbach_run.engine.local import LocalEngine
 from openbach_run.engine.native import cpu as cpu_time
 from openbach_run.engine.native.boundary import Boundary, Host, ensure_boundary, host
 from openbach_run.engine.native.enter import remove
@@ -100,7 +100,7 @@ class NativeEngine(LocalEngine):
             os.close(lives)
             if cgroup:
                 remove(cgroup)  # of a run whose keeper was killed
-        ended_why = tidy(run_dir, spec) or ended_why
+        ended_why = self._tidy(run_dir, spec) or ended_why
         wall_s = time.monotonic() - started
         outcome = outcome_of(run_dir, wall_s, "", ended_why, guest.returncode)
         if outcome.error is None:

@@ -32,7 +32,6 @@ from openbach_run.engine.local import (
     SILENCE_LIMIT_S,
     Ended,
     LocalEngine,
-    tidy,
 )
 from openbach_run.engine.virtual import lock
 from openbach_run.engine.virtual.jail import EXIT_LIMIT, Jail
@@ -41,6 +40,7 @@ from openbach_run.engine.virtual.modules import ensure_modules
 from openbach_run.engine.virtual.outcome import how_ended, outcome_of
 from openbach_run.errors import SetupError
 from openbach_run.guest.main import BEGIN_NS
+from openbach_run.guest.terminal import MAGIC, PACE_BYTES
 from openbach_run.progress import Progress, beside
 from openbach_run.results import run_files
 from openbach_run.results.captures import (
@@ -94,6 +94,9 @@ class VirtualEngine(LocalEngine):
         self._pcap = pcap
         self._keys = keys
         self._clock = clock
+        self.paced = False
+        """Whether a run keeps pace with this machine's clock from its first packet of pace on
+        (guest/terminal.py)."""
 
     def _prepare_kernel(self, progress: Progress) -> None:
         self.jail = self._ensure_jail(progress)
@@ -158,8 +161,9 @@ class VirtualEngine(LocalEngine):
             # The kernel writes its packets into the pipe; it never sees a file of the host for
             # them.
             read_end, write_end = os.pipe()
-            _widen(read_end)
-            capture = _Capture(FileIO(read_end), keep, with_keys=self._keys)
+            if not self.paced:
+                _widen(read_end)
+            capture = _Capture(FileIO(read_end), keep, with_keys=self._keys, paced=self.paced)
             try:
                 guest = self._boot(spec, self.code, run_dir, cpu, write_end, console)
             finally:
@@ -175,7 +179,7 @@ class VirtualEngine(LocalEngine):
         # In this order: a limit of the jail, or too many files, explains what else went wrong.
         if guest.returncode == EXIT_LIMIT:
             ended_why = "passed a limit of the jail"
-        ended_why = tidy(run_dir, spec) or ended_why
+        ended_why = self._tidy(run_dir, spec) or ended_why
         if self._keys:
             run_files.write_secret(run_dir, KEYS, capture.keys)
         wall_s = time.monotonic() - started
@@ -243,8 +247,11 @@ class _Capture(threading.Thread):
     end of the pipe.
     """
 
-    def __init__(self, packets: FileIO, keep: FileIO, *, with_keys: bool) -> None:
+    def __init__(
+        self, packets: FileIO, keep: FileIO, *, with_keys: bool, paced: bool = False
+    ) -> None:
         super().__init__(daemon=True)
+        self._paced = paced
         self._packets = packets
         self._keep = keep
         self._with_keys = with_keys
@@ -260,12 +267,33 @@ class _Capture(threading.Thread):
     def run(self) -> None:
         with self._packets, self._keep:
             try:
-                for part in self._without_keys() if self._with_keys else self._all():
+                for part in self._parts():
                     self.size_bytes += len(part)
                     self._digest.update(part)
                     self._put(part)
             except Exception as error:  # whoever watches the guest ends it
                 self._failure = error
+
+    def _parts(self) -> Iterator[bytes | memoryview]:
+        """Yield the stream as it is to be kept."""
+        if self._paced:
+            return self._in_pace()
+        return self._without_keys() if self._with_keys else self._all()
+
+    def _in_pace(self) -> Iterator[bytes]:
+        """Yield the packets, each when its time has come, without those of the pace itself.
+
+        A guest that sends faster than they are read waits: so its time keeps pace with ours.
+        """
+        pace = Pace()
+        for kind, block in blocks(BufferedReader(self._packets, LARGEST_BLOCK_BYTES)):
+            if kind == ENHANCED_PACKET and len(block) > PACE_BYTES and MAGIC in block[:100]:
+                time_ns = last_time_ns(block)
+                assert time_ns is not None
+                pace.wait_for(time_ns)
+                self.size_bytes += len(block)
+            else:
+                yield block
 
     def _put(self, part: bytes | memoryview) -> None:
         if self._is_kept and self.size_bytes > CAPTURE_LIMIT_BYTES:
@@ -331,6 +359,25 @@ class _Capture(threading.Thread):
         None if the stream does not end with one.
         """
         return last_time_ns(self._end)
+
+
+class Pace:
+    """The clock of this machine beside a guest's."""
+
+    def __init__(self) -> None:
+        self._ahead_ns: int | None = None
+        """What the guest's date is ahead of this machine's clock."""
+
+    def wait_for(self, guest_ns: int) -> None:
+        """Wait until a guest's date has come.
+
+        A guest that is late, as this machine was too slow for it, is not hurried afterwards.
+        """
+        ahead_ns = guest_ns - time.monotonic_ns()
+        if self._ahead_ns is None or ahead_ns < self._ahead_ns:
+            self._ahead_ns = ahead_ns
+        elif ahead_ns > self._ahead_ns:
+            time.sleep((ahead_ns - self._ahead_ns) / 1e9)
 
 
 def _joined(one: memoryview, other: memoryview) -> memoryview:

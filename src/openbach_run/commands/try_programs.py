@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`openbach-run try --server COMMAND --client COMMAND`: own programs over a satellite."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from openbach_run.campaign.settings import parse_seeds
+from openbach_run.commands.exec import add_testbed, options_of, say_chosen
+from openbach_run.errors import InputError, SetupError
+from openbach_run.openbach.refusals import near
+from openbach_run.progress import shown_when_due
+from openbach_run.prompt.compare import (
+    Verdict,
+    check_comparable,
+    compared,
+    junit,
+    summary,
+    tolerance_of,
+)
+from openbach_run.prompt.session import given_files
+from openbach_run.prompt.testbed import Testbed, checked_testbed
+from openbach_run.prompt.trial import (
+    RESULTS,
+    Program,
+    Seen,
+    Trial,
+    programs_of,
+    read_results,
+    try_seeds,
+    write_results,
+)
+
+WELL, FAILED, REGRESSION = 0, 1, 3
+GOOD, BAD, CANNOT_TELL = 0, 1, 125
+"""What `git bisect run` wants."""
+USUAL = "geo"
+LARGEST_PAYLOAD = 100_000_000
+UNITS = {"": 1, "k": 10**3, "M": 10**6}
+
+DESCRIPTION = """\
+Runs your own programs as both ends of a path with a satellite, once for each seed, and
+prints how long the client took, in virtual time.
+
+  openbach-run try --server './server --port 4433' --client './client https://server:4433/30M'
+  openbach-run try leo vpn=wireguard loss=0.5 --seeds 5 --payload 3M --received got \\
+      --server './server payload' --client './client server got' -o results/try
+  openbach-run try … --against results/try --tolerance 5% --junit try.xml --summary try.md
+
+A program ./NAME is copied to the hosts with the libraries that it needs here. The client
+starts when the server has opened a socket, and the server is ended after it. Both run in one
+directory, which has the files of --file, and `payload` with --payload.
+
+With --against DIR the times are compared, seed by seed, with those that an earlier
+`try … -o DIR` has left. It is a regression (exit code 3) if the median of the change lies
+beyond the tolerance and its whole 95 % interval is above no change, or if a seed fails that
+did not fail before.
+"""
+
+EPILOG = """\
+exit codes: 0 all seeds ended well, 1 one did not, 2 bad input, 3 a regression, 130 interrupted;
+with --bisect: 0 good, 1 a regression, 125 cannot tell.
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    made = argparse.ArgumentParser(
+        "openbach-run try",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="openbach-run try [SCENARIO] [NAME=VALUE …] --server COMMAND --client COMMAND",
+    )
+    add_testbed(made, several_seeds=True)
+    made.add_argument("--server", required=True, metavar="COMMAND", help="command on the server")
+    made.add_argument("--client", required=True, metavar="COMMAND", help="command on the client")
+    made.add_argument(
+        "--at",
+        nargs=2,
+        default=("server", "pc"),
+        metavar=("HOST", "HOST"),
+        help="hosts of server and client (default: server pc)",
+    )
+    made.add_argument(
+        "--file",
+        action="append",
+        default=[],
+        metavar="PATH[:NAME]",
+        dest="files",
+        help="another file or directory that both find, under its own name or NAME",
+    )
+    made.add_argument(
+        "--payload", metavar="SIZE", help="a file `payload` of random bytes for both, as 3M"
+    )
+    made.add_argument(
+        "--received",
+        metavar="NAME",
+        help="file that the client writes (- is what it prints); has to be the payload, if given",
+    )
+    made.add_argument(
+        "--qlog", action="store_true", help="QLOGDIR is a directory that -o brings back"
+    )
+    made.add_argument(
+        "--limit",
+        type=int,
+        default=3600,
+        metavar="S",
+        help="virtual seconds after which a seed is ended (default 3600)",
+    )
+    made.add_argument(
+        "--once",
+        action="store_true",
+        help="do not repeat the first seed, which shows whether the programs repeat themselves",
+    )
+    made.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="DIR",
+        help=f"where {RESULTS} goes, and for each seed what the programs print and leave",
+    )
+    made.add_argument("--pcap", action="store_true", help="with -o: keep every packet, too")
+    made.add_argument(
+        "--against", type=Path, metavar="DIR", help="compare with what an earlier -o DIR has left"
+    )
+    made.add_argument(
+        "--tolerance",
+        metavar="PART",
+        help="with --against: how much slower is no regression (default 5%%)",
+    )
+    made.add_argument("--junit", type=Path, metavar="FILE", help="write the verdict as JUnit's XML")
+    made.add_argument("--summary", type=Path, metavar="FILE", help="write it as Markdown")
+    made.add_argument(
+        "--bisect",
+        action="store_true",
+        help="with --against: exit codes for `git bisect run`",
+    )
+    return made
+
+
+def main(argv: list[str]) -> int:
+    """Try the programs; return the exit code. Raises InputError, SetupError, OSError."""
+    arguments = parser().parse_intermixed_args(argv)
+    try:
+        code = _tried(arguments)
+    except (InputError, SetupError) as error:
+        if not arguments.bisect:
+            raise
+        print(f"openbach-run: {error}", file=sys.stderr)
+        return CANNOT_TELL
+    if arguments.bisect:
+        return {WELL: GOOD, REGRESSION: BAD}.get(code, CANNOT_TELL)
+    return code
+
+
+def _tried(arguments: argparse.Namespace) -> int:
+    """Run all seeds, and print and write what became of them; return the exit code."""
+    _check_options(arguments)
+    seeds = parse_seeds(arguments.seeds)
+    scenario, settings = _scenario(arguments.scenario, arguments.settings)
+    testbed = checked_testbed(scenario, settings, arguments.seeds, options_of(arguments), "try")
+    trial = _trial(arguments, testbed)
+    tolerance = tolerance_of(arguments.tolerance or "5%")
+    asked = {
+        "scenario": testbed.campaign.scenario.name,
+        "values": testbed.campaign.cells[0],
+        "seeds": list(seeds),
+        "server": arguments.server,
+        "client": arguments.client,
+        "payload_bytes": trial.payload_bytes,
+    }
+    before: list[Seen] = []
+    if arguments.against is not None:
+        earlier, before = read_results(arguments.against)
+        check_comparable(asked, earlier, str(arguments.against))
+    if not arguments.quiet:
+        say_chosen(testbed)
+    with shown_when_due(arguments.quiet) as show:
+        engine, specs = testbed.prepared(show)
+        show(f"{len(specs)} seeds", 0)
+        seen, unsteady = try_seeds(engine, specs, trial, arguments.output, twice=not arguments.once)
+        show(f"{len(specs)} seeds", 1)
+    verdict = None if arguments.against is None else compared(seen, before, tolerance)
+    _report(arguments, asked, seen, verdict, unsteady)
+    if verdict is not None and verdict.is_worse:
+        return REGRESSION
+    return FAILED if any(one.wrong for one in seen) else WELL
+
+
+def _check_options(arguments: argparse.Namespace) -> None:
+    """Raise InputError for options that do not go together."""
+    for name in ("tolerance", "bisect"):
+        if getattr(arguments, name) and arguments.against is None:
+            raise InputError(f"--{name} goes with --against DIR")
+    if arguments.output is None and (arguments.pcap or arguments.qlog):
+        raise InputError("--pcap and --qlog: what they keep goes to the directory of -o DIR")
+    if not 1 <= arguments.limit <= 10**6:
+        raise InputError(f"--limit {arguments.limit}: from 1 to 1000000 virtual seconds")
+
+
+def _scenario(first: str | None, settings: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the scenario and the values of a command line; without a scenario it is USUAL."""
+    if first is None or "=" in first:
+        return USUAL, [*([] if first is None else [first]), *settings]
+    return first, list(settings)
+
+
+def _trial(arguments: argparse.Namespace, testbed: Testbed) -> Trial:
+    """Return what is tried. Raises InputError."""
+    hosts = []
+    for name in arguments.at:
+        if name not in testbed.hosts:
+            known = ", ".join(dict.fromkeys(testbed.hosts.values()))
+            raise InputError(f"--at {name}: {near(name, testbed.hosts)}there are {known}")
+        hosts.append(testbed.hosts[name])
+    programs = [*programs_of(arguments.server), *programs_of(arguments.client)]
+    files = given_files([*dict.fromkeys([*programs, *arguments.files])])
+    size = 0 if arguments.payload is None else _size(arguments.payload)
+    if size and any(one.name == "payload" for one in files):
+        raise InputError("--payload: a file of --file is called payload, too")
+    received = arguments.received
+    if received is not None and received != "-" and Path(received).is_absolute():
+        raise InputError(f"--received {received}: a name in the directory of the programs")
+    return Trial(
+        Program(hosts[0], arguments.server),
+        Program(hosts[1], arguments.client),
+        tuple(files),
+        size,
+        received,
+        arguments.qlog,
+        arguments.limit,
+    )
+
+
+def _size(text: str) -> int:
+    found = re.fullmatch(r"(\d+)([kM]?)", text)
+    size = int(found[1]) * UNITS[found[2]] if found else 0
+    if not 1 <= size <= LARGEST_PAYLOAD:
+        raise InputError(f"--payload {text}: from 1 byte to 100M; k and M are decimal")
+    return size
+
+
+def _report(
+    arguments: argparse.Namespace,
+    asked: dict[str, Any],
+    seen: Sequence[Seen],
+    verdict: Verdict | None,
+    unsteady: str,
+) -> None:
+    """Print and write what became of all seeds."""
+    text = summary(f"{arguments.client} over {asked['scenario']}", seen, verdict, unsteady)
+    print(text, end="")
+    if arguments.output is not None:
+        write_results(arguments.output / RESULTS, asked, seen)
+    if arguments.summary is not None:
+        arguments.summary.parent.mkdir(parents=True, exist_ok=True)
+        arguments.summary.write_text(text)
+    if arguments.junit is not None:
+        arguments.junit.parent.mkdir(parents=True, exist_ok=True)
+        arguments.junit.write_text(junit("openbach-run try", seen, verdict))

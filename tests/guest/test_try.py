@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`openbach-run try`: own programs as both ends, and comparisons of their versions."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from helpers.guest_runs import REPOSITORY, command
+
+from openbach_run.prompt.compare import compared
+from openbach_run.prompt.trial import read_results
+
+ENDS = REPOSITORY / "tests/guest/ends"
+TOLERANCE = 0.05
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a server and a client, and what they do with five and with 15 seeds."""
+    place = tmp_path_factory.mktemp("try")
+    for file in ENDS.glob("*.py"):
+        (place / file.name).write_text(file.read_text())
+        (place / file.name).chmod(0o755)
+    return place
+
+
+def tried(
+    here: Path, *words: str, window: int = 60_000, greeting: str = "", client: str = "got"
+) -> subprocess.CompletedProcess[str]:
+    return command(
+        *("try", "vpn=wireguard", "cc=cubic", "loss=0.5", "--quiet", "--payload", "200k"),
+        *("--server", f"./serve.py payload {window} {greeting}".strip()),
+        *("--client", f"./fetch.py {client}", "--received", "got", *words),
+        cwd=here,
+    )
+
+
+def test_a_planted_regression_is_found_with_five_seeds(here: Path) -> None:
+    base = tried(here, "--seeds", "5", "-o", "five")
+    assert base.returncode == 0, base.stderr + base.stdout
+    assert base.stdout.count("| 200000 |") == 5
+    assert "other packets" not in base.stdout
+    now = ("--seeds", "5", "--once", "--against", "five")
+    same = tried(here, *now)
+    assert same.returncode == 0, same.stdout
+    assert "**no worse**: time +0.0%" in same.stdout
+    half = tried(here, *now, "--junit", "j.xml", "--summary", "s.md", window=30_000)
+    assert half.returncode == 3, half.stdout
+    assert "**worse**: time +" in half.stdout
+    assert (here / "s.md").read_text() == half.stdout
+    suite = ElementTree.parse(here / "j.xml").getroot()
+    assert (suite.get("tests"), suite.get("failures")) == ("6", "1")
+    bisect = tried(here, *now, "--bisect", window=30_000)
+    assert bisect.returncode == 1
+
+
+def test_no_change_is_not_found_in_50_trials(here: Path) -> None:
+    """A server that greets at greater length: its packets are others, and nothing is slower."""
+    for name, greeting in (("before", ""), ("after", "hello")):
+        done = tried(here, "--seeds", "12", "--once", "-o", name, greeting=greeting)
+        assert done.returncode == 0, done.stdout
+    before, after = (read_results(here / name)[1] for name in ("before", "after"))
+    assert [one.packets for one in before] != [one.packets for one in after]
+    drawn = random.Random(1)
+    for _ in range(50):
+        seeds = set(drawn.sample(range(1, 13), 5))
+        now = [one for one in after if one.seed in seeds]
+        then = [one for one in before if one.seed in seeds]
+        assert not compared(now, then, TOLERANCE).is_worse, seeds
+
+
+def test_what_arrives_is_compared_byte_for_byte(here: Path) -> None:
+    done = tried(here, "--seeds", "1", "--once", "-o", "cut", client="got 7")
+    assert done.returncode == 1
+    assert "199993 bytes arrived, 200000 were sent; byte 199993" in done.stdout
+    assert (here / "cut/seed-1/got").stat().st_size == 199_993
+    assert (here / "cut/seed-1/client.stdout").read_text() == "200000 bytes\n"
+
+
+@pytest.mark.parametrize(
+    ("server", "client", "said"),
+    [
+        ("./serve.py nothere 1", "./fetch.py got", "the server ended at once: FileNotFoundError"),
+        ("sleep 1000", "./fetch.py got", "the server has opened no socket in 10 s"),
+        ("./serve.py payload 1000", "sleep 1000", "the client did not end in 100 virtual seconds"),
+        ("./serve.py payload 1000", "exit 9", "the client: exit code 9"),
+        ("./serve.py payload 1000", "true", "the client has left no file got"),
+    ],
+)
+def test_what_goes_wrong_is_named(here: Path, server: str, client: str, said: str) -> None:
+    done = command(
+        *("try", "vpn=none", "cc=cubic", "loss=0", "--seeds", "1", "--once", "--quiet"),
+        *("--payload", "20k", "--received", "got", "--limit", "100"),
+        *("--server", server, "--client", client),
+        cwd=here,
+    )
+    assert done.returncode == 1, done.stderr
+    assert said in done.stdout
+
+
+def test_a_program_of_this_machine_runs_and_its_own_clock_is_named(here: Path) -> None:
+    flags = ("-O1", "-Wall", "-Wextra", "-Werror", "-D_DEFAULT_SOURCE", "-std=c11")
+    subprocess.run(["gcc", *flags, str(ENDS / "clock.c"), "-o", str(here / "clock")], check=True)
+    done = command(
+        *("try", "vpn=none", "cc=cubic", "loss=0", "--seeds", "1", "--quiet"),
+        *("--payload", "10", "--received", "-", "-o", "clock-out"),
+        *("--server", "./serve.py payload 10", "--client", "./clock"),
+        cwd=here,
+    )
+    assert (here / "clock-out/seed-1/client.stdout").read_text() == "connected\n"
+    assert "the same seed gave other packets" in done.stdout
+    assert "clock has the instruction RDTSC" in done.stdout
+
+
+def test_a_baseline_of_another_path_is_refused(here: Path) -> None:
+    assert (here / "five/results.json").exists()
+    done = tried(here, "--seeds", "3", "--against", "five")
+    assert done.returncode == 2
+    assert "its seeds is [1, 2, 3, 4, 5], here it is [1, 2, 3]" in done.stderr
+    bisect = tried(here, "--seeds", "3", "--against", "five", "--bisect")
+    assert bisect.returncode == 125
