@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""VPNs over QUIC (quic-tunnel), beyond what every VPN passes: their values, the same packets with
-one thread and several, and what becomes of connections where a VPN ends TCP.
+"""Test VPNs over QUIC (quic-tunnel), beyond what every VPN passes.
+
+These are their values, the same packets with one thread and with several, and what becomes of
+connections where a VPN ends TCP.
 """
 
 from __future__ import annotations
@@ -40,8 +42,10 @@ def test_same_seed_same_capture_with_any_number_of_threads(
 def test_it_loses_nothing_of_connections_that_end_in_any_way(
     tmp_path: Path, vpn: str, sessions: str
 ) -> None:
-    """1000 connections over 1 % of loss: ended by one side before the other, reset at any time, read
-    slowly, with urgent data; and as many idle ones as the guest has memory for.
+    """Make 1000 connections over 1 % of loss, which end in any way.
+
+    They are ended by one side before the other, reset at any time, read slowly, or have urgent
+    data. As many idle ones are made as the guest has memory for.
     """
     count, idle = (1000, 3000) if sessions == "one" else (300, 200)
     scenario = with_hostile(tmp_path, count, idle)
