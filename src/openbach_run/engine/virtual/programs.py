@@ -6,8 +6,8 @@ The guest's C library is not this machine's, where they are built.
 Those that jobs bring as source: `files/<program>/Makefile` in a job's folder builds <program>, as
 on a real agent. Those of VPNs: `programs` of a vpn.json names them, and the vpn job's own BUILDERS
 build them from their crates and Go modules, or from a Go module in the folder; that takes minutes,
-so it is done for the runs that need them. What no registry has either is this machine's own program, and part of the folder in the
-guest: `<folder>/bin/<program>`.
+so it is done for the runs that need them. What no registry has either is this machine's own
+program, and part of the folder in the guest: `<folder>/bin/<program>`.
 """
 
 from __future__ import annotations
