@@ -11,9 +11,9 @@ import json
 from pathlib import Path
 
 import pytest
-from conftest import REPOSITORY, RunCells, command, records
-from scenario_with import TEST_JOBS
-from vpns_tested import VPNS, describe
+from helpers.guest_runs import REPOSITORY, RunCells, command, records
+from helpers.scenario_with import TEST_JOBS
+from helpers.vpns_tested import VPNS, describe
 
 GEO = ("cc=cubic", "loss=1", "size=1M")
 BY_VALUES = {"connect_ip": "vpn.carry=datagram,stream", "quic_split": "vpn.sessions=one,each"}
