@@ -129,3 +129,19 @@ run_daemon() {
     "$configure"
     wait "$daemon"
 }
+
+# Runs quic-tunnel (connect_ip/quic-tunnel) as the command $1 with the options $3…. $2 is what it reserves of a UDP payload.
+run_quic_tunnel() {
+    command=$1 reserved=$2
+    shift 2
+    address=$VPN_LOCAL_IP
+    [ "$VPN_ROLE" = server ] || address=$VPN_REMOTE_IP
+    # Read by quic-go as 0001-settings-of-quic-go.patch has changed it.
+    export QUIC_TUNNEL_CC="$VPN_CC" QUIC_TUNNEL_INITIAL_WINDOW="$VPN_INITIAL_WINDOW" QUIC_TUNNEL_ACK_EVERY="$VPN_ACK_EVERY"
+    # With several threads Go's garbage collector waits for one of them without a system call. In virtual time, where no
+    # computing takes any, that never ends; with all others stopped it has no one to wait for.
+    [ "$VPN_THREADS" = 1 ] || export GODEBUG=gcstoptheworld=2
+    GOMAXPROCS=$VPN_THREADS exec quic-tunnel "$command" -role "$VPN_ROLE" -server "$address:$((4433 + VPN_TUNNEL))" \
+        -device "$VPN_DEVICE" -key "$VPN_DIR/key" -peer "$VPN_REMOTE_PUBLIC" -packet-bytes $((VPN_MTU + reserved)) \
+        -rtt-s "$VPN_RTT_S" -keepalive-s "$VPN_KEEPALIVE" "$@"
+}

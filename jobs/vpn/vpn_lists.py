@@ -25,7 +25,7 @@ PACKAGES_OF_THE_JOB = [
 ]
 COLUMNS = (
     *("VPN", "version", "licence", "packets by", "carrier", "overhead", "ciphers", "keys"),
-    *("multipath", "post-quantum", "coordinator", "tested"),
+    *("TCP", "multipath", "post-quantum", "coordinator", "tested"),
 )
 
 
@@ -66,6 +66,8 @@ def _row(kind: str, vpn: dict[str, Any]) -> tuple[str, ...]:
     overhead = f"{vpn['overhead_bytes']} bytes, MTU {vpn['inner_mtu']}"
     if vpn["overhead_bytes"] is None:
         overhead = "not measured" if vpn["tested"] == UNTESTED else "a stream"
+    if vpn["ends_tcp"]:
+        overhead = f"a stream; of datagrams MTU {vpn['inner_mtu']}"
     flags = ("yes" if vpn[name] else "no" for name in ("multipath", "post_quantum"))
     plain = (vpn[name] for name in ("version", "licence", "runs_in", "carrier"))
     return (
@@ -74,6 +76,7 @@ def _row(kind: str, vpn: dict[str, Any]) -> tuple[str, ...]:
         overhead,
         vpn["ciphers"],
         vpn["keys"],
+        "ends it" if vpn["ends_tcp"] else "end to end",
         *flags,
         vpn["coordinator"] or "none",
         vpn["tested"],

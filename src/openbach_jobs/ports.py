@@ -35,6 +35,13 @@ def is_listening(port: int) -> bool:
     return bool(_listeners(port))
 
 
+def is_bound_udp(port: int) -> bool:
+    """Return whether a UDP socket of this host has the port."""
+    tables = [Path("/proc/net/udp"), Path("/proc/net/udp6")]
+    lines = [table.read_text().splitlines()[1:] for table in tables if table.exists()]
+    return any(line.split()[1].endswith(f":{port:04X}") for table in lines for line in table)
+
+
 def taken(*ports: int) -> str:
     """Return why a server could not start: who listens on its TCP ports.
 

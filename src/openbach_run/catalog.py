@@ -5,6 +5,7 @@ This checkout, and any directory of the same shape, has
 
     vpn-configs/NAME/vpn.json …              a VPN
     congestion-controls/NAME/profile.json …  a congestion control
+    quic-stacks/NAME/stack.json …            an implementation of QUIC
     jobs/NAME/files/NAME.yml …               a job
     satellites/NAME.yml or .csv              a satellite
     impairments/NAME.json                    a profile of impairment
@@ -32,7 +33,11 @@ from openbach_run.json_files import read_json, read_text
 from openbach_run.paths import REPOSITORY
 from openbach_run.playbook import installation_of
 
-DESCRIBED = {"vpn-configs": "vpn.json", "congestion-controls": "profile.json"}
+DESCRIBED = {
+    "vpn-configs": "vpn.json",
+    "congestion-controls": "profile.json",
+    "quic-stacks": "stack.json",
+}
 """Kinds whose entries are folders that the guest gets whole, and the file of a folder that
 describes it."""
 PATTERNS = {

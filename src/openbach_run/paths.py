@@ -43,6 +43,7 @@ CONTENT = (
     *(
         "pep",
         "pyproject.toml",
+        "quic-stacks",
         "reports/alternatives",
         "reports/assumptions.yml",
         "reports/claims.yml",

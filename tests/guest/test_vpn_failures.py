@@ -156,7 +156,9 @@ def test_a_tunnel_that_ends_in_mid_transfer(killed: Reasons, vpn: str) -> None:
     The sender goes on for a while, and what it sends must not leave the POP.
     """
     run, error = killed[vpn]
-    assert f"{vpn} ended by itself" in error
+    # Where the tunnel ends TCP, the kernel of the killed program resets the transfer at once.
+    reset = describe(vpn)["ends_tcp"] and "control socket has closed" in error
+    assert f"{vpn} ended by itself" in error or reset
     assert "private" not in error.lower(), "a daemon's last lines tell its key"
     assert float(run.row["virtual_s"]) < LIMIT_S
     assert nothing_went_in_clear(run)
@@ -175,8 +177,8 @@ MOVE = (
     " 10.10.1.77/24 dev to_st; ip route replace $$way; echo $$way"
 )
 ROAMS = {
-    "easytier", "openvpn_dco", "rosenpass", "tailscale", "tinc_router", "tinc_switch", "wireguard",
-    "wireguard_go", "yggdrasil",
+    "connect_ip", "easytier", "openvpn_dco", "quic_split", "rosenpass", "tailscale", "tinc_router",
+    "tinc_switch", "wireguard", "wireguard_go", "yggdrasil",
 }  # fmt: skip
 """VPNs whose tunnel outlives the address of the client: tinc connects anew from the new one."""
 ROAMED_S = 150
@@ -191,7 +193,7 @@ def moved(tmp_path_factory: pytest.TempPathFactory) -> Reasons:
     cells = (f"vpn={','.join(VPNS)}", "cc=cubic", "loss=0", "size=10M")
     scenario = with_snapshot(place, ("box", 5, MOVE))
     ended = command(str(scenario), *cells, "--jobs", str(TEST_JOBS), "--results", str(place / "r"))
-    assert ended.returncode == 1, ended.stderr
+    assert ended.returncode == (0 if {*VPNS} <= ROAMS else 1), ended.stderr
     return by_vpn(place / "r")
 
 

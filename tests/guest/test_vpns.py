@@ -69,7 +69,9 @@ def test_every_tunnel_tells_the_same(runs: dict[str, Run], vpn: str) -> None:
     counters = [line for line in told if "rx_bytes" in line]
     assert len(counters) == 2
     assert max(line["rx_bytes"] for line in counters) > 300_000
-    assert all(line["rx_packets"] > 100 and line["tx_packets"] > 100 for line in counters)
+    # A host's own TCP, which a VPN that ends TCP has, makes packets of 64 kB for its interface.
+    least = 10 if describe(vpn)["ends_tcp"] else 100
+    assert all(line["rx_packets"] > least and line["tx_packets"] > least for line in counters)
     if vpn not in WITHOUT_HANDSHAKES:
         assert all(1 <= line["handshakes"] < 10 for line in counters)
 

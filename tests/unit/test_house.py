@@ -219,12 +219,13 @@ def test_no_more_files_change_where_python_looks() -> None:
     assert changers == PATH_CHANGERS
 
 
-LINKS = {"congestion-controls": 7, "vpn-configs": 1}
+LINKS = {"congestion-controls": 7, "quic-stacks": 1, "vpn-configs": 2}
 """How many symbolic links there are below each folder, and why.
 
 A congestion control with a module is a folder that is built alone, by Kbuild here and by DKMS on an
 agent. bbr3, cubic_resume and bbr3_resume have sources of each other, which a link keeps the same.
-The two OpenVPNs over UDP and TCP make the same keys."""
+The two OpenVPNs over UDP and TCP make the same keys. quic_split and the stack quic_go are built from
+the program of connect_ip."""
 
 
 def test_no_more_symbolic_links() -> None:

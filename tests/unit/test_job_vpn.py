@@ -25,7 +25,7 @@ KEYS = {
     "description", "version", "licence", "runs_in", "carrier", "ciphers", "keys", "multipath",
     "post_quantum", "tested", "packages", "programs", "commands", "daemon", "device", "inner_mtu",
     "overhead_bytes", "values", "handshake_line", "coordinator", "framing", "rtt_max_s",
-    "rtt_max_because", "own_mtu", "takes", "fixed", "behind_nat",
+    "rtt_max_because", "own_mtu", "ends_tcp", "takes", "fixed", "behind_nat",
 }  # fmt: skip
 
 
@@ -307,12 +307,14 @@ def test_a_folder_keeps_the_contract(kind: str) -> None:
     sources = {
         key
         for recipe in vpn_json["programs"].values()
-        for key in ("crate", "go", "host")
+        for key in ("crate", "go", "source", "host")
         if key in recipe
     }
-    allowed = {"CI": set[str](), "make vpns": {"crate", "go"}, "not tested here": {"host"}}[
-        vpn_json["tested"]
-    ]
+    allowed = {
+        "CI": set[str](),
+        "make vpns": {"crate", "go", "source"},
+        "not tested here": {"host"},
+    }[vpn_json["tested"]]
     assert sources <= allowed and bool(sources) == bool(allowed)
 
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -35,13 +36,18 @@ from iperf3 import Received
 
 from openbach_jobs import control, limits, nginx, profiles, resumes
 from openbach_jobs.command import run, started, wait_for
-from openbach_jobs.ports import READY_LIMIT_S, wait_listening
+from openbach_jobs.ports import READY_LIMIT_S, is_bound_udp, wait_listening
 
 CONFIGURATION = "/opt/openbach/agent/jobs/file_transfer/file_transfer_rstats_filter.conf"
 PORT = 5201
 NO_HTTP = "none"
 CURL = {"1.1": "--http1.1", "2": "--http2", "3": "--http3-only"}
 """What it is asked by. Only the last takes no other version, so what came is checked."""
+NGINX, QUIC_GO = STACKS = ("nginx", "quic_go")
+"""Implementations of QUIC."""
+QUIC_GO_CONTROLS = RENO, _ = ("reno", "cubic")
+QUIC_TUNNEL = "/opt/openbach-run/bin/quic-tunnel"
+"""Our program on quic-go; the virtual engine builds it, and on an agent it has to be put there."""
 UNLIMITED = "unlimited"
 LIMITS = {
     "port": (2, 65535),
@@ -85,8 +91,13 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--port", type=int, default=PORT, help="of the transfer; the one below it is for control"
     )
+    quic = parser.add_argument_group("QUIC")  # of a group: as in transport_profile
+    quic.add_argument(
+        "--quic", choices=STACKS, default=NGINX, help="implementation that sends with http 3"
+    )
     modes = parser.add_subparsers(dest="mode", required=True)
-    modes.add_parser("server")
+    server = modes.add_parser("server").add_argument_group("QUIC")
+    server.add_argument("--quic-cc", default=RENO, help="of QUIC, where there is a choice")
     client = modes.add_parser("client")
     client.add_argument("server_ip")
     client.add_argument(
@@ -128,6 +139,10 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         and not 0.01 <= arguments.interval_s <= 3600
     ):
         parser.error(f"interval_s is {arguments.interval_s:g}: 0, or from 0.01 to 3600 s")
+    sends_quic_go = arguments.mode == "server" and quic_of(arguments) == QUIC_GO
+    if sends_quic_go and arguments.quic_cc not in QUIC_GO_CONTROLS:
+        had = " and ".join(QUIC_GO_CONTROLS)
+        parser.error(f"quic_cc is {arguments.quic_cc}: quic-go has {had}")
     is_http = arguments.mode == "client" and arguments.http != NO_HTTP
     if is_http and arguments.direction == "upload":
         parser.error("http can only download; upload with iperf3")
@@ -155,10 +170,20 @@ def retransmitted_segments() -> int:
     return int(values[names.index("RetransSegs")])
 
 
+def quic_of(arguments: argparse.Namespace) -> str:
+    """The implementation of QUIC in use; "" without QUIC."""
+    return str(arguments.quic) if arguments.http == "3" else ""
+
+
 @contextmanager
-def tool_server(http: str, port: int, directory: Path) -> Iterator[None]:
-    """iperf3's or nginx, which listens, until the end of the block."""
-    if http == NO_HTTP:
+def tool_server(arguments: argparse.Namespace, directory: Path) -> Iterator[None]:
+    """iperf3's or that of HTTP, which listens, until the end of the block."""
+    http, port = arguments.http, arguments.port
+    if quic_of(arguments) == QUIC_GO:
+        (directory / "files").mkdir()
+        with quic_go_server(port, directory / "files", arguments.quic_cc):
+            yield
+    elif http == NO_HTTP:
         with started("iperf3", "-s", "-p", str(port), stdout=subprocess.DEVNULL) as server:
             wait_listening(server, "the iperf3 server", port)
             yield
@@ -181,11 +206,31 @@ def answer(request: dict[str, Any], peer_ip: str, directory: Path) -> dict[str, 
     return {"retransmits": retransmitted_segments()}
 
 
-def serve(http: str, port: int) -> None:
+@contextmanager
+def quic_go_server(port: int, root: Path, cc: str) -> Iterator[None]:
+    """quic-go's, which serves the files below `root` over HTTP/3."""
+    if not Path(QUIC_TUNNEL).exists():
+        sys.exit(f"quic=quic_go: this host has no {QUIC_TUNNEL} (quic-stacks/README.md)")
+    environment = {**os.environ, "QUIC_TUNNEL_CC": cc, "GOMAXPROCS": "1"}
+    command = [QUIC_TUNNEL, "files", str(port), str(root)]
+    with started(*command, environment=environment) as server:
+        wait_for(
+            f"quic-go does not listen on port {port}",
+            lambda: server.poll() is not None or is_bound_udp(port),
+            READY_LIMIT_S,
+        )
+        if server.poll() is not None:
+            sys.exit(f"quic-go ended at once with exit code {server.returncode}")
+        yield
+
+
+def serve(arguments: argparse.Namespace) -> None:
     """Serve files or iperf3 and answer the client, until the job is stopped."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    with tempfile.TemporaryDirectory() as name, tool_server(http, port, Path(name)):
-        control.serve(port - 1, lambda request, peer_ip: answer(request, peer_ip, Path(name)))
+    with tempfile.TemporaryDirectory() as name, tool_server(arguments, Path(name)):
+        control.serve(
+            arguments.port - 1, lambda request, peer_ip: answer(request, peer_ip, Path(name))
+        )
 
 
 # The client
@@ -352,7 +397,7 @@ def main() -> None:
     """Run the job."""
     arguments = parse()
     if arguments.mode == "server":
-        serve(arguments.http, arguments.port)
+        serve(arguments)
     elif arguments.direction != "none":
         try:
             transfer(arguments)

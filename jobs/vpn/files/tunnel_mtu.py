@@ -9,7 +9,8 @@ It follows from what its vpn.json says of a packet (`framing`).
 
 so a packet of n bytes becomes one of outer + (n + inner, rounded up to a multiple of block). Where
 it depends on the cipher, `framing` has those by a regular expression that the whole value `cipher`
-matches, of any case.
+matches, of any case. A program that does not use all of a path has two more: `spare`, bytes that it
+leaves of each packet, and `most`, the largest outer packet that it makes.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ def outer_bytes(framing: Mapping[str, int], inner_bytes: int) -> int:
 def largest_inner(framing: Mapping[str, int], path_mtu: int) -> int:
     """Return the largest inner packet that a path carries in one piece."""
     block = framing["block"]
-    return (path_mtu - framing["outer"]) // block * block - framing["inner"]
+    used = min(path_mtu, framing.get("most", path_mtu)) - framing.get("spare", 0)
+    return (used - framing["outer"]) // block * block - framing["inner"]
 
 
 def fitting_mtu(vpn: Mapping[str, Any], path_mtu: int) -> int:

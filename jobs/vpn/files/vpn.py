@@ -433,7 +433,7 @@ def check_host(arguments: argparse.Namespace, vpn: dict[str, Any], path: str) ->
     if missing:
         recipe = vpn["programs"].get(missing[0], {})
         how = "the job's playbook (install_vpn.yml) installs it"
-        if recipe.keys() & {"crate", "go"}:
+        if recipe.keys() & {"crate", "go", "source"}:
             how = (
                 "the job's playbook (install_vpn.yml) builds it if satvpn_built_vpns names"
                 f" {arguments.kind}"
@@ -613,11 +613,13 @@ def report(arguments: argparse.Namespace, vpn: Mapping[str, Any], log: Path) -> 
     """Send what went through the tunnel, and the number of handshakes if anything tells it.
 
     The daemon or a counter may. The counters are the interface's. A VPN whose interface has none,
-    or whose interface goes with its daemon (which an agent ends first), has those of nftables.
+    or whose interface goes with its daemon (which an agent ends first), has those of nftables. One
+    that ends TCP has both: what it carries as streams does not pass the interface.
     """
     known: dict[str, Any] = {}
     has_counters = vpn["device"] and is_there(arguments.device)
-    counters = {} if has_counters and vpn["handshake_line"] else counted(arguments.device)
+    is_told = has_counters and vpn["handshake_line"] and not vpn["ends_tcp"]
+    counters = {} if is_told else counted(arguments.device)
     if has_counters:
         (link,) = json.loads(run("ip", "-s", "-j", "link", "show", arguments.device))
         for side in ("rx", "tx"):
@@ -625,9 +627,11 @@ def report(arguments: argparse.Namespace, vpn: Mapping[str, Any], log: Path) -> 
                 f"{side}_{unit}": link["stats64"][side][unit] for unit in ("bytes", "packets")
             }
         known["tx_dropped"] = link["stats64"]["tx"]["dropped"]
-    else:
-        for side in {"rx", "tx"} & counters.keys():
-            known |= {f"{side}_{unit}": counters[side][unit] for unit in ("bytes", "packets")}
+    if vpn["ends_tcp"] or not has_counters:
+        for side in sorted({"rx", "tx"} & counters.keys()):
+            for unit in ("bytes", "packets"):
+                name = f"{side}_{unit}"
+                known[name] = known.get(name, 0) + counters[side][unit]
     if "handshakes" in counters:
         known["handshakes"] = counters["handshakes"]["packets"]
     elif vpn["handshake_line"]:

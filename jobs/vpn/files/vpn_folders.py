@@ -15,6 +15,8 @@ from typing import Any
 from openbach_jobs.data import data_folder
 
 CONFIGS = data_folder("vpn-configs")
+OTHERS = ("stack.json",)
+"""Files that describe other things whose programs are built as those of VPNs."""
 NONE = "none"
 VALUES = r"[\w-]+=[\w.:/@%+= -]+(;[\w-]+=[\w.:/@%+= -]+)*"
 """As vpn.yml has it: nothing that a shell, or a VPN's configuration, takes for more than a word."""
@@ -25,6 +27,7 @@ DEFAULTS: dict[str, Any] = {
     "takes": {},
     "fixed": [],
     "device": True,
+    "ends_tcp": False,
     "handshake_line": None,
     "coordinator": None,
     "framing": None,
@@ -92,5 +95,8 @@ def not_had(kind: str, given: Mapping[str, str]) -> str:
 
 
 def _read(kind: str) -> dict[str, Any]:
-    described: dict[str, Any] = json.loads((CONFIGS / kind / "vpn.json").read_bytes())
+    folder = CONFIGS / kind
+    # A path may be that of another thing whose program is built as that of a VPN.
+    file = next((folder / name for name in OTHERS if (folder / name).exists()), folder / "vpn.json")
+    described: dict[str, Any] = json.loads(file.read_bytes())
     return described

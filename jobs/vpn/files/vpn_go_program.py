@@ -5,8 +5,10 @@
 
 What is a crate it hands to vpn_program.py.
 
-The VPN's vpn.json names the module, its version and the SHA-256 of its zip; the go.sum in the
-module pins what it depends on. Beside PROGRAM those are built that the recipe names as `also`. They
+The VPN's vpn.json names the module, its version and the SHA-256 of its zip, or as `source` a
+folder beside it that is the module; the go.sum in the module pins what it depends on. Patches in
+that folder (`a/PACKAGE/FILE`) change what it depends on. Beside PROGRAM those are built that the
+recipe names as `also`. They
 are linked statically. What is done is printed as lines `<part done> <what>`; the programs are then
 in DIRECTORY.
 """
@@ -26,27 +28,37 @@ from pathlib import Path
 from typing import Any
 
 import vpn_program
-from vpn_folders import describe
+from vpn_folders import describe, scripts
 
 LAST_LINES = 30
 ENVIRONMENT = {"CGO_ENABLED": "0", "GOFLAGS": "", "GOWORK": "off"}
-BUILD = ("go", "build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-v")
+BUILD = ("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-v")
 """`-v` names each package that is compiled."""
 
 
 def main(kind: str, program: str, directory: Path) -> None:
     """Build a program of a VPN, and those of the same module, into a directory."""
     recipe = describe(kind)["programs"][program]
-    if "go" not in recipe:
+    if not recipe.keys() & {"go", "source"}:
         vpn_program.main(kind, program, directory)
         return
     what = f"{program} {recipe['version']}"
     if not shutil.which("go"):
         sys.exit(f"{what} is built from the Go module proxy, and go is missing on this machine")
     work = directory / "work"
-    source = unpack(recipe, work)
+    if "source" in recipe:
+        source = work / program
+        shutil.rmtree(work, ignore_errors=True)  # of a build that failed
+        shutil.copytree(scripts(kind) / recipe["source"], source)
+        packages, modules = ["."], "vendor"
+    else:
+        source = unpack(recipe, work)
+        packages = [f"./cmd/{one}" for one in (program, *recipe.get("also", []))]
+        modules = "readonly"
     check_go(what, source)
-    build(source, [program, *recipe.get("also", [])], directory.resolve())
+    if modules == "vendor":
+        patch_dependencies(source)
+    build(source, packages, modules, directory.resolve())
     shutil.rmtree(work)
 
 
@@ -70,8 +82,8 @@ def check_go(what: str, source: Path) -> None:
     found = said(["go", "env", "GOVERSION"], source).strip().removeprefix("go")
     if numbers(found) < numbers(needed):
         sys.exit(
-            f"{what} needs Go {needed}, and this machine has {found} (Debian 13's golang-go is new"
-            " enough)"
+            f"{what} needs Go {needed}, and this machine has {found} (https://go.dev/dl has newer"
+            " ones; Debian 13's golang-go is 1.24)"
         )
 
 
@@ -80,12 +92,20 @@ def numbers(version: str) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", version)]
 
 
-def build(source: Path, programs: list[str], directory: Path) -> None:
-    """Build programs of a source tree, and print the progress."""
-    packages = [f"./cmd/{program}" for program in programs]
+def patch_dependencies(source: Path) -> None:
+    """Bring what a module depends on into its folder `vendor`, and change that by its patches."""
+    print("0 downloading what it depends on", flush=True)
+    said(["go", "mod", "vendor"], source)
+    for patch in sorted(source.glob("*.patch")):
+        apply = ["patch", "-d", "vendor", "-p1", "--forward", "--fuzz=0", "-i", f"../{patch.name}"]
+        said(apply, source)
+
+
+def build(source: Path, packages: list[str], modules: str, directory: Path) -> None:
+    """Build packages of a source tree, and print the progress."""
     print("0 downloading what it needs", flush=True)
     number = len(said(["go", "list", "-deps", *packages], source).split())
-    command = [*BUILD, "-o", f"{directory}/", *packages]
+    command = [*BUILD, f"-mod={modules}", "-o", f"{directory}/", *packages]
     printed: list[str] = []
     with subprocess.Popen(
         command,

@@ -28,19 +28,28 @@ FLAG: Shape = {"type": "boolean"}
 PROGRAM: Shape = {
     "type": "object",
     "properties": {
-        **dict.fromkeys(("crate", "go", "host", "version"), TEXT),
+        **dict.fromkeys(("crate", "go", "source", "host", "version"), TEXT),
         "sha256": {"type": "string", "pattern": "[0-9a-f]{64}", "like": "64 hexadecimal digits"},
         "options": TEXTS,
         "also": TEXTS,
         "tools": {"type": "object", "additionalProperties": TEXT},
     },
 }
+PINNED_BY = {
+    "crate": ("version", "sha256"),
+    "go": ("version", "sha256"),
+    "source": ("version",),  # the go.sum in the folder has the hashes
+    "host": (),
+}
+"""What the recipe of a program has to say of its source, by the key that names that."""
 # The bytes that a tunnel adds to a packet; 1500 is Ethernet's own MTU.
 BYTES: Shape = {"type": "integer", "minimum": 0, "maximum": 1500, "unit": "bytes"}
 FRAME: Mapping[str, Shape] = {
     **dict.fromkeys(("outer", "inner"), BYTES),
     "block": {"type": "integer", "minimum": 1, "maximum": 1500, "unit": "bytes"},
 }
+SPARED: Mapping[str, Shape] = {"spare": BYTES, "most": {**BYTES, "minimum": 576, "maximum": 65535}}
+"""What a framing may have besides: bytes of a path that the program does not use."""
 TAKEN: Shape = {
     "type": "object",
     "properties": {"pattern": TEXT, "like": TEXT},
@@ -50,7 +59,8 @@ BY_VALUE: Shape = {
     "type": "object",
     "propertyNames": {"type": "string", "pattern": "[a-z][a-z0-9_]*", "like": "keepalive"},
 }
-OF_A_CIPHER: Shape = {"type": "object", "properties": FRAME, "required": [*FRAME]}
+FRAME_OR_SPARED: Mapping[str, Shape] = {**FRAME, **SPARED}
+OF_A_CIPHER: Shape = {"type": "object", "properties": FRAME_OR_SPARED, "required": [*FRAME]}
 VPN: Shape = {
     "type": "object",
     "properties": {
@@ -71,6 +81,7 @@ VPN: Shape = {
         "commands": TEXTS,
         "daemon": FLAG,
         "device": FLAG,
+        "ends_tcp": FLAG,
         "inner_mtu": {"type": "integer", "minimum": 576, "maximum": 65535, "unit": "bytes"},
         "overhead_bytes": {
             "type": ["integer", "null"],
@@ -80,7 +91,7 @@ VPN: Shape = {
         },
         "framing": {
             "type": ["object", "null"],
-            "properties": FRAME,
+            "properties": FRAME_OR_SPARED,
             "additionalProperties": OF_A_CIPHER,
         },
         "behind_nat": {
@@ -96,7 +107,7 @@ VPN: Shape = {
                 },
                 "framing": {
                     "type": "object",
-                    "properties": FRAME,
+                    "properties": FRAME_OR_SPARED,
                     "additionalProperties": OF_A_CIPHER,
                 },
             },
@@ -137,6 +148,16 @@ CONTROL: Shape = {
             "additionalProperties": TEXT,
         },
     },
+}
+STACK: Shape = {
+    "type": "object",
+    "properties": {
+        "description": TEXT,
+        "congestion_controls": TEXTS,
+        "packages": TEXTS,
+        "programs": {"type": "object", "additionalProperties": PROGRAM},
+    },
+    "required": ["congestion_controls"],
 }
 PERCENT: Shape = {"type": "number", "minimum": 0, "maximum": 100, "unit": "%"}
 TIME_MS: Shape = {"type": "number", "minimum": 0, "maximum": 10_000, "unit": "ms"}
@@ -229,6 +250,11 @@ def _check_impairment(file: Path, impairments: Mapping[str, Path]) -> None:
             f"{file}: reorder_pct: packets overtake others only where there is a delay: give"
             " delay_ms"
         )
+
+
+def _check_stack(folder: Path, stacks: Mapping[str, Path]) -> None:
+    file = folder / DESCRIBED["quic-stacks"]
+    check(f"{file}", read_json(file), STACK)
 
 
 def _check_control(folder: Path, controls: Mapping[str, Path]) -> None:
@@ -351,7 +377,7 @@ def _not_taken(vpn: Mapping[str, Any], name: str, value: str) -> str:
     if taken is not None and not re.fullmatch(taken["pattern"], value):
         return f"{value} should be {taken['like']}"
     framing: Mapping[str, Any] = vpn.get("framing") or {}
-    if name != "cipher" or not framing or framing.keys() == FRAME.keys():
+    if name != "cipher" or not framing or framing.keys() - SPARED.keys() == FRAME.keys():
         return ""
     if any(re.fullmatch(one, value, re.IGNORECASE) for one in framing):
         return ""
@@ -406,10 +432,11 @@ def _faults_together(vpn: Mapping[str, Any]) -> Iterator[str]:
             " of IP"
         )
     framing: Mapping[str, Any] = vpn.get("framing") or {}
-    if len(framing.keys() & FRAME.keys()) > 0 and framing.keys() != FRAME.keys():
+    own = framing.keys() - SPARED.keys()
+    if len(own & FRAME.keys()) > 0 and own != FRAME.keys():
         yield f"framing: has {', '.join(framing)}: give {', '.join(FRAME)}, or them by cipher"
     # The keys by cipher are regular expressions too.
-    patterns = {f"framing.{cipher}": cipher for cipher in framing.keys() - FRAME.keys()}
+    patterns = {f"framing.{cipher}": cipher for cipher in own - FRAME.keys()}
     takes: Mapping[str, Mapping[str, str]] = vpn.get("takes", {})
     patterns |= {f"takes.{name}.pattern": one["pattern"] for name, one in takes.items()}
     for key, pattern in {**patterns, "handshake_line": vpn.get("handshake_line") or ""}.items():
@@ -420,15 +447,13 @@ def _faults_together(vpn: Mapping[str, Any]) -> Iterator[str]:
     if bool(vpn.get("rtt_max_s")) != bool(vpn.get("rtt_max_because")):
         yield "rtt_max_s and rtt_max_because go together: a longest round trip, and why"
     for name, recipe in vpn.get("programs", {}).items():
-        sources = [key for key in ("crate", "go", "host") if key in recipe]
+        sources = [key for key in ("crate", "go", "source", "host") if key in recipe]
         if len(sources) != 1:
             yield (
                 f"programs.{name}: has {' and '.join(sources) or 'no source'}; it needs one of"
-                " crate, go, host"
+                " crate, go, source, host"
             )
-        elif sources != ["host"] and (
-            missing := [key for key in ("version", "sha256") if key not in recipe]
-        ):
+        elif missing := [key for key in PINNED_BY[sources[0]] if key not in recipe]:
             yield (
                 f"programs.{name}: {missing[0]} is missing: what is built is of one version, with"
                 " one hash"
@@ -464,6 +489,7 @@ def _text(file: Path) -> str:
 CHECKS: Mapping[str, Callable[[Path, Mapping[str, Path]], None]] = {
     "vpn-configs": _check_vpn,
     "congestion-controls": _check_control,
+    "quic-stacks": _check_stack,
     "impairments": _check_impairment,
     "cpus": _check_cpu,
     "satellites": _check_satellite,

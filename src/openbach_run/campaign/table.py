@@ -8,6 +8,7 @@ from itertools import chain
 from pathlib import Path
 
 from openbach_run.campaign.model import USUAL, Campaign
+from openbach_run.catalog import Catalog, with_base
 from openbach_run.clock import VIRTUAL
 from openbach_run.guest.main import HOST_KERNEL
 from openbach_run.openbach.extras import MEASURE
@@ -229,6 +230,12 @@ def _clocks(records: Sequence[Record]) -> list[str]:
     ]
 
 
+def _ends_tcp(vpn: str) -> bool:
+    """Return whether a VPN of this checkout ends TCP connections."""
+    folders = Catalog().all("vpn-configs")
+    return vpn in folders and bool(with_base(folders[vpn], folders).get("ends_tcp"))
+
+
 def _note(campaign: Campaign) -> str:
     """Return the note under a table: seeds, least possible transfer time, other remarks."""
     least: dict[tuple[str, str], float] = {}
@@ -253,6 +260,11 @@ def _note(campaign: Campaign) -> str:
         parts.append(
             "PEP A: inside the tunnel's path, B: outside it, where TCP is in clear (our reading:"
             " docs/guide.md)"
+        )
+    if ending := [name for name in campaign.values.get("vpn", ()) if _ends_tcp(name)]:
+        parts.append(
+            f"{' and '.join(ending)} ends TCP at both ends of the tunnel, as a PEP does: compare it"
+            " with a VPN and a PEP"
         )
     several = len(campaign.every_seed)
     seeds = (

@@ -124,7 +124,8 @@ def sources_of(folder: Path) -> list[Path]:
 
 def _is_added(directory: Path) -> bool:
     return any(
-        (directory / kind).is_dir() for kind in ("jobs", "congestion-controls", "vpn-configs")
+        (directory / kind).is_dir()
+        for kind in ("jobs", "congestion-controls", "quic-stacks", "vpn-configs")
     )
 
 

@@ -5,9 +5,9 @@ The guest's C library is not this machine's, where they are built.
 
 Those that jobs bring as source: `files/<program>/Makefile` in a job's folder builds <program>, as
 on a real agent. Those of VPNs: `programs` of a vpn.json names them, and the vpn job's own BUILDERS
-build them from their crates and Go modules; that takes minutes, so it is done for the runs that
-need them. What no registry has either is this machine's own program, and part of the folder in the
-guest: `<folder>/bin/<program>`.
+build them from their crates and Go modules, or from a Go module in the folder; that takes minutes,
+so it is done for the runs that need them. What no registry has either is this machine's own
+program, and part of the folder in the guest: `<folder>/bin/<program>`.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ DIRECTORY = "bin"
 BUILDERS = {
     "crate": REPOSITORY / "jobs/vpn/files/vpn_program.py",
     "go": REPOSITORY / "jobs/vpn/files/vpn_go_program.py",
+    "source": REPOSITORY / "jobs/vpn/files/vpn_go_program.py",
 }
 """By the key of a recipe that names where its source is."""
 SHARED = REPOSITORY / "src/openbach_jobs"
@@ -220,9 +221,8 @@ def _from_registry(
     """The directory of the program, and of those that are built with it."""
     # A change of the builder makes another program; one of its comments does not.
     how = hashlib.sha256(acting(builder)).hexdigest()
-    place = (
-        cache / f"{program}-{content_hash(folder.glob('*.patch'), folder, json.dumps(recipe), how)}"
-    )
+    sources = [*folder.glob("*.patch"), *_own_source(folder, recipe)]
+    place = cache / f"{program}-{content_hash(sources, folder, json.dumps(recipe), how)}"
 
     def make(place: Path) -> None:
         ensure_tools(
@@ -248,6 +248,18 @@ def _from_registry(
                 build.take(name, place)
 
     return made_once(place, make)
+
+
+def _own_source(folder: Path, recipe: Mapping[str, Any]) -> list[Path]:
+    """Return the files of a program whose source is in the folder. Raises InputError."""
+    if "source" not in recipe:
+        return []
+    if not (folder / recipe["source"] / "go.sum").is_file():
+        raise InputError(
+            f"{folder}: programs: the source {recipe['source']} is no folder with a Go module,"
+            " whose go.sum pins what it depends on"
+        )
+    return [file for file in (folder / recipe["source"]).iterdir() if file.is_file()]
 
 
 def _toolchains() -> list[Path]:

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Test VPNs over QUIC (quic-tunnel), beyond what every VPN passes.
+
+These are their values, the same packets with one thread and with several, and what becomes of
+connections where a VPN ends TCP.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from helpers.guest_runs import REPOSITORY, RunCells, command, records
+from helpers.scenario_with import TEST_JOBS
+from helpers.vpns_tested import VPNS, describe
+
+GEO = ("cc=cubic", "loss=1", "size=1M")
+BY_VALUES = {"connect_ip": "vpn.carry=datagram,stream", "quic_split": "vpn.sessions=one,each"}
+WAYS = 6
+"""Of hostile.py."""
+SENT = ("http=3", "quic=quic_go", "vpn=none", "size=1M")
+IS_BUILT = "connect_ip" in VPNS
+"""Whether the program of these VPNs is, which quic_go is too."""
+
+
+@pytest.mark.parametrize("vpn", [vpn for vpn in VPNS if vpn in BY_VALUES])
+@pytest.mark.parametrize("threads", [1, 4])
+def test_same_seed_same_capture_with_any_number_of_threads(
+    run_cells: RunCells, vpn: str, threads: int
+) -> None:
+    cells = ("geo", f"vpn={vpn}", *GEO, BY_VALUES[vpn], f"vpn.threads={threads}")
+    first, again = (
+        [run.row["capture_hash"] for run in run_cells(*cells, pcap=pcap)] for pcap in (True, False)
+    )
+    assert first == again
+    assert len(set(first)) == 2
+
+
+@pytest.mark.parametrize("vpn", [vpn for vpn in VPNS if describe(vpn)["ends_tcp"]])
+@pytest.mark.parametrize("sessions", ["one", "each"])
+def test_it_loses_nothing_of_connections_that_end_in_any_way(
+    tmp_path: Path, vpn: str, sessions: str
+) -> None:
+    """Make 1000 connections over 1 % of loss, which end in any way.
+
+    They are ended by one side before the other, reset at any time, read slowly, or have urgent
+    data. As many idle ones are made as the guest has memory for.
+    """
+    count, idle = (1000, 3000) if sessions == "one" else (300, 200)
+    scenario = with_hostile(tmp_path, count, idle)
+    cells = (f"vpn={vpn}", f"vpn.sessions={sessions}", "cc=cubic", "loss=1", "size=100k")
+    places = ("--seeds", "1", "--jobs", str(TEST_JOBS), "--results", str(tmp_path / "r"))
+    ended = command(str(scenario), *cells, *places)
+    assert ended.returncode == 0, ended.stderr
+    (run,) = records(tmp_path / "r")
+    (told,) = run.statistics("hostile")
+    outcomes = dict(part.rsplit(" ", 1) for part in told["outcomes"].split(", "))
+    assert all(name.endswith(": well") for name in outcomes), outcomes
+    assert sum(map(int, outcomes.values())) == count + 1
+    assert told["idle_answered"] == idle
+    assert told["resets_not_seen"] == 0
+    assert told["resets_seen"] == 2 * (count // WAYS) + (count % WAYS > 3) + (count % WAYS > 4)
+
+
+@pytest.mark.parametrize("loss", [0, 1] if IS_BUILT else [])
+def test_quic_go_sends_with_the_congestion_control_asked_for(
+    run_cells: RunCells, loss: int
+) -> None:
+    cells = ("geo", *SENT, "cc=reno,cubic", f"loss={loss}")
+    reno, cubic = run_cells(*cells)
+    assert [run.row["bytes"] for run in (reno, cubic)] == ["1000000"] * 2
+    apart_s = abs(float(reno.row["transfer_time_s"]) - float(cubic.row["transfer_time_s"]))
+    # Without a loss none of the two has anything to decide.
+    assert apart_s < 0.01 if loss == 0 else apart_s > 0.1
+    again = run_cells(*cells, again=1)
+    assert [run.row["capture_hash"] for run in again] == [
+        run.row["capture_hash"] for run in (reno, cubic)
+    ]
+
+
+def with_hostile(place: Path, count: int, idle: int) -> Path:
+    """The scenario geo_loss with hostile connections after its download: its file, made in `place`."""
+    scenario = json.loads((REPOSITORY / "scenarios/geo_loss.json").read_text())
+    functions = scenario["openbach_functions"]
+    (download,) = [function["id"] for function in functions if function.get("label") == "download"]
+    (end,) = [one for one in functions if download in one["wait"]["finished_ids"]]
+    server, client = len(functions), len(functions) + 1
+    functions.append(started(server, "server", {"server": {}}, launched=[download]))
+    asked = {"server_ip": "$server_ip", "count": count, "idle": idle}
+    functions.append(started(client, "pc", {"client": asked}, finished=[download]))
+    end["wait"]["finished_ids"].append(client)
+    end["stop_job_instances"]["openbach_function_ids"].insert(0, server)
+    path = place / "hostile.json"
+    path.write_text(json.dumps(scenario))
+    return path
+
+
+def started(
+    number: int,
+    host: str,
+    arguments: dict[str, object],
+    launched: list[int] | None = None,
+    finished: list[int] | None = None,
+) -> dict[str, object]:
+    return {
+        "id": number,
+        "label": "hostile",
+        "wait": {"time": 0, "launched_ids": launched or [], "finished_ids": finished or []},
+        "on_fail": {},
+        "start_job_instance": {"entity_name": f"satvpn_{host}", "hostile": arguments},
+    }
