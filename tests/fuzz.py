@@ -71,8 +71,10 @@ from openbach_run.results.files import as_csv
 from openbach_run.results.line_protocol import line_protocol
 from openbach_run.results.measures import measures
 from openbach_run.results.record import Record, Store, check, events, not_locked
-from openbach_run.satellite import mahimahi, opensand, rtt
+from openbach_run.satellite import mahimahi, opensand
 from openbach_run.satellite.checks import read_link_file, read_presets
+from openbach_run.satellite.formats.table import read as measured_in
+from openbach_run.satellite.measured import Given
 from openbach_run.topology.inventory import agent_addresses, load_inventory
 from openbach_run.web.index import Index
 from openbach_run.web.serve import read_password
@@ -769,10 +771,10 @@ def parsers() -> list[Parser]:
         Parser(
             "ping, irtt, CSV",
             [PING, IRTT, b"time_s,rtt_ms\n0,5\n1,\n"],
-            lambda file: rtt.read(file, 1.0),
+            lambda file: measured_in(file, Given(interval_s=1.0)),
             "rtt",
         ),
-        Parser("irtt", [IRTT], lambda file: rtt.read(file, 1.0), "rtt", JSON),
+        Parser("irtt", [IRTT], lambda file: measured_in(file, Given(interval_s=1.0)), "rtt", JSON),
         Parser("D-ITG", [CALL], call_log, "log"),
         Parser("assumptions", all_of("reports/assumptions.yml"), read_assumptions, "a.yml", YAML),
         Parser("claims", all_of("reports/claims.yml"), claims, "claims.yml", YAML),

@@ -16,7 +16,8 @@ from helpers.fake_engine import Transfers
 
 from openbach_run.campaign import engines
 from openbach_run.commands import link, main
-from openbach_run.satellite import rtt
+from openbach_run.satellite.formats.table import read as measured_in
+from openbach_run.satellite.measured import Given
 
 ROOT = Path(__file__).resolve().parents[2]
 MARK = b"\xef\xbb\xbf"
@@ -83,7 +84,8 @@ def test_so_are_campaigns_inventories_jobs_links_and_measured_files(here: Path) 
         ("ping", "64 bytes from h: icmp_seq=1 ttl=64 time=5 ms\n"),
     ):
         (here / name).write_bytes(MARK + text.encode())
-        assert len(rtt.read(here / name, None).probes) == 1, name
+        probes = measured_in(here / name, Given()).probes
+        assert probes is not None and len(probes) == 1, name
 
 
 def test_a_key_that_is_there_twice_is_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

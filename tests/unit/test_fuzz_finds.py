@@ -32,7 +32,8 @@ from openbach_run.report.cells import Campaigns, Cell
 from openbach_run.report.claims import read_claims
 from openbach_run.report.explained import FILE, assumptions_of
 from openbach_run.results import campaign_file
-from openbach_run.satellite import rtt
+from openbach_run.satellite.formats.table import read as measured_in
+from openbach_run.satellite.measured import Given
 from openbach_run.web.index import Index
 from openbach_run.web.store import Database
 
@@ -414,7 +415,7 @@ def test_numbers_of_measured_round_trips_have_their_range(
 ) -> None:
     (tmp_path / "rtt").write_text(content)
     with pytest.raises(link_file.LinkFileError, match=said):
-        rtt.read(tmp_path / "rtt", 1.0)
+        measured_in(tmp_path / "rtt", Given(interval_s=1.0))
 
 
 @pytest.mark.parametrize("name", ["mine.json", "mine/files/mine.yml"])
