@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from openbach_run.bundle import sources
+from openbach_run.bundle import sbom, sources
 from openbach_run.engine.virtual import debian
 
 DSC, KERNEL = "pool/main/t/tinc/tinc_1.dsc", b"the kernel"
@@ -63,3 +63,10 @@ def test_what_a_mirror_has_not_is_named_with_its_hash(kernel: Path, tmp_path: Pa
     assert gone.startswith(f"{'b' * 64}  {DSC}.gone (")
     assert of_kernel == f"{'c' * 64}  {KERNEL_PATH} (the mirror's has {sha256(KERNEL)})"
     assert not [path for path in copy.rglob("*") if path.is_file()]
+
+
+def test_each_module_in_a_program_of_ours_is_listed_once() -> None:
+    """Three folders have the same program."""
+    listed = [part.url for part in sbom._of_registries({"quic-tunnel"})]
+    assert "pkg:golang/github.com/quic-go/quic-go@v0.65.0" in listed
+    assert len(listed) == len({*listed}) == 9

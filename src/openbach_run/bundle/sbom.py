@@ -168,15 +168,32 @@ def _kernel(entry: Path) -> Part:
 
 def _of_registries(programs: set[str]) -> Iterable[Part]:
     """Yield the packages of registries from which programs of VPNs were built."""
+    listed: set[Path] = set()
     folders = chain(*(Catalog().all(kind).values() for kind in DESCRIBED))
     for folder in folders:
         for program, recipe in description(folder).get("programs", {}).items():
+            source = (folder / recipe.get("source", "")).resolve()
+            if "source" in recipe and program in programs and source not in listed:
+                listed.add(source)
+                yield from _modules_of(program, source)
             for kind, (registry, prefix, pins) in REGISTRIES.items():
                 if kind in recipe and program in programs:
                     name, version = recipe[kind], recipe["version"]
                     comment = f"the source of {program}; what it depends on is in its {pins}"
                     url = f"pkg:{registry}/{name}@{prefix}{version}"
                     yield Part(name, version, url, recipe["sha256"], comment=comment)
+
+
+REQUIRED = re.compile(r"(?m)^\s+(?P<name>\S+) v(?P<version>\S+)")
+"""A module that a go.mod requires."""
+
+
+def _modules_of(program: str, source: Path) -> Iterable[Part]:
+    """Yield the Go modules that are linked into a program of this checkout."""
+    for found in REQUIRED.finditer((source / "go.mod").read_text()):
+        name, version = found["name"], found["version"]
+        comment = f"linked into {program}; its hash is in the program's go.sum"
+        yield Part(name, version, f"pkg:golang/{name}@v{version}", comment=comment)
 
 
 def _linked() -> Iterable[Part]:
