@@ -406,8 +406,9 @@ def test_a_name_that_no_file_can_have_is_no_file(tmp_path: Path, key: str) -> No
         (
             '{"round_trips": [{"timestamps": {"client": {"send": {"monotonic": 1}}}, "delay":'
             ' {"rtt": 1' + 400 * "0" + '}, "lost": "false"}]}',
-            "not the JSON of `irtt client -o`",
+            "not the JSON of irtt",
         ),
+        ('{"round_trips": [{"delay": {"rtt": ' + 5000 * "1" + "}}]}", "not JSON that can be read"),
     ],
 )
 def test_numbers_of_measured_round_trips_have_their_range(

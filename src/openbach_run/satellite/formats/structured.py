@@ -83,6 +83,8 @@ def _documents(path: Path, text: str) -> list[Any]:
                 "it is cut off, or " if error.pos >= end - 1 or "Unterminated" in error.msg else ""
             )
             raise LinkFileError(path, f"{cut}not JSON: {error.msg}", error.lineno) from error
+        except ValueError as error:  # Python reads no whole number of thousands of digits
+            raise LinkFileError(path, f"not JSON that can be read: {error}") from error
         found += document if isinstance(document, list) else [document]
     if not found or not all(isinstance(one, dict) for one in found):
         raise LinkFileError(path, f"JSON that is not understood; known are {UNDERSTOOD}")
