@@ -33,7 +33,7 @@ from openbach_run.web.result_sets import Run, number_of
 T = TypeVar("T")
 LEVELS = 10
 """The number of shades of the map."""
-DECIDING = ("size", "rate", "direction", "return_rate", "link_file")
+DECIDING = ("size", "rate", "direction", "return_rate", "link_file", "orbit")
 """Arguments from which the least transfer time follows."""
 SHOWN_CELLS = 120
 """The cells on one page of the map: each has a bootstrap interval, which takes time."""
@@ -334,8 +334,10 @@ def _notes(
         notes.append(WARNING)
     # The time is computed once for all cells with the same deciding arguments.
     asked = {tuple(map(one.get, DECIDING)): one for one in listed}.values()
-    times_s = set(filter(None, map(least_transfer_time_s, asked))) if measure == USUAL else set()
-    if times_s:
+    least_s = [least_transfer_time_s(one) for one in asked]
+    times_s = {one for one in least_s if one is not None}
+    # Where a cell's rate changes with time the sentence would be wrong of it.
+    if measure == USUAL and times_s and None not in least_s:
         shown = (
             f"{min(times_s):.2f} s"
             if len(times_s) == 1
