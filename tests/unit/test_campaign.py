@@ -88,6 +88,7 @@ def test_the_whole_table_is_the_default() -> None:
         "terrestrial_ms": "0",
         "direction": "download",
         "http": "none",
+        "quic": "nginx",
         "warm_up": "none",
         "cpu": "free",
         "cpu_scale": "1",
@@ -183,7 +184,7 @@ def test_given_values_are_swept_in_place_of_the_files() -> None:
     ("settings", "words"),
     [
         (["vpm=none"], "did you mean vpn"),
-        (["vpn=ipsec"], "vpn is one of none, boringtun, easytier"),
+        (["vpn=ipsec"], "vpn is one of none, boringtun, connect_ip, easytier"),
         (["vpn"], "NAME=VALUE"),
         (["cc=bbr,"], "empty value"),
         (["cc=bbr,bbr"], "given twice"),

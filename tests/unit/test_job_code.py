@@ -61,7 +61,7 @@ def test_a_port_that_is_taken_is_named_with_its_program(
         with pytest.raises(
             SystemExit, match=rf"exit code 1; port {port} is taken by .* \(process {os.getpid()}\)"
         ):
-            file_transfer.serve("none", port)
+            file_transfer.serve(file_transfer.parse(["--port", str(port), "server"]))
 
 
 def test_a_control_port_that_is_taken() -> None:

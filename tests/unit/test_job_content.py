@@ -108,6 +108,10 @@ def test_data_of_two_directories_is_joined_and_the_first_counts(tmp_path: Path) 
     assert files == {**ours, **{f"impairments/{file.name}": file for file in mine.iterdir()}}
 
 
+NO_DATA = "quic-stacks"
+"""Only names choices: the program of each is a command on the host."""
+
+
 @pytest.mark.parametrize("name", sorted(PACKAGES))
 def test_each_job_runs_alone(tmp_path: Path, name: str) -> None:
     """As on an agent: its package is in a directory of its own, without this checkout.
@@ -139,7 +143,7 @@ def test_each_job_runs_alone(tmp_path: Path, name: str) -> None:
     )
     assert done.returncode == 0, done.stderr
     found = {Path(line) for line in done.stdout.split()}
-    assert found == {tmp_path / kind for kind in package.entries}
+    assert found == {tmp_path / kind for kind in package.entries if kind != NO_DATA}
     helped = subprocess.run(
         [sys.executable, f"{name}.py", "--help"],
         cwd=tmp_path,

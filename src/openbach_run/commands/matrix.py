@@ -53,9 +53,10 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str]) -> int:
     """Run the command line; return the exit code."""
+    arguments = parser().parse_args(argv)
+    # Late, as it imports the templates' engine: --help does without.
     from openbach_run.report.matrix import TABLE, write_site
 
-    arguments = parser().parse_args(argv)
     output: Path = arguments.output
     if output.exists() and not (output / "cells").is_dir():
         raise InputError(f"{output} exists and is no such site; name another directory with -o")
