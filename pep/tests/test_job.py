@@ -32,7 +32,7 @@ def start(lab: Lab, program: Path, tmp_path: Path) -> Iterator[Start]:
     environment = {
         **os.environ,
         "PATH": f"{tmp_path}:{os.environ['PATH']}",
-        "PYTHONPATH": str(ROOT / "src/openbach_run/guest"),
+        "PYTHONPATH": f"{ROOT}/src/openbach_run/guest/agent_library:{ROOT}/src",
         "OPENBACH_STATISTICS": str(tmp_path / "statistics"),
         "JOB_NAME": "satpep",
     }

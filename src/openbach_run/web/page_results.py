@@ -253,8 +253,13 @@ async def make_report(
 
 @router.get("/page/set/{kind}/{name}/first-page")
 async def first_page(kind: str, name: str, services: With) -> Response:
-    """Return page 1 of the report of a set, to be put into its page."""
+    """Return page 1 of the report of a set, to be put into its page.
+
+    Without a run that finished there is none: 204, no content.
+    """
     item = f"{kind}/{name}"
+    if not reports.has_figures(services, item):
+        return Response(status_code=204)
     await services.once.do(f"first page {item}", lambda: reports.make_first_page(services, item))
     made = reports.first_page(services, item)
     return Response(made, media_type="text/html", headers={"Content-Security-Policy": POLICY})

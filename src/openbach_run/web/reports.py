@@ -70,6 +70,11 @@ def make_report(services: Services, item: str) -> None:
     _run(item, words)
 
 
+def has_figures(services: Services, item: str) -> bool:
+    """Return whether any run of a set finished, so that there is something to report."""
+    return any(run.finished for run in runs_of(services, item))
+
+
 def make_first_page(services: Services, item: str) -> None:
     """Make page 1 of the report of a set, if there is none or runs have changed since.
 

@@ -8,7 +8,11 @@ async function showFirstPage() {
   place.dataset.shown = "yes";
   place.hidden = false;
   const answer = await fetch(place.dataset.from);
-  if (answer.ok) place.innerHTML = await answer.text();
+  if (answer.status === 204) {
+    // No run has finished. Those that are resumed may.
+    place.hidden = true;
+    delete place.dataset.shown;
+  } else if (answer.ok) place.innerHTML = await answer.text();
   else place.querySelector("p").textContent = "Page 1 of the report could not be made; the button Report says why.";
 }
 
