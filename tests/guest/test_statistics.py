@@ -38,6 +38,7 @@ CELLS = (
         "window_scaling=off",
         "queue=cake",
     ),
+    ("rcs2", "vpn=none", "cc=cubic", "size=200k"),
     ("web", "vpn=none", "pep=none", "http=2", "loads=1"),
     ("voip", "vpn=none", "background=download", "duration_s=5"),
     ("multi_flow_loss", "orbit=geo", "vpn=none", "pep=none", "loss=0", "size=200k"),
