@@ -75,6 +75,10 @@ class Engine:
         """Say that the engine is ready: it needs nothing."""
         progress("ready", 1)
 
+    def look(self) -> str:
+        """Say that nothing is missing."""
+        return ""
+
     def stop(self) -> None:
         """Do nothing: no run goes on for longer than its call."""
 
