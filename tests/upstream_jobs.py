@@ -120,6 +120,20 @@ def _post(job: str, arguments: Mapping[str, Any]) -> Case:
     )
 
 
+FTP = (
+    Step("server", "ftp_srv", {"server_ip": SERVER, "port": 2121}),
+    Step(
+        "client",
+        "ftp_clt",
+        {
+            "server_ip": SERVER,
+            "port": 2121,
+            "mode": "download",
+            "existing": {"file_choice": "10M_file.txt"},
+        },
+    ),
+)
+"""A download by FTP: the server and the client are judged by their own statistics."""
 CASES: dict[str, Case] = {
     # core: network
     "d-itg_recv": Case(
@@ -529,36 +543,12 @@ CASES: dict[str, Case] = {
         (Step("client", "dashjs_client", {"dst_ip": SERVER, "protocol": "http/1.1"}),)
     ),
     "ftp_srv": Case(
-        (
-            Step("server", "ftp_srv", {"server_ip": SERVER, "port": 2121}),
-            Step(
-                "client",
-                "ftp_clt",
-                {
-                    "server_ip": SERVER,
-                    "port": 2121,
-                    "mode": "download",
-                    "existing": {"file_choice": "10M_file.txt"},
-                },
-            ),
-        ),
+        FTP,
         "throughput_sent",
         does="sends the file of ftp_clt",
     ),
     "ftp_clt": Case(
-        (
-            Step("server", "ftp_srv", {"server_ip": SERVER, "port": 2121}),
-            Step(
-                "client",
-                "ftp_clt",
-                {
-                    "server_ip": SERVER,
-                    "port": 2121,
-                    "mode": "download",
-                    "existing": {"file_choice": "10M_file.txt"},
-                },
-            ),
-        ),
+        FTP,
         "total_blocksize_downloaded",
         does="sends what it has downloaded",
     ),

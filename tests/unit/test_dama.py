@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from dama_qdisc import ClassCounters
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -62,21 +63,6 @@ class Packet(NamedTuple):
     length: int
 
 
-class Counts(NamedTuple):
-    """The packets and bytes of a terminal's class, and its access delays."""
-
-    packets_in: int
-    bytes_in: int
-    packets_out: int
-    bytes_out: int
-    packets_dropped: int
-    bytes_dropped: int
-    packets_queued: int
-    bytes_queued: int
-    median_us: int
-    p95_us: int
-
-
 class Terminal(NamedTuple):
     """The counters of a terminal."""
 
@@ -98,7 +84,7 @@ class Outcome(NamedTuple):
     dropped: list[int]
     next_ns: int
     most_slots: int
-    classes: dict[tuple[int, int], Counts]
+    classes: dict[tuple[int, int], ClassCounters]
     terminals: list[Terminal]
     looks: list[list[Terminal]]
 
@@ -134,7 +120,7 @@ def played(
 def read(text: str) -> Outcome:
     left_us: dict[int, float] = {}
     dropped: list[int] = []
-    classes: dict[tuple[int, int], Counts] = {}
+    classes: dict[tuple[int, int], ClassCounters] = {}
     terminals: list[Terminal] = []
     looks: list[list[Terminal]] = []
     last: dict[str, int] = {}
@@ -147,7 +133,7 @@ def read(text: str) -> Outcome:
             case "drops":
                 dropped.append(numbers[0])
             case "class":
-                classes[numbers[0], numbers[1]] = Counts(*numbers[2:])
+                classes[numbers[0], numbers[1]] = ClassCounters(*numbers[2:])
             case "end":
                 terminals.append(Terminal(*numbers[1:]))
             case "look":

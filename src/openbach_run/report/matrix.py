@@ -10,6 +10,7 @@ records of the runs, they are copied beside the pages.
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -71,7 +72,7 @@ class Cell:
     @property
     def command(self) -> str:
         """Return the command that runs the cell again, with every argument that has a value."""
-        given = [f"{name}={_quoted(value)}" for name, value in self.arguments.items() if value]
+        given = [f"{name}={shlex.quote(value)}" for name, value in self.arguments.items() if value]
         seeds = ",".join(str(run["seed"]) for run in self.runs)
         if len(self.runs) == 1:
             seeds += ","
@@ -102,12 +103,6 @@ class Matrix:
 
 def _safe(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", text)
-
-
-def _quoted(value: str) -> str:
-    return (
-        value if re.fullmatch(r"[\w.,:/%+-]+", value) else "'" + value.replace("'", "'\\''") + "'"
-    )
 
 
 def read_rows(directory: Path) -> tuple[list[str], list[Row]]:
