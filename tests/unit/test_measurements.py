@@ -123,6 +123,23 @@ PROBED = {
         ),
         "[1700000003.000000] no answer yet for icmp_seq=3",
     ),
+    "linux-stamped": "Start time: 1700000000\n"
+    + of_lines(
+        LINUX,
+        lambda n, ms: (
+            f"[2024-01-31 12:00:{n + ms / 1000:09.6f}] 46 bytes from 192.0.2.1: icmp_seq={n + 1}"
+            f" ttl=55 time={ms} ms"
+        ),
+        None,
+    ),
+    "busybox-ts": of_lines(
+        DARWIN,
+        lambda n, ms: (
+            f"{1700000000 + n + ms / 1000:.6f} 64 bytes from 192.0.2.1: seq={n} ttl=55"
+            f" time={ms:.3f} ms"
+        ),
+        None,
+    ),
     "busybox": of_lines(
         DARWIN, lambda n, ms: f"64 bytes from 192.0.2.1: seq={n} ttl=55 time={ms:.3f} ms", None
     ),
@@ -207,7 +224,57 @@ FLENT = {
         "TCP upload sum": [2.0, 2.0, 3.0],
     },
 }
+IPERF3_TEXT = """\
+Connecting to host 192.0.2.1, port 5201
+Reverse mode, remote host 192.0.2.1 is sending
+[  5] local 192.0.2.9 port 40000 connected to 192.0.2.1 port 5201
+[ ID] Interval           Transfer     Bitrate         Jitter    Lost/Total Datagrams
+[  5]   0.00-1.00   sec  1.19 MBytes  10.0 Mbits/sec  0.008 ms  0/100 (0%)
+[  5]   1.00-2.00   sec  2.38 MBytes  20.0 Mbits/sec  0.008 ms  5/100 (5%)
+[  5]   2.00-3.00   sec   610 KBytes  5000 Kbits/sec  0.008 ms  10/100 (10%)
+- - - - - - - - - - - - - - - - - - - - - - - - -
+[ ID] Interval           Transfer     Bitrate         Jitter    Lost/Total Datagrams
+[  5]   0.00-3.04   sec  4.17 MBytes  11.7 Mbits/sec  0.000 ms  0/300 (0%)  sender
+[  5]   0.00-3.00   sec  4.17 MBytes  11.7 Mbits/sec  0.008 ms  15/300 (5%)  receiver
+
+iperf Done.
+"""
+IPERF_TEXT = """\
+------------------------------------------------------------
+Client connecting to 192.0.2.1, TCP port 5001
+TCP window size: 85.0 KByte (default)
+------------------------------------------------------------
+[  3] local 192.0.2.9 port 40000 connected with 192.0.2.1 port 5001
+[  4] local 192.0.2.9 port 40002 connected with 192.0.2.1 port 5001
+[ ID] Interval       Transfer     Bandwidth
+[  3]  0.0- 1.0 sec   512 KBytes  4.00 Mbits/sec
+[  4]  0.0- 1.0 sec   768 KBytes  6.00 Mbits/sec
+[SUM]  0.0- 1.0 sec  1.25 MBytes  10.0 Mbits/sec
+[  3]  1.0- 2.0 sec  1.25 MBytes  10.0 Mbits/sec
+[  4]  1.0- 2.0 sec  1.25 MBytes  10.0 Mbits/sec
+[SUM]  1.0- 2.0 sec  2.50 MBytes  20.0 Mbits/sec
+[  3]  0.0- 2.0 sec  1.75 MBytes  7.0 Mbits/sec
+[  4]  0.0- 2.0 sec  2.01 MBytes  8.0 Mbits/sec
+[SUM]  0.0- 2.0 sec  3.75 MBytes  15.0 Mbits/sec
+"""
+NUTTCP_TEXT = """\
+nuttcp-r: v8.1.4: socket
+nuttcp-r: interval reporting every 0.50 seconds
+    0.6250 MB /   0.50 sec =   10.4858 Mbps     0 retrans     13 KB-cwnd
+    0.0000 MB /   0.50 sec =    0.0000 Mbps     0 retrans     13 KB-cwnd
+    1.2500 MB /   0.50 sec =   20.9715 Mbps     2 retrans     13 KB-cwnd
+    1.8750 MB /   1.52 sec =   10.3477 Mbps 0 %TX 1 %RX 2 retrans 13 KB-cwnd 40.11 msRTT
+"""
 OTHERS = {
+    "iperf3-text": IPERF3_TEXT,
+    "iperf3-stamped": "".join(
+        f"[2024-01-31 12:00:00.000001] {line}\n" for line in IPERF3_TEXT.splitlines()
+    ),
+    "iperf": IPERF_TEXT,
+    "nuttcp": NUTTCP_TEXT,
+    "nuttcp-stamped": "".join(
+        f"2024-01-31T12:00:00+01:00 {line}\n" for line in NUTTCP_TEXT.splitlines()
+    ),
     "iperf3": json.dumps(IPERF3),
     "dish": json.dumps(DISH),
     "flent": json.dumps(FLENT),
@@ -277,6 +344,42 @@ def test_iperf3_has_rates_and_the_losses_of_udp(tmp_path: Path) -> None:
     ]
     lines = "\n".join(map(json.dumps, stream))
     assert values(read(tmp_path, lines), "rate_bps", "forward") == [10e6, 20e6, 5e6]
+
+
+@pytest.mark.parametrize("name", ["iperf3-text", "iperf3-stamped"])
+def test_the_text_of_iperf3_says_what_its_json_does(name: str, tmp_path: Path) -> None:
+    measured = read(tmp_path, OTHERS[name])
+    assert values(measured, "rate_bps", "forward") == [10e6, 20e6, 5e6]
+    assert values(measured, "loss_pct", "forward") == [0, 5, 10]
+    assert measured.end_s == 3
+    assert "it is the queue's loss" in " ".join(measured.assumed)
+    twice = read(tmp_path, OTHERS[name] * 2)
+    assert values(twice, "rate_bps", "forward") == [10e6, 20e6, 5e6] * 2
+
+
+def test_of_several_streams_their_sum_counts(tmp_path: Path) -> None:
+    measured = read(tmp_path, IPERF_TEXT)
+    assert values(measured, "rate_bps", "return") == [10e6, 20e6]
+    assert measured.end_s == 2
+    of_a_server = read(tmp_path, f"Server listening on TCP port 5001\n{IPERF_TEXT}")
+    assert [one.direction for one in of_a_server.series] == ["both"]
+    assert "on which side it ran is not known" in " ".join(of_a_server.assumed)
+
+
+@pytest.mark.parametrize("name", ["nuttcp", "nuttcp-stamped"])
+def test_nuttcp_has_a_rate_for_each_interval(name: str, tmp_path: Path) -> None:
+    measured = read(tmp_path, OTHERS[name])
+    assert values(measured, "rate_bps", "forward") == [10485800.0, 0.0, 20971500.0]
+    assert measured.end_s == 1.5
+
+
+def test_stamps_of_many_lines_at_once_are_left_out(tmp_path: Path) -> None:
+    """A program that writes into a pipe may write its lines when some thousand bytes are there."""
+    text = PROBED["linux"].replace("\n64", "\n[2024-01-31 12:00:00.000001] 64")
+    measured = read(tmp_path, text)
+    assert measured.probes is not None
+    assert measured.probes.times_s.tolist() == pytest.approx([0, 1, 2, 3, 4, 5], abs=1e-4)
+    assert "many lines at once" in " ".join(measured.assumed)
 
 
 def test_the_dishs_ring_begins_with_its_oldest_second(tmp_path: Path) -> None:
@@ -394,6 +497,8 @@ def test_two_programs_in_a_file_are_refused(name: str, other: str, tmp_path: Pat
     family = {
         "linux": "macos",
         "linux-D": "macos",
+        "linux-stamped": "macos",
+        "busybox-ts": "macos",
         "busybox": "macos",
         "macos": "macos",
         "windows-unreachable": "windows",
@@ -438,6 +543,12 @@ def test_two_programs_in_a_file_are_refused(name: str, other: str, tmp_path: Pat
         ("1\n2\nx\n", "line 3: 'x' is not a number of milliseconds"),
         ("".join(f"{n}\n" for n in range(5000)) + "7\n", "line 5001: 7 after 4999"),
         ("0 10\n0 20\n", "second delay"),
+        ("[  5] 0.00-1.00 sec 1 MBytes 1 Mbits/sec\n[  5] 1.00-2.00 sec x/sec\n", "line 2"),
+        ("[  5] 1.00-1.00 sec 1 MBytes 1 Mbits/sec\n", "has no length"),
+        (
+            "[  5] 0.0-1.0 sec 1 MBytes 1 Mbits/sec\n[  6] 0.0-1.0 sec 1 MBytes 1 Mbits/sec\n",
+            "2 streams without their sum",
+        ),
     ],
 )
 def test_what_is_wrong_is_named(text: str, said: str, tmp_path: Path) -> None:

@@ -221,7 +221,8 @@ def test_a_link_without_a_grid_is_told() -> None:
 
 def ping_file(folder: Path, duration_s: float = 150.0) -> Path:
     """What `ping -D -i 0.02` writes over the known model."""
-    states = pings.states(reconfigurations.changes(model(**KNOWN), 1, RATES, DELAY_MS), 400)
+    changes = reconfigurations.changes(model(**KNOWN), 1, RATES, DELAY_MS)
+    states = pings.states(changes, duration_s + pings.TAIL_S)
     probes = pings.sent(states, np.arange(0, duration_s, PERIOD_S), 1)
     lines = []
     for number, (time_s, rtt_ms, lost) in enumerate(probes.rows(), 1):
@@ -256,6 +257,36 @@ def test_a_fitted_file_is_a_satellite_that_compares_well(
     for quantile in (25, 50, 75, 95):
         assert abs(rows[f"RTT within intervals, {quantile} %"]) < 10
     assert abs(rows["burst of loss, 50 %"]) < 20
+
+
+def test_a_short_trace_is_told_from_another_satellite_but_not_from_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    satellite = tmp_path / "mine.yml"
+    assert link.main(["fit", str(ping_file(tmp_path, 1200.0)), "-o", str(satellite)]) == 0
+    path = ping_file(tmp_path, 150.0)
+    preset = presets.read(satellite)
+    assert preset.reconfigurations is not None
+    one = compare.measured_side("a", [Part("a", "both", table.read(path, Given()))])
+
+    def beyond(preset: presets.Preset) -> list[str]:
+        other = compare.satellite_side("b", preset, one, 1)
+        chance = compare.by_chance("b", preset, one, 1, lambda text, share: None)
+        rows = [row for row in compare.table(one, other, chance) if row.chance]
+        assert len(rows) > 15
+        return [row.name for row in rows if not row.is_chance]
+
+    # One in ten lies outside by chance, and those of one kind together.
+    assert len(beyond(preset)) <= 6
+    grid = preset.reconfigurations
+    longer = type(grid)(**(vars(grid) | {"lossy_ms": 2 * grid.lossy_ms}))
+    assert "burst of loss, 50 %" in beyond(preset._replace(reconfigurations=longer))
+
+    capsys.readouterr()
+    assert link.main(["compare", str(path), str(satellite)]) == 0
+    assert "by chance" in capsys.readouterr().out.splitlines()[0]
+    assert link.main(["compare", str(satellite), str(path)]) == 0
+    assert "by chance" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

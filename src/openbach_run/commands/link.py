@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from openbach_jobs import constellation, link_file, presets, reconfigurations
+from openbach_jobs import constellation, link_file, netem, presets, reconfigurations
 from openbach_run.catalog import Catalog
 from openbach_run.errors import InputError
 from openbach_run.progress import Reporter
@@ -50,6 +50,9 @@ around reconfigurations, bursts of loss, rates of intervals, autocorrelation. A 
 measurements (files that `link import` reads), link files, or satellites (a name or NAME.yml).
 Several files of one measurement are joined by +: forward:down.trace+delays.txt (return: as well).
 A satellite is pinged as often as the other side, for at least half an hour.
+With a measurement as A and a satellite as B, "by chance" is where 90 % of the draws of B lie that
+are as short as A: a trace of a few reconfigurations differs even from the satellite that made it.
+"beyond" marks a statistic of A that does not lie there.
 
   openbach-run link fit trace.txt --to-s 80 -o mine.yml
   openbach-run link compare trace.txt mine.yml --from-s 80 -o mine.svg
@@ -170,7 +173,9 @@ def parser() -> argparse.ArgumentParser:
     delays.add_argument(
         "--loop", action="store_true", help="begin again after the last delay, as OpenSAND's `loop`"
     )
-    delays.add_argument("--rate-bps", type=float, help="of each direction (default 10000000)")
+    delays.add_argument(
+        "--rate-bps", type=_rate, metavar="RATE", help="of each direction, as 20M (default 10M)"
+    )
 
     measured = commands.add_parser(
         "import",
@@ -322,7 +327,10 @@ def _add_import(parser: argparse.ArgumentParser) -> None:
     )
     _add_reading(parser)
     parser.add_argument(
-        "--rate-bps", type=float, help="of each direction whose rate no file has (default 10000000)"
+        "--rate-bps",
+        type=_rate,
+        metavar="RATE",
+        help="of each direction whose rate no file has, as 20M (default 10M)",
     )
     parser.add_argument(
         "--delay-ms", type=float, help="one way, where no file has a delay (default 250)"
@@ -587,7 +595,18 @@ def _compare(arguments: argparse.Namespace) -> None:
         raise ValueError("--from-s: neither of the two is a measurement")
     if one.ways != other.ways:
         raise ValueError("one has round trips, the other one delays of one way")
-    print("\n".join(compare.lines(compare.table(one, other), (one.name, other.name))))
+    chance = {}
+    preset = _satellite(arguments.other)
+    if is_measured and preset is not None:
+        with Reporter(False) as reporter:
+            chance = compare.by_chance(other.name, preset, one, arguments.seed, reporter.show)
+    rows = compare.table(one, other, chance)
+    print("\n".join(compare.lines(rows, (one.name, other.name))))
+    if chance:
+        print(
+            f"by chance: where {compare.CHANCE_PCT} % of the draws of {other.name} lie that are as"
+            f" short as {one.name}; beyond: {one.name} lies outside"
+        )
     if arguments.output:
         compare.draw(one, other, arguments.output)
         print(f"{arguments.output} shows them")
@@ -605,14 +624,22 @@ def _is_measured(name: str) -> bool:
     return False
 
 
+def _satellite(name: str) -> presets.Preset | None:
+    """Return the satellite of a name or a file; None for a measurement or a link file."""
+    path = Path(name)
+    satellites = Catalog().all("satellites")
+    if name in satellites or path.suffix == ".yml":
+        return read_preset(satellites.get(name, path))
+    return None
+
+
 def _side(name: str, arguments: argparse.Namespace, like: Side | None) -> Side:
     """Return one of the two links of a comparison."""
     from openbach_run.satellite import compare
 
     path = Path(name)
-    satellites = Catalog().all("satellites")
-    if name in satellites or path.suffix == ".yml":
-        preset = read_preset(satellites.get(name, path))
+    preset = _satellite(name)
+    if preset is not None:
         return compare.satellite_side(path.stem, preset, like, arguments.seed)
     if not _is_measured(name):
         return compare.link_file_side(path.stem, path, like, arguments.seed)
@@ -704,6 +731,14 @@ def _binned(probes: Probes, bin_s: float | None) -> str:
         f": {int(rows.lengths[outages].sum())} in {int(outages.sum())} outages (rows that chance"
         " would not make), the others at random"
     )
+
+
+def _rate(text: str) -> float:
+    """Return the rate in bit/s of an option, as 20M or 20000000."""
+    try:
+        return netem.number(text, 1.0, 1e12, "a rate in bit/s above 0, as 20M")
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _rate_bps(arguments: argparse.Namespace) -> tuple[float, list[str]]:

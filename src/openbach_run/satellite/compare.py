@@ -22,6 +22,7 @@ from matplotlib.figure import Figure
 
 from openbach_jobs import constellation, link_file, netem, presets, reconfigurations
 from openbach_run.drawing import COLOURS, SETTINGS, STYLES, WIDTH_IN
+from openbach_run.progress import Progress
 from openbach_run.satellite import fit, pings, rtt
 from openbach_run.satellite.imported import Part
 from openbach_run.satellite.measured import Measured, Numbers, Probes
@@ -34,6 +35,9 @@ BEFORE_S = 0.5
 QUANTILES = (5, 25, 50, 75, 95, 99)
 LAGS_S = (0.1, 1.0, 5.0, 15.0, 30.0)
 FOLD_S = 0.1
+DRAWS, LEAST_DRAWS, DRAWN_PROBES = 40, 10, 400_000
+"""How many draws of a satellite tell what chance does, and how many probes all of them have."""
+CHANCE_PCT = 90
 METADATA = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
 
 
@@ -94,8 +98,17 @@ def link_file_side(name: str, path: Path, like: Side | None, seed: int) -> Side:
     return _pinged(name, link_file.read(path), until_s, like, seed, None, {})
 
 
-def satellite_side(name: str, preset: presets.Preset, like: Side | None, seed: int) -> Side:
-    """Return a satellite as a side: what pings would meet on it."""
+def satellite_side(
+    name: str,
+    preset: presets.Preset,
+    like: Side | None,
+    seed: int,
+    until_s: float | None = None,
+) -> Side:
+    """Return a satellite as a side: what pings would meet on it.
+
+    They go on for `until_s`; without it for as long as `like`, and at least for LEAST_S.
+    """
     if preset.link_file:
         return link_file_side(name, preset.link_file, like, seed)
     texts = presets.in_force({}, preset)
@@ -111,7 +124,8 @@ def satellite_side(name: str, preset: presets.Preset, like: Side | None, seed: i
         "forward": netem.percent(texts["loss"]),
         "return": netem.percent(texts["return_loss"]),
     }
-    until_s = max(LEAST_S, float(like.probes.times_s[-1]) if like else 0.0)
+    if until_s is None:
+        until_s = max(LEAST_S, float(like.probes.times_s[-1]) if like else 0.0)
     grid = preset.reconfigurations
     boundaries_s = np.zeros(0)
     if grid is not None:
@@ -164,8 +178,22 @@ def _pinged(
 class Row:
     """A line of the table: a statistic of both sides."""
 
-    def __init__(self, name: str, unit: str, one: float, other: float) -> None:
+    def __init__(
+        self,
+        name: str,
+        unit: str,
+        one: float,
+        other: float,
+        chance: tuple[float, float] | None = None,
+    ) -> None:
         self.name, self.unit, self.values = name, unit, (one, other)
+        self.chance = chance
+        """Between which values the second side has it in a time as short as the first one."""
+
+    @property
+    def is_chance(self) -> bool:
+        """Return whether the first side lies where chance alone puts it."""
+        return self.chance is not None and self.chance[0] <= self.values[0] <= self.chance[1]
 
     @property
     def off_pct(self) -> float:
@@ -174,14 +202,44 @@ class Row:
         return 100 * (other - one) / one if one and math.isfinite(one) else math.nan
 
 
-def table(one: Side, other: Side) -> list[Row]:
-    """Return the statistics that both sides have."""
+def table(
+    one: Side, other: Side, chance: dict[str, tuple[float, float]] | None = None
+) -> list[Row]:
+    """Return the statistics that both sides have. `chance` is what by_chance() returned."""
     found, others = _statistics(one), _statistics(other)
     rows = []
     for name, (unit, value) in found.items():
         if name in others:
-            rows.append(Row(name, unit, value, others[name][1]))
+            rows.append(Row(name, unit, value, others[name][1], (chance or {}).get(name)))
     return rows
+
+
+def by_chance(
+    name: str, preset: presets.Preset, like: Side, seed: int, progress: Progress
+) -> dict[str, tuple[float, float]]:
+    """Return the interval that each statistic of a satellite has in a time as short as `like`.
+
+    A measurement of a few intervals of the grid differs from the satellite that made it. The
+    interval has CHANCE_PCT of the draws in it. A statistic that not every draw has is left out, as
+    are all of a measurement too long to be drawn LEAST_DRAWS times.
+    """
+    draws = min(DRAWS, DRAWN_PROBES // max(len(like.probes), 1))
+    if preset.reconfigurations is None or draws < LEAST_DRAWS:
+        return {}
+    end_s = float(like.probes.times_s[-1])
+    drawn: dict[str, list[float]] = {}
+    for number in range(draws):
+        progress(f"draw {number + 1} of {draws} of {name}", number / draws)
+        side = satellite_side(name, preset, like, seed + number, end_s)
+        for statistic, (_, value) in _statistics(side).items():
+            drawn.setdefault(statistic, []).append(value)
+    outside_pct = (100 - CHANCE_PCT) / 2
+    found = {}
+    for statistic, values in drawn.items():
+        if len(values) == draws and all(math.isfinite(value) for value in values):
+            low, high = np.percentile(values, [outside_pct, 100 - outside_pct])
+            found[statistic] = (float(low), float(high))
+    return found
 
 
 def _statistics(side: Side) -> dict[str, tuple[str, float]]:
@@ -290,11 +348,17 @@ def lines(rows: list[Row], names: tuple[str, str]) -> list[str]:
     """Return the table as text."""
     width = max(len(row.name) for row in rows)
     heads = [name if len(name) <= 16 else name[:15] + "…" for name in names]
-    shown = [f"{'':{width}}  {heads[0]:>16}  {heads[1]:>16}  difference"]
+    is_drawn = any(row.chance for row in rows)
+    head = f"{'':{width}}  {heads[0]:>16}  {heads[1]:>16}  difference"
+    shown = [head + (f"  {'by chance':>20}" if is_drawn else "")]
     for row in rows:
         cells = ["-" if math.isnan(one) else f"{one:.4g} {row.unit}".strip() for one in row.values]
         off = "" if math.isnan(row.off_pct) else f"{row.off_pct:+.1f} %"
-        shown.append(f"{row.name:{width}}  {cells[0]:>16}  {cells[1]:>16}  {off:>10}".rstrip())
+        line = f"{row.name:{width}}  {cells[0]:>16}  {cells[1]:>16}  {off:>10}"
+        if row.chance:
+            low, high = row.chance
+            line += f"  {f'{low:.4g} to {high:.4g}':>20}" + ("" if row.is_chance else "  beyond")
+        shown.append(line.rstrip())
     return shown
 
 

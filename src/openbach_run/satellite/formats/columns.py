@@ -461,8 +461,9 @@ def _times_s(path: Path, table: _Table, name: str) -> tuple[Numbers, float | Non
     try:
         raw = np.array(cells, dtype=np.float64)
     except ValueError:
-        raw = _dates_s(path, table, name)
-        return raw, float(raw.min()), ["times without a zone are UTC"]
+        raw, has_no_zone = _dates_s(path, table, name)
+        said = ["times without a zone are UTC"] if has_no_zone else []
+        return raw, float(raw.min()), said
     bad = ~(np.isfinite(raw) & (raw >= 0))
     if bad.any():
         place = int(np.argmax(bad))
@@ -482,8 +483,9 @@ def _times_s(path: Path, table: _Table, name: str) -> tuple[Numbers, float | Non
     return (times_s - begin_s if is_day else times_s), begin_s if is_day else None, said
 
 
-def _dates_s(path: Path, table: _Table, name: str) -> Numbers:
-    """Return dates (ISO 8601) in s since 1970."""
+def _dates_s(path: Path, table: _Table, name: str) -> tuple[Numbers, bool]:
+    """Return dates (ISO 8601) in s since 1970, and whether one has no zone."""
+    has_no_zone = False
     found = np.empty(len(table.lines))
     for row, cell in enumerate(table.cells[name]):
         try:
@@ -497,8 +499,9 @@ def _dates_s(path: Path, table: _Table, name: str) -> Numbers:
             ) from None
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=UTC)
+            has_no_zone = True
         found[row] = moment.timestamp()
-    return found
+    return found, has_no_zone
 
 
 def _values(path: Path, table: _Table, name: str, column: Column) -> Numbers:

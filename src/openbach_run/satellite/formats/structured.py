@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from openbach_jobs.link_file import LinkFileError
+from openbach_run.satellite.formats.rates import LOSSES
 from openbach_run.satellite.measured import (
     ANSWERED,
     LOST,
@@ -196,6 +197,8 @@ def _iperf3(path: Path, documents: Sequence[Any], given: Given) -> Measured:
         "iperf3's client is on the user's side: what it sends is the return direction",
         *_several(len(runs), "runs of iperf3"),
     ]
+    if any(loss_pct for rows in losses.values() for _, loss_pct in rows):
+        assumed.append(LOSSES)
     begun = runs[0][0].get("timestamp", {}).get("timesecs") if len(runs) == 1 else None
     return Measured(None, tuple(series), end_s, assumed, None if begun is None else float(begun))
 

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from openbach_jobs.link_file import LinkFileError
-from openbach_run.satellite.formats import columns, ping, structured, traces
+from openbach_run.satellite.formats import columns, ping, rates, stamped, structured, traces
 from openbach_run.satellite.measured import Given, Measured, content, text_of
 
 HEAD_LINES = 50
@@ -42,11 +42,9 @@ def _is_csv(head: Head) -> bool:
     return bool(rows) and columns.is_heading(rows[0])
 
 
-FORMATS = (
-    Format("JSON", _is_json, structured.read),
-    Format("CSV", _is_csv, columns.read),
-    Format("a trace", lambda head: traces.is_trace(head.lines), traces.read),
-    Format("OpenSAND", lambda head: traces.is_opensand(head.lines), traces.read_opensand),
+TEXTS = (
+    Format("iperf", lambda head: bool(rates.HINTS["iperf"].search(head.text)), rates.read_iperf),
+    Format("nuttcp", lambda head: bool(rates.HINTS["nuttcp"].search(head.text)), rates.read_nuttcp),
     Format("fping", lambda head: bool(ping.HINTS["fping"].search(head.text)), ping.read_fping),
     Format(
         "ping of Windows",
@@ -55,11 +53,19 @@ FORMATS = (
     ),
     Format("ping", lambda head: bool(ping.HINTS["ping"].search(head.text)), ping.read),
 )
+"""What programs print for people. Another program may have put a time before each line."""
+FORMATS = (
+    Format("JSON", _is_json, structured.read),
+    Format("CSV", _is_csv, columns.read),
+    Format("a trace", lambda head: traces.is_trace(head.lines), traces.read),
+    Format("OpenSAND", lambda head: traces.is_opensand(head.lines), traces.read_opensand),
+    *TEXTS,
+)
 """In the order in which they are tried."""
 KNOWN = (
-    "ping (Linux, busybox, macOS, Windows), fping, irtt, iperf3 --json, RIPE Atlas, the Starlink"
-    " dish's history, flent, CSV with a header, traces of mahimahi with or without a trace of"
-    " delays, delay files of OpenSAND"
+    "ping (Linux, busybox, macOS, Windows), fping, irtt, iperf3 (text or --json), iperf, nuttcp,"
+    " RIPE Atlas, the Starlink dish's history, flent, CSV with a header, traces of mahimahi with or"
+    " without a trace of delays, delay files of OpenSAND"
 )
 
 
@@ -70,17 +76,40 @@ def read(path: Path, given: Given) -> Measured:
         raise LinkFileError(path, f"empty: no round-trip time in it; known are {KNOWN}")
     if "\0" in text[:4096]:
         raise LinkFileError(path, f"not a text; known are {KNOWN}")
+    head = _head(text)
+    if stamped.is_stamped(head.lines):
+        without = stamped.without(text, _is_answer)
+        one = _format(_head(without.bare), TEXTS)
+        if one is not None:
+            is_dated = one.read in (ping.read, ping.read_fping)
+            measured = one.read(path, without.dated if is_dated else without.bare, given)
+            _refuse_nothing(path, measured)
+            assumed = [*measured.assumed, *(without.assumed if is_dated else [])]
+            return replace(measured, format=one.name, assumed=assumed)
+    one = _format(head, FORMATS)
+    if one is None:
+        raise LinkFileError(path, f"no round-trip time in it that is understood; known are {KNOWN}")
+    measured = one.read(path, text, given)
+    _refuse_nothing(path, measured)
+    return replace(measured, format=measured.format or one.name)
+
+
+def _head(text: str) -> Head:
     beginning = text[:16_384]
     lines = [line.strip() for line in beginning.split("\n")[:HEAD_LINES]]
     if len(text) > len(beginning) and len(lines) < HEAD_LINES:
         lines.pop()  # it may be cut
-    head = Head(beginning, lines)
-    for one in FORMATS:
-        if one.is_it(head):
-            measured = one.read(path, text, given)
-            _refuse_nothing(path, measured)
-            return replace(measured, format=measured.format or one.name)
-    raise LinkFileError(path, f"no round-trip time in it that is understood; known are {KNOWN}")
+    return Head(beginning, lines)
+
+
+def _is_answer(line: str) -> bool:
+    """Return whether a line is an answer to ping or fping."""
+    return bool(ping.ANSWER.match(line) or ping.FPING.match(line))
+
+
+def _format(head: Head, formats: Sequence[Format]) -> Format | None:
+    """Return the format of a file's beginning, None if it is of no known one."""
+    return next((one for one in formats if one.is_it(head)), None)
 
 
 def _refuse_nothing(path: Path, measured: Measured) -> None:
