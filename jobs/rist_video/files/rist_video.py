@@ -127,7 +127,10 @@ class Receiver:
 def totals(log: str) -> dict[str, int]:
     """Return the sums over the seconds of what ristreceiver has written."""
     seconds = [flow["flowinstant"]["stats"] for flow in stated(log, "receiver-stats")]
-    return {name: sum(int(second[word]) for second in seconds) for name, word in SUMS.items()}
+    sums = {}
+    for name, word in SUMS.items():
+        sums[name] = sum(int(second[word]) for second in seconds)
+    return sums
 
 
 def stated(log: str, name: str) -> Iterator[dict[str, Any]]:

@@ -83,7 +83,10 @@ def measured(report: dict[str, Any], added: str) -> dict[str, Any]:
 def total(directions: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the sums over both directions."""
     summed = ("goodput_bps", "received_bytes", "sent_bytes", "retransmits")
-    return {name: sum(one[name] for one in directions) for name in summed}
+    sums = {}
+    for name in summed:
+        sums[name] = sum(one[name] for one in directions)
+    return sums
 
 
 def series(report: dict[str, Any], added: str) -> list[tuple[float, float, int]]:
@@ -98,12 +101,11 @@ def series(report: dict[str, Any], added: str) -> list[tuple[float, float, int]]
 
 def longest_gap_s(intervals: Sequence[tuple[float, float, int]]) -> float:
     """Return the longest time without a byte, in whole intervals."""
-    gaps = [
-        sum(one[1] for one in group)
-        for idle, group in groupby(intervals, lambda one: one[2] == 0)
-        if idle
-    ]
-    return max(gaps, default=0.0)
+    longest_s = 0.0
+    for is_idle, group in groupby(intervals, lambda one: one[2] == 0):
+        if is_idle:
+            longest_s = max(longest_s, sum(one[1] for one in group))
+    return longest_s
 
 
 def measure(arguments: argparse.Namespace) -> None:

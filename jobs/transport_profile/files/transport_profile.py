@@ -72,9 +72,10 @@ def with_largest(sizes: str, most: int) -> str:
 
 def routes(shown: str) -> list[list[str]]:
     """Return the words of each route of `ip route show`, as `ip route change` takes them."""
-    return [
-        [word for word in line.split() if word not in SHOWN_ONLY] for line in shown.splitlines()
-    ]
+    found = []
+    for line in shown.splitlines():
+        found.append([word for word in line.split() if word not in SHOWN_ONLY])
+    return found
 
 
 def with_initial_window(route: list[str], segments: int) -> list[str]:

@@ -36,11 +36,12 @@ def read_log(text: str) -> list[Packet]:
 
     Its times are those of a day.
     """
-    found = [match.groups() for line in text.splitlines() if (match := LOG_LINE.search(line))]
-    return [
-        Packet(int(number), (_ms(*times[3:]) - _ms(*times[:3])) % DAY_MS)
-        for number, *times in found
-    ]
+    packets = []
+    for line in text.splitlines():
+        if found := LOG_LINE.search(line):
+            number, *times = found.groups()
+            packets.append(Packet(int(number), (_ms(*times[3:]) - _ms(*times[:3])) % DAY_MS))
+    return packets
 
 
 def _ms(hours: str, minutes: str, seconds: str) -> float:

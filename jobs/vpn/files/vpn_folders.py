@@ -70,7 +70,8 @@ def values_in(text: str) -> dict[str, str]:
     if not re.fullmatch(VALUES, text):
         raise ValueError(f"{text!r} is no text like cipher=AES-256-CBC;keepalive=10")
     pairs = [part.split("=", 1) for part in text.split(";")]
-    if twice := {name for name, _ in pairs if [one for one, _ in pairs].count(name) > 1}:
+    names = [name for name, _ in pairs]
+    if twice := {name for name in names if names.count(name) > 1}:
         raise ValueError(f"{text!r} has {min(twice)} twice")
     return dict(pairs)
 
