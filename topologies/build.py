@@ -41,6 +41,21 @@ STAR_CONSTANTS = {
         "Values of the access dama, which dama.NAME=VALUE gives: cra=100k;rbdc=2M; none: the"
         " satellite's",
     ),
+    "forward": (
+        "preset",
+        "What the forward link is: rate, or dvbs2 (frames with a MODCOD for each terminal;"
+        " orbit=geo_dvbs2)",
+    ),
+    "forward_values": (
+        "none",
+        "Values of the forward link dvbs2, which forward.NAME=VALUE gives:"
+        " symbols=20M;es_n0_db=14.5/2; none: the satellite's",
+    ),
+    "es_n0_file": (
+        "none",
+        "CSV file with the terminals' Es/N0 over time, for the forward link dvbs2; none is what its"
+        " values say",
+    ),
 }
 DEFAULTS = {"cc": "cubic", "size": "5M", "rate": "10M", "loss": "0"}
 
@@ -170,7 +185,9 @@ def star_scenario(terminals: int) -> dict[str, Any]:
     link |= {name: f"${name}" for name in STAR_CONSTANTS if name != "orbit"} | {"run": run}
     constants = {name: value for name, (value, _) in STAR_CONSTANTS.items()}
     texts = {name: text for name, (_, text) in STAR_CONSTANTS.items()}
-    return {**made, "constants": constants | made["constants"], "x-constants": texts}
+    sweep = {**made["x-sweep"], "link_files": ["es_n0_file"]}
+    added = {"constants": constants | made["constants"], "x-constants": texts, "x-sweep": sweep}
+    return {**made, **added}
 
 
 def star_inventory(terminals: int) -> dict[str, Any]:

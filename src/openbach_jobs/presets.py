@@ -31,13 +31,15 @@ from openbach_jobs.constellation import Constellation
 from openbach_jobs.data import data_folder
 
 if TYPE_CHECKING:
-    from openbach_jobs import dama  # elsewhere below: other runs need not read it
+    from openbach_jobs import dama, dvbs2  # elsewhere below: other runs need not read them
     from openbach_jobs.reconfigurations import Reconfigurations
 
 PRESET, SAME, NONE = "preset", "same", "none"
 """In place of a value: the preset's, that of the forward direction, and none."""
 ASSIGNED, DAMA = "assigned", "dama"
 """How a terminal gets capacity of the return link: a rate of its own, or what it asks for."""
+RATE, DVBS2 = "rate", "dvbs2"
+"""What the forward link is: a rate that all share, or frames with a MODCOD for each terminal."""
 DEFAULTS = {
     "rate": "10M",
     "return_rate": SAME,
@@ -52,6 +54,8 @@ DEFAULTS = {
     "queue": "fifo",
     "access": ASSIGNED,
     "dama_values": NONE,
+    "forward": RATE,
+    "forward_values": NONE,
 }
 """The values of a link, and what a preset need not give."""
 FORWARD = {"return_rate": "rate", "return_loss": "loss"}
@@ -64,13 +68,17 @@ UNSET = {
     **dict.fromkeys((*BY_FILE, *BURSTS, "buffer", "buffer_bdp"), (PRESET, NONE)),
     "buffer_bytes": ("0",),
     "dama_values": (PRESET, NONE),
+    "forward_values": (PRESET, NONE),
 }
 """Texts that leave a value to the preset, where this is not PRESET alone."""
 CHOICES = {
     "reorder": ("no", "yes"),
     "queue": ("fifo", "codel", "fq_codel", "cake"),
     "access": (ASSIGNED, DAMA),
+    "forward": (RATE, DVBS2),
 }
+ES_N0_FILE = "es_n0_file"
+"""The argument with the file of Es/N0 over time, of a forward link in frames."""
 FOR_PEOPLE = ("description", "source")
 CONSTELLATION: dict[str, Callable[[str], Any]] = {
     name: type(one.default)
@@ -118,6 +126,8 @@ class Preset(NamedTuple):
     dama: Mapping[str, str] = MappingProxyType({})
     """Of a return link that has to be asked for (`access: dama`): its values of dama.py."""
     reconfigurations: Reconfigurations | None = None
+    forward: Mapping[str, str] = MappingProxyType({})
+    """Of a forward link in frames (`forward: dvbs2`): its values of dvbs2.py."""
 
 
 # Values
@@ -175,6 +185,8 @@ CONVERT: dict[str, Callable[[str], Any]] = {
     "queue": str,
     "access": str,
     "dama_values": str,
+    "forward": str,
+    "forward_values": str,
 }
 
 
@@ -245,6 +257,9 @@ def in_force(given: Mapping[str, str], preset: Preset) -> dict[str, str]:
     _check_access(texts, own, preset)
     if texts["access"] == DAMA:
         texts["return_rate"] = NONE
+    _check_forward(texts, {**own, ES_N0_FILE: given.get(ES_N0_FILE, NONE)}, preset)
+    if texts["forward"] == DVBS2:
+        texts["rate"] = NONE
     return texts
 
 
@@ -282,6 +297,44 @@ def access_of(texts: Mapping[str, str], preset: Preset) -> dama.Access:
     return dama.read(values, delay_ms(texts["delay_ms"]))
 
 
+def _check_forward(texts: Mapping[str, str], own: Mapping[str, str], preset: Preset) -> None:
+    """Raise ValueError for values that do not go together with what the forward link is."""
+    if texts["forward"] != DVBS2:
+        for name in ("forward_values", ES_N0_FILE):
+            if own.get(name, NONE) != NONE:
+                raise ValueError(f"{name}={own[name]} has no effect with forward={texts['forward']}")
+        return
+    if preset.values.get("forward") != DVBS2:
+        raise ValueError(
+            "forward=dvbs2: this satellite says nothing of a forward link in frames; choose one"
+            " whose file has forward: dvbs2, like geo_dvbs2"
+        )
+    if texts["delay_ms"] == NONE or preset.reconfigurations:
+        raise ValueError(
+            "forward=dvbs2 is of a link with one delay_ms, not of a link file, a constellation or"
+            " reconfigurations"
+        )
+    if "rate" in own:
+        raise ValueError(
+            f"rate={own['rate']} has no effect with forward=dvbs2: give forward.symbols and"
+            " forward.es_n0_db, or forward=rate (rate=preset is the satellite's)"
+        )
+    if texts["return_rate"] == SAME:
+        raise ValueError(
+            "return_rate=same: with forward=dvbs2 there is no rate that could be the same; give a"
+            " return_rate"
+        )
+    forward_of(texts, preset)
+
+
+def forward_of(texts: Mapping[str, str], preset: Preset) -> dvbs2.Forward:
+    """Return the values of a forward link in frames. Raises ValueError."""
+    from openbach_jobs import dvbs2
+
+    values = dvbs2.in_force(dvbs2.split(texts["forward_values"]), preset.forward)
+    return dvbs2.read(values, delay_ms(texts["delay_ms"]))
+
+
 # Files
 
 
@@ -294,11 +347,16 @@ def find(name: str, folder: Path = FOLDER) -> Preset:
     raise PresetError(f"there is no satellite {name!r} in {folder}; there are {', '.join(there)}")
 
 
-def _read_other(name: str, text: str, grid: dict[str, Any], of_dama: dict[str, str]) -> None:
-    """Put a value of reconfigurations or of `access: dama` where it belongs.
+def _read_other(
+    name: str, text: str, grid: dict[str, Any], of_dama: dict[str, str], of_forward: dict[str, str]
+) -> None:
+    """Put a value of reconfigurations, `access: dama` or `forward: dvbs2` where it belongs.
 
-    Raises ValueError for a name that neither has.
+    Raises ValueError for a name that none of them has.
     """
+    if name.startswith("forward_"):
+        _read_forward(name, text, of_forward)
+        return
     # Not above: most links have no use for these modules.
     from openbach_jobs import dama
 
@@ -314,6 +372,19 @@ def _read_other(name: str, text: str, grid: dict[str, Any], of_dama: dict[str, s
         )
 
 
+def _read_forward(name: str, text: str, of_forward: dict[str, str]) -> None:
+    """Put a value of `forward: dvbs2` where it belongs. Raises ValueError."""
+    from openbach_jobs import dvbs2
+
+    known = [f"{dvbs2.IN_FILE}{one}" for one in dvbs2.VALUES]
+    if name not in known:
+        raise ValueError(
+            f"unknown: {name}; {link_file.near(name, known)}known are {', '.join(known)}"
+        )
+    own = name.removeprefix(dvbs2.IN_FILE)
+    of_forward[own] = dvbs2.checked(own, text)
+
+
 def read(path: Path) -> Preset:
     """Return the preset of a file, all its values checked; a .csv is a link file.
 
@@ -324,6 +395,7 @@ def read(path: Path) -> Preset:
     values: dict[str, str] = {}
     orbit: dict[str, Any] = {}
     of_dama: dict[str, str] = {}
+    of_forward: dict[str, str] = {}
     grid: dict[str, Any] = {}
     place = ""
     try:
@@ -334,14 +406,17 @@ def read(path: Path) -> Preset:
             if not (found := LINE.fullmatch(text)):
                 raise ValueError(f"{text!r} is not a line like delay_ms: 250")
             name, text = found["name"], (found["value"] or "").strip("'\"")
-            if any(name in one for one in (values, orbit, grid, of_dama)):
+            own = name.removeprefix("forward_")
+            if any(name in one for one in (values, orbit, grid, of_dama)) or (
+                own != name and own in of_forward
+            ):
                 raise ValueError(f"{name} is given twice")
             if name in CONSTELLATION:
                 orbit[name] = CONSTELLATION[name](text)
-            elif name in DEFAULTS and name != "dama_values":
+            elif name in DEFAULTS and name not in ("dama_values", "forward_values"):
                 values[name] = text if name in FORWARD and text == SAME else checked(name, text)
             elif name not in FOR_PEOPLE:
-                _read_other(name, text, grid, of_dama)
+                _read_other(name, text, grid, of_dama, of_forward)
         place = ""
         check_one(BURSTS, values)
         if orbit and "delay_ms" in values:
@@ -351,11 +426,17 @@ def read(path: Path) -> Preset:
             )
         over = Constellation(**orbit) if orbit else None
         on_grid = _with_grid(grid, over) if grid else None
-        preset = Preset(values, over, dama=of_dama, reconfigurations=on_grid)
-        if values.get("access") == DAMA:
-            in_force({}, preset)
-        elif of_dama:
+        preset = Preset(
+            values, over, dama=of_dama, reconfigurations=on_grid, forward=of_forward
+        )
+        if of_dama and values.get("access") != DAMA:
             raise ValueError(f"{min(of_dama)} is a value of access: dama, which is not given")
+        if of_forward and values.get("forward") != DVBS2:
+            raise ValueError(
+                f"forward_{min(of_forward)} is a value of forward: dvbs2, which is not given"
+            )
+        if values.get("access") == DAMA or values.get("forward") == DVBS2:
+            in_force({}, preset)
         return preset
     except link_file.LinkFileError as error:
         raise PresetError(str(error)) from error

@@ -39,6 +39,7 @@ from openbach_jobs.presets import NONE, PRESET, SAME, Buffer
 
 if TYPE_CHECKING:
     import dama_qdisc
+    import dvbs2_qdisc
 
 CONFIGURATION = "/opt/openbach/agent/jobs/satcom_link/satcom_link_rstats_filter.conf"
 FRAME_BYTES = 1514
@@ -64,7 +65,7 @@ WAIT_LIMIT_S = 600.0
 """A link of 10 s and 32 kbit/s takes over a minute to measure itself; one that fails ends its own
 job before."""
 PROOF_BPS = 1e6
-"""The rate of the return link, at least, while its delay and loss are proved."""
+"""The rate of a link without one, at least, while its delay and loss are proved."""
 MOST_QUEUE_BYTES, MOST_QUEUE_PACKETS = 4_000_000_000, 1_000_000
 """Of a class of a terminal, where the buffer is in the other unit."""
 SIGNALS = {signal.SIGTERM, signal.SIGINT}
@@ -153,6 +154,22 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         metavar="VALUES",
         help="of that, in place of the satellite's: cra=100k;rbdc=2M; none: its own",
     )
+    frames = parser.add_argument_group("frames of the forward link")
+    frames.add_argument(
+        "--forward",
+        default=PRESET,
+        metavar="VALUE",
+        help="rate: a rate that all terminals share; dvbs2: frames with a MODCOD for each terminal",
+    )
+    frames.add_argument(
+        "--forward-values",
+        default=PRESET,
+        metavar="VALUES",
+        help="of that, in place of the satellite's: symbols=20M;es_n0_db=14.5/2; none: its own",
+    )
+    frames.add_argument(
+        "--es-n0-file", default=NONE, help="CSV with Es/N0 over time; none: as the values say"
+    )
     parser.add_argument(
         "--buffer-bytes", default="0", metavar="VALUE", help="buffer in bytes; 0: by the other two"
     )
@@ -193,6 +210,10 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         if arguments.access == presets.DAMA:
             arguments.dama = presets.access_of(texts, preset)
             arguments.return_rate = arguments.dama.most_bps
+        arguments.dvbs2 = None
+        if arguments.forward == presets.DVBS2:
+            arguments.dvbs2 = presets.forward_of(texts, preset)
+            arguments.rate = arguments.dvbs2.most_bps
         if arguments.loss_at != PLACE:
             arguments.loss = arguments.return_loss = 0.0
         arguments.burst_packets = arguments.burst_packets or 1.0
@@ -251,9 +272,10 @@ def changes(arguments: argparse.Namespace) -> Iterator[Change]:
     if arguments.link_file != NONE:
         return link_file.read(arguments.link_file)
     rates_bps = {"forward": arguments.rate, "return": arguments.return_rate}
-    if arguments.dama:
-        # For the proof of delay and loss, before the rate is what is granted.
-        rates_bps["return"] = min(max(arguments.return_rate, PROOF_BPS), presets.MOST_BPS)
+    # For the proof of delay and loss, before the rate is what is granted, or that of frames.
+    for name, has_none in (("forward", arguments.dvbs2), ("return", arguments.dama)):
+        if has_none:
+            rates_bps[name] = min(max(rates_bps[name], PROOF_BPS), presets.MOST_BPS)
     if arguments.reconfigurations:
         from openbach_jobs import reconfigurations  # not above: other links have no use for it
 
@@ -445,19 +467,13 @@ def ask_for_the_return_link(direction: Direction, arguments: argparse.Namespace)
     """
     import dama_qdisc
 
-    limit, buffer = buffer_bytes(direction, arguments.buffer), arguments.buffer
-    in_packets = buffer.unit == "packets"
-    queue = {
-        "queue_bytes": MOST_QUEUE_BYTES if in_packets else limit,
-        "queue_packets": int(buffer.size) if in_packets else MOST_QUEUE_PACKETS,
-    }
     terminals = dama_qdisc.terminals_beyond(direction.arrives, Path("/proc/net/route").read_text())
     link = dama_qdisc.Link(
         arguments.dama,
         direction.queue,
         arguments.delay_ms,
         terminals,
-        queue,
+        queue_limits(direction, arguments.buffer),
         arguments.seed,
     )
     link.attach()
@@ -467,6 +483,51 @@ def ask_for_the_return_link(direction: Direction, arguments: argparse.Namespace)
         suffix=direction.name,
         measured_access_ms=measured_ms,
         longest_access_ms=longest_ms,
+    )
+    return link
+
+
+def queue_limits(direction: Direction, buffer: Buffer) -> dict[str, int]:
+    """Return the limits of the queue of a class of a terminal."""
+    in_packets = buffer.unit == "packets"
+    return {
+        "queue_bytes": MOST_QUEUE_BYTES if in_packets else buffer_bytes(direction, buffer),
+        "queue_packets": int(buffer.size) if in_packets else MOST_QUEUE_PACKETS,
+    }
+
+
+def frame_the_forward_link(direction: Direction, arguments: argparse.Namespace) -> dvbs2_qdisc.Link:
+    """Put frames in place of the forward link's rate, and prove them. Return the link of them.
+
+    Ends the job if a packet does not wait for as long as it should.
+    """
+    import dvbs2_qdisc
+
+    from openbach_jobs import dvbs2
+
+    routes = Path("/proc/net/route").read_text()
+    terminals = dvbs2_qdisc.terminals_beyond(direction.leaves, routes)
+    if not terminals:
+        sys.exit(
+            f"{direction.leaves}: no route over it has a gateway, so there is no terminal for the"
+            " frames of the forward link"
+        )
+    rows = [] if arguments.es_n0_file == NONE else dvbs2.read_series(arguments.es_n0_file)
+    link = dvbs2_qdisc.Link(
+        arguments.dvbs2,
+        direction.queue,
+        arguments.delay_ms,
+        terminals,
+        queue_limits(direction, arguments.buffer),
+        rows,
+    )
+    link.attach()
+    measured_ms, asked_ms = link.prove(partial(link_proof.send_one, direction))
+    collect_agent.send_stat(
+        collect_agent.now(),
+        suffix=direction.name,
+        measured_frame_ms=measured_ms,
+        asked_frame_ms=asked_ms,
     )
     return link
 
@@ -494,8 +555,8 @@ def counters(both: Both) -> dict[str, Counters]:
     found = {}
     for one in both:
         keys = [(one.leaves, DELAY), (one.queue, "1:"), (one.queue, "10:")]
-        # The queue of a link that has to be asked for is its own.
-        if shown.get(keys[1], {}).get("kind") == presets.DAMA:
+        # The queue of a link that has to be asked for, or of one in frames, is its own.
+        if shown.get(keys[1], {}).get("kind") in (presets.DAMA, presets.DVBS2):
             del keys[2]
         if missing := [key for key in keys if key not in shown]:
             sys.exit(
@@ -715,6 +776,10 @@ def emulate(arguments: argparse.Namespace) -> None:
         import dama_qdisc
 
         dama_qdisc.check_kernel()
+    if arguments.dvbs2:
+        import dvbs2_qdisc
+
+        dvbs2_qdisc.check_kernel()
     played = changes(arguments)
     states = {change.direction: change.state for change in first(played)}
     try:
@@ -727,6 +792,10 @@ def emulate(arguments: argparse.Namespace) -> None:
         if arguments.dama:
             asked_for = ask_for_the_return_link(both[1], arguments)
             states[both[1].name] = states[both[1].name]._replace(rate_bps=0)
+        framed = None
+        if arguments.dvbs2:
+            framed = frame_the_forward_link(both[0], arguments)
+            states[both[0].name] = states[both[0].name]._replace(rate_bps=0)
         change("ip", lines=[f"link set {one.queue} alias {UP}" for one in both])
         collect_agent.send_log(syslog.LOG_INFO, "the link is up")
         before = counters(both)
@@ -735,8 +804,9 @@ def emulate(arguments: argparse.Namespace) -> None:
         play(player, with_bursts(played, both, arguments), both, arguments.series_s)
         player.end()
         report(both, before, counted, player.bursts)
-        for suffix, found in asked_for.statistics().items() if asked_for else ():
-            collect_agent.send_stat(collect_agent.now(), suffix=suffix, **found)
+        for link in (asked_for, framed):
+            for suffix, found in link.statistics().items() if link else ():
+                collect_agent.send_stat(collect_agent.now(), suffix=suffix, **found)
     finally:
         clear(both, arguments)
 

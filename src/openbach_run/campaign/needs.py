@@ -24,8 +24,8 @@ from openbach_run.openbach.limits import names_folders
 from openbach_run.openbach.uses import Use
 from openbach_run.openbach.value_checks import needed
 
-DAMA = "dama"
-"""The feature of a return link that has to be asked for."""
+VIRTUAL_ONLY = ("dama", "dvbs2")
+"""The features of a return link that has to be asked for, and of a forward link in frames."""
 VPNS, CONTROLS = "vpn-configs", "congestion-controls"
 PARAMETERS = Path("/sys/module")
 ALLOWED = "net.ipv4.tcp_allowed_congestion_control"
@@ -77,11 +77,13 @@ def check_platform(campaign: Campaign, packages: Mapping[str, Package]) -> None:
     places = campaign.places(jobs)
     for cell in (own_values(campaign, one) for one in campaign.cells):
         own = [use for use in places if use.names <= cell.keys()]
-        if use := needed(own, cell).get(DAMA):
-            raise InputError(
-                f"{campaign.scenario.name}: {_given(use, cell)}: a real platform needs"
-                f" {IN_WORDS[DAMA]}"
-            )
+        lacking = needed(own, cell)
+        for feature in VIRTUAL_ONLY:
+            if use := lacking.get(feature):
+                raise InputError(
+                    f"{campaign.scenario.name}: {_given(use, cell)}: a real platform needs"
+                    f" {IN_WORDS[feature]}"
+                )
 
 
 def _given(use: Use, cell: Mapping[str, str]) -> str:

@@ -20,7 +20,7 @@ from openbach_run.openbach.job_folders import Package, entries_of
 from openbach_run.openbach.reading import read_scenario
 from openbach_run.openbach.refusals import Malformed, near
 from openbach_run.openbach.scenario import Scenario, defaults_of
-from openbach_run.satellite.checks import Presets, read_link_file, read_presets
+from openbach_run.satellite.checks import Presets, read_file_of, read_presets
 
 NO_FILE = "none"
 """The value of an argument for a link file that names no file."""
@@ -178,7 +178,7 @@ def read_link_files(
 ) -> dict[str, dict[str, str]]:
     """Return the link files that the values name, as argument or constant → path → content.
 
-    The scenarios' x-sweep.link_files lists these arguments and constants; `none` is no file. Raises
+    A file of Es/N0 counts as one. The scenarios' x-sweep.link_files lists these arguments and constants; `none` is no file. Raises
     InputError.
     """
     names: list[str] = []
@@ -193,5 +193,5 @@ def read_link_files(
     found: dict[str, dict[str, str]] = {}
     for name in names:
         files = [file for file in values[name] if file != NO_FILE]
-        found[name] = {file: read_link_file(Path(file)) for file in files}
+        found[name] = {file: read_file_of(name, Path(file)) for file in files}
     return found

@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from openbach_jobs import dama
+from openbach_jobs import dama, dvbs2
 from openbach_run.campaign.entries import values_read
 from openbach_run.catalog import Catalog, description
 from openbach_run.commands import main as command
@@ -98,6 +98,8 @@ def _arguments(catalog: Catalog) -> list[str]:
             names |= {*scenario.get("arguments", ()), *scenario.get("constants", ())}
     if "dama_values" in names:
         names |= {f"dama.{name}" for name in dama.VALUES}
+    if "forward_values" in names:
+        names |= {f"forward.{name}" for name in dvbs2.VALUES}
     return sorted(f"{name}=" for name in names | _vpn_values(catalog))
 
 

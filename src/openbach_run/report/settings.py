@@ -29,10 +29,11 @@ CURVES = {  # number that is swept → what is drawn over it
 UNSAID = (
     "buffer", "buffer_bdp", "burst_packets", "burst_ms", "duration_s", "series_s", "vpn_values",
     "tcp_buffer", "ecn", "sack", "window_scaling", "access", "dama_values",
+    "forward", "forward_values", "es_n0_file",
 )  # fmt: skip
 """Arguments that say nothing if they are not used: of the buffer's two arguments, and of the
 burst's, only one is used."""
-UNUSED = ("none", "0", "default", "assigned")
+UNUSED = ("none", "0", "default", "assigned", "rate")
 OF_A_CPU = ("cpu_scale", "cpu_pop", "cpu_scale_pop")
 """Arguments that say nothing where the CPU costs nothing."""
 SECOND = "vpn_2"

@@ -45,7 +45,8 @@ ARGUMENTS = {
     "cpu_scale_pop": "factor on the times of the POP's CPU", "vpn_values": "values of the VPN",
     "tcp_buffer": "largest TCP buffer", "ecn": "ECN", "sack": "SACK",
     "window_scaling": "window scaling", "access": "access to the return link",
-    "dama_values": "values of the access",
+    "dama_values": "values of the access", "forward": "forward link",
+    "forward_values": "values of the forward link", "es_n0_file": "file of Es/N0",
 }  # fmt: skip
 FREE = "free"
 """The value of a CPU for which nothing takes time."""

@@ -20,59 +20,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import count
 from random import Random
 from statistics import NormalDist
 
 from openbach_jobs.constellation import Model, parameter
+from openbach_jobs.dvbs2 import MODCODS, Modcod, best, following
 from openbach_jobs.link_file import Change, State
-
-
-@dataclass(frozen=True)
-class Modcod:
-    """A modulation and code rate.
-
-    `efficiency` is in bit per symbol; `es_n0_db` is in dB, for quasi error-free reception without
-    implementation losses.
-    """
-
-    name: str
-    efficiency: float
-    es_n0_db: float
-
-
-MODCODS = (
-    Modcod("QPSK 1/4", 0.490243, -2.35),
-    Modcod("QPSK 1/3", 0.656448, -1.24),
-    Modcod("QPSK 2/5", 0.789412, -0.30),
-    Modcod("QPSK 1/2", 0.988858, 1.00),
-    Modcod("QPSK 3/5", 1.188304, 2.23),
-    Modcod("QPSK 2/3", 1.322253, 3.10),
-    Modcod("QPSK 3/4", 1.487473, 4.03),
-    Modcod("QPSK 4/5", 1.587196, 4.68),
-    Modcod("QPSK 5/6", 1.654663, 5.18),
-    Modcod("QPSK 8/9", 1.766451, 6.20),
-    Modcod("QPSK 9/10", 1.788612, 6.42),
-    Modcod("8PSK 3/5", 1.779991, 5.50),
-    Modcod("8PSK 2/3", 1.980636, 6.62),
-    Modcod("8PSK 3/4", 2.228124, 7.91),
-    Modcod("8PSK 5/6", 2.478562, 9.35),
-    Modcod("8PSK 8/9", 2.646012, 10.69),
-    Modcod("8PSK 9/10", 2.679207, 10.98),
-    Modcod("16APSK 2/3", 2.637201, 8.97),
-    Modcod("16APSK 3/4", 2.966728, 10.21),
-    Modcod("16APSK 4/5", 3.165623, 11.03),
-    Modcod("16APSK 5/6", 3.300184, 11.61),
-    Modcod("16APSK 8/9", 3.523143, 12.89),
-    Modcod("16APSK 9/10", 3.567342, 13.13),
-    Modcod("32APSK 3/4", 3.703295, 12.73),
-    Modcod("32APSK 4/5", 3.951571, 13.64),
-    Modcod("32APSK 5/6", 4.119540, 14.28),
-    Modcod("32APSK 8/9", 4.397854, 15.69),
-    Modcod("32APSK 9/10", 4.453027, 16.05),
-)
-"""The MODCODs of ETSI EN 302 307-1, table 13 (FECFRAME of 64800 bits, no pilots)."""
 
 
 class Acm(Model):
@@ -105,15 +59,6 @@ class Acm(Model):
             )
 
 
-def best(es_n0_db: float) -> Modcod | None:
-    """Return the most efficient MODCOD that needs no more than this Es/N0; None for none."""
-    return max(
-        (one for one in MODCODS if one.es_n0_db <= es_n0_db),
-        key=lambda one: one.efficiency,
-        default=None,
-    )
-
-
 def fades_db(parameters: Acm) -> Iterator[float]:
     """Yield the attenuation in dB, every `step_s`; endless.
 
@@ -141,13 +86,7 @@ def modcods(parameters: Acm) -> Iterator[Modcod | None]:
     used: Modcod | None = None
     for fade_db in fades_db(parameters):
         usable_db = parameters.clear_sky_es_n0_db - fade_db - parameters.margin_db
-        # Down at once, as nothing would get through; up only with the hysteresis, so as not to
-        # flap.
-        up = best(usable_db - parameters.hysteresis_db)
-        if used and used.es_n0_db > usable_db:
-            used = best(usable_db)
-        elif up and (used is None or up.efficiency > used.efficiency):
-            used = up
+        used = following(used, usable_db, parameters.hysteresis_db)
         yield used
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from openbach_jobs import dama, link_file, presets
-from openbach_jobs.presets import DAMA, NONE, PRESET, Preset
+from openbach_jobs import dama, dvbs2, link_file, presets
+from openbach_jobs.presets import DAMA, DVBS2, ES_N0_FILE, NONE, PRESET, Preset
 from openbach_run.catalog import Catalog
 from openbach_run.errors import InputError
 from openbach_run.json_files import read_json
@@ -28,6 +28,33 @@ def read_link_file(path: Path) -> str:
     except ValueError as error:  # a name that no file can have
         raise InputError(f"{str(path)!r}: {error}") from error
     return path.read_text(encoding="utf-8-sig")
+
+
+def read_es_n0_file(path: Path) -> str:
+    """Return the text of a file of Es/N0 without a mistake.
+
+    Raises InputError with the line of the first one.
+    """
+    try:
+        dvbs2.read_series(path)
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    return path.read_text(encoding="utf-8-sig")
+
+
+def read_uploaded(path: Path) -> str:
+    """Return the text of a file without a mistake, of whichever of the two kinds it is.
+
+    Its heading says which. Raises InputError.
+    """
+    with path.open(encoding="utf-8-sig", errors="replace") as file:
+        heading = next((line for line in file if line.strip() and not line.startswith("#")), "")
+    return read_es_n0_file(path) if "es_n0_db" in heading else read_link_file(path)
+
+
+def read_file_of(argument: str, path: Path) -> str:
+    """Return the text of the file that is a value of this argument. Raises InputError."""
+    return read_es_n0_file(path) if argument == ES_N0_FILE else read_link_file(path)
 
 
 LINK_FILE = "link_file"
@@ -86,16 +113,18 @@ def modules_of(names: Iterable[str], files: Mapping[str, Path]) -> dict[str, lis
 
     Raises InputError with the line of the first mistake of a file.
     """
-    needs_one = any(has_dama(files[name]) for name in names)
-    return {MODULES: [DAMA]} if needs_one else {}
+    modules = {one: None for name in names for one in kernel_modules(files[name])}
+    return {MODULES: list(modules)} if modules else {}
 
 
-def has_dama(file: Path) -> bool:
-    """Return whether the satellite of a file has a return link that has to be asked for.
+def kernel_modules(file: Path) -> list[str]:
+    """Return the kernel modules that the satellite of a file needs.
 
     Raises InputError with the line of the first mistake of the file.
     """
-    return read_preset(file).values.get("access") == DAMA
+    values = read_preset(file).values
+    needed = {DAMA: values.get("access") == DAMA, DVBS2: values.get("forward") == DVBS2}
+    return [module for module, is_needed in needed.items() if is_needed]
 
 
 def remarks(cell: Mapping[str, str], of_orbits: Presets) -> list[str]:

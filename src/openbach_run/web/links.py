@@ -13,7 +13,7 @@ from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.reading import NO_FILE
 from openbach_run.errors import InputError
 from openbach_run.openbach.refusals import near
-from openbach_run.satellite.checks import read_link_file
+from openbach_run.satellite.checks import read_file_of, read_uploaded
 
 FOLDER = "serve.links"
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}\.csv")
@@ -36,7 +36,7 @@ def keep(results: Path, name: str, content: bytes) -> str:
     try:
         new.write_bytes(content)
         # It is checked under another name: a link file that is there is whole.
-        read_link_file(new)
+        read_uploaded(new)
         new.replace(place)
     except InputError as error:
         raise InputError(str(error).replace(str(new), name)) from None
@@ -79,5 +79,5 @@ def contents(results: Path, campaign: Campaign) -> dict[str, dict[str, str]]:
                     f" ({there}); with a file of the machine that serves, run ./openbach-run"
                     f" {campaign.scenario.name} {name}=FILE there"
                 )
-        found[name] = {file: read_link_file(Path(file)) for file in files}
+        found[name] = {file: read_file_of(name, Path(file)) for file in files}
     return found

@@ -25,6 +25,7 @@ FEATURES = {
     ),
     "cpu_model": "test -e /proc/net/cpu_model",
     "dama": "test -e /proc/net/dama",
+    "dvbs2": "test -e /proc/net/dvbs2",
     "mptcp": "ip mptcp endpoint add 127.0.0.1",
     "users": "python3 -Sc 'import os; os.setgroups([]); os.setgid(33); os.setuid(33)'",
 }
@@ -35,6 +36,10 @@ IN_WORDS = {
     "dama": (
         "a return link that has to be asked for, which is of virtual time: netem cannot do it, and"
         " OpenSAND can (or give access=assigned)"
+    ),
+    "dvbs2": (
+        "a forward link in frames, which is of virtual time: netem cannot do it, and OpenSAND can"
+        " (or give forward=rate)"
     ),
     "tun": "TUN interfaces (/dev/net/tun)",
     "users": "other users than root in its namespaces",

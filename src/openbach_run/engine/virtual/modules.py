@@ -2,14 +2,16 @@
 """Kernel modules that Linux does not have, built for the virtual kernel.
 
 Each is a folder with a Kbuild and C files: those of congestion controls
-(docs/congestion-controls.md), the CPU model (docs/method/cpu.md), and the return link that has to
-be asked for (docs/method/return-link.md).
+(docs/congestion-controls.md), the CPU model (docs/method/cpu.md), the return link that has to be
+asked for (docs/method/return-link.md), and the forward link in frames
+(docs/method/forward-link.md).
 """
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 
 from openbach_run.catalog import description
@@ -21,14 +23,12 @@ from openbach_run.engine.virtual.kernel import FIXED_BUILD, Kernel
 from openbach_run.errors import SetupError
 from openbach_run.progress import Progress
 from openbach_run.results import run_files
-from openbach_run.satellite.checks import has_dama
+from openbach_run.satellite.checks import kernel_modules
 
 DIRECTORY = "modules"
 """Where they stand in the guest's code: the guest loads those that its run uses."""
 CPU_MODEL = "cpu_model"
 """Folder of kernel/modules, and the module; of runs that use a profile of a CPU."""
-DAMA = "dama"
-"""The same, of runs over a satellite whose return link has to be asked for."""
 
 
 def ensure_modules(
@@ -55,8 +55,8 @@ def ensure_modules(
     if any(place.startswith("cpus/") for place in code):
         made[module_source(kernel_dir, CPU_MODEL)] = CPU_MODEL
     satellites = [file for place, file in code.items() if place.startswith("satellites/")]
-    if any(has_dama(file) for file in satellites):
-        made[module_source(kernel_dir, DAMA)] = DAMA
+    for module in chain(*map(kernel_modules, satellites)):
+        made[module_source(kernel_dir, module)] = module
     return {
         f"{DIRECTORY}/{folder.name}.ko": _ensure_module(
             cache, kernel, folder, module, jail, progress
