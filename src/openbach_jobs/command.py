@@ -28,7 +28,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 T = TypeVar("T")
 
@@ -39,6 +39,9 @@ LINKS, ROUTES = 0x1, 0x40
 CLOCK_MONOTONIC_COARSE = 6
 """linux/time.h; Python has no name for it."""
 SYSCTLS = "/proc/sys/"
+WRONG_FIGURES = 70
+"""EX_SOFTWARE of sysexits.h: what a job measured is wrong. The engine fails a run for it where the
+job was asked to stop, too, which any other exit code would not do."""
 
 
 def run(
@@ -105,6 +108,12 @@ def batch(
 ) -> tuple[tuple[str, ...], str | None]:
     """Return the command and its input."""
     return ((*words, "-batch", "-"), "\n".join(lines)) if lines else (words, text)
+
+
+def figures_are_wrong(why: str) -> NoReturn:
+    """End the job, and fail the run, though it may end anyway."""
+    print(why, file=sys.stderr)
+    raise SystemExit(WRONG_FIGURES)
 
 
 def write(file: Path, value: str) -> None:

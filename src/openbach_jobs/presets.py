@@ -302,7 +302,9 @@ def _check_forward(texts: Mapping[str, str], own: Mapping[str, str], preset: Pre
     if texts["forward"] != DVBS2:
         for name in ("forward_values", ES_N0_FILE):
             if own.get(name, NONE) != NONE:
-                raise ValueError(f"{name}={own[name]} has no effect with forward={texts['forward']}")
+                raise ValueError(
+                    f"{name}={own[name]} has no effect with forward={texts['forward']}"
+                )
         return
     if preset.values.get("forward") != DVBS2:
         raise ValueError(
@@ -354,9 +356,6 @@ def _read_other(
 
     Raises ValueError for a name that none of them has.
     """
-    if name.startswith("forward_"):
-        _read_forward(name, text, of_forward)
-        return
     # Not above: most links have no use for these modules.
     from openbach_jobs import dama
 
@@ -366,23 +365,16 @@ def _read_other(
     elif name in dama.VALUES:
         of_dama[name] = dama.checked(name, text)
     else:
-        known = (*DEFAULTS, *CONSTELLATION, *of_grid, *dama.VALUES, *FOR_PEOPLE)
+        from openbach_jobs import dvbs2
+
+        of_frames = {f"{dvbs2.IN_FILE}{one}": one for one in dvbs2.VALUES}
+        if name in of_frames:
+            of_forward[of_frames[name]] = dvbs2.checked(of_frames[name], text)
+            return
+        known = (*DEFAULTS, *CONSTELLATION, *of_grid, *dama.VALUES, *of_frames, *FOR_PEOPLE)
         raise ValueError(
             f"unknown: {name}; {link_file.near(name, known)}known are {', '.join(known)}"
         )
-
-
-def _read_forward(name: str, text: str, of_forward: dict[str, str]) -> None:
-    """Put a value of `forward: dvbs2` where it belongs. Raises ValueError."""
-    from openbach_jobs import dvbs2
-
-    known = [f"{dvbs2.IN_FILE}{one}" for one in dvbs2.VALUES]
-    if name not in known:
-        raise ValueError(
-            f"unknown: {name}; {link_file.near(name, known)}known are {', '.join(known)}"
-        )
-    own = name.removeprefix(dvbs2.IN_FILE)
-    of_forward[own] = dvbs2.checked(own, text)
 
 
 def read(path: Path) -> Preset:
@@ -426,9 +418,7 @@ def read(path: Path) -> Preset:
             )
         over = Constellation(**orbit) if orbit else None
         on_grid = _with_grid(grid, over) if grid else None
-        preset = Preset(
-            values, over, dama=of_dama, reconfigurations=on_grid, forward=of_forward
-        )
+        preset = Preset(values, over, dama=of_dama, reconfigurations=on_grid, forward=of_forward)
         if of_dama and values.get("access") != DAMA:
             raise ValueError(f"{min(of_dama)} is a value of access: dama, which is not given")
         if of_forward and values.get("forward") != DVBS2:

@@ -42,7 +42,8 @@ def test_our_presets_are_what_a_yaml_library_reads(file: Path) -> None:
     }
     of_grid = reconfigurations.Reconfigurations.parameters()
     grid = {name: float(wanted.pop(name)) for name in list(wanted) if name in of_grid}
-    read = {**preset.values, **preset.dama}
+    of_frames = {f"forward_{name}": text for name, text in preset.forward.items()}
+    read = {**preset.values, **preset.dama, **of_frames}
     assert read == {name: str(value) for name, value in wanted.items()}
     assert {name: getattr(preset.constellation, name) for name in values} == values
     assert {name: getattr(preset.reconfigurations, name) for name in grid} == grid

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from openbach_jobs import netem
-from openbach_jobs.command import change, wait_for
+from openbach_jobs.command import change, figures_are_wrong, wait_for
 from openbach_jobs.dama import Access
 
 STATE = Path("/proc/net/dama")
@@ -53,7 +53,7 @@ class ClassCounters(NamedTuple):
         packets = self.packets_out + self.packets_dropped + self.packets_queued
         length = self.bytes_out + self.bytes_dropped + self.bytes_queued
         if (self.packets_in, self.bytes_in) != (packets, length):
-            sys.exit(f"{called}: the counters of the return link do not add up: {self}")
+            figures_are_wrong(f"{called}: the counters of the return link do not add up: {self}")
 
 
 class Shown(NamedTuple):
@@ -177,7 +177,7 @@ class Link:
         """Return what has been done, by suffix: `return` for all, and each terminal and class."""
         state = look()
         if state.strangers:
-            sys.exit(
+            figures_are_wrong(
                 f"{state.strangers} packets came from more than {self._terminals} terminals: each"
                 " has to be a gateway of a route of this host"
             )

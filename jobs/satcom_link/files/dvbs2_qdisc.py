@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from openbach_jobs.command import change, wait_for
+from openbach_jobs.command import change, figures_are_wrong, wait_for
 from openbach_jobs.dvbs2 import MODCODS, RECEIVES, SENDS, Change, Forward, Rows, most_terminal
 
 STATE = Path("/proc/net/dvbs2")
@@ -68,7 +68,7 @@ class ClassCounters(NamedTuple):
         packets = self.packets_out + self.packets_dropped + self.packets_lost + self.packets_queued
         length = self.bytes_out + self.bytes_dropped + self.bytes_lost + self.bytes_queued
         if (self.packets_in, self.bytes_in) != (packets, length):
-            sys.exit(f"{called}: the counters of the forward link do not add up: {self}")
+            figures_are_wrong(f"{called}: the counters of the forward link do not add up: {self}")
 
 
 class Shown(NamedTuple):
@@ -227,7 +227,7 @@ class Link:
         """Return what has been done, by suffix: each MODCOD, terminal and class."""
         state = look()
         if state.strangers:
-            sys.exit(
+            figures_are_wrong(
                 f"{state.strangers} packets of the forward link were for none of"
                 f" {', '.join(self._terminals)}: each terminal has to be a gateway of a route of"
                 " this host, and only IPv4 is known there"

@@ -178,8 +178,8 @@ def read_link_files(
 ) -> dict[str, dict[str, str]]:
     """Return the link files that the values name, as argument or constant → path → content.
 
-    A file of Es/N0 counts as one. The scenarios' x-sweep.link_files lists these arguments and constants; `none` is no file. Raises
-    InputError.
+    A file of Es/N0 counts as one. The scenarios' x-sweep.link_files lists these arguments and
+    constants; `none` is no file. Raises InputError.
     """
     names: list[str] = []
     for scenario in scenarios:

@@ -39,6 +39,9 @@ JOB_GRACE_US = 2 * SECOND_US  # then for the job itself
 STOP_LIMIT_US = 60 * SECOND_US  # a real agent waits for command_stop without limit
 NO_PROCESS = -1
 """In place of a process's id: the job is commands that a person has typed (typed.py)."""
+WRONG_FIGURES = 70
+"""The exit code of a job that found, as it was stopped, that what it measured is wrong
+(openbach_jobs/command.py)."""
 LAST_LINES = 20
 LAST_LINES_BYTES = 8192
 
@@ -164,6 +167,11 @@ class GuestAgents:
         if not process.stop_ordered:
             process.stop_ordered = True
             self.go_on(self._stop(process))
+
+    def has_wrong_figures(self, job: JobInstance) -> bool:
+        """Return whether the job was asked to stop, and ended with the exit code that says so."""
+        process = self.processes[job.id]
+        return process.stop_ordered and process.exit_code == WRONG_FIGURES
 
     # The run's side
 

@@ -266,6 +266,14 @@ class Director:
                 job.status = self.agents.poll(job.id)
         return root.status
 
+    def fail_after_its_stop(self, job: JobInstance) -> ScenarioStatus:
+        """Fail for a job that found, as it was stopped, that what it measured is wrong.
+
+        Return the scenario's status then. On a platform such a job is Stopped, and its log says it.
+        """
+        self._fail(**_identity(job), status=JobStatus.ERROR)
+        return ScenarioStatus.FINISHED_KO
+
     # Time
 
     def _after(self, delay_us: int, rank: int, action: Callable[[], None]) -> None:

@@ -131,6 +131,8 @@ def _run(events: TextIO, began_ns: int) -> dict[str, Any]:
         # Jobs that were asked to stop may be in their grace period; their last lines belong to the
         # record.
         agents.close()
+        for job in filter(agents.has_wrong_figures, director.job_instances):
+            status = director.fail_after_its_stop(job)
     finally:
         with open(f"{RUN_DIRECTORY}/jobs.jsonl", "w") as records:
             records.writelines(
