@@ -477,7 +477,7 @@ def _rows(path: str, lines: Iterable[str]) -> list[tuple[float, str, float]]:
 
 def _row(place: str, cells: Mapping[str, str]) -> tuple[float, str, float]:
     terminal = cells.get("terminal", ALL)
-    if terminal != ALL and not (terminal.isdecimal() and int(terminal) < MOST_TERMINALS):
+    if terminal != ALL and not is_terminal(terminal):
         raise SeriesError(f"{place}: terminal {terminal!r} is no number from 0 to 1023, or all")
     try:
         time_s = float(cells["time_s"])
@@ -489,6 +489,11 @@ def _row(place: str, cells: Mapping[str, str]) -> tuple[float, str, float]:
     if not (math.isfinite(es_n0_db) and -100 <= es_n0_db <= 100):
         raise SeriesError(f"{place}: es_n0_db is from -100 to 100, not {es_n0_db:g}")
     return time_s, terminal, es_n0_db
+
+
+def is_terminal(text: str) -> bool:
+    """Return whether a text is the number of a terminal."""
+    return text.isascii() and text.isdecimal() and len(text) < 5 and int(text) < MOST_TERMINALS
 
 
 def most_terminal(rows: Rows) -> int:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openbach_jobs import link_file
+from openbach_jobs import dvbs2, link_file
 from openbach_run.commands import link
 from openbach_run.errors import InputError
 from openbach_run.satellite import acm, imported, mahimahi, opensand
@@ -107,8 +107,8 @@ def test_delays_that_are_none_are_told(tmp_path: Path, text: str, said: str) -> 
 
 
 def test_a_modcod_is_the_most_efficient_that_gets_through() -> None:
-    assert acm.best(-2.36) is None
-    best = [acm.best(es_n0_db) for es_n0_db in (-2.35, 6.3, 10.5, 30)]
+    assert dvbs2.best(-2.36) is None
+    best = [dvbs2.best(es_n0_db) for es_n0_db in (-2.35, 6.3, 10.5, 30)]
     assert [one and one.name for one in best] == [
         "QPSK 1/4",
         "8PSK 3/5",
@@ -122,7 +122,7 @@ def test_what_is_sent_with_gets_through_with_the_margin(
     seed: int, median_db: float, sigma: float
 ) -> None:
     weather = acm.Acm(seed=seed, median_db=median_db, sigma=sigma, correlation_s=100)
-    clear_sky = acm.best(weather.clear_sky_es_n0_db - weather.margin_db)
+    clear_sky = dvbs2.best(weather.clear_sky_es_n0_db - weather.margin_db)
     assert clear_sky
     for fade_db, used in islice(
         zip(acm.fades_db(weather), acm.modcods(weather), strict=False), 300
@@ -450,6 +450,33 @@ def test_a_made_file_is_a_link_file_and_is_drawn(
     )
 
 
+def test_the_rain_as_es_n0_is_that_of_the_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A terminal whose Es/N0 is the file's is sent the MODCODs of `link acm`, after the loop."""
+    monkeypatch.chdir(tmp_path)
+    words = ["acm", "--es-n0", "--terminal", "1", "--seed", "7", "--correlation-s", "60"]
+    assert link.main([*words, "-o", "fade.csv"]) == 0
+    assert link.main(["check", "fade.csv"]) == 0
+    assert capsys.readouterr().out.count("600 rows of terminal 1, Es/N0") == 2
+    rows = dvbs2.read_series("fade.csv")
+    texts = dvbs2.in_force({"es_n0_db": f"{rows[0][2]}"}, {})
+    changes = dvbs2.read(texts, 250).changes(2, 250, rows)
+    sent = [one for one in changes if one.terminal == 1 and one.kind == dvbs2.SENDS]
+    weather = acm.Acm(seed=7, correlation_s=60)
+    used = list(islice(acm.modcods(weather), 600))
+    # The first choice has no hysteresis here, so both are the same from the first fall on.
+    before: dvbs2.Modcod | None = None
+    wanted: list[tuple[int, dvbs2.Modcod | None]] = []
+    for step, one in enumerate(used):
+        if one != before and step:
+            wanted.append((round(step * 1e6) + 750_000, one))
+        before = one
+    found = [(one.time_us, dvbs2.MODCODS[one.value]) for one in sent if one.time_us]
+    assert len(found) > 10
+    assert found[-10:] == wanted[-10:]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -457,6 +484,10 @@ def test_a_made_file_is_a_link_file_and_is_drawn(
         (["leo", "--planes", "1", "--phasing", "0"], "no satellite stands 25 degrees high"),
         (["leo", "--duration-s", "0"], "--duration-s 0"),
         (["acm", "--clear-sky-es-n0-db", "-10"], "QPSK 1/4"),
+        (["acm", "--terminal", "1"], "--terminal has no effect without --es-n0"),
+        (["acm", "--es-n0", "--terminal", "-1"], "--terminal -1: it is a number from 0 to 1023"),
+        (["acm", "--es-n0", "--delay-ms", "9"], "--delay-ms has no effect with --es-n0"),
+        (["acm", "--es-n0", "--step-s", "0.01", "--duration-s", "1e5"], "more than 400000 rows"),
         (["mahimahi", "absent", "absent"], "absent"),
         (["opensand", "absent"], "absent"),
     ],

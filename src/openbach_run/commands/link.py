@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from openbach_jobs import constellation, link_file, netem, presets, reconfigurations
+from openbach_jobs import constellation, dvbs2, link_file, netem, presets, reconfigurations
 from openbach_run.catalog import Catalog
 from openbach_run.errors import InputError
 from openbach_run.progress import Reporter
 from openbach_run.satellite import acm, fit, imported, mahimahi, opensand, rtt
-from openbach_run.satellite.checks import read_preset
+from openbach_run.satellite.checks import is_es_n0_file, read_preset
 from openbach_run.satellite.formats import table
 from openbach_run.satellite.measured import Given, Probes
 
@@ -84,6 +84,8 @@ examples:
       satellite passes and handovers, seen from Toulouse; every parameter is an option
   openbach-run link acm --seed 3 --duration-s 3600 -o rain.csv
       a DVB-S2 link that adapts its MODCOD to a rain fade
+  openbach-run link acm --es-n0 --terminal 1 -o fade.csv
+      the Es/N0 of a terminal of a forward link in frames (es_n0_file=fade.csv)
   openbach-run link mahimahi up.trace down.trace --delay-ms 20 -o cellular.csv
   openbach-run link import ping.txt iperf3.json -o measured.csv
   openbach-run link import --forward down.trace delays.txt -o starlink.csv
@@ -116,6 +118,18 @@ def parser() -> argparse.ArgumentParser:
     )
     rain.set_defaults(make=_acm)
     _add_parameters(rain, acm.Acm)
+    rain.add_argument(
+        "--es-n0",
+        action="store_true",
+        help="write Es/N0 over time, for es_n0_file of a forward link in frames, in place of a link"
+        " file",
+    )
+    rain.add_argument(
+        "--terminal",
+        default=dvbs2.ALL,
+        metavar="N",
+        help="with --es-n0: whose it is, a number from 0 on, or all (default all)",
+    )
 
     orbits = commands.add_parser(
         "tle",
@@ -246,7 +260,7 @@ def parser() -> argparse.ArgumentParser:
         maker.add_argument("--quiet", action="store_true", help="no progress")
 
     check = commands.add_parser(
-        "check", help="says what is wrong with a link file, or what is in it"
+        "check", help="says what is wrong with a link file or a file of Es/N0, or what is in it"
     )
     check.set_defaults(make=None)
     check.add_argument("file", type=Path, metavar="FILE")
@@ -393,7 +407,7 @@ def main(argv: list[str]) -> int:
     arguments = parser().parse_args(argv)
     try:
         if arguments.command == "check":
-            print(described(arguments.file, link_file.check(arguments.file)))
+            print(_checked(arguments.file))
         elif arguments.command == "plot":
             # Late, as it imports matplotlib.
             from openbach_run.satellite import plot
@@ -403,6 +417,8 @@ def main(argv: list[str]) -> int:
             _fit(arguments)
         elif arguments.command == "compare":
             _compare(arguments)
+        elif arguments.command == "acm" and arguments.es_n0:
+            _write_es_n0(arguments)
         else:
             # Each subcommand has its maker (set_defaults in parser).
             changes, until_s, comments = arguments.make(arguments)
@@ -491,8 +507,72 @@ def _like(
 
 def _acm(arguments: argparse.Namespace) -> Made:
     """Return what a DVB-S2 link in the rain makes."""
+    if arguments.terminal != dvbs2.ALL:
+        raise ValueError("--terminal has no effect without --es-n0")
     parameters = _parameters(arguments, acm.Acm)
     return acm.changes(parameters), _duration_s(arguments), _described_parameters(parameters)
+
+
+OF_THE_LINK = ("rate_bps", "return_rate_bps", "delay_ms", "margin_db", "hysteresis_db")
+"""Parameters of `link acm` that Es/N0 does not depend on."""
+
+
+def _write_es_n0(arguments: argparse.Namespace) -> None:
+    """Write the Es/N0 over time of a link in the rain, and say what is in the file."""
+    parameters = _parameters(arguments, acm.Acm)
+    for name in OF_THE_LINK:
+        if getattr(arguments, name) != acm.Acm.parameters()[name].default:
+            option = name.replace("_", "-")
+            raise ValueError(
+                f"--{option} has no effect with --es-n0: the satellite's file or forward.NAME=VALUE"
+                " has it"
+            )
+    if arguments.terminal != dvbs2.ALL and not dvbs2.is_terminal(arguments.terminal):
+        raise ValueError(
+            f"--terminal {arguments.terminal}: it is a number from 0 to"
+            f" {dvbs2.MOST_TERMINALS - 1}, or all"
+        )
+    until_s, output = _duration_s(arguments), arguments.output
+    if until_s / parameters.step_s > dvbs2.MOST_ROWS:
+        raise ValueError(
+            f"--duration-s {until_s:g} in steps of {parameters.step_s:g} s are more than"
+            f" {dvbs2.MOST_ROWS} rows"
+        )
+    new = output.with_name(f".{output.name}.new")
+    own = {name: one for name, one in vars(parameters).items() if name not in OF_THE_LINK}
+    comments = ["openbach-run link acm --es-n0", *(f"{name} = {one}" for name, one in own.items())]
+    try:
+        with new.open("w") as out:
+            out.writelines(f"# {one}\n" for one in comments)
+            out.write(",".join(dvbs2.COLUMNS) + "\n")
+            for time_s, es_n0_db in acm.es_n0s_db(parameters, until_s):
+                out.write(f"{time_s:g},{arguments.terminal},{es_n0_db:.2f}\n")
+        text = described_series(output, dvbs2.read_series(new))
+        os.replace(new, output)
+    except OSError as error:
+        raise InputError(f"{output}: {error.strerror}") from error
+    except dvbs2.SeriesError as error:
+        raise InputError(f"what would be written is no file of Es/N0: {error}") from error
+    finally:
+        new.unlink(missing_ok=True)
+    print(text)
+
+
+def described_series(path: Path, rows: dvbs2.Rows) -> str:
+    """Return a text on a file of Es/N0 for a person."""
+    times_s, terminals, values = zip(*rows, strict=True)
+    whose = f"terminal {', '.join(sorted(set(terminals), key=lambda one: (len(one), one)))}"
+    return (
+        f"{path}: {max(times_s):g} s, {len(rows)} rows of {whose}, Es/N0 {min(values):.2f} /"
+        f" {sum(values) / len(values):.2f} / {max(values):.2f} dB (least / mean of rows / greatest)"
+    )
+
+
+def _checked(path: Path) -> str:
+    """Return a text on a link file, or on a file of Es/N0, without a mistake."""
+    if is_es_n0_file(path):
+        return described_series(path, dvbs2.read_series(path))
+    return described(path, link_file.check(path))
 
 
 def _mahimahi(arguments: argparse.Namespace) -> Made:

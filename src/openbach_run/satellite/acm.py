@@ -81,6 +81,13 @@ def fades_db(parameters: Acm) -> Iterator[float]:
         x = kept * x + math.sqrt(1 - kept**2) * normal()
 
 
+def es_n0s_db(parameters: Acm, until_s: float) -> Iterator[tuple[float, float]]:
+    """Yield time in s and Es/N0 in dB, every `step_s` before `until_s`."""
+    steps = math.ceil(until_s / parameters.step_s)
+    for step, fade_db in zip(range(steps), fades_db(parameters), strict=False):
+        yield round(step * parameters.step_s, 6), parameters.clear_sky_es_n0_db - fade_db
+
+
 def modcods(parameters: Acm) -> Iterator[Modcod | None]:
     """Yield the MODCOD in use, every `step_s`; endless. None means that nothing gets through."""
     used: Modcod | None = None

@@ -42,14 +42,19 @@ def read_es_n0_file(path: Path) -> str:
     return path.read_text(encoding="utf-8-sig")
 
 
-def read_uploaded(path: Path) -> str:
-    """Return the text of a file without a mistake, of whichever of the two kinds it is.
+def is_es_n0_file(path: Path) -> bool:
+    """Return whether the heading of a file is that of Es/N0 over time; no if it cannot be read."""
+    try:
+        with path.open(encoding="utf-8-sig", errors="replace") as file:
+            heading = next((line for line in file if line.strip() and not line.startswith("#")), "")
+    except (OSError, ValueError):
+        return False
+    return "es_n0_db" in heading
 
-    Its heading says which. Raises InputError.
-    """
-    with path.open(encoding="utf-8-sig", errors="replace") as file:
-        heading = next((line for line in file if line.strip() and not line.startswith("#")), "")
-    return read_es_n0_file(path) if "es_n0_db" in heading else read_link_file(path)
+
+def read_uploaded(path: Path) -> str:
+    """Return the text of a link file or a file of Es/N0 without a mistake. Raises InputError."""
+    return read_es_n0_file(path) if is_es_n0_file(path) else read_link_file(path)
 
 
 def read_file_of(argument: str, path: Path) -> str:
