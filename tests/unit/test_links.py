@@ -459,6 +459,8 @@ def test_the_rain_as_es_n0_is_that_of_the_link(
     assert link.main([*words, "-o", "fade.csv"]) == 0
     assert link.main(["check", "fade.csv"]) == 0
     assert capsys.readouterr().out.count("600 rows of terminal 1, Es/N0") == 2
+    assert link.main(["plot", "fade.csv", "-o", "fade.svg"]) == 0
+    assert b"Es/N0" in (tmp_path / "fade.svg").read_bytes()
     rows = dvbs2.read_series("fade.csv")
     texts = dvbs2.in_force({"es_n0_db": f"{rows[0][2]}"}, {})
     changes = dvbs2.read(texts, 250).changes(2, 250, rows)
