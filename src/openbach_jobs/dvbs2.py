@@ -263,6 +263,21 @@ class Forward:
         """Return for how many terminals there are values of their own."""
         return max(len(self["es_n0_db"]), len(self["modcod"] or ()))
 
+    def check_terminals(self, count: int, rows: Rows) -> None:
+        """Raise ValueError for values of more terminals than there are."""
+        listed = {
+            "forward.es_n0_db": len(self["es_n0_db"]),
+            "forward.modcod": len(self["modcod"] or ()),
+            "es_n0_file": most_terminal(rows) + 1,
+        }
+        for name, terminals in listed.items():
+            if terminals > count:
+                raise ValueError(
+                    f"{name} is of {terminals} terminals, and there {_are(count)}: gateways of"
+                    " routes of the satellite to the user's side, numbered from 0 in the order of"
+                    " their addresses"
+                )
+
     @property
     def most_bps(self) -> float:
         """Return the rate of frames of the most efficient MODCOD in clear sky."""
@@ -320,6 +335,10 @@ class Forward:
             "changes": changes,
         }
         return " ".join(f"{name}={number}" for name, number in numbers.items())
+
+
+def _are(count: int) -> str:
+    return "is 1" if count == 1 else f"are {count}"
 
 
 def _number_of(modcod: Modcod | None) -> int:
@@ -445,13 +464,14 @@ def read_series(path: str | os.PathLike[str]) -> list[tuple[float, str, float]]:
     """Return the rows of a file of Es/N0. Raises SeriesError."""
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
-            return _rows(os.fspath(path), file)
+            return rows_of(os.fspath(path), file)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
         raise SeriesError(f"{os.fspath(path)}: {reason}") from error
 
 
-def _rows(path: str, lines: Iterable[str]) -> list[tuple[float, str, float]]:
+def rows_of(path: str, lines: Iterable[str]) -> list[tuple[float, str, float]]:
+    """Return the rows of a file's lines. Raises SeriesError, with the path and the line."""
     heading: list[str] | None = None
     found: list[tuple[float, str, float]] = []
     for number, line in enumerate(lines, 1):

@@ -231,9 +231,9 @@ def test_terminals_are_the_gateways_of_the_routes_by_their_addresses() -> None:
 
 
 def test_values_of_a_terminal_that_is_not_there_end_the_job() -> None:
-    with pytest.raises(SystemExit, match="is of 2 terminals, and there are 1"):
+    with pytest.raises(SystemExit, match=r"forward\.es_n0_db is of 2 terminals, and there is 1"):
         qdisc.Link(forward(es_n0_db="14/5"), "q", D_MS, ["10.0.0.1"], QUEUE, [])
-    with pytest.raises(SystemExit, match="is of 4 terminals, and there are 1"):
+    with pytest.raises(SystemExit, match="es_n0_file is of 4 terminals, and there is 1"):
         qdisc.Link(forward(), "q", D_MS, ["10.0.0.1"], QUEUE, [(0.0, "3", 5.0)])
 
 

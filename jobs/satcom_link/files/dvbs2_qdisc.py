@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from openbach_jobs.command import change, figures_are_wrong, wait_for
-from openbach_jobs.dvbs2 import MODCODS, RECEIVES, SENDS, Change, Forward, Rows, most_terminal
+from openbach_jobs.dvbs2 import MODCODS, RECEIVES, SENDS, Change, Forward, Rows
 
 STATE = Path("/proc/net/dvbs2")
 LATE_S = 1.0
@@ -155,13 +155,10 @@ class Link:
         self._terminals = terminals
         self._queue = queue
         self._rows = rows
-        listed = max(forward.listed - 1, most_terminal(rows)) + 1
-        if listed > len(terminals):
-            sys.exit(
-                f"forward.es_n0_db, forward.modcod or es_n0_file is of {listed} terminals, and"
-                f" there are {len(terminals)}: gateways of routes over the satellite's user side,"
-                " numbered from 0 in the order of their addresses"
-            )
+        try:
+            forward.check_terminals(len(terminals), rows)
+        except ValueError as error:
+            sys.exit(str(error))
 
     def attach(self) -> None:
         """Take the place of the interface's qdisc."""

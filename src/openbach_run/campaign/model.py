@@ -13,6 +13,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from openbach_jobs.presets import ES_N0_FILE
 from openbach_run.campaign.cells import Instead, cells_of, uses_of
 from openbach_run.campaign.spec import CellSpec, Origin, RunSpec
 from openbach_run.catalog import Uses
@@ -23,7 +24,7 @@ from openbach_run.openbach.job_folders import Package, entries_of
 from openbach_run.openbach.measures import Declared, Measure, in_words
 from openbach_run.openbach.scenario import Scenario, defaults_of, jobs_of
 from openbach_run.openbach.uses import Use, uses
-from openbach_run.satellite.checks import Presets, is_random
+from openbach_run.satellite.checks import Presets, check_terminals, is_random
 from openbach_run.topology.hosts import Inventory
 from openbach_run.topology.networks import check_mtus
 
@@ -231,6 +232,8 @@ class Campaign:
         # Only here are both known: the cells' MTUs and the inventory's networks.
         for cell in self.cells:
             check_mtus(origin.inventory["networks"], cell)
+            text = self._files_of(cell).get(ES_N0_FILE)
+            check_terminals(cell, self.presets, text, inventory)
         cells = (
             CellSpec(origin, cell, identity_of(used), used, self._files_of(cell))
             for cell, used in zip(self.cells, self.uses(packages), strict=True)

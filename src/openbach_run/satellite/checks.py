@@ -13,6 +13,7 @@ from openbach_run.catalog import Catalog
 from openbach_run.errors import InputError
 from openbach_run.json_files import read_json
 from openbach_run.results.seeds import RANDOM
+from openbach_run.topology.hosts import Inventory
 from openbach_run.units import number
 
 
@@ -111,6 +112,35 @@ def in_force(cell: Mapping[str, str], of_orbits: Presets) -> dict[str, str]:
         in_bdp = cell.get("buffer", PRESET) in (PRESET, NONE) and bdp != texts["buffer"]
         texts |= {"buffer": NONE, "buffer_bdp": bdp} if in_bdp else {"buffer_bdp": NONE}
     return {name: texts.get(name, value) for name, value in cell.items()}
+
+
+def check_terminals(
+    cell: Mapping[str, str], of_orbits: Presets, es_n0_text: str | None, inventory: Inventory
+) -> None:
+    """Check that an inventory has the terminals of a forward link in frames.
+
+    Raises InputError for values, or a file's rows, of more terminals than there are.
+    """
+    preset, terminals = of_orbits.get(cell.get(ORBIT, "")), terminals_of(inventory)
+    if preset is None or cell.get("forward") != DVBS2 or not terminals:
+        return
+    texts = dvbs2.in_force(dvbs2.split(cell.get("forward_values", NONE)), preset.forward)
+    rows = dvbs2.rows_of(cell[ES_N0_FILE], es_n0_text.splitlines()) if es_n0_text else []
+    try:
+        dvbs2.read(texts, None).check_terminals(terminals, rows)
+    except ValueError as error:
+        raise InputError(str(error)) from error
+
+
+def terminals_of(inventory: Inventory) -> int:
+    """Return the largest number of gateways beyond an interface of a satellite; 0 if unknown."""
+    found = [0]
+    for host in inventory.hosts:
+        vias = {route.via for route in host.routes if route.table is None}
+        if host.role == "sat":
+            for _, others in inventory.neighbours(host):
+                found.append(len(vias & {one.address for one in others}))
+    return max(found)
 
 
 def modules_of(names: Iterable[str], files: Mapping[str, Path]) -> dict[str, list[str]]:
