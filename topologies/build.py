@@ -43,8 +43,8 @@ STAR_CONSTANTS = {
     ),
     "forward": (
         "preset",
-        "What the forward link is: rate, or dvbs2 (frames with a MODCOD for each terminal;"
-        " orbit=geo_dvbs2)",
+        "Forward link: rate (all terminals share it), or dvbs2 (frames with a MODCOD for each"
+        " terminal; orbit=geo_dvbs2)",
     ),
     "forward_values": (
         "none",
@@ -53,7 +53,7 @@ STAR_CONSTANTS = {
     ),
     "es_n0_file": (
         "none",
-        "CSV file with the terminals' Es/N0 over time, for the forward link dvbs2; none is what its"
+        "CSV file with the terminals' Es/N0 over time, for the forward link dvbs2; none is as its"
         " values say",
     ),
 }

@@ -190,24 +190,24 @@ VALUES = {
     "es_n0_db": Value(
         "14.5",
         _es_n0s,
-        "Es/N0 of the terminals in clear sky; 14.5/2 is that of the first, and of all others",
+        "Es/N0 of the terminals in clear sky; 14.5/2: 14.5 for terminal 0, 2 for all others",
     ),
     "modcod": Value(
         ACM,
         _modcods,
-        "acm: by Es/N0; or always these, like 16apsk_3_4/qpsk_1_2: that of the first terminal,"
-        " and of all others",
+        "acm: by Es/N0; or fixed, like 16apsk_3_4/qpsk_1_2: the first for terminal 0, the second"
+        " for all others",
     ),
     "loop_ms": Value(
         "1000",
         _number(0, 100_000, "a duration in ms"),
         "from a change of Es/N0 until frames in the MODCOD for it arrive",
     ),
-    "margin_db": Value("0.5", _db, "what a MODCOD has in hand"),
+    "margin_db": Value("0.5", _db, "that a MODCOD has in hand"),
     "hysteresis_db": Value("0.5", _db, "more than that before a more efficient one is taken"),
     "label_bytes": Value("3", _one_of(LABELS), "in the GSE header of a packet"),
     "fair": Value(
-        "bytes", _one_of(FAIR), "what terminals of a class get equal amounts of: bytes, or time"
+        "bytes", _one_of(FAIR), "terminals of a class get the same bytes, or the same air time"
     ),
 }
 """The values of the forward link, in the order in which they are shown."""

@@ -148,6 +148,13 @@ def test_what_a_satellites_file_cannot_say(tmp_path: Path, text: str, said: str)
         presets.read(file)
 
 
+def test_every_value_is_explained() -> None:
+    page = (ROOT / "docs/method/forward-link.md").read_text()
+    for name, one in dvbs2.VALUES.items():
+        (row,) = [line for line in page.splitlines() if line.startswith(f"| `{name}` |")]
+        assert row.endswith(f"| {one.meaning} | {one.default} |")
+
+
 # Es/N0 over time
 
 
