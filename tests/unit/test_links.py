@@ -491,6 +491,8 @@ def test_the_rain_as_es_n0_is_that_of_the_link(
         (["acm", "--es-n0", "--delay-ms", "9"], "--delay-ms has no effect with --es-n0"),
         (["acm", "--es-n0", "--step-s", "0.01", "--duration-s", "1e5"], "more than 400000 rows"),
         (["mahimahi", "absent", "absent"], "absent"),
+        (["compare", "leo", "geo_rcs2"], "geo_rcs2: only links of rates are compared"),
+        (["compare", "geo_dvbs2", "leo"], "geo_dvbs2: only links of rates are compared"),
         (["opensand", "absent"], "absent"),
     ],
 )

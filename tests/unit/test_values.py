@@ -40,8 +40,8 @@ PACKAGES = load_packages([ROOT / "jobs"])
 JOBS = {name: package.job for name, package in PACKAGES.items()}
 FREE = {
     "forward_interface", "return_interface", "interface", "interfaces", "client_leg", "server_leg",
-    "except_ports", "flow", "link_file", "seed", "new_address", "name", "paths", "path_mtus",
-    "outside",
+    "except_ports", "flow", "link_file", "es_n0_file", "seed", "new_address", "name", "paths",
+    "path_mtus", "outside",
 }  # fmt: skip
 """Arguments of type str or int that take whatever the type takes."""
 REQUIRED = {
@@ -87,6 +87,8 @@ def command_line(job: str, path: tuple[str, ...], argument: Argument, value: str
             given["size"] = [["unlimited"]]
         if argument.name == "access":
             given["orbit"] = [["geo_rcs2"]]  # only such a satellite says how to ask
+        if argument.name == "forward":
+            given["orbit"] = [["geo_dvbs2"]]  # only such a satellite has frames
         if argument.name in command.arguments and not path:
             given[argument.name] = [[value]]
         chosen = path[0] if path else next(iter(command.subcommands), None)

@@ -112,6 +112,11 @@ def satellite_side(
     if preset.link_file:
         return link_file_side(name, preset.link_file, like, seed)
     texts = presets.in_force({}, preset)
+    if texts["access"] == presets.DAMA or texts["forward"] == presets.DVBS2:
+        raise ValueError(
+            f"{name}: only links of rates are compared, not a return link that has to be asked for"
+            " (access: dama) or a forward link in frames (forward: dvbs2)"
+        )
     if texts["return_rate"] == presets.SAME:
         texts["return_rate"] = texts["rate"]
     if texts["return_loss"] == presets.SAME:
