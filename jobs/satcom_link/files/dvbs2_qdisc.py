@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from openbach_jobs.command import change, figures_are_wrong, wait_for
-from openbach_jobs.dvbs2 import MODCODS, RECEIVES, SENDS, Change, Forward, Rows
+from openbach_jobs.dvbs2 import MODCODS, RECEIVES, SENDS, SILENT, Change, Forward, Rows
 
 STATE = Path("/proc/net/dvbs2")
 LATE_S = 1.0
@@ -219,6 +219,16 @@ class Link:
             )
         self._begin(self.forward.changes(len(self._terminals), self._delay_ms, self._rows))
         return measured_ms, right_ms
+
+    def now(self) -> dict[str, dict[str, Any]]:
+        """Return the queue and the MODCOD of each terminal, by suffix."""
+        return {
+            f"forward_terminal_{number}": {
+                "queue_bytes": one.queued_bytes,
+                "efficiency": 0.0 if one.modcod == SILENT else MODCODS[one.modcod].efficiency,
+            }
+            for number, one in look().terminals.items()
+        }
 
     def statistics(self) -> dict[str, dict[str, Any]]:
         """Return what has been done, by suffix: each MODCOD, terminal and class."""

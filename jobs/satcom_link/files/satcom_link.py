@@ -665,7 +665,13 @@ class Player:
             sys.exit(f"tc: {said.strip()}")
 
 
-def play(player: Player, played: Iterator[Change | Burst], both: Both, series_s: float) -> None:
+def play(
+    player: Player,
+    played: Iterator[Change | Burst],
+    both: Both,
+    series_s: float,
+    framed: dvbs2_qdisc.Link | None,
+) -> None:
     """Change the link and look at its queues, each when it is due, until a signal comes."""
     start_s = time.monotonic()
     if upcoming := next(played, None):
@@ -683,6 +689,8 @@ def play(player: Player, played: Iterator[Change | Burst], both: Both, series_s:
             upcoming = next(played, None)
         if look_s <= due_s:
             look(both, player.states)
+            for suffix, found in framed.now().items() if framed else ():
+                collect_agent.send_stat(collect_agent.now(), suffix=suffix, **found)
             look_s += series_s
 
 
@@ -801,7 +809,7 @@ def emulate(arguments: argparse.Namespace) -> None:
         before = counters(both)
         counted = {one.name: fragments.Counter(one.arrives) for one in both}
         player = Player(both, arguments, states)
-        play(player, with_bursts(played, both, arguments), both, arguments.series_s)
+        play(player, with_bursts(played, both, arguments), both, arguments.series_s, framed)
         player.end()
         report(both, before, counted, player.bursts)
         for link in (asked_for, framed):

@@ -351,6 +351,7 @@ void dvbs2_start(struct dvbs2 *link, u32 *bins, u64 now_ns)
 	}
 }
 
+/* A frame that would begin at `now_ns` waits, unless `now`: more may arrive at this time. */
 void dvbs2_advance(struct dvbs2 *link, u64 now_ns, bool now)
 {
 	for (;;) {
@@ -375,7 +376,6 @@ void dvbs2_advance(struct dvbs2 *link, u64 now_ns, bool now)
 			break;
 		}
 	}
-	/* While something waits, time stands still where the next frame may begin. */
 	link->clock_ns = max(link->clock_ns, now_ns);
 }
 
