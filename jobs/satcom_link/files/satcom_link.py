@@ -670,7 +670,7 @@ def play(
     played: Iterator[Change | Burst],
     both: Both,
     series_s: float,
-    framed: dvbs2_qdisc.Link | None,
+    framed: dvbs2_qdisc.Link | None = None,
 ) -> None:
     """Change the link and look at its queues, each when it is due, until a signal comes."""
     start_s = time.monotonic()
