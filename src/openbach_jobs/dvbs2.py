@@ -319,9 +319,8 @@ class Forward:
             used = following(used, es_n0_db - self["margin_db"], self["hysteresis_db"])
             sent[at_us + round(self["loop_ms"] * 1e3)] = _number_of(used)
         return [
-            Change(time_us, terminal, kind, value)
-            for kind, changes in ((RECEIVES, received), (SENDS, sent))
-            for time_us, value in _without_repeats(changes)
+            *(Change(time, terminal, RECEIVES, bits) for time, bits in _without_repeats(received)),
+            *(Change(time, terminal, SENDS, number) for time, number in _without_repeats(sent)),
         ]
 
     def line(self, terminals: int, queue: Mapping[str, int], changes: int) -> str:

@@ -227,7 +227,9 @@ def test_terminals_of_a_modcod_share_frames(program: Path) -> None:
 
 def test_equal_terminals_of_a_class_get_equal_shares(program: Path) -> None:
     """Whatever the lengths of their packets are."""
-    packets = [one for n in range(5) for one in at_once(n, BE, 40_000 // (n + 1), 300 * (n + 1))]
+    packets: list[Packet] = []
+    for n in range(5):
+        packets += at_once(n, BE, 40_000 // (n + 1), 300 * (n + 1))
     outcome = played(program, always(PSK8_3_4), 5, packets, 2_000_000)
     shares = [outcome.classes[n, BE].bytes_out for n in range(5)]
     assert max(shares) - min(shares) <= 2 * FULL
@@ -249,7 +251,9 @@ def test_one_that_was_silent_has_no_claim(program: Path) -> None:
 def test_classes_have_strict_priority(program: Path, modcods: list[Modcod]) -> None:
     """All of a class leaves before any of the next one, of other terminals and MODCODs too."""
     kinds = [BE, AF, SIG, EF, NM]
-    packets = [one for n, kind in enumerate(kinds) for one in at_once(n, kind, 200)]
+    packets: list[Packet] = []
+    for n, kind in enumerate(kinds):
+        packets += at_once(n, kind, 200)
     outcome = played(program, always(*modcods), 5, packets, 10**7)
     last = dict.fromkeys(kinds, 0.0)
     first = dict.fromkeys(kinds, 1e12)
@@ -405,15 +409,12 @@ def scenarios(draw: st.DrawFn) -> tuple[Forward, int, list[Packet], list[Change]
         "queue_bytes": draw(st.sampled_from([100, 5_000, 1_000_000])),
         "queue_packets": draw(st.sampled_from([1, 20, 10_000])),
     }
-    changes = [
-        Change(
-            chance.choice([0, chance.randrange(3_000_000)]),
-            chance.randrange(terminals),
-            kind := chance.choice([RECEIVES, SENDS]),
-            chance.randrange(1 << 28) if kind == RECEIVES else chance.randrange(SILENT + 1),
-        )
-        for _ in range(draw(st.integers(0, 40)))
-    ]
+    changes = []
+    for _ in range(draw(st.integers(0, 40))):
+        kind = chance.choice([RECEIVES, SENDS])
+        value = chance.randrange(1 << 28 if kind == RECEIVES else SILENT + 1)
+        time_us = chance.choice([0, chance.randrange(3_000_000)])
+        changes.append(Change(time_us, chance.randrange(terminals), kind, value))
     longest = draw(st.sampled_from([1, 60, 1500, 9000]))
     packets = [
         Packet(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 
 from openbach_jobs import dama, dvbs2, link_file, presets
@@ -148,8 +149,8 @@ def modules_of(names: Iterable[str], files: Mapping[str, Path]) -> dict[str, lis
 
     Raises InputError with the line of the first mistake of a file.
     """
-    modules = {one: None for name in names for one in kernel_modules(files[name])}
-    return {MODULES: list(modules)} if modules else {}
+    modules = list(dict.fromkeys(chain(*(kernel_modules(files[name]) for name in names))))
+    return {MODULES: modules} if modules else {}
 
 
 def kernel_modules(file: Path) -> list[str]:
