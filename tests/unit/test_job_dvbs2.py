@@ -16,6 +16,7 @@ from openbach_run.commands import main
 from openbach_run.errors import InputError
 from openbach_run.guest import agent
 from openbach_run.satellite.checks import kernel_modules, read_es_n0_file
+from openbach_run.web import links
 
 qdisc = load("satcom_link", "dvbs2_qdisc")
 satcom_link = load("satcom_link")
@@ -181,6 +182,14 @@ def written(place: Path, text: str) -> Path:
 def test_a_file_that_is_none_is_refused_with_its_line(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(InputError, match=re.escape(said)):
         read_es_n0_file(written(tmp_path, text))
+
+
+def test_the_page_takes_a_file_of_es_n0_and_says_its_mistakes(tmp_path: Path) -> None:
+    kept = links.keep(tmp_path, "fade.csv", b"time_s,es_n0_db\n0,14\n")
+    assert Path(kept).read_text() == "time_s,es_n0_db\n0,14\n"
+    with pytest.raises(InputError, match=r"^rain\.csv, line 2: could not convert"):
+        links.keep(tmp_path, "rain.csv", b"time_s,es_n0_db\n0,loud\n")
+    assert links.all_links(tmp_path) == [kept]
 
 
 def test_a_files_rows_become_changes_at_the_gateway(tmp_path: Path) -> None:
