@@ -23,7 +23,14 @@ from itertools import chain
 
 from openbach_run.engine.local import guest_code
 from openbach_run.engine.virtual.engine import VirtualEngine
-from openbach_run.engine.virtual.lock import ARCHIVES, KERNEL, Locked, lock_of, read_lock, write_lock
+from openbach_run.engine.virtual.lock import (
+    ARCHIVES,
+    KERNEL,
+    Locked,
+    lock_of,
+    read_lock,
+    write_lock,
+)
 from openbach_run.paths import DEBIAN_LOCK, REPOSITORY, cache_directory
 from openbach_run.progress import Reporter
 
