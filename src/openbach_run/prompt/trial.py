@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shlex
 import stat
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,7 @@ from openbach_run.campaign.executor import cpus_for
 from openbach_run.engine.virtual.engine import VirtualEngine
 from openbach_run.errors import InputError
 from openbach_run.json_files import read_json
+from openbach_run.prompt.environments import base_of, environment_of
 from openbach_run.prompt.lines import Command, Entry, in_words
 from openbach_run.prompt.programs import reads_clock
 from openbach_run.prompt.session import (
@@ -128,11 +130,33 @@ def programs_of(command: str) -> list[str]:
         raise InputError(f"{program}: no such file here; programs of the hosts have no / in them")
     if not place.stat().st_mode & stat.S_IXUSR:
         raise InputError(f"{program}: is no program: it may not be executed (chmod +x)")
+    environment = environment_of(place)
+    if environment is not None and program == f"./{environment.name}/bin/{place.name}":
+        base_of(environment)  # checked before a guest starts
+        return [f"./{environment.name}"]
+    _check_interpreter(place)
     if program != f"./{place.name}":
         raise InputError(
             f"{program}: is ./{place.name} on the hosts: write that, and add --file {program}"
         )
     return [program]
+
+
+def _check_interpreter(place: Path) -> None:
+    """Raise InputError for a script whose interpreter is only on this machine."""
+    with place.open("rb") as file:
+        found = re.match(rb"#!\s*(\S+)", file.read(256))
+    interpreter = Path(found[1].decode(errors="replace")) if found else None
+    if interpreter is None or str(interpreter).startswith(("/usr/bin/", "/bin/", "/usr/sbin/")):
+        return
+    of_environment = environment_of(interpreter)
+    better = "they have #!/usr/bin/env python3"
+    if of_environment is not None:
+        python = f"./{of_environment.name}/bin/python"
+        better = f"write '{python} {place.name}' with --file {place}"
+    raise InputError(
+        f"{place}: its first line names {interpreter}, which the hosts do not have: {better}"
+    )
 
 
 def try_seeds(
