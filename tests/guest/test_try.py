@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
 import subprocess
 import venv
@@ -116,7 +117,51 @@ def test_a_program_of_this_machine_runs_and_its_own_clock_is_named(here: Path) -
     )
     assert (here / "clock-out/seed-1/client.stdout").read_text() == "connected\n"
     assert "the same seed gave other packets" in done.stdout
-    assert "clock has the instruction RDTSC" in done.stdout
+    assert "the client read the CPU's clock (RDTSC: clock" in done.stdout
+    assert "with this seed its packets" not in done.stdout
+
+
+READS = """\
+#include <stdio.h>
+#include <x86intrin.h>
+
+int main(int count, char **words)
+{
+	volatile unsigned constant = 0xf9010f31;
+
+	(void)words;
+	if (count > 1)
+		constant = __rdtsc() > 0;
+	return printf("%u\\n", constant) < 0;
+}
+"""
+ORDINARY = ("tar", "xz", "make", "bc", "patch")
+
+
+def test_a_program_that_comes_to_the_cpus_clock_is_named_and_no_other(here: Path) -> None:
+    """It has the instruction, and the bytes of it in a constant; only with a word it gets there."""
+    (here / "reads.c").write_text(READS)
+    subprocess.run(["gcc", "-O1", "reads.c", "-o", "reads"], check=True, cwd=here)
+    words = ("try", "vpn=none", "cc=cubic", "loss=0", "--seeds", "1", "--quiet", "--payload", "10")
+    files: list[str] = []
+    for name in ORDINARY:
+        place = shutil.which(name)
+        assert place is not None
+        files += ["--file", place]
+
+    def tried_by(client: str, *more: str) -> subprocess.CompletedProcess[str]:
+        server = "./serve.py payload 10"
+        return command(*words, *more, "--server", server, "--client", client, cwd=here)
+
+    quiet, reads = tried_by("./reads"), tried_by("./reads now")
+    assert (quiet.returncode, reads.returncode) == (0, 0), quiet.stderr + reads.stderr
+    assert "RDTSC" not in quiet.stdout
+    (line,) = [line for line in reads.stdout.splitlines() if "RDTSC" in line]
+    assert re.match(r"the client read the CPU's clock \(RDTSC: .*\breads\b.*\); with this", line)
+    together = " && ".join(["true", *(f"./{name} --version" for name in ORDINARY)])
+    ordinary = tried_by(together, *files)
+    assert ordinary.returncode == 0, ordinary.stdout
+    assert "RDTSC" not in ordinary.stdout
 
 
 SERVE = """\

@@ -22,11 +22,6 @@ X86_64 = 62
 LOAD, INTERPRETER = 1, 3
 """PT_LOAD and PT_INTERP of elf(5)."""
 EXECUTABLE = 1
-CLOCK_OR_CHANCE = {
-    b"\x0f\x31": "RDTSC",
-    b"\x0f\x01\xf9": "RDTSCP",
-}
-"""Instructions that read the CPU's own clock, which no engine can make virtual."""
 TRACE = "LD_TRACE_LOADED_OBJECTS"
 """Makes glibc's loader list what it would load, and start nothing (ld.so(8))."""
 SHARED = "/home"
@@ -34,7 +29,13 @@ SHARED = "/home"
 
 
 def segments(program: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """Yield kind, flags and content of each segment of a 64-bit ELF file; none of any other.
+    """Yield kind, flags and content of each segment of a 64-bit ELF file; none of any other."""
+    for kind, flags, _, content in located_segments(program):
+        yield kind, flags, content
+
+
+def located_segments(program: bytes) -> Iterator[tuple[int, int, int, bytes]]:
+    """Yield kind, flags, place and content of each segment of a 64-bit ELF file; none of any other.
 
     Nothing is yielded of a file that ends too early.
     """
@@ -47,7 +48,7 @@ def segments(program: bytes) -> Iterator[tuple[int, int, bytes]]:
         if at + 56 > len(program):
             return
         kind, flags, offset, _, _, length = struct.unpack_from("<IIQQQQ", program, at)
-        yield kind, flags, program[offset : offset + length]
+        yield kind, flags, offset, program[offset : offset + length]
 
 
 def loader_of(program: bytes) -> str | None:
@@ -56,17 +57,6 @@ def loader_of(program: bytes) -> str | None:
         if kind == INTERPRETER:
             return content.rstrip(b"\0").decode(errors="replace")
     return None
-
-
-def reads_clock(program: bytes) -> list[str]:
-    """Return the instructions in a program that read the CPU's own clock.
-
-    A program may have them and never come to them; bytes in it may look like them.
-    """
-    code = b"".join(
-        content for kind, flags, content in segments(program) if kind == LOAD and flags & EXECUTABLE
-    )
-    return [name for pattern, name in CLOCK_OR_CHANCE.items() if pattern in code]
 
 
 def check_machine(place: Path) -> None:
