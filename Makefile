@@ -11,7 +11,7 @@ JOBS := $(wildcard jobs/*/files)
 EMPTY :=
 WITH_JOBS := env PYTHONPATH=src:src/openbach_run/guest/agent_library:tests:pep/tests:$(subst $(EMPTY) $(EMPTY),:,$(JOBS))
 
-.PHONY: check lint smoke test unit guest pages pep peers vpns chaos fuzz house words readme golden bump-debian modules kernel-tests openbach openbach-jobs scenarios vpn-lists control-lists man lock wheel site results-site clean
+.PHONY: check lint smoke test unit guest pages pep peers vpns chaos fuzz house words readme golden bump-debian add-debian modules kernel-tests openbach openbach-jobs scenarios vpn-lists control-lists man lock wheel site results-site clean
 .PHONY: kernel-rebase kernel-export soak
 .PHONY: bench bench-return-link bench-budget bench-paired bench-scale bench-cluster bench-serve bench-pep bench-peers bench-clock bench-native
 
@@ -75,6 +75,9 @@ modules: # for Debian's 6.1, 6.12 and current kernel, in a guest; downloads thei
 
 bump-debian: # today's Debian packages in debian.lock, then golden cells and the table of geo_loss; says what moved
 	$(DEV) python tests/bump_debian.py
+
+add-debian: # only the packages that debian.lock lacks; the others keep their versions
+	$(DEV) python tests/bump_debian.py --add
 
 kernel-tests: # the kernel's own tests, with our patches and without: two kernels are built; two hours of two cores, 6 GB
 	$(DEV) python kernel/tests/run.py $(TESTS)

@@ -5,6 +5,8 @@ The golden cells and the table of geo_loss with it.
 
 Prints what moved: packages, golden cells, and the cells of the table by how much. The same stands
 in build/bump-debian.txt, for the commit (`git commit --file`) and a line of CHANGELOG.md.
+
+`make add-debian` locks only what debian.lock lacks: a package that a job or the guest names since.
 """
 
 from __future__ import annotations
@@ -21,7 +23,14 @@ from itertools import chain
 
 from openbach_run.engine.local import guest_code
 from openbach_run.engine.virtual.engine import VirtualEngine
-from openbach_run.engine.virtual.lock import ARCHIVES, Locked, lock_of, read_lock, write_lock
+from openbach_run.engine.virtual.lock import (
+    ARCHIVES,
+    KERNEL,
+    Locked,
+    lock_of,
+    read_lock,
+    write_lock,
+)
 from openbach_run.paths import DEBIAN_LOCK, REPOSITORY, cache_directory
 from openbach_run.progress import Reporter
 
@@ -36,6 +45,8 @@ SAID = REPOSITORY / "build/bump-debian.txt"
 
 def main() -> int:
     """Make all anew; the exit code is that of the first step that fails."""
+    if sys.argv[1:] == ["--add"]:
+        return add()
     if not DEBIAN_LOCK.exists():
         write_lock(DEBIAN_LOCK, [])
     before = read_lock(DEBIAN_LOCK)
@@ -60,6 +71,19 @@ def main() -> int:
     SAID.parent.mkdir(exist_ok=True)
     SAID.write_text("\n".join(lines) + "\n", encoding="utf-8")
     print(SAID.read_text(encoding="utf-8"))
+    return 0
+
+
+def add() -> int:
+    """Lock the packages that the lock lacks; the others keep their versions."""
+    before = read_lock(DEBIAN_LOCK)
+    tree = VirtualEngine(REPOSITORY, guest_code(REPOSITORY, {})).tree()
+    with Reporter(quiet=False) as reporter:
+        packages = tree.entry.packages(reporter.show)
+    kernel = [one for one in before if one.place == KERNEL]
+    now = [*kernel, *lock_of(packages)]
+    write_lock(DEBIAN_LOCK, now)
+    print("\n".join(part("Packages", moved_packages(before, now))))
     return 0
 
 

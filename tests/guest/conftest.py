@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,6 +55,17 @@ def run_cells(tmp_path_factory: pytest.TempPathFactory) -> RunCells:
         return done[key]
 
     return run
+
+
+@pytest.fixture(scope="session")
+def bundle() -> Iterator[Path]:
+    """A bundle of this checkout, where an ordinary user can read it."""
+    with tempfile.TemporaryDirectory(prefix="openbach-run-test-") as name:
+        Path(name).chmod(0o755)
+        made = Path(name) / "openbach"
+        done = command("bundle", "-o", str(made), "--level", "1", "--quiet")
+        assert done.returncode == 0, done.stderr
+        yield made
 
 
 @pytest.fixture(scope="session")

@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from helpers.empty_system import an_empty_home, in_an_empty_system
 from helpers.guest_runs import command, records
 
-from openbach_run.engine.virtual.debian import ensure_tools
-
-NOBODY = "65534"
 CELLS = (
     "geo_loss",
     "vpn=none,wireguard,openvpn_udp,openvpn_tcp",
@@ -31,56 +28,9 @@ CELLS = (
 
 
 @pytest.fixture(scope="module")
-def place() -> Iterator[Path]:
-    """Where an ordinary user can read."""
-    with tempfile.TemporaryDirectory(prefix="openbach-run-test-") as name:
-        Path(name).chmod(0o755)
-        yield Path(name)
-
-
-@pytest.fixture(scope="module")
-def bundle(place: Path) -> Path:
-    done = command("bundle", "-o", str(place / "openbach"), "--level", "1", "--quiet")
-    assert done.returncode == 0, done.stderr
-    return place / "openbach"
-
-
-@pytest.fixture(scope="module")
-def home(place: Path) -> Path:
-    (place / "home").mkdir()
-    (place / "home").chmod(0o777)
-    return place / "home"
-
-
-def in_an_empty_system(bundle: Path, home: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    ensure_tools({"bwrap": "bubblewrap", "setpriv": "util-linux"})
-    user = ["setpriv", "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]
-    empty = [
-        *(
-            "bwrap",
-            "--unshare-user",
-            "--unshare-pid",
-            "--unshare-net",
-            "--proc",
-            "/proc",
-            "--dev",
-            "/dev",
-        ),
-        *(
-            "--tmpfs",
-            "/tmp",
-            "--bind",
-            str(home),
-            "/home",
-            "--ro-bind",
-            str(bundle),
-            "/openbach",
-            "--chdir",
-            "/home",
-        ),
-        *("--clearenv", "--setenv", "HOME", "/home", "/openbach"),
-    ]
-    return subprocess.run([*user, *empty, *words], check=False, capture_output=True, text=True)
+def home() -> Iterator[Path]:
+    with an_empty_home() as place:
+        yield place
 
 
 def captures(results: Path) -> dict[str, str]:

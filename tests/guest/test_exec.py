@@ -27,6 +27,16 @@ def test_pings_cross_the_satellite() -> None:
     assert "pc ping -c 5 server" in done.stderr
 
 
+def test_mtr_names_the_hops_of_the_tunnel() -> None:
+    line = "mtr --report --report-cycles 4 --no-dns server"
+    words = ("exec", "geo", "vpn=wireguard", "cc=cubic", "loss=0", "--", "pc", line)
+    done = command(*words)
+    assert done.returncode == 0, done.stderr
+    hops = re.findall(r"\d\.\|-- (\S+) +0\.0% +4 +([\d.]+)", done.stdout)
+    assert hops == [("192.168.10.1", "0.0"), ("10.200.0.1", "500.0"), ("192.168.20.2", "500.0")]
+    assert command(*words).stdout == done.stdout
+
+
 def test_the_same_words_print_the_same() -> None:
     first = command(*GEO, "--", "pc", "ping -c 30 server", "box", "wg show all transfer; date +%N")
     again = command(*GEO, "--", "pc", "ping -c 30 server", "box", "wg show all transfer; date +%N")

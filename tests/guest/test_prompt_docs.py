@@ -89,14 +89,7 @@ def test_commands_of_ci(here: Path) -> None:
 def step(text: str, here: Path, given: dict[str, str]) -> subprocess.CompletedProcess[str]:
     """A step of CI, run as the service does."""
     environment = {**os.environ, "RUNNER_TEMP": str(here), "TMPDIR": str(here), **given}
-    return subprocess.run(
-        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", text],
-        check=False,
-        capture_output=True,
-        text=True,
-        cwd=here,
-        env={**environment, "GITHUB_STEP_SUMMARY": str(here / "page.md")},
-    )
+    return shell_of_ci(text, here, {**environment, "GITHUB_STEP_SUMMARY": str(here / "page.md")})
 
 
 @pytest.mark.parametrize("service", ["github", "gitlab"])
@@ -105,7 +98,7 @@ def test_a_step_of_ci_finds_what_became_slower(service: str, here: Path) -> None
     text, given = github(sha256) if service == "github" else gitlab(sha256)
     base = step(text, here, {**given, "OUTPUT": "base"})
     assert base.returncode == 0, base.stderr + base.stdout
-    slower = (here / "serve").read_text().replace("connection.sendfile(file)", SLOWLY)
+    slower = (here / "serve").read_text().replace(SENDS, SLOWLY)
     (here / "serve").write_text(slower)
     worse = step(text, here, {**given, "OUTPUT": "now", "AGAINST": "base"})
     assert worse.returncode == 3, worse.stderr + worse.stdout
@@ -118,6 +111,64 @@ def test_a_step_of_ci_finds_what_became_slower(service: str, here: Path) -> None
     assert step(text, here, changed).returncode == 1, "a bundle that is another one"
 
 
+@pytest.mark.parametrize("service", ["github", "gitlab"])
+def test_a_step_of_ci_with_a_real_bundle_where_no_checkout_is(
+    service: str, bundle: Path, tmp_path: Path
+) -> None:
+    """The bundle is downloaded and unpacked, by a user without a home, a Python or a cache."""
+    runner = tmp_path / "runner"
+    for name in ("home", "temp", "work"):
+        (runner / name).mkdir(parents=True)
+    here = runner / "work"
+    for file in own_files.write("ci.md", here):
+        file.chmod(0o755)
+    sha256 = hashlib.sha256(bundle.read_bytes()).hexdigest()
+    text, given = github(sha256) if service == "github" else gitlab(sha256)
+    at = "BUNDLE" if service == "github" else "OPENBACH_BUNDLE"
+    machine = {
+        "HOME": str(runner / "home"),
+        "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+        "RUNNER_TEMP": str(runner / "temp"),
+        "TMPDIR": str(runner / "temp"),
+        "GITHUB_STEP_SUMMARY": str(runner / "page.md"),
+    }
+
+    def done(**more: str) -> subprocess.CompletedProcess[str]:
+        environment = {**machine, **given, at: bundle.as_uri(), **more}
+        return shell_of_ci(text, here, environment)
+
+    base = done(OUTPUT="base")
+    assert base.returncode == 0, base.stderr + base.stdout
+    assert "unpacking this bundle" in base.stderr
+    assert (runner / f"temp/openbach-{sha256}").exists()
+    same = done(OUTPUT="same", AGAINST="base")
+    assert same.returncode == 0, same.stderr + same.stdout
+    assert "unpacking" not in same.stderr
+    assert "**no worse**: time +0.0%" in (here / "same/summary.md").read_text()
+    (here / "serve").write_text((here / "serve").read_text().replace(SENDS, SLOWLY))
+    worse = done(OUTPUT="now", AGAINST="base")
+    assert worse.returncode == 3, worse.stderr + worse.stdout
+    assert "<failure" in (here / "now/junit.xml").read_text()
+    wrong = {key: value.replace(sha256, "0" * 64) for key, value in given.items()}
+    refused = shell_of_ci(text, here, {**machine, **wrong, at: bundle.as_uri()})
+    assert refused.returncode == 1 and "did NOT match" in refused.stderr
+
+
+def shell_of_ci(
+    text: str, here: Path, environment: dict[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """A step of CI, run as the service does, with no variable but these."""
+    return subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", text],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=here,
+        env=environment,
+    )
+
+
+SENDS = "connection.sendfile(file)"
 SLOWLY = """
         import time
         while part := file.read(10_000):

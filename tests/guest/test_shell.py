@@ -83,6 +83,18 @@ def test_a_transcript(tmp_path: Path) -> None:
     assert not [*tmp_path.glob("openbach-run-*")]
 
 
+def test_a_program_fills_the_window_and_ends_by_a_key(tmp_path: Path) -> None:
+    with terminal(*GEO, cwd=tmp_path, term="linux") as one:
+        one.until("pc$ ")
+        one.type("mtr --no-dns server\n")
+        one.until("Packets")
+        one.until("10.200.0.1")
+        one.type("q")
+        one.until("pc$ ")
+        one.type("exit 4\n")
+        assert one.code() == 4
+
+
 def test_a_killed_shell_leaves_nothing(tmp_path: Path) -> None:
     with terminal("geo", "vpn=none", "cc=cubic", cwd=tmp_path) as one:
         one.until("pc$ ")

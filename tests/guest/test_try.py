@@ -4,10 +4,14 @@
 from __future__ import annotations
 
 import random
+import re
+import shutil
 import subprocess
+import venv
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy
 import pytest
 from helpers.guest_runs import REPOSITORY, command
 
@@ -113,7 +117,101 @@ def test_a_program_of_this_machine_runs_and_its_own_clock_is_named(here: Path) -
     )
     assert (here / "clock-out/seed-1/client.stdout").read_text() == "connected\n"
     assert "the same seed gave other packets" in done.stdout
-    assert "clock has the instruction RDTSC" in done.stdout
+    assert "the client read the CPU's clock (RDTSC: clock" in done.stdout
+    assert "with this seed its packets" not in done.stdout
+
+
+READS = """\
+#include <stdio.h>
+#include <x86intrin.h>
+
+int main(int count, char **words)
+{
+	volatile unsigned constant = 0xf9010f31;
+
+	(void)words;
+	if (count > 1)
+		constant = __rdtsc() > 0;
+	return printf("%u\\n", constant) < 0;
+}
+"""
+ORDINARY = ("tar", "xz", "make", "bc", "patch")
+
+
+def test_a_program_that_comes_to_the_cpus_clock_is_named_and_no_other(here: Path) -> None:
+    """It has the instruction, and the bytes of it in a constant; only with a word it gets there."""
+    (here / "reads.c").write_text(READS)
+    subprocess.run(["gcc", "-O1", "reads.c", "-o", "reads"], check=True, cwd=here)
+    words = ("try", "vpn=none", "cc=cubic", "loss=0", "--seeds", "1", "--quiet", "--payload", "10")
+    files: list[str] = []
+    for name in ORDINARY:
+        place = shutil.which(name)
+        assert place is not None
+        files += ["--file", place]
+
+    def tried_by(client: str, *more: str) -> subprocess.CompletedProcess[str]:
+        server = "./serve.py payload 10"
+        return command(*words, *more, "--server", server, "--client", client, cwd=here)
+
+    quiet, reads = tried_by("./reads"), tried_by("./reads now")
+    assert (quiet.returncode, reads.returncode) == (0, 0), quiet.stderr + reads.stderr
+    assert "RDTSC" not in quiet.stdout
+    (line,) = [line for line in reads.stdout.splitlines() if "RDTSC" in line]
+    assert re.match(r"the client read the CPU's clock \(RDTSC: .*\breads\b.*\); with this", line)
+    together = " && ".join(["true", *(f"./{name} --version" for name in ORDINARY)])
+    ordinary = tried_by(together, *files)
+    assert ordinary.returncode == 0, ordinary.stdout
+    assert "RDTSC" not in ordinary.stdout
+
+
+SERVE = """\
+import socket, sys
+import numpy
+
+with open(sys.argv[1], "rb") as file:
+    content = numpy.frombuffer(file.read(), dtype="u1")
+print(sys.executable, (numpy.eye(3) * 2).sum(), flush=True)
+with socket.create_server(("", 4433)) as listener:
+    connection, _ = listener.accept()
+    with connection:
+        connection.sendall((255 - content).tobytes())
+"""
+FETCH = """\
+import socket, sqlite3, ssl
+import numpy
+
+with socket.create_connection(("server", 4433)) as connection:
+    content = connection.makefile("rb").read()
+with open("got", "wb") as file:
+    file.write((255 - numpy.frombuffer(content, dtype="u1")).tobytes())
+"""
+
+
+def test_an_environment_with_compiled_packages_runs(tmp_path: Path) -> None:
+    """Numpy is a wheel with shared libraries; the hosts have another Python and no numpy."""
+    made = tmp_path / "venv"
+    venv.create(made, with_pip=False)
+    (packages,) = made.glob("lib/python*/site-packages")
+    wheel = Path(numpy.__file__).parent
+    for folder in (wheel, wheel.with_name("numpy.libs")):
+        shutil.copytree(folder, packages / folder.name)
+    assert [*packages.glob("numpy.libs/*.so*")]
+    (tmp_path / "fetch.py").write_text(FETCH)
+    (made / "bin/serve").write_text(f"#!{made}/bin/python\n{SERVE}")
+    (made / "bin/serve").chmod(0o755)
+    done = command(
+        *("try", "vpn=none", "cc=cubic", "loss=0.5", "--seeds", "2", "--quiet", "-o", "out"),
+        *("--payload", "30k", "--received", "got", "--file", "fetch.py"),
+        *("--server", "./venv/bin/serve payload", "--client", "./venv/bin/python fetch.py"),
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert done.stdout.count("| 30000 |") == 2
+    assert "other packets" not in done.stdout
+    assert (tmp_path / "out/seed-1/server.stdout").read_text() == "/home/venv/bin/python 6.0\n"
+    left = {one.name for one in (tmp_path / "out/seed-1").iterdir()}
+    streams = {f"{end}.{of}" for end in ("server", "client") for of in ("stdout", "stderr")}
+    assert left == {"got", *streams}
 
 
 def test_a_baseline_of_another_path_is_refused(here: Path) -> None:

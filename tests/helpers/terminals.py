@@ -61,7 +61,7 @@ class Terminal:
 
 
 @contextmanager
-def terminal(*words: str, cwd: Path) -> Iterator[Terminal]:
+def terminal(*words: str, cwd: Path, term: str = "dumb") -> Iterator[Terminal]:
     """`openbach-run shell` with these words, on a terminal of its own."""
     pid, fd = pty.fork()
     if pid == 0:
@@ -69,7 +69,7 @@ def terminal(*words: str, cwd: Path) -> Iterator[Terminal]:
         environment = {
             **os.environ,
             "PYTHONPATH": str(REPOSITORY / "src"),
-            "TERM": "dumb",
+            "TERM": term,
             "TMPDIR": str(cwd),
         }
         line = [sys.executable, "-m", "openbach_run", "shell", *words]

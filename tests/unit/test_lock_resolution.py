@@ -80,7 +80,13 @@ def make_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeT
         f" amd64\nSHA256:\n{sums}"
     )
     write_lock(tmp_path / "debian.lock", [there[0][0], package(tmp_path, "libc6", "1")[0]])
-    wanted = {"suites": ["trixie"], "packages": ["base-files", "libc6"], "pins": {}, "beside": {}}
+    wanted = {
+        "suites": ["trixie"],
+        "packages": ["base-files", "libc6"],
+        "prompt": [],
+        "pins": {},
+        "beside": {},
+    }
     (tmp_path / "packages.json").write_text(json.dumps(wanted))
     (tmp_path / "init.py").touch()
     with package_server() as mirror:

@@ -25,12 +25,12 @@ from openbach_run.prompt.compare import (
     summary,
     tolerance_of,
 )
+from openbach_run.prompt.cpu_clock import places
 from openbach_run.prompt.lines import Command
 from openbach_run.prompt.programs import (
     check_machine,
     copy_program,
     loader_of,
-    reads_clock,
     segments,
 )
 from openbach_run.prompt.trial import (
@@ -173,7 +173,7 @@ def test_no_file_is_misread(content: bytes) -> None:
     for whole in (content, b"\x7fELF\x02" + content):
         list(segments(whole))
         loader_of(whole)
-        reads_clock(whole)
+        list(places(whole))
 
 
 def test_the_cpus_clock_is_looked_for_where_code_is() -> None:
@@ -182,8 +182,8 @@ def test_the_cpus_clock_is_looked_for_where_code_is() -> None:
         segment = struct.pack("<IIQQQQQQ", 1, flags, 120, 0, 0, 4, 4, 0)
         return head.ljust(64, b"\0") + segment + b"\x90\x0f\x31\xc3"
 
-    assert reads_clock(program(flags=5)) == ["RDTSC"]
-    assert reads_clock(program(flags=4)) == []
+    assert list(places(program(flags=5))) == [(121, 2)]
+    assert list(places(program(flags=4))) == []
 
 
 def test_a_program_of_another_machine_is_refused(tmp_path: Path) -> None:

@@ -98,6 +98,18 @@ def path_of(text: str, catalog: Catalog) -> Path:
     return names[text]
 
 
+def ours(text: str) -> str:
+    """Return the path of the scenario or campaign of ours that a record names, else the text.
+
+    A file of that name where the command is typed is another one: of another checkout, say.
+    """
+    if (REPOSITORY / text).is_file():
+        return str(REPOSITORY / text)
+    catalog = Catalog()
+    names = {**catalog.all("campaigns"), **catalog.all("scenarios")}
+    return str(names[text]) if text in names else text
+
+
 def campaigns_of(
     path: Path,
     settings: Sequence[str],

@@ -25,7 +25,7 @@ from pathlib import Path
 from openbach_run.bundle.content import content
 from openbach_run.bundle.file import write
 from openbach_run.campaign.options import Options
-from openbach_run.campaign.request import plan_of
+from openbach_run.campaign.request import ours, plan_of
 from openbach_run.campaign.run import run_with_progress
 from openbach_run.clock import VIRTUAL
 from openbach_run.commands.arguments import add_jobs, add_with
@@ -155,19 +155,23 @@ def _archive(arguments: argparse.Namespace, options: Options) -> int:
         shutil.copytree(directory, new / "results" / directory.resolve().name, symlinks=True)
     write_report(results, new / "report", quiet=arguments.quiet)
     if not arguments.without_bundle:
-        _put_bundle(new / BUNDLE, arguments.quiet)
+        put_bundle(new / BUNDLE, arguments.quiet)
     commands = "\n".join(f"    {command}" for command in campaigns.commands)
     (new / "README.md").write_text(README.format(commands=commands, sums=SUMS), encoding="utf-8")
-    (new / SUMS).write_text(
-        "".join(f"{sha256_of(file)}  {file.relative_to(new)}\n" for file in _files(new)),
-        encoding="utf-8",
-    )
+    put_sums(new)
     new.rename(output)
     print(f"{output}: {len(campaigns.runs)} runs of {len(results)} campaigns")
     return 0
 
 
-def _put_bundle(place: Path, quiet: bool) -> None:
+def put_sums(directory: Path) -> None:
+    """Write the hash of every file in a directory, as `sha256sum --check` reads it."""
+    files = [file for file in _files(directory) if file != directory / SUMS]
+    lines = [f"{sha256_of(file)}  {file.relative_to(directory)}\n" for file in files]
+    (directory / SUMS).write_text("".join(lines), encoding="utf-8")
+
+
+def put_bundle(place: Path, quiet: bool) -> None:
     """Copy the bundle that this command runs from, or write one of this checkout."""
     if STARTED_FROM in os.environ:
         shutil.copy(os.environ[STARTED_FROM], place)
@@ -183,7 +187,7 @@ def _verify(archive: Path, runs: int, options: Options, quiet: bool) -> int:
     """
     if not (archive / SUMS).is_file():
         raise InputError(f"{archive}: is no archive: it has no {SUMS}")
-    wrong = list(_wrong_files(archive))
+    wrong = list(wrong_files(archive))
     for line in wrong:
         print(f"openbach-run: {archive}: {line}", file=sys.stderr)
     if wrong:
@@ -198,7 +202,7 @@ def _verify(archive: Path, runs: int, options: Options, quiet: bool) -> int:
     return int(not all(same))
 
 
-def _wrong_files(archive: Path) -> Iterator[str]:
+def wrong_files(archive: Path) -> Iterator[str]:
     """Yield a text for each file that is missing, strange to the archive, or has changed."""
     try:
         lines = (archive / SUMS).read_text(encoding="utf-8").splitlines()
@@ -282,7 +286,7 @@ def _repeated(record: Record, options: Options, quiet: bool) -> Record | None:
     # The last word is the seed, which plan_of() takes by itself.
     scenario, *settings, _ = record.repetition
     try:
-        plan = plan_of(scenario, settings, f"{record.seed},", options)
+        plan = plan_of(ours(scenario), settings, f"{record.seed},", options)
         run_with_progress(plan, options, quiet=quiet)
     except InputError as error:
         raise SetupError(f"{record.run_id} cannot be repeated here: {error}") from error

@@ -22,6 +22,7 @@ TABLE_FORMATS = ("table", "markdown", "latex", "html")
 COMMANDS = {
     "report": "openbach_run.commands.report",
     "archive": "openbach_run.commands.archive",
+    "artifact": "openbach_run.commands.artifact",
     "bundle": "openbach_run.commands.bundle",
     "calibrate": "openbach_run.commands.calibrate",
     "capture": "openbach_run.commands.capture",
@@ -58,6 +59,7 @@ commands (each has its own --help):
   openbach-run package -o DIR                    what an OpenBACH administrator imports
   openbach-run bundle -o FILE                    one file that runs anywhere, without network
   openbach-run archive RESULTS… -o DIR           results, report and bundle together
+  openbach-run artifact RESULTS… -o DIR          the same for an artifact evaluation, with claims
   openbach-run calibrate NAME                    what packets of VPNs cost this CPU (cpu=NAME)
   openbach-run serve                             a page; a controller for OpenBACH's web UI
 """

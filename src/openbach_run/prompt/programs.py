@@ -7,6 +7,7 @@ guest's. So it is started by its own loader with its own libraries, and by a scr
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import struct
@@ -21,17 +22,20 @@ X86_64 = 62
 LOAD, INTERPRETER = 1, 3
 """PT_LOAD and PT_INTERP of elf(5)."""
 EXECUTABLE = 1
-CLOCK_OR_CHANCE = {
-    b"\x0f\x31": "RDTSC",
-    b"\x0f\x01\xf9": "RDTSCP",
-}
-"""Instructions that read the CPU's own clock, which no engine can make virtual."""
+TRACE = "LD_TRACE_LOADED_OBJECTS"
+"""Makes glibc's loader list what it would load, and start nothing (ld.so(8))."""
 SHARED = "/home"
 """Where the guest has the files (guest/typed.py)."""
 
 
 def segments(program: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """Yield kind, flags and content of each segment of a 64-bit ELF file; none of any other.
+    """Yield kind, flags and content of each segment of a 64-bit ELF file; none of any other."""
+    for kind, flags, _, content in located_segments(program):
+        yield kind, flags, content
+
+
+def located_segments(program: bytes) -> Iterator[tuple[int, int, int, bytes]]:
+    """Yield kind, flags, place and content of each segment of a 64-bit ELF file; none of any other.
 
     Nothing is yielded of a file that ends too early.
     """
@@ -44,7 +48,7 @@ def segments(program: bytes) -> Iterator[tuple[int, int, bytes]]:
         if at + 56 > len(program):
             return
         kind, flags, offset, _, _, length = struct.unpack_from("<IIQQQQ", program, at)
-        yield kind, flags, program[offset : offset + length]
+        yield kind, flags, offset, program[offset : offset + length]
 
 
 def loader_of(program: bytes) -> str | None:
@@ -53,17 +57,6 @@ def loader_of(program: bytes) -> str | None:
         if kind == INTERPRETER:
             return content.rstrip(b"\0").decode(errors="replace")
     return None
-
-
-def reads_clock(program: bytes) -> list[str]:
-    """Return the instructions in a program that read the CPU's own clock.
-
-    A program may have them and never come to them; bytes in it may look like them.
-    """
-    code = b"".join(
-        content for kind, flags, content in segments(program) if kind == LOAD and flags & EXECUTABLE
-    )
-    return [name for pattern, name in CLOCK_OR_CHANCE.items() if pattern in code]
 
 
 def check_machine(place: Path) -> None:
@@ -76,31 +69,42 @@ def check_machine(place: Path) -> None:
             raise InputError(f"{place}: no program for x86-64, which the hosts are")
 
 
-def libraries(place: Path, loader: str) -> dict[str, Path]:
-    """Return the shared libraries that a program needs, by the names that it knows them by.
+def listed_libraries(place: Path, loader: str) -> tuple[dict[str, Path], list[str]]:
+    """Return the shared libraries that a program or library needs, by the names it knows them by.
 
-    The loader is asked: it loads them, and does not start the program. Raises InputError for one
-    that is not there.
+    And the names of those that are not there. The loader is asked: it loads them, and does not
+    start the program. Raises InputError if it fails.
     """
-    done = subprocess.run(
-        [loader, "--list", str(place.absolute())], check=False, capture_output=True, text=True
-    )
-    found = {}
+    command, environment = [loader, "--list", str(place.absolute())], dict(os.environ)
+    if Path(loader).name.startswith("ld-linux"):
+        # As ldd does: --list ends at the first library that is missing.
+        command, environment = [loader, str(place.absolute())], {**environment, TRACE: "1"}
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
+    found, missing = {}, []
     for line in done.stdout.splitlines():
         name, arrow, rest = line.strip().partition(" => ")
         if arrow and rest.startswith("not found"):
-            raise InputError(f"{place}: its library {name} is not on this machine")
-        if arrow:
+            missing.append(name)
+        elif arrow:
             found[name] = Path(rest.rpartition(" (")[0])
-    if done.returncode:
+    if done.returncode and not missing:
         raise InputError(f"{place}: {done.stderr.strip() or 'its loader fails'}")
+    return found, missing
+
+
+def libraries(place: Path, loader: str) -> dict[str, Path]:
+    """Return the shared libraries that a program needs. Raises InputError for a missing one."""
+    found, missing = listed_libraries(place, loader)
+    if missing:
+        raise InputError(f"{place}: its library {missing[0]} is not on this machine")
     return found
 
 
-def copy_program(place: Path, to: Path) -> bool:
+def copy_program(place: Path, to: Path, where: str = SHARED) -> bool:
     """Copy a program that is linked dynamically, with its libraries; return whether it is one.
 
-    `to` becomes a script that starts it; what it needs is beside it. Raises InputError.
+    `to` becomes a script that starts it; what it needs is beside it. A host has both in the
+    directory `where`. Raises InputError.
     """
     content = place.read_bytes()
     loader = loader_of(content)
@@ -113,7 +117,7 @@ def copy_program(place: Path, to: Path) -> bool:
     for name, file in {to.name: place, "loader": Path(loader), **libraries(place, loader)}.items():
         shutil.copyfile(file, folder / name)
         (folder / name).chmod(0o755)
-    at = shlex.quote(f"{SHARED}/{folder.name}")
+    at = shlex.quote(f"{where}/{folder.name}")
     name = shlex.quote(to.name)
     to.write_text(
         f'#!/bin/sh\nexec {at}/loader --library-path {at} --argv0 "$0" {at}/{name} "$@"\n'

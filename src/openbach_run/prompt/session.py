@@ -19,6 +19,7 @@ from openbach_run.campaign.executor import cpus_for
 from openbach_run.engine.contract import Outcome
 from openbach_run.engine.virtual.engine import GUEST_START_NS, VirtualEngine
 from openbach_run.errors import InputError
+from openbach_run.prompt.environments import copy_environment, is_environment
 from openbach_run.prompt.lines import Entry
 from openbach_run.prompt.programs import check_machine, copy_program
 from openbach_run.prompt.testbed import with_commands
@@ -129,8 +130,10 @@ def put(run_dir: Path, name: str, content: bytes) -> None:
 
 def _copy(place: Path, to: Path) -> None:
     """Copy a file or directory, without modes that would act on this machine."""
-    if place.is_dir():
-        # Links stay links: in a Python environment they name what the hosts have themselves.
+    if is_environment(place):
+        copy_environment(place, to)
+    elif place.is_dir():
+        # Links stay links: they may name what the hosts have themselves.
         shutil.copytree(place, to, symlinks=True)
     elif not copy_program(place, to):
         shutil.copyfile(place, to)

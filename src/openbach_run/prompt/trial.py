@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shlex
+import signal
 import stat
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,9 +19,11 @@ from openbach_run.campaign.executor import cpus_for
 from openbach_run.engine.virtual.engine import VirtualEngine
 from openbach_run.errors import InputError
 from openbach_run.json_files import read_json
+from openbach_run.prompt.cpu_clock import set_traps
+from openbach_run.prompt.environments import base_of, environment_of
 from openbach_run.prompt.lines import Command, Entry, in_words
-from openbach_run.prompt.programs import reads_clock
 from openbach_run.prompt.session import (
+    FILES,
     LEFT,
     Given,
     Session,
@@ -48,6 +52,10 @@ READY = (
     f"look() {{ {LISTENING}; }}; for n in $(seq {READY_S * 100}); do look sockets;"
     ' [ "$(cat /run/sockets)" = "$(cat /run/sockets.before)" ] || exit 0; sleep 0.01; done; exit 1'
 )
+ILLEGAL = (-signal.SIGILL, 128 + signal.SIGILL)
+"""Ends of a program that has come to a trap: its own, and that of a shell around it."""
+ILLEGAL_SAID = "illegal instruction"
+"""Said by shells of their programs, and by programs that catch the signal, as those of Go."""
 SERVER, READY_AT, CLIENT = 1, 2, 3
 """The places of the commands in a run."""
 
@@ -128,11 +136,33 @@ def programs_of(command: str) -> list[str]:
         raise InputError(f"{program}: no such file here; programs of the hosts have no / in them")
     if not place.stat().st_mode & stat.S_IXUSR:
         raise InputError(f"{program}: is no program: it may not be executed (chmod +x)")
+    environment = environment_of(place)
+    if environment is not None and program == f"./{environment.name}/bin/{place.name}":
+        base_of(environment)  # checked before a guest starts
+        return [f"./{environment.name}"]
+    _check_interpreter(place)
     if program != f"./{place.name}":
         raise InputError(
             f"{program}: is ./{place.name} on the hosts: write that, and add --file {program}"
         )
     return [program]
+
+
+def _check_interpreter(place: Path) -> None:
+    """Raise InputError for a script whose interpreter is only on this machine."""
+    with place.open("rb") as file:
+        found = re.match(rb"#!\s*(\S+)", file.read(256))
+    interpreter = Path(found[1].decode(errors="replace")) if found else None
+    if interpreter is None or str(interpreter).startswith(("/usr/bin/", "/bin/", "/usr/sbin/")):
+        return
+    of_environment = environment_of(interpreter)
+    better = "they have #!/usr/bin/env python3"
+    if of_environment is not None:
+        python = f"./{of_environment.name}/bin/python"
+        better = f"write '{python} {place.name}' with --file {place}"
+    raise InputError(
+        f"{place}: its first line names {interpreter}, which the hosts do not have: {better}"
+    )
 
 
 def try_seeds(
@@ -150,12 +180,13 @@ def try_seeds(
     seeds = list(specs)
     again = seeds[:1] if twice else []
     cpus = cpus_for(None)
-    tasks = [(number, seed) for number, seed in enumerate([*seeds, *again])]
+    tasks = [(number, seed) for number, seed in enumerate([*seeds, *again, *again])]
 
-    def one(task: tuple[int, int]) -> Seen:
+    def one(task: tuple[int, int]) -> Seen | None:
         number, seed = task
         place = None if output is None or number >= len(seeds) else output / f"seed-{seed}"
-        return _try(engine, {**specs[seed]}, seed, trial, cpus[number % len(cpus)], place)
+        trapped = number > len(seeds)
+        return _try(engine, {**specs[seed]}, seed, trial, cpus[number % len(cpus)], place, trapped)
 
     with ThreadPoolExecutor(len(cpus)) as pool:
         try:
@@ -163,19 +194,20 @@ def try_seeds(
         except BaseException:
             engine.stop()
             raise
-    repeated = seen[len(seeds) :]
-    differs = bool(repeated) and repeated[0].packets != seen[0].packets
-    return seen[: len(seeds)], _unsteady(trial) if differs else ""
+    first = [run for run in seen[: len(seeds)] if run is not None]
+    if not twice:
+        return first, ""
+    repeated, trapped = seen[len(seeds) :]
+    assert repeated is not None
+    reader = "" if trapped is None else trapped.wrong
+    return first, _steadiness(repeated.packets == first[0].packets, reader)
 
 
-def _unsteady(trial: Trial) -> str:
-    """Return a text on a trial whose packets are others when it is repeated."""
-    reasons = []
-    for one in trial.files:
-        found = reads_clock(one.place.read_bytes()) if one.place.is_file() else []
-        if found:
-            reasons.append(f"{one.name} has the instruction {' and '.join(found)}")
-    because = "; ".join(reasons) or "no program has RDTSC; RDRAND is one that gives chance"
+def _steadiness(same: bool, reader: str) -> str:
+    """Return a text on a trial that took time or chance from the CPU; "" if it took none."""
+    if same:
+        return reader and f"{reader}; with this seed its packets did not depend on that"
+    because = reader or "no program has come to RDTSC; RDRAND is one that gives chance"
     return (
         "the same seed gave other packets when it was repeated: a program takes time or chance from"
         f" the CPU itself ({because})"
@@ -189,8 +221,13 @@ def _try(
     trial: Trial,
     cpu: int,
     output: Path | None,
-) -> Seen:
-    """Run a trial with one seed."""
+    trapped: bool,
+) -> Seen | None:
+    """Run a trial with one seed; return what became of it.
+
+    With `trapped` its programs end where they would read the CPU's clock, and `wrong` says which
+    did, or nothing; None if none has such an instruction.
+    """
     printed: dict[tuple[int, int], str] = {}
 
     def told(one: Mapping[str, Any]) -> None:
@@ -202,13 +239,32 @@ def _try(
         if trial.payload_bytes:
             content = random.Random(seed).randbytes(trial.payload_bytes)
             put(run_dir, PAYLOAD, content)
+        readers = set_traps(run_dir / FILES) if trapped else []
+        if trapped and not readers:
+            return None
         limited = {**spec, "virtual_limit_s": trial.limit_s}
         session = run(engine, limited, entries_of(trial), run_dir, told, cpu)
+        if trapped:
+            return _trapped(session, seed, readers, printed)
         seen = _seen(session, seed, trial, printed)
         seen = _arrived(seen, trial, run_dir, printed.get((CLIENT, 1), ""))
         if output is not None:
             _bring(run_dir, output, printed)
     return seen
+
+
+def _trapped(
+    session: Session, seed: int, readers: Sequence[str], printed: Mapping[tuple[int, int], str]
+) -> Seen:
+    """Return which end was ended by a trap."""
+    ends = []
+    for name, number in (("server", SERVER), ("client", CLIENT)):
+        ended = session.ended.get(number)
+        said = "".join(printed.get((number, stream), "") for stream in (1, 2))
+        if (ended is not None and ended.code in ILLEGAL) or ILLEGAL_SAID in said.lower():
+            ends.append(name)
+    wrong = f"the {' and the '.join(ends)} read the CPU's clock (RDTSC: {' or '.join(readers)})"
+    return Seen(seed, None, None, None, wrong if ends else "", session.outcome.capture_hash)
 
 
 def _bring(run_dir: Path, output: Path, printed: Mapping[tuple[int, int], str]) -> None:

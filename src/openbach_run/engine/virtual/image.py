@@ -165,7 +165,8 @@ class Tree:
         self._beside: dict[str, str] = self._wanted["beside"]
         self._lines = [one for one in read_lock(lock) if one.place != KERNEL]
         locked = {one.package.name for one in self._lines}
-        self._names = sorted({*self._wanted["packages"], *packages})
+        own = (*self._wanted["packages"], *self._wanted["prompt"])
+        self._names = sorted({*own, *packages})
         self.additions = [name for name in self._names if name not in locked]
         added = (DIRECTORIES, LINKS, FILES, UNUSED, CONFIGURED)
         self._own = json.dumps(

@@ -1,0 +1,413 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Artifacts: what results say, as figures and claims that a stranger can repeat one by one.
+
+A figure is a cell of a campaign: its runs, and the median that a table shows. A claim compares
+figures (reports/claims.yml, or a file of the same form). Both are read from the records of the
+runs, so an artifact that says anything else than its own records is found out without a run.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
+from pathlib import Path
+from types import NoneType
+from typing import Any
+
+from openbach_run.campaign.model import Campaign
+from openbach_run.campaign.options import Options
+from openbach_run.campaign.request import Plan, ours, plan_of
+from openbach_run.clock import VIRTUAL
+from openbach_run.errors import InputError
+from openbach_run.json_files import read_json
+from openbach_run.openbach.measures import in_words, measure_of
+from openbach_run.paths import REPOSITORY
+from openbach_run.report.cells import Campaigns, Cell, Run, read_campaigns
+from openbach_run.report.claims import Comparison, Finding, judge, read_claims
+from openbach_run.report.runs_file import ENDING
+from openbach_run.results import campaign_file
+from openbach_run.results.intervals import estimate
+from openbach_run.results.record import FINISHED, Record, Store
+from openbach_run.results.run_files import fields
+
+FAILED = "Finished Ko"
+REPEATED = (FINISHED, FAILED)
+"""The ends of runs that the same seed repeats; any other has a cause outside of the run."""
+PARTS = (campaign_file.FILE, "results.csv", "results.parquet", "shared")
+"""What an artifact has of a results directory, besides the runs of its campaign."""
+CLAIMS = REPOSITORY / "reports/claims.yml"
+USUAL_SEED = "1,"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A cell of a campaign, as an artifact lists it."""
+
+    name: str
+    results: str
+    """The name of its results directory."""
+    command: str
+    """What repeats it, behind the name of the program."""
+    seeds: tuple[int, ...]
+    runs: tuple[str, ...]
+    """The run_id for each seed."""
+    measure: str
+    """The column of its median; "" if its runs measure nothing."""
+    title: str
+    """The measure in words."""
+    unit: str
+    median: float | None
+    low: float | None
+    high: float | None
+    failed: int
+    """How many of its runs end as "Finished Ko", which is a result, too."""
+    wall_s: tuple[float, ...]
+    """How long each run took when the results were made."""
+
+
+@dataclass(frozen=True)
+class Claimed:
+    """A part of a claim for one orbit, as an artifact lists it."""
+
+    name: str
+    statement: str
+    says: str
+    verdict: str
+    bounds: str
+    kind: str
+    """`ratio`, `difference` or the column that it is about."""
+    comparisons: tuple[tuple[str, float | None], ...]
+    """Each in words, with its median."""
+    figures: tuple[str, ...]
+    """Those that it compares."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """All that an artifact's results say."""
+
+    figures: tuple[Figure, ...]
+    claims: tuple[Claimed, ...]
+
+    def named(self, names: Sequence[str]) -> list[Figure]:
+        """Return the figures with these names, and those of the claims with these names.
+
+        Raises InputError for a name that is neither.
+        """
+        wanted: list[str] = []
+        of_claims: dict[str, list[str]] = {}
+        for claim in self.claims:
+            for one in {claim.name, claim.name.partition(" ")[0]}:
+                of_claims.setdefault(one.upper(), []).extend(claim.figures)
+        known = {one.name for one in self.figures}
+        for name in names:
+            if name.upper() in known:
+                wanted.append(name.upper())
+            elif name.upper() in of_claims:
+                wanted += of_claims[name.upper()]
+            else:
+                claims = dict.fromkeys(one.name.partition(" ")[0] for one in self.claims)
+                there = ", ".join([f"F1 to F{len(known)}", *claims])
+                raise InputError(f"--only {name}: no figure and no claim of it; there are {there}")
+        return [one for one in self.figures if one.name in set(wanted)]
+
+    def as_json(self) -> str:
+        """Return it as the text of figures.json."""
+        return json.dumps(asdict(self), indent=1) + "\n"
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Runs of a figure that are to be repeated."""
+
+    figure: Figure
+    seeds: tuple[int, ...]
+
+    @property
+    def wall_s(self) -> float:
+        """Return how long they took, one after the other."""
+        by_seed = dict(zip(self.figure.seeds, self.figure.wall_s, strict=True))
+        return sum(by_seed[seed] for seed in self.seeds)
+
+
+@dataclass
+class _Scenarios:
+    """Scenarios of ours that records name. To plan one takes a tenth of a second."""
+
+    plans: dict[str, Plan] = field(default_factory=dict)
+
+    def plan(self, scenario: str) -> Plan:
+        """Return the plan without any values. Raises InputError for a scenario that is not ours."""
+        if scenario not in self.plans:
+            plan = plan_of(ours(scenario), [], USUAL_SEED, Options())
+            if not plan.path.resolve().is_relative_to(REPOSITORY.resolve()):
+                raise InputError(
+                    f"{plan.path}: a scenario of yours, which no bundle has: move it into"
+                    " scenarios/ of a checkout"
+                )
+            self.plans[scenario] = plan
+        return self.plans[scenario]
+
+    def name(self, scenario: str) -> str:
+        """Return the shortest word for the scenario: its bare name, where that is the same file."""
+        path, bare = self.plan(scenario).path, Path(scenario).stem
+        return bare if Path(ours(bare)).resolve() == path.resolve() else scenario
+
+
+def said_by(directories: Sequence[Path], claims: Path) -> Said:
+    """Return what results say. Raises InputError for results that cannot be repeated elsewhere."""
+    for directory in directories:
+        if directory.suffix == ENDING or not directory.is_dir():
+            raise InputError(f"{directory}: no results directory, with the records of its runs")
+    if len({one.resolve().name for one in directories}) < len(directories):
+        raise InputError("two of the results directories have the same name")
+    described = read_claims(claims)
+    for directory in directories:
+        _check_files(directory)
+        _check_planned(directory)
+    campaigns = read_campaigns(directories)
+    for run in campaigns.runs:
+        _check_run(run)
+    scenarios = _Scenarios()
+    figures = []
+    for number, cell in enumerate(campaigns.cells, 1):
+        figures.append(_figure(f"F{number}", cell, campaigns, scenarios))
+    names = {id(cell): one.name for cell, one in zip(campaigns.cells, figures, strict=True)}
+    findings: list[Claimed] = []
+    for name, claim in described.items():
+        judged = judge(name, claim, campaigns)
+        if judged.is_told:
+            for finding in judged.findings:
+                if finding.comparisons:
+                    findings.append(_claimed(name, judged.statement, finding, names))
+    return Said(tuple(figures), tuple(findings))
+
+
+def _check_files(directory: Path) -> None:
+    """Raise InputError for what leads out of the results, and names that SHA256SUMS cannot have."""
+    for place in directory.rglob("*"):
+        if place.is_symlink() or not (place.is_file() or place.is_dir()):
+            raise InputError(f"{place}: neither a file nor a directory: results have no such thing")
+    for place in (directory.resolve(), *directory.rglob("*")):
+        if not place.name.isprintable() or "\\" in place.name:
+            raise InputError(f"{str(place)!r}: its name cannot be in a list of hashes")
+
+
+def _check_run(run: Run) -> None:
+    """Raise InputError for a run that nobody else could repeat."""
+    record, place = run.record, run.run_dir
+    assert record is not None  # _check_planned has read it
+    if record.clock != VIRTUAL:
+        raise InputError(
+            f"{place}: took real time: no packet is the same again. Leave these results out"
+        )
+    if record.status not in REPEATED:
+        raise InputError(f"{place}: {record.status}: repeat it first (the same command, --rerun)")
+    paths = {"--with", "--jobs", "--inventory"} & {*record.options}
+    if paths:
+        raise InputError(
+            f"{place}: was made with {', '.join(sorted(paths))}, which no bundle has: move what it"
+            " names into a checkout, and run the campaign with that"
+        )
+
+
+def _check_planned(directory: Path) -> None:
+    """Raise InputError for a run that its campaign has not asked for in this way."""
+    store, planned = Store(directory), campaign_file.read(directory)["runs"]
+    if not planned:
+        raise InputError(f"{directory}: its campaign has no runs")
+    for one in planned:
+        run_id = one["run_id"]
+        # A name of a directory, which is copied.
+        if not re.fullmatch(r"\w+", run_id):
+            raise InputError(f"{directory}: {run_id!r} is no run_id")
+        record = store.load(run_id)
+        if record is None:
+            raise InputError(
+                f"{store.runs / run_id}: has not been run, or its record cannot be read: run the"
+                " campaign to its end"
+            )
+        asked = (one["scenario"], one["arguments"], one["seed"])
+        if (record.scenario, record.arguments, record.seed) != asked or record.run_id != run_id:
+            raise InputError(
+                f"{store.runs / run_id}: its record is of another run than that of"
+                f" {campaign_file.FILE}"
+            )
+
+
+def _figure(name: str, cell: Cell, campaigns: Campaigns, scenarios: _Scenarios) -> Figure:
+    """Return a cell as a figure. Raises InputError if no bundle could repeat it."""
+    runs = sorted(cell.runs, key=lambda one: one.seed)
+    records = [run.record for run in runs if run.record]
+    place = runs[0].run_dir
+    words, campaign = _words(records[0], scenarios, place)
+    plot = campaigns.plots.get(cell.values["scenario"])
+    column = plot.measure if plot is not None else campaign.measure or ""
+    found = estimate(list(cell.measured(column).values())) if column else None
+    declared = list(chain.from_iterable(campaigns.declared.values()))
+    seeds = tuple(run.seed for run in runs)
+    return Figure(
+        name,
+        place.parent.parent.name,
+        shlex.join([*words, "--seeds", ",".join(map(str, seeds)) + ("," * (len(seeds) == 1))]),
+        seeds,
+        tuple(record.run_id for record in records),
+        column if found else "",
+        in_words(column, declared).rpartition(" (")[0] if found else "",
+        measure_of(column, declared)[1].unit if found else "",
+        found.median if found else None,
+        found.low if found else None,
+        found.high if found else None,
+        sum(not record.finished for record in records),
+        tuple(record.wall_s for record in records),
+    )
+
+
+def _words(record: Record, scenarios: _Scenarios, place: Path) -> tuple[list[str], Campaign]:
+    """Return scenario and values of a record, without those that the scenario has anyway.
+
+    And the campaign that they make. Raises InputError.
+    """
+    scenario, *settings, _ = record.repetition
+    try:
+        (own,) = scenarios.plan(scenario).campaigns
+        name = scenarios.name(scenario)
+        given, campaign = _fewest(ours(scenario), settings, own.swept, record.arguments)
+    except (InputError, ValueError) as error:
+        raise InputError(f"{place}: cannot be repeated by this version: {error}") from error
+    if any(campaign.link_files.values()):
+        named = ", ".join(next(files) for files in map(iter, campaign.link_files.values()))
+        raise InputError(f"{place}: needs the file {named}, which no bundle has")
+    return [name, *given], campaign
+
+
+def _fewest(
+    scenario: str, settings: Sequence[str], swept: Sequence[str], cell: Mapping[str, str]
+) -> tuple[list[str], Campaign]:
+    """Return the fewest of all settings that make a cell, and the campaign that they make.
+
+    They are those of the scenario's sweep, and those that do not follow. Raises InputError.
+    """
+    first = [one for one in settings if _name(one) in swept]
+    made = _campaign(scenario, first).cells[0]
+    needed = [one for one in settings if one in first or made.get(_name(one)) != _value(one)]
+    for given in (needed, list(settings)):
+        campaign = _campaign(scenario, given)
+        if campaign.cells == [cell]:
+            return given, campaign
+    raise InputError("its values make another cell in this version")
+
+
+def _campaign(scenario: str, settings: Sequence[str]) -> Campaign:
+    (campaign,) = plan_of(scenario, settings, USUAL_SEED, Options()).campaigns
+    return campaign
+
+
+def _name(setting: str) -> str:
+    return setting.partition("=")[0]
+
+
+def _value(setting: str) -> str:
+    return setting.partition("=")[2]
+
+
+def _claimed(name: str, statement: str, finding: Finding, names: Mapping[int, str]) -> Claimed:
+    part = finding.part
+    compared: list[tuple[str, float | None]] = []
+    figures: dict[str, None] = {}
+    for one in finding.comparisons:
+        compared.append((one.name, one.found.median if one.found else None))
+        for cell in _cells(one):
+            figures[names[id(cell)]] = None
+    kind = part.as_ if part.against is not None else part.measure
+    return Claimed(
+        f"{name} {finding.orbit.upper()}".strip(),
+        statement,
+        part.says,
+        finding.verdict,
+        part.bounds,
+        kind,
+        tuple(compared),
+        tuple(figures),
+    )
+
+
+def _cells(one: Comparison) -> list[Cell]:
+    return [cell for cell in (one.cell, one.against) if cell is not None]
+
+
+FIGURE: dict[str, Any] = {
+    **dict.fromkeys(("name", "results", "command", "measure", "title", "unit"), str),
+    **dict.fromkeys(("seeds", "runs", "wall_s"), list),
+    **dict.fromkeys(("median", "low", "high"), (float, NoneType)),
+    "failed": int,
+}
+"""The fields of a figure in figures.json."""
+
+
+def read_figures(file: Path) -> Any:
+    """Return the content of figures.json, to be compared. Raises InputError if it is no JSON."""
+    content = read_json(file)
+    listed = content.get("figures") if isinstance(content, dict) else None
+    if not isinstance(listed, list) or any(fields(one, FIGURE) for one in listed):
+        raise InputError(f"{file}: no list of figures, as `openbach-run artifact` writes it")
+    return content
+
+
+def some_of(figures: Sequence[Figure], seconds: float) -> list[Chosen]:
+    """Return runs that take at most some seconds one after the other; at least one.
+
+    The cheapest come first that have a word of a command which no other has; then the cheapest.
+    """
+    runs = []
+    for one in figures:
+        for seed, wall_s in zip(one.seeds, one.wall_s, strict=True):
+            runs.append((wall_s, one.name, seed, one))
+    runs.sort(key=lambda run: (run[0], int(run[1][1:]), run[2]))
+    left_s, seen = seconds, set[str]()
+    taken: dict[str, list[int]] = {}
+    for only_new in (True, False):
+        for wall_s, name, seed, figure in runs:
+            new = {*figure.command.split(" --seeds ")[0].split()} - seen
+            if (only_new and not new) or seed in taken.get(name, ()):
+                continue
+            if wall_s <= left_s or not taken:
+                taken.setdefault(name, []).append(seed)
+                left_s -= wall_s
+                seen |= new
+    return [Chosen(one, tuple(sorted(taken[one.name]))) for one in figures if one.name in taken]
+
+
+def plan_of_all(chosen: Sequence[Chosen]) -> Plan:
+    """Return one plan for runs of several figures. Raises InputError."""
+    plans = []
+    for one in chosen:
+        scenario, *settings = shlex.split(one.figure.command.split(" --seeds ")[0])
+        plans.append(
+            plan_of(ours(scenario), settings, ",".join(map(str, one.seeds)) + ",", Options())
+        )
+    campaigns = tuple(campaign for plan in plans for campaign in plan.campaigns)
+    return replace(plans[0], campaigns=campaigns)
+
+
+def differences(before: Record, again: Record | None) -> str:
+    """Return how a repeated run differs from its record, for a person; "" if it does not."""
+    if again is None:
+        return "it left no record"
+    if again.status != before.status:
+        return f"{before.status} then, {again.status} now ({again.error})"
+    if again.measures != before.measures:
+        names = [*before.measures, *again.measures]
+        differing = [one for one in names if before.measures.get(one) != again.measures.get(one)]
+        name = differing[0]
+        then, now = before.measures.get(name), again.measures.get(name)
+        return f"{name}: {then} then, {now} now"
+    if again.capture_hash != before.capture_hash:
+        return "other packets"
+    if (again.virtual_s, again.parts or []) != (before.virtual_s, before.parts or []):
+        return f"it ended at {before.virtual_s} s then, at {again.virtual_s} s now"
+    return ""

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which runs of an artifact are repeated, and what its README.md says of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from helpers.records import RECORD
+from hypothesis import given
+from hypothesis import strategies as st
+
+from openbach_run.bundle.artifact import Chosen, Claimed, Figure, Said, differences, some_of
+from openbach_run.bundle.artifact_readme import About, readme
+from openbach_run.errors import InputError
+
+
+def figure(number: int, command: str = "geo vpn=none", *wall_s: float) -> Figure:
+    times = wall_s or (1.0, 2.0)
+    seeds = tuple(range(1, len(times) + 1))
+    runs = tuple(f"{number:08x}{seed:08x}" for seed in seeds)
+    text = f"{command} --seeds {','.join(map(str, seeds))}"
+    shown = ("transfer_time_s", "transfer time", "s", 2.0, 1.9, 2.1)
+    return Figure(f"F{number}", "small", text, seeds, runs, *shown, 0, times)
+
+
+def claim(name: str, *figures: str) -> Claimed:
+    one = ("a <b> | c", "says", "reproduced", "0.9 to 1.1", "ratio")
+    return Claimed(name, *one, (("wireguard", 1.01),), figures)
+
+
+FIGURES = (
+    figure(1, "geo vpn=none", 1.0, 2.0),
+    figure(2, "geo vpn=wireguard", 5.0, 6.0),
+    figure(3, "leo vpn=none", 3.0, 1.5),
+)
+ABOUT = About("T", "1.0", ["./openbach-run geo"], "7.2", 9, "512M", 700, 2.0, 280, "", ())
+
+
+def taken(seconds: float) -> dict[str, tuple[int, ...]]:
+    return {one.figure.name: one.seeds for one in some_of(FIGURES, seconds)}
+
+
+def test_what_is_different_comes_before_what_is_cheap() -> None:
+    assert taken(7.5) == {"F1": (1,), "F2": (1,), "F3": (2,)}
+    assert taken(9.5) == {"F1": (1, 2), "F2": (1,), "F3": (2,)}
+    assert taken(1000) == {"F1": (1, 2), "F2": (1, 2), "F3": (1, 2)}
+
+
+def test_one_run_is_repeated_however_little_time_there_is() -> None:
+    assert taken(0.001) == {"F1": (1,)}
+
+
+@given(st.floats(0, 100))
+def test_no_more_than_the_time_is_taken(seconds: float) -> None:
+    chosen = some_of(FIGURES, seconds)
+    runs = [seed for one in chosen for seed in one.seeds]
+    assert len(runs) == 1 or sum(one.wall_s for one in chosen) <= seconds
+
+
+def test_figures_and_claims_are_found_by_name() -> None:
+    said = Said(FIGURES, (claim("C1 GEO", "F1", "F2"), claim("C1 LEO", "F3"), claim("C2", "F2")))
+
+    def named(*names: str) -> list[str]:
+        return [one.name for one in said.named(names)]
+
+    assert named("f3", "C2") == ["F2", "F3"]
+    assert named("C1") == ["F1", "F2", "F3"]
+    assert named("c1 leo") == ["F3"]
+    with pytest.raises(InputError, match="there are F1 to F3, C1, C2"):
+        named("F4")
+
+
+def test_a_repeated_run_that_differs_says_in_what() -> None:
+    other = replace(RECORD, measures={"transfer_time_s": 28.4}, capture_hash="cd")
+    assert differences(RECORD, RECORD) == ""
+    assert differences(RECORD, replace(RECORD, wall_s=9.0)) == ""
+    assert differences(RECORD, other) == "transfer_time_s: 28.5 then, 28.4 now"
+    assert differences(RECORD, replace(RECORD, capture_hash="cd")) == "other packets"
+    assert differences(RECORD, None) == "it left no record"
+    failed = replace(RECORD, status="Finished Ko", error="no")
+    assert differences(RECORD, failed) == "Finished Ok then, Finished Ko now (no)"
+    assert "ended at 30.0 s then, at 31.0 s" in differences(RECORD, replace(RECORD, virtual_s=31.0))
+
+
+def test_a_table_is_one_line_for_each_whatever_the_words_are() -> None:
+    said = Said((figure(1), figure(2, "geo vpn='a|b'")), (claim("C1", "F1"),))
+    text = readme(said, replace(ABOUT, title="a\n# b", quick=[Chosen(said.figures[0], (1,))]))
+    assert text.startswith("# a\\n# b\n")
+    rows = [line for line in text.splitlines() if line.startswith(("| F", "| **C1"))]
+    assert [line.replace("\\|", "").count("|") for line in rows] == [6, 6, 6]
+    assert "a &lt;b> \\| c" in text
+
+
+def test_runs_that_fail_are_a_result() -> None:
+    failed = replace(figure(1), median=None, failed=2)
+    assert "| 2 of 2 runs fail |" in readme(Said((failed,), ()), ABOUT)
+    some = replace(figure(1), failed=1)
+    shown = readme(Said((some,), ()), ABOUT)
+    assert "| transfer time 2.00 [1.90–2.10] s, 1 of 2 runs fail |" in shown
+    assert "## Claims" not in shown
