@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What iperf3, iperf and nuttcp print for people: a rate for each interval, and losses of UDP."""
+"""Text output of iperf3, iperf and nuttcp: a rate for each interval, and losses of UDP."""
 
 from __future__ import annotations
 
