@@ -21,7 +21,7 @@ def figure(number: int, command: str = "geo vpn=none", *wall_s: float) -> Figure
     runs = tuple(f"{number:08x}{seed:08x}" for seed in seeds)
     text = f"{command} --seeds {','.join(map(str, seeds))}"
     shown = ("transfer_time_s", "transfer time", "s", 2.0, 1.9, 2.1)
-    return Figure(f"F{number}", "small", text, seeds, runs, *shown, 0, times)
+    return Figure(f"F{number}", "small", text, seeds, runs, *shown, 0, 0, times)
 
 
 def claim(name: str, *figures: str) -> Claimed:
@@ -95,6 +95,8 @@ def test_a_table_is_one_line_for_each_whatever_the_words_are() -> None:
 def test_runs_that_fail_are_a_result() -> None:
     failed = replace(figure(1), median=None, failed=2)
     assert "| 2 of 2 runs fail |" in readme(Said((failed,), ()), ABOUT)
+    table = replace(figure(1), median=None, parts=36)
+    assert "| a table of 36 values |" in readme(Said((table,), ()), ABOUT)
     some = replace(figure(1), failed=1)
     shown = readme(Said((some,), ()), ABOUT)
     assert "| transfer time 2.00 [1.90–2.10] s, 1 of 2 runs fail |" in shown

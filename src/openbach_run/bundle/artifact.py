@@ -65,6 +65,8 @@ class Figure:
     high: float | None
     failed: int
     """How many of its runs end as "Finished Ko", which is a result, too."""
+    parts: int
+    """How many runs of other scenarios each of its runs consists of; 0 for most scenarios."""
     wall_s: tuple[float, ...]
     """How long each run took when the results were made."""
 
@@ -249,6 +251,7 @@ def _figure(name: str, cell: Cell, campaigns: Campaigns, scenarios: _Scenarios) 
     column = plot.measure if plot is not None else campaign.measure or ""
     found = estimate(list(cell.measured(column).values())) if column else None
     declared = list(chain.from_iterable(campaigns.declared.values()))
+    unit = measure_of(column, declared)[1].unit
     seeds = tuple(run.seed for run in runs)
     return Figure(
         name,
@@ -257,12 +260,13 @@ def _figure(name: str, cell: Cell, campaigns: Campaigns, scenarios: _Scenarios) 
         seeds,
         tuple(record.run_id for record in records),
         column if found else "",
-        in_words(column, declared).rpartition(" (")[0] if found else "",
-        measure_of(column, declared)[1].unit if found else "",
+        in_words(column, declared).removesuffix(f" ({unit})") if found else "",
+        unit if found else "",
         found.median if found else None,
         found.low if found else None,
         found.high if found else None,
         sum(not record.finished for record in records),
+        max(len(record.parts or ()) for record in records),
         tuple(record.wall_s for record in records),
     )
 
@@ -344,7 +348,7 @@ FIGURE: dict[str, Any] = {
     **dict.fromkeys(("name", "results", "command", "measure", "title", "unit"), str),
     **dict.fromkeys(("seeds", "runs", "wall_s"), list),
     **dict.fromkeys(("median", "low", "high"), (float, NoneType)),
-    "failed": int,
+    **dict.fromkeys(("failed", "parts"), int),
 }
 """The fields of a figure in figures.json."""
 

@@ -85,7 +85,7 @@ def _beginning(said: Said, about: About, runs: int) -> list[str]:
         "",
         f"    ./openbach {printable(first.command)}",
         "",
-        *_text(f"prints a table with {_value(first)}."),
+        *_text(f"prints this value: {_value(first)}."),
     ]
 
 
@@ -138,7 +138,8 @@ def _value(one: Figure) -> str:
     """Return a figure's value as a table has it."""
     failed = f"{one.failed} of {len(one.seeds)} runs fail" if one.failed else ""
     if one.median is None:
-        return failed or "no measure: the packets"
+        whole = f"a table of {one.parts} values" if one.parts else "no measure: the packets"
+        return failed or whole
     found = Estimate(one.median, one.low, one.high, len(one.seeds))
     value = f"{one.title} {shown(found)} {one.unit}".strip()
     return ", ".join(filter(None, [value, failed]))
