@@ -6,15 +6,16 @@ tc cannot set what a qdisc takes that it does not know, so the values go through
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from openbach_jobs import netem
-from openbach_jobs.command import change, figures_are_wrong, wait_for
-from openbach_jobs.dama import Access
+from openbach_jobs.command import change, figures_are_wrong, run, wait_for
+from openbach_jobs.dama import Access, Share
 
 STATE = Path("/proc/net/dama")
 LATE_S = 1.0
@@ -102,6 +103,20 @@ def terminals_beyond(interface: str, routes: str) -> int:
     return max(len(found), 1)
 
 
+def with_link_addresses(shares: Mapping[str, Share], interface: str) -> list[tuple[str, Share]]:
+    """Return the link-layer addresses of terminals beyond an interface, with their shares.
+
+    Ends the job for an address that no neighbour has.
+    """
+    if not shares:
+        return []
+    shown = json.loads(run("ip", "-j", "neighbour", "show", "dev", interface))
+    known = {one["dst"]: one["lladdr"] for one in shown if "lladdr" in one}
+    if missing := [address for address in shares if address not in known]:
+        sys.exit(f"shares: {missing[0]} is no neighbour on {interface}; there are {sorted(known)}")
+    return [(known[address], share) for address, share in shares.items()]
+
+
 def check_kernel() -> None:
     """Ends the job where the kernel has no such qdisc."""
     if not STATE.exists():
@@ -128,12 +143,14 @@ class Link:
         terminals: int,
         queue: Mapping[str, int],
         seed: int | None,
+        shares: Sequence[tuple[str, Share]] = (),
     ) -> None:
         self.access = access
         self._interface = interface
         self._delay_ms = delay_ms
         self._terminals = terminals
         self._queue = queue
+        self._shares = shares
         self._seed = int.from_bytes(os.urandom(8)) if seed is None else netem.mixed(seed)
         if access["cra"] * (terminals + access["simulated"]) > access.capacity_bps:
             sys.exit(
@@ -171,6 +188,8 @@ class Link:
                 f" {longest_s * 1000:g} at most"
             )
         self._begin(self.access["simulated"])
+        for number, (address, share) in enumerate(self._shares):
+            tell(share.line(number, address))
         return found.p95_us / 1000, longest_s * 1000
 
     def statistics(self) -> dict[str, dict[str, Any]]:
