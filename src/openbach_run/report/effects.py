@@ -24,6 +24,8 @@ from openbach_run.units import number
 
 TOGETHER = {"pep": ("cc_pep", "cc_tunnel"), "orbit": ("scenario",)}
 """An argument → others that belong to it: they have no effect of their own here."""
+ACCESS = ("access", "dama_values", "return_rate")
+"""The way to return capacity, if it was swept, and others that say with it which link it is."""
 LABEL = "scenario"
 """A scenario's name says nothing where all other values are the same."""
 CHANCE = 0.25
@@ -134,10 +136,12 @@ def _swept(cells: Sequence[Cell]) -> dict[str, tuple[str, ...]]:
     several = [name for name in names if _has_several(cells, name)]
     of_orbit = [name for name in several if name != "orbit" and _follows(cells, name, "orbit")]
     followers = set(itertools.chain.from_iterable(TOGETHER.values())) | set(of_orbit)
+    with_access = ACCESS[1:] if ACCESS[0] in several and ACCESS[0] not in of_orbit else ()
+    followers |= set(with_access)
     found = {}
     for name in several:
         if name not in followers and name != LABEL:
-            own = of_orbit if name == "orbit" else []
+            own = of_orbit if name == "orbit" else with_access if name == ACCESS[0] else ()
             found[name] = (name, LABEL, *TOGETHER.get(name, ()), *own)
     return found
 

@@ -48,6 +48,8 @@ ARGUMENTS = {
     "dama_values": "values of the access", "forward": "forward link",
     "forward_values": "values of the forward link", "es_n0_file": "file of Es/N0",
 }  # fmt: skip
+CAPACITY = {"cra": "CRA", "rbdc": "RBDC", "vbdc_bytes": "VBDC", "fca": "FCA"}
+"""Kinds of return capacity, as DVB-RCS2 calls them."""
 FREE = "free"
 """The value of a CPU for which nothing takes time."""
 UNITS = {
@@ -191,6 +193,30 @@ def said(name: str, value: str) -> str:
                 if value == "none"
                 else f"{argument(name)} {value_of(name, value)}"
             )
+
+
+def access_in_words(values: Mapping[str, str]) -> str:
+    """Return the way to return capacity: `an assigned return link`, or what is asked for.
+
+    An example is `a return link on demand (CRA 100 kbit/s, RBDC 5.12 Mbit/s)`.
+    """
+    if values.get("access") == "assigned":
+        return "an assigned return link"
+    text = values.get("dama_values", "none")
+    if text in ("none", ""):
+        return "a return link on demand"
+    told = []
+    for part in text.split(";"):
+        name, _, value = part.partition("=")
+        size = number(value)
+        if name not in CAPACITY or size is None:
+            told.append(part)
+        elif size == 0:
+            told.append(f"no {CAPACITY[name]}")
+        else:
+            unit = "B" if name == "vbdc_bytes" else "bit/s"
+            told.append(f"{CAPACITY[name]} {_large(size, unit)}")
+    return f"a return link on demand ({', '.join(told)})"
 
 
 def title_of(column: str, declared: Iterable[Measure]) -> str:
