@@ -247,9 +247,9 @@ def test_what_a_vpn_costs_on_demand_stands_beside_an_assigned_link() -> None:
     _, found = told(over(asking, ASSIGNED, CRA_AND_RBDC, RBDC_ALONE))
     assert found[0].startswith("The access to the return link decides: no VPN: 4.7 s over an")
     assert found[1] == (
-        "On a return link on demand a VPN costs more: (CRA 100 kbit/s, RBDC 5.12 Mbit/s) WireGuard"
-        " +95 % and OpenVPN UDP +74 % of no VPN's time, on an assigned one +3 % and +2 %; with"
-        " (no CRA, RBDC 5.12 Mbit/s, VBDC 50 kB) no VPN costs more."
+        "On a return link on demand a VPN costs more: with CRA 100 kbit/s and RBDC 5.12 Mbit/s"
+        " WireGuard +95 % and OpenVPN UDP +74 % of no VPN's time, on an assigned one +3 % and +2 %; with"
+        " no CRA, RBDC 5.12 Mbit/s and VBDC 50 kB no VPN costs more."
     )
 
 
@@ -279,7 +279,7 @@ def test_links_on_demand_are_columns_of_the_table() -> None:
     table = use_table(page)
     assert table is not None
     assert sorted(table.header[2:]) == [
-        "a return link on demand (CRA 100 kbit/s, RBDC 5.12 Mbit/s) (s)",
-        "a return link on demand (no CRA, RBDC 5.12 Mbit/s, VBDC 50 kB) (s)",
+        "a return link on demand (CRA 100 kbit/s and RBDC 5.12 Mbit/s) (s)",
+        "a return link on demand (no CRA, RBDC 5.12 Mbit/s and VBDC 50 kB) (s)",
         "an assigned return link (s)",
     ]

@@ -18,14 +18,13 @@ from statistics import pvariance
 
 from openbach_run.report.cells import Cell
 from openbach_run.report.recommendations import LEAST_TIE
+from openbach_run.report.words import ACCESS
 from openbach_run.results.intervals import Estimate, ratio
 from openbach_run.satellite.checks import is_random
 from openbach_run.units import number
 
 TOGETHER = {"pep": ("cc_pep", "cc_tunnel"), "orbit": ("scenario",)}
 """An argument → others that belong to it: they have no effect of their own here."""
-ACCESS = ("access", "dama_values", "return_rate")
-"""The way to return capacity, if it was swept, and others that say with it which link it is."""
 LABEL = "scenario"
 """A scenario's name says nothing where all other values are the same."""
 CHANCE = 0.25

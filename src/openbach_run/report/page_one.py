@@ -20,7 +20,6 @@ from openbach_run.openbach.scenario import SAME
 from openbach_run.report.cells import Campaigns, Cell, is_numeral
 from openbach_run.report.choices import EQUIVALENT, Choice, choices
 from openbach_run.report.effects import (
-    ACCESS,
     Effect,
     change,
     differ,
@@ -31,7 +30,15 @@ from openbach_run.report.effects import (
 )
 from openbach_run.report.recommendations import END_HOSTS, has_idle_pep, ties
 from openbach_run.report.settings import Setting, settings
-from openbach_run.report.words import access_in_words, argument, named, said, value_of
+from openbach_run.report.words import (
+    ACCESS,
+    access_in_words,
+    argument,
+    kinds_of_capacity,
+    named,
+    said,
+    value_of,
+)
 from openbach_run.results.intervals import Estimate
 from openbach_run.results.seeds import MIN_SEEDS
 from openbach_run.results.tables import Table
@@ -95,7 +102,8 @@ class PageOne:
         """Return the orbits and other conditions that were swept, but for the loss, in order."""
         names = [one for one in self.swept if one not in ("loss", "cc", "pep", "vpn")]
         if ACCESS[0] in names:
-            names += [one for one in ACCESS[1:] if any(one in cell.values for cell in self.cells)]
+            there = set().union(*(cell.values for cell in self.cells))
+            names += [one for one in ACCESS[1:] if one in there]
         found: dict[tuple[str, ...], dict[str, str]] = {}
         for cell in self.cells:
             values = {name: cell.values.get(name, "") for name in names}
@@ -361,7 +369,7 @@ def what_asking_costs(page: PageOne) -> str:
             continue
         dearer, found = _dearer_vpns(page, link, beside)
         decided = decided and found
-        kinds = _kinds(access_in_words(_access_of(page, link)))
+        kinds = kinds_of_capacity(_access_of(page, link))
         if dearer:
             asked = _costs_in_words([(vpn, cost) for vpn, cost, _ in dearer])
             assigned = _costs_in_words([("", cost) for _, _, cost in dearer])
@@ -372,15 +380,9 @@ def what_asking_costs(page: PageOne) -> str:
         return ""
     if not told:
         return "On a return link on demand no VPN costs more than on an assigned one."
-    parts = [f"{kinds} {costs}".strip() for kinds, costs in told]
-    rest = f"; with {_list(alike)} no VPN costs more" if alike else ""
+    parts = [f"with {kinds} {costs}" if kinds else costs for kinds, costs in told]
+    rest = f"; with {' or with '.join(alike)} no VPN costs more" if alike else ""
     return f"On a return link on demand a VPN costs more: {'; '.join(parts)}{rest}."
-
-
-def _kinds(words: str) -> str:
-    """Return the kinds of capacity in an access's words; "" if they name none."""
-    _, bracket, kinds = words.partition("(")
-    return f"({kinds}" if bracket else ""
 
 
 def _access_of(page: PageOne, link: Mapping[str, str]) -> dict[str, str]:
@@ -892,11 +894,14 @@ def at_loss(loss: str) -> str:
     return f"with {said('loss', loss)}"
 
 
-def link_in_words(link: Mapping[str, str]) -> str:
-    """Return the values of a link in words."""
+def link_in_words(link: Mapping[str, str], *, is_brief: bool = False) -> str:
+    """Return the values of a link in words; brief ones fit above a small figure."""
     told = [said(name, value) for name, value in link.items() if value and name not in ACCESS]
     if any(name in link for name in ACCESS[:2]):
-        told.append(access_in_words(link))
+        assigned = "assigned" if link.get("access") == ASSIGNED else "on demand"
+        kinds = kinds_of_capacity(link).replace(" and ", ", ").replace("bit/s", "")
+        brief = re.sub(r"no \w+(, )?", "", kinds) or assigned
+        told.append(brief if is_brief else access_in_words(link))
     elif "return_rate" in link:
         told.append(said("return_rate", link["return_rate"]))
     return ", ".join(told)

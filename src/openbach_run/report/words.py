@@ -48,6 +48,8 @@ ARGUMENTS = {
     "dama_values": "values of the access", "forward": "forward link",
     "forward_values": "values of the forward link", "es_n0_file": "file of Es/N0",
 }  # fmt: skip
+ACCESS = ("access", "dama_values", "return_rate")
+"""The way to return capacity, and other arguments that say with it which link it is."""
 CAPACITY = {"cra": "CRA", "rbdc": "RBDC", "vbdc_bytes": "VBDC", "fca": "FCA"}
 """Kinds of return capacity, as DVB-RCS2 calls them."""
 FREE = "free"
@@ -196,17 +198,21 @@ def said(name: str, value: str) -> str:
 
 
 def access_in_words(values: Mapping[str, str]) -> str:
-    """Return the way to return capacity: `an assigned return link`, or what is asked for.
+    """Return the way to return capacity: `an assigned return link`, or the kinds on demand.
 
-    An example is `a return link on demand (CRA 100 kbit/s, RBDC 5.12 Mbit/s)`.
+    An example is `a return link on demand (CRA 100 kbit/s and RBDC 5.12 Mbit/s)`.
     """
     if values.get("access") == "assigned":
         return "an assigned return link"
-    text = values.get("dama_values", "none")
-    if text in ("none", ""):
-        return "a return link on demand"
+    kinds = kinds_of_capacity(values)
+    return f"a return link on demand{f' ({kinds})' if kinds else ''}"
+
+
+def kinds_of_capacity(values: Mapping[str, str]) -> str:
+    """Return what may be asked for in words, as far as a cell has values of its own for it."""
     told = []
-    for part in text.split(";"):
+    text = values.get("dama_values", "none")
+    for part in text.split(";") if text not in ("none", "") else ():
         name, _, value = part.partition("=")
         size = number(value)
         if name not in CAPACITY or size is None:
@@ -216,7 +222,7 @@ def access_in_words(values: Mapping[str, str]) -> str:
         else:
             unit = "B" if name == "vbdc_bytes" else "bit/s"
             told.append(f"{CAPACITY[name]} {_large(size, unit)}")
-    return f"a return link on demand ({', '.join(told)})"
+    return " and ".join([", ".join(told[:-1]), told[-1]] if len(told) > 1 else told)
 
 
 def title_of(column: str, declared: Iterable[Measure]) -> str:
