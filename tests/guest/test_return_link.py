@@ -335,3 +335,19 @@ def test_more_free_capacity_brings_nothing_to_tcp(tmp_path: Path) -> None:
     print(f"{time_s} s")
     assert time_s[1] < time_s[0]
     assert time_s[2] > 0.97 * time_s[1]
+
+
+@pytest.mark.parametrize("pep", ["A_double", "B_double"])
+def test_a_pep_that_asks_makes_an_upload_faster(tmp_path: Path, pep: str) -> None:
+    """The rate that it wants is there a request cycle later, and not after the growth of a queue."""
+    ended = command(
+        "rcs2", "vpn=none", "direction=upload", f"pep={pep}", "dama_values=cra=100k;rbdc=5120k",
+        "pep_ask=none,5M", "--seeds", "1", "--results", str(tmp_path / "r"),
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    found = {run.row["pep_ask"]: run for run in records(tmp_path / "r")}
+    time_s = {name: float(run.row["transfer_time_s"]) for name, run in found.items()}
+    print(f"{time_s} s")
+    assert time_s["5M"] < 0.7 * time_s["none"]
+    # It says so when the first connection begins, and when the last one has ended.
+    assert told(found["5M"], "pep")["wishes"] >= 2

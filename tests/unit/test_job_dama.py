@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from openbach_run.commands import main
 
 qdisc = load("satcom_link", "dama_qdisc")
 satcom_link = load("satcom_link")
+satpep = load("satpep")
 ROOT = Path(__file__).parents[2]
 KERNEL = ROOT / "kernel/modules/dama"
 RCS2 = ("geo_rcs2", "geo_rcs2_opensand", "geo_rcs2_sns3")
@@ -256,3 +258,63 @@ def test_shares_are_shown_or_said_to_have_no_effect(
     assert main.main([scenario, "--dry-run"]) == 0
     shown = "".join(capsys.readouterr())
     assert "with access=assigned the inventory's shares of terminals have no effect" in shown
+
+
+# A proxy that asks
+
+
+def event(kind: str, number: int, client: str = "192.168.10.2:4000") -> dict[str, Any]:
+    return {"event": kind, "id": number, "client": client}
+
+
+def test_a_pep_asks_from_the_first_connection_to_the_last() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as there:
+        there.bind(("127.0.0.1", 0))
+        there.settimeout(5)
+        satpep.ASK_PORT = there.getsockname()[1]
+        wish = satpep.Wish("2M@127.0.0.1")
+        proof = event("connected", 1, f"{satpep.proof.CLIENT}:5")
+        for one in (proof, event("connected", 2), event("connected", 3), event("ended", 2)):
+            wish.take(one)
+        assert there.recv(64) == b"2000000"
+        wish.take(event("full", 0))
+        wish.take(event("ended", 9))  # it was never connected
+        wish.take(event("ended", 3))
+        assert there.recv(64) == b"0"
+        there.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            there.recv(64)
+
+
+def test_a_pep_that_is_to_ask_for_nothing_says_nothing() -> None:
+    assert satpep.wish_of("none") is None and satpep.wish_of("none@10.10.2.2") is None
+    assert satpep.wish_of("500k@10.10.2.2") == (500_000, "10.10.2.2")
+    satpep.Wish("none@10.10.2.2").take(event("connected", 2))
+
+
+@pytest.mark.parametrize("ask", ["2M", "fast@10.10.2.2", "2M@sat", "-1@10.10.2.2"])
+def test_whom_a_pep_asks_for_what_is_checked(ask: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        satpep.parse(["B_double", "run", f"--ask={ask}"])
+    assert "is not like 2M@10.10.2.2" in capsys.readouterr().err
+
+
+def test_pepsal_cannot_ask(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        satpep.parse(["B_double", "run", "--program=pepsal", "--ask=2M@10.10.2.2"])
+    assert "--ask needs satpep" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (["pep=B"], "no PEP is at the terminal"),
+        (["pep=B_double", "access=assigned"], "nothing is asked for"),
+    ],
+)
+def test_a_wish_without_effect_is_said(
+    values: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["rcs2", "vpn=none", "dama_values=none", "pep_ask=2M", *values, "--dry-run"]
+    assert main.main(words) == 0
+    assert said in "".join(capsys.readouterr())

@@ -8,18 +8,29 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import signal
+import socket
 import sys
+import syslog
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import collect_agent
+
 from openbach_jobs import netem
-from openbach_jobs.command import change, figures_are_wrong, run, wait_for
+from openbach_jobs.command import change, figures_are_wrong, run, undo, wait_for
 from openbach_jobs.dama import Access, Share
 
 STATE = Path("/proc/net/dama")
 LATE_S = 1.0
 """How long after it should have left a packet counts as not sent."""
+
+
+PORT = 5997
+"""UDP, of a PEP's wishes: the job satpep sends the wanted rate in bit/s there."""
+WISH = re.compile(rb"[0-9]{1,10}")
 
 
 class Counters(NamedTuple):
@@ -125,6 +136,37 @@ def check_kernel() -> None:
             " for (access: dama). netem cannot do it; on a real platform use OpenSAND, or give"
             " access=assigned"
         )
+
+
+def listen(interface: str) -> None:
+    """Pass a PEP's wishes on to the terminal beyond an interface, until the job is stopped.
+
+    A wish does not wait for return capacity itself: in the field PEP and terminal are one box, or
+    on one LAN.
+    """
+    if not STATE.exists():
+        collect_agent.send_log(syslog.LOG_INFO, "nothing is asked for on this link")
+        signal.pause()
+    if (count := terminals_beyond(interface, Path("/proc/net/route").read_text())) > 1:
+        sys.exit(f"{count} terminals are beyond {interface}: a PEP's wishes are for one")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    place = f"dev {interface} ingress pref 1"
+    # A match without an action ends the search: what is for this host goes on to it, past the queue.
+    chosen = f"protocol ip flower ip_proto udp dst_port {PORT} classid 1:1"
+    change("tc", "filter", "add", *place.split(), *chosen.split())
+    count = 0
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as wishes:
+            wishes.bind(("", PORT))
+            while True:
+                wish, sender = wishes.recvfrom(64)
+                if not WISH.fullmatch(wish) or int(wish) > netem.MULTIPLIERS["G"]:
+                    sys.exit(f"{sender[0]} wishes {wish!r}: not a rate in bit/s up to 1G")
+                STATE.write_text(f"wish 0 {int(wish)}\n")
+                count += 1
+    finally:
+        collect_agent.send_stat(collect_agent.now(), suffix="pep", wishes=count)
+        undo("tc", "filter", "del", *place.split())
 
 
 def tell(line: str) -> None:

@@ -203,7 +203,10 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         "--seed", type=int, default=os.environ.get("OPENBACH_RUN_SEED"), help="of the losses"
     )
     parser.add_argument(
-        "mode", choices=["run", "wait"], help="wait: ends when the link that another one runs is up"
+        "mode",
+        choices=["run", "wait", "listen"],
+        help="wait: ends when the link that another one runs is up; listen: lets a PEP at the"
+        " terminal ask for return capacity of that link",
     )
     arguments = parser.parse_args(argv)
     if arguments.series_s and not 0.01 <= arguments.series_s <= 3600:
@@ -834,7 +837,12 @@ def emulate(arguments: argparse.Namespace) -> None:
 def main() -> None:
     """Run the job."""
     arguments = parse()
-    if arguments.mode == "wait":
+    if arguments.mode == "listen":
+        import dama_qdisc
+
+        wait()
+        dama_qdisc.listen(arguments.forward_interface)
+    elif arguments.mode == "wait":
         wait()
     else:
         emulate(arguments)
