@@ -151,7 +151,7 @@ def listen(interface: str) -> None:
         sys.exit(f"{count} terminals are beyond {interface}: a PEP's wishes are for one")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     place = f"dev {interface} ingress pref 1"
-    # A match without an action ends the search: what is for this host goes on to it, past the queue.
+    # A match without an action ends the search: the packet goes on to this host, past the queue.
     chosen = f"protocol ip flower ip_proto udp dst_port {PORT} classid 1:1"
     change("tc", "filter", "add", *place.split(), *chosen.split())
     count = 0
