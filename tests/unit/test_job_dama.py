@@ -267,11 +267,11 @@ def event(kind: str, number: int, client: str = "192.168.10.2:4000") -> dict[str
     return {"event": kind, "id": number, "client": client}
 
 
-def test_a_pep_asks_from_the_first_connection_to_the_last() -> None:
+def test_a_pep_asks_from_the_first_connection_to_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as there:
         there.bind(("127.0.0.1", 0))
         there.settimeout(5)
-        satpep.ASK_PORT = there.getsockname()[1]
+        monkeypatch.setattr(satpep, "ASK_PORT", there.getsockname()[1])
         wish = satpep.Wish("2M@127.0.0.1")
         proof = event("connected", 1, f"{satpep.proof.CLIENT}:5")
         for one in (proof, event("connected", 2), event("connected", 3), event("ended", 2)):
