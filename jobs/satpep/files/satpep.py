@@ -33,7 +33,7 @@ from typing import Any
 import collect_agent
 import proof
 
-from openbach_jobs import limits, netem, profiles, resumes
+from openbach_jobs import limits, profiles, resumes
 from openbach_jobs.command import change, run, started, undo, wait_for
 
 CONFIGURATION = "/opt/openbach/agent/jobs/satpep/satpep_rstats_filter.conf"
@@ -253,6 +253,8 @@ def wish_of(ask: str) -> tuple[int, str] | None:
     rate, _, address = ask.partition("@")
     if rate == "none":
         return None
+    from openbach_jobs import netem  # not above: other runs need not read it
+
     return round(netem.number(rate, 0, 1e10, "a rate")), address
 
 
