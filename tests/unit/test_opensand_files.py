@@ -171,7 +171,7 @@ def changed(tree: Tree, path: str, value: Any) -> dict[str, Any]:
         below = made[name]
         if isinstance(below, list):
             number, _, rest = rest.partition("/")
-            one = changed(below[int(number)], rest, value)
+            one = changed(below[int(number)], rest, value) if rest else value
             made[name] = [*below[: int(number)], one, *below[int(number) + 1 :]]
         else:
             made[name] = changed(below, rest, value)
@@ -210,11 +210,35 @@ def test_the_satellite_s_file_is_one_and_says_where_each_value_is_from(tmp_path:
     output = tmp_path / "mine.yml"
     assert link.main(["opensand", *map(str, paths), "-o", str(output)]) == 0
     preset = presets.read(output)
-    assert {**preset.values, **preset.dama} == VALUES
+    assert {**preset.values, **preset.dama} == VALUES and not preset.forward
     access = presets.access_of(presets.in_force({}, preset), preset)
     assert (access.slots, access.burst_bytes) == (46, 115)
     line = paths[1].read_text().splitlines().index("<cra>64</cra>") + 1
     assert f"cra: 64k  # terminal.xml, line {line}\n" in output.read_text()
+
+
+def test_a_forward_carrier_of_dvb_s2_is_sent_in_frames(tmp_path: Path) -> None:
+    """13.24 dB are enough for 32APSK 3/4, of 3.703 bit/symbol, and not for 4/5."""
+    waveform = {"id": "3", "efficiency": "3.703", "threshold": "12.73"}
+    topology = changed(TOPOLOGY, "wave_forms/dvb_s2/1", waveform)
+    timers = {"synchro": "510", "acm_refresh": "1000"}
+    topology = changed(topology, "advanced_settings/timers", timers)
+    paths = files(tmp_path, **{**ALL, "topology": topology})
+    output = tmp_path / "mine.yml"
+    assert link.main(["opensand", *map(str, paths), "-o", str(output)]) == 0
+    preset = presets.read(output)
+    assert preset.values["forward"] == "dvbs2" and preset.values["rate"] == "7406000"
+    assert preset.forward == {
+        "symbols": "2000000",
+        "es_n0_db": "13.24",
+        "loop_ms": "1000",
+        "margin_db": "0",
+        "hysteresis_db": "0",
+    }
+    forward = presets.forward_of(presets.in_force({}, preset), preset)
+    assert forward.most_bps == pytest.approx(2e6 * 3.703, rel=0.001)
+    found = opensand_files.read(files(tmp_path, **ALL), Given())
+    assert any(one.startswith("the forward link is a rate: at 13.24 dB") for one in found.said)
 
 
 def test_files_are_told_by_their_content_in_any_order(tmp_path: Path) -> None:
@@ -466,5 +490,6 @@ def test_any_values_make_a_satellite_or_are_refused_with_a_line(
         output = place / "mine.yml"
         output.write_text("".join(f"{line}\n" for line in found.lines()))
         preset = presets.read(output)
-        assert {**preset.values, **preset.dama} == found.values
+        of_frames = {f"forward_{name}": text for name, text in preset.forward.items()}
+        assert {**preset.values, **preset.dama, **of_frames} == found.values
         assert set(preset.dama) <= set(dama.VALUES)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from openbach_jobs import dama, netem, presets
+from openbach_jobs import dama, dvbs2, netem, presets
 from openbach_jobs.link_file import LinkFileError
 from openbach_run.satellite import xml_file
 from openbach_run.satellite.xml_file import Element, printable
@@ -41,6 +41,8 @@ SEQUENCE_NUMBER_BYTES, CRC_BYTES = 1, 4
 LABEL_BYTES = 3
 BITS_AGREE = 0.02
 """By how much a waveform's bytes may differ from those that DVB-RCS2 gives this number."""
+MODCODS_AGREE = 0.005
+"""By how much the efficiency of a MODCOD may differ from that of DVB-S2."""
 PCP_CLASSES = {7: "NM", 6: "SIG", 5: "EF", 4: "AF", 3: "AF", 2: "AF", 1: "BE", 0: "BE"}
 """The class by the upper three bits of the DSCP: what `access: dama` does."""
 CLASSES = ("NM", "EF", "SIG", "AF", "BE")
@@ -51,9 +53,9 @@ NOT_MODELLED: dict[str, dict[str, str]] = {
     "topology": {
         "frequency_plan/spots": "another spot, carrier or group, which this terminal does not use",
         "st_assignment": "other terminals' groups: every terminal here uses one group's carriers",
-        "wave_forms/dvb_s2": "the forward link is a rate, not frames with a MODCOD each",
+        "wave_forms/dvb_s2": "other MODCODs: ACM chooses among those of DVB-S2 itself",
         "wave_forms/dvb_rcs2": "other waveforms: every terminal keeps one, there is no ACM loop",
-        "advanced_settings/links/forward_duration": "the forward link is a rate, not frames",
+        "advanced_settings/links/forward_duration": "frames are sent one after another",
         "advanced_settings/schedulers/crdsa": "random access for data: here it is for requests",
         "advanced_settings/schedulers/pep_allocation": "a PEP's requests",
         "advanced_settings/timers/acm_refresh": "the ACM loop: a waveform is kept",
@@ -68,7 +70,7 @@ NOT_MODELLED: dict[str, dict[str, str]] = {
         "network/qos_classes": "another class: here the DSCP's upper three bits say it",
         "network/virtual_connections": "connections of Ethernet: the link carries IP",
         "network/qos_settings": "VLANs and default priority of Ethernet: the link carries IP",
-        "encap/gse": "GSE of the forward link, which is a rate",
+        "encap/gse": "GSE's fragments in parallel: one packet is cut at a time",
         "access/random_access": "random access for data: here it is for requests",
         "access/settings/category": "the control centre takes the group of the topology",
         "access/scpc": "SCPC carriers",
@@ -78,13 +80,13 @@ NOT_MODELLED: dict[str, dict[str, str]] = {
         "physical_layer": "weather: the terminal has the waveform of a clear sky",
     },
     "gateway": {
-        "network/gw_fifos": "the forward link's queue is one FIFO of the size buffer",
-        "network/qos_classes": "classes of the forward link: it has one queue",
+        "network/gw_fifos": "all queues of the forward link have the size buffer",
+        "network/qos_classes": "classes: here the DSCP's upper three bits say them",
         "network/virtual_connections": "connections of Ethernet: the link carries IP",
         "network/qos_settings": "VLANs and default priority of Ethernet: the link carries IP",
         "network/simulation": "how OpenSAND's simulated terminals ask beyond their rate",
         "network/event_file": "a record of requests; the counters of dama have them",
-        "encap": "encapsulation of the forward link, which is a rate",
+        "encap": "GSE's fragments in parallel: one packet is cut at a time",
         "access": "random access for data: here it is for requests",
         "physical_layer/minimal_condition": "what is too noisy to be received: nothing fades here",
         "physical_layer/error_insertion": "frames that noise destroys: give loss",
@@ -114,7 +116,9 @@ class Found:
     def put(self, name: str, text: str, element: Element, said: str = "") -> None:
         """Put a value that an element says. Raises LinkFileError if no satellite can have it."""
         try:
-            if name in dama.VALUES:
+            if name.startswith(dvbs2.IN_FILE):
+                dvbs2.checked(name.removeprefix(dvbs2.IN_FILE), text)
+            elif name in dama.VALUES:
                 dama.checked(name, text)
             else:
                 presets.value(name, text)
@@ -232,9 +236,15 @@ def _satellite(files: Mapping[str, Element], given: Given) -> Found:
     _check_classes(found, terminal)
     _put_assigned(found)
     try:
-        of_dama = {name: text for name, text in found.values.items() if name in dama.VALUES}
-        of_link = {name: text for name, text in found.values.items() if name not in of_dama}
-        presets.in_force({}, presets.Preset(of_link, dama=of_dama))
+        of_link: dict[str, str] = {}
+        of_dama: dict[str, str] = {}
+        of_forward: dict[str, str] = {}
+        for name, text in found.values.items():
+            if name.startswith(dvbs2.IN_FILE):
+                of_forward[name.removeprefix(dvbs2.IN_FILE)] = text
+            else:
+                (of_dama if name in dama.VALUES else of_link)[name] = text
+        presets.in_force({}, presets.Preset(of_link, dama=of_dama, forward=of_forward))
     except ValueError as error:
         raise terminal.wrong(f"with {topology.file}: {error}") from None
     return found
@@ -362,6 +372,7 @@ def _put_forward(
     known = _waveforms(topology, "dvb_s2", None)
     carrier = _carrier(spot, FORWARD, ("ACM",), group, known, es_n0_db - margin)
     bps = carrier.symbols * carrier.waveform.efficiency
+    _put_frames(found, topology, carrier, es_n0_db, margin)
     found.put(
         "rate",
         f"{round(bps)}",
@@ -369,6 +380,31 @@ def _put_forward(
         f"{carrier.symbols / 1e6:.6g} Msymbol/s, MODCOD {carrier.waveform.number} of"
         f" {carrier.waveform.efficiency:g} bit/symbol at {es_n0_db:.2f} dB",
     )
+
+
+def _put_frames(
+    found: Found, topology: Element, carrier: Carrier, es_n0_db: float, margin_db: float
+) -> None:
+    """Put the forward link as frames, if its MODCOD is that of DVB-S2."""
+    own = dvbs2.best(es_n0_db - margin_db)
+    efficiency = carrier.waveform.efficiency
+    if own is None or abs(own.efficiency - efficiency) > MODCODS_AGREE * own.efficiency:
+        found.said.append(
+            f"the forward link is a rate: at {es_n0_db:.2f} dB DVB-S2 has"
+            f" {own.name if own else 'no MODCOD'}, and these files one of {efficiency:g} bit/symbol"
+        )
+        return
+    settings = topology.need("advanced_settings")
+    loop = settings.need("timers/acm_refresh")
+    band = carrier.element.need("bandwidth")
+    found.values["forward"] = presets.DVBS2
+    found.places["forward"] = "carrier of type ACM; forward=rate is the rate above"
+    found.put("forward_symbols", f"{round(carrier.symbols)}", band, f"{band.text} kHz")
+    found.put("forward_es_n0_db", f"{es_n0_db:.4g}", carrier.element, "of a clear sky")
+    found.put("forward_loop_ms", f"{loop.whole(0, 100_000, 'a duration in ms')}", loop, "of ACM")
+    found.put("forward_margin_db", f"{margin_db:g}", settings.need("links/forward_margin"))
+    found.values["forward_hysteresis_db"] = "0"
+    found.places["forward_hysteresis_db"] = "OpenSAND has none"
 
 
 def _put_carrier(
@@ -604,13 +640,9 @@ def _put_assigned(found: Found) -> None:
     bps = sum(
         netem.number(found.values.get(name, "0"), 0, 1e12, "a rate") for name in ("cra", "rbdc")
     )
-    if presets.LEAST_BPS <= bps <= presets.MOST_BPS:
-        found.values["return_rate"] = f"{bps:.0f}"
-        found.places["return_rate"] = "of access=assigned: cra and rbdc together"
-    else:
-        found.said.append(
-            "assumed: with access=assigned the return link is as fast as the forward one"
-        )
+    bps = min(max(bps, presets.LEAST_BPS), presets.MOST_BPS)
+    found.values["return_rate"] = f"{bps:.0f}"
+    found.places["return_rate"] = "of access=assigned: cra and rbdc together, at least 32 kbit/s"
 
 
 def _check_classes(found: Found, terminal: Element) -> None:
