@@ -53,7 +53,8 @@ comment. Between two lines OpenSAND interpolates in whole milliseconds.
 
 topology.xml and profile.xml, of OpenSAND 6 and later, make a satellite (NAME.yml) whose return link
 has to be asked for and whose forward link is in frames: carriers, symbol rates, waveform, Es/N0,
-superframe, what a terminal has and may ask for, delay, simulated terminals. Each line of them that is not modelled is named, and why.
+superframe, what a terminal has and may ask for, delay, simulated terminals. Each line of them that
+is not modelled is named, and why.
 
   openbach-run link opensand topology.xml st/profile.xml gw/profile.xml -o mine.yml
   mkdir -p mine/satellites; mv mine.yml mine/satellites/
