@@ -337,6 +337,17 @@ def test_more_free_capacity_brings_nothing_to_tcp(tmp_path: Path) -> None:
     assert time_s[2] > 0.97 * time_s[1]
 
 
+def test_a_wish_on_an_assigned_link_is_without_effect(tmp_path: Path) -> None:
+    ended = command(
+        "rcs2", "vpn=none", "direction=upload", "pep=B_double", "access=assigned", "dama_values=none",
+        "size=300k", "pep_ask=none,2M", "--seeds", "1", "--results", str(tmp_path / "r"),
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    assert "pep_ask=2M has no effect: nothing is asked for" in ended.stderr
+    time_s = [float(run.row["transfer_time_s"]) for run in records(tmp_path / "r")]
+    assert time_s[0] == pytest.approx(time_s[1], rel=0.001)
+
+
 @pytest.mark.parametrize("pep", ["A_double", "B_double"])
 def test_a_pep_that_asks_makes_an_upload_faster(tmp_path: Path, pep: str) -> None:
     """The rate that it wants is there a request cycle later, and not after the growth of a queue."""

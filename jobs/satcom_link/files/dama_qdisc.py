@@ -144,9 +144,12 @@ def listen(interface: str) -> None:
     A wish does not wait for return capacity itself: in the field PEP and terminal are one box, or
     on one LAN.
     """
-    if not STATE.exists():
+    if not STATE.exists() or not STATE.read_text():
         collect_agent.send_log(syslog.LOG_INFO, "nothing is asked for on this link")
-        signal.pause()
+        stops = {signal.SIGTERM, signal.SIGINT}
+        signal.pthread_sigmask(signal.SIG_BLOCK, stops)
+        signal.sigwait(stops)
+        return
     if (count := terminals_beyond(interface, Path("/proc/net/route").read_text())) > 1:
         sys.exit(f"{count} terminals are beyond {interface}: a PEP's wishes are for one")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
