@@ -36,6 +36,10 @@ STAR_CONSTANTS = {
         "preset",
         "How terminals get return capacity: assigned, or dama (they ask for it; orbit=geo_rcs2)",
     ),
+    "shares": (
+        "none",
+        "What terminals have of their own with the access dama: of the inventory (satvpn_share)",
+    ),
     "dama_values": (
         "none",
         "Values of the access dama, which dama.NAME=VALUE gives: cra=100k;rbdc=2M; none: the"
@@ -185,6 +189,7 @@ def star_scenario(terminals: int) -> dict[str, Any]:
     link |= {name: f"${name}" for name in STAR_CONSTANTS if name != "orbit"} | {"run": run}
     constants = {name: value for name, (value, _) in STAR_CONSTANTS.items()}
     texts = {name: text for name, (_, text) in STAR_CONSTANTS.items()}
+    made["x-inventory"]["constants"]["shares"] = "satvpn_sat.uplink.shares"
     sweep = {**made["x-sweep"], "link_files": ["es_n0_file"]}
     added = {"constants": constants | made["constants"], "x-constants": texts, "x-sweep": sweep}
     return {**made, **added}

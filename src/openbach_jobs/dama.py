@@ -121,12 +121,35 @@ VALUES = {
     ),
 }
 """The values of the access `dama`, in the order in which they are shown."""
+SHARE = {
+    **{name: VALUES[name] for name in ("cra", "rbdc", "vbdc_bytes")},
+    "weight": Value(
+        "1",
+        _whole(1, 1000, "a weight"),
+        "of its requests for a rate where there is too little, and of free capacity",
+    ),
+}
+"""What a terminal may have of its own. The others of a link have its cra, rbdc and vbdc_bytes."""
 TOGETHER = {
     "ra_": ("random_access", "dedicated"),
     "simulated_": ("simulated", "0"),
 }
 """Beginnings of names → a value, and its text that leaves these without effect."""
 TEXT = re.compile(r"\w+=[\w.]+(;\w+=[\w.]+)*")
+
+
+class Share(NamedTuple):
+    """Rates, volume and weight of one terminal: what it has and may ask for."""
+
+    cra_bps: int
+    rbdc_bps: int
+    vbdc_bytes: int
+    weight: int
+
+    def line(self, number: int, address: str) -> str:
+        """Return what the kernel is told of a terminal with this link-layer address."""
+        words = " ".join(f"{name}={value}" for name, value in self._asdict().items())
+        return f"terminal {number} address={int(address.replace(':', ''), 16)} {words}"
 
 
 class Access:
@@ -208,6 +231,10 @@ class Access:
         }
         return " ".join(f"{name}={number}" for name, number in numbers.items())
 
+    def shares(self, text: str) -> dict[str, Share]:
+        """Return the shares of terminals by their addresses. Raises ValueError."""
+        return shares(text, self)
+
     def longest_wait_s(self, delay_ms: float, length: int) -> float:
         """Return the longest time that a packet waits where nobody else sends anything."""
         cells = self.burst_bytes - HEADER_BYTES - self["label_bytes"] - self["check_bytes"]
@@ -221,6 +248,66 @@ class Access:
         )
         superframes = self.superframes("request_period_ms") + travels + (bursts + 2) * every
         return float(superframes * self.superframe_us / 1e6)
+
+
+def share_text(given: Mapping[str, Any]) -> str:
+    """Return the text of a terminal's share in an inventory: cra=50k;rbdc=1M.
+
+    Raises ValueError with the name of the value, and what would be right.
+    """
+    for name, value in given.items():
+        if name not in SHARE:
+            raise ValueError(f"{name}: a share has {', '.join(SHARE)}")
+        try:
+            SHARE[name].read(str(value))
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
+    return ";".join(f"{name}={value}" for name, value in given.items())
+
+
+def shares(text: str, access: Access) -> dict[str, Share]:
+    """Return the shares of terminals by their addresses; empty for `none`.
+
+    A text is 10.0.0.2:cra=50k;rbdc=1M/10.0.0.3:weight=2. Raises ValueError, also for constant
+    capacity of all that is more than there is.
+    """
+    found: dict[str, Share] = {}
+    for part in text.split("/") if text != NONE else ():
+        address, colon, values = part.partition(":")
+        if not colon or address in found:
+            raise ValueError(f"shares: {part!r} is not like 10.0.0.2:cra=50k, each address once")
+        given: dict[str, str] = {}
+        for one in filter(None, values.split(";")):
+            name, _, given[name] = one.partition("=")
+        try:
+            share_text(given)
+        except ValueError as error:
+            raise ValueError(f"shares: {address}: {error}") from None
+        found[address] = _share(given, access)
+        if access["algorithm"] == "sns3" and 0 < found[address].rbdc_bps <= found[address].cra_bps:
+            raise ValueError(
+                f"shares: {address}: by sns3 rbdc includes cra, and has to be above it"
+            )
+        if not any((*found[address][:3], access["fca"])):
+            raise ValueError(f"shares: {address}: one of cra, rbdc and vbdc_bytes is above 0")
+    constant = sum(one.cra_bps for one in found.values()) + access["simulated"] * access["cra"]
+    if constant > access.capacity_bps:
+        raise ValueError(
+            f"shares: the cra of {len(found)} terminals and {access['simulated']} simulated ones is"
+            f" {constant:.0f} bit/s, more than the {access.capacity_bps:.0f} bit/s of all bursts"
+        )
+    return found
+
+
+def _share(given: Mapping[str, str], access: Access) -> Share:
+    """Return the numbers of a share; what is not given is the link's."""
+    numbers = []
+    for name, one in SHARE.items():
+        if name in given:
+            numbers.append(round(one.read(given[name])))
+        else:
+            numbers.append(1 if name == "weight" else round(access[name]))
+    return Share(*numbers)
 
 
 def split(text: str) -> dict[str, str]:

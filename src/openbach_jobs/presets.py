@@ -255,6 +255,10 @@ def in_force(given: Mapping[str, str], preset: Preset) -> dict[str, str]:
     elif preset.constellation and "delay_ms" not in own:
         texts["delay_ms"] = NONE
     _check_access(texts, own, preset)
+    if texts["access"] == DAMA and given.get("shares", NONE) != NONE:
+        from openbach_jobs import dama
+
+        dama.shares(given["shares"], access_of(texts, preset))
     if texts["access"] == DAMA:
         texts["return_rate"] = NONE
     _check_forward(texts, {**own, ES_N0_FILE: given.get(ES_N0_FILE, NONE)}, preset)

@@ -6,12 +6,14 @@ tests/unit/test_dama.py has those that need no guest.
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.guest_runs import Run, command, records
+from helpers.guest_runs import REPOSITORY, Run, command, records
 from helpers.job_code import load
 from helpers.scenario_with import TEST_JOBS, Job, scenario_of, with_snapshot
 
@@ -246,6 +248,72 @@ def test_real_terminals_beside_simulated_ones(tmp_path: Path) -> None:
     assert rate_bps == pytest.approx(100_000, rel=0.25)
 
 
+SHARES = ("cra: 64k, rbdc: 2M", "cra: 200k, rbdc: 2M, weight: 3", "rbdc: 500k")
+LAST_S = 20
+
+
+def test_terminals_of_an_inventory_have_shares_of_their_own(tmp_path: Path) -> None:
+    """All ask for more than there is: each has its constant rate, and the rest goes by weight.
+
+    The second one's part by weight is more than it asks for; the others share what it leaves.
+    """
+    inventory = (REPOSITORY / "topologies/star.yml").read_text()
+    for number, share in enumerate(SHARES, 1):
+        host = f"        satvpn_st_{number}:\n"
+        inventory = inventory.replace(host, f"{host}          satvpn_share: {{{share}}}\n")
+    (tmp_path / "star.yml").write_text(inventory)
+    scenario = json.loads((REPOSITORY / "topologies/star.json").read_text())
+    flood = (
+        'python3 -c "import socket, time; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM);'
+        f" [(s.sendto(b'.' * 1400, ('{GW}', 9)), time.sleep(0.00189)) for n in range(20000)]\""
+    )
+    # What they ask for by themselves goes up and down with what is on its way.
+    wishes = "; ".join(f"echo wish {number} 16000000 > /proc/net/dama" for number in range(3))
+    look = f"{wishes}; sleep 15; cat /proc/net/dama; sleep {LAST_S}; echo then; cat /proc/net/dama"
+    hosts = {"st_1": flood, "st_2": flood, "st_3": flood, "sat": look}
+    first = len(scenario["openbach_functions"])
+    for number, (host, shell_command) in enumerate(hosts.items(), first):
+        wait = {"time": 0, "launched_ids": [], "finished_ids": [1]}
+        start = {"entity_name": f"satvpn_{host}", "snapshot": {"command": shell_command}}
+        scenario["openbach_functions"].append(
+            {"id": number, "label": host, "wait": wait, "start_job_instance": start}
+        )
+    (end,) = [one for one in scenario["openbach_functions"] if "stop_job_instances" in one]
+    end["wait"]["finished_ids"] += range(first, first + len(hosts))
+    (tmp_path / "star.json").write_text(json.dumps(scenario))
+    ended = command(
+        str(tmp_path / "star.json"), "orbit=geo_rcs2", "size=10k", "dama.symbols=4M", "dama.cra=0",
+        "--seeds", "1", "--jobs", str(TEST_JOBS), "--results", str(tmp_path / "r"),
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    (run,) = records(tmp_path / "r")
+    texts = [line["printed"] for line in run.statistics("snapshot") if "then" in line["printed"]]
+    before, after = map(dama_qdisc.shown, texts[0].split("then\n"))
+    burst_bits = BURST_BYTES * 8
+    granted = [
+        (after.terminals[name].granted_slots - before.terminals[name].granted_slots) * burst_bits
+        for name in ("0", "1", "2")
+    ]
+    slot_bps = burst_bits / T_MS * 1000
+    slots = int(4e6 * T_MS / 1000 / 536)
+    # Requests are rounded up to whole slots.
+    wanted = [math.ceil(rate_bps / slot_bps) for rate_bps in (2e6, 2e6, 500e3)]
+    left = slots - 264_000 / slot_bps - wanted[1]
+    first_slots = left * wanted[0] / (wanted[0] + wanted[2])
+    expected = [
+        64_000 + first_slots * slot_bps,
+        200_000 + wanted[1] * slot_bps,
+        (left - first_slots) * slot_bps,
+    ]
+    found = [bits / LAST_S for bits in granted]
+    print(f"found {[round(one) for one in found]}, formula {[round(one) for one in expected]}")
+    assert sum(found) == pytest.approx(slots * slot_bps, rel=0.005)
+    assert found == pytest.approx(expected, rel=0.005)
+    for name in ("0", "1", "2"):
+        used = after.terminals[name].used_slots - before.terminals[name].used_slots
+        assert used * burst_bits >= 0.98 * LAST_S * found[int(name)]
+
+
 def test_more_free_capacity_brings_nothing_to_tcp(tmp_path: Path) -> None:
     """Check 7, as found: free capacity helps up to half of the rate that may be asked for.
 
@@ -267,3 +335,30 @@ def test_more_free_capacity_brings_nothing_to_tcp(tmp_path: Path) -> None:
     print(f"{time_s} s")
     assert time_s[1] < time_s[0]
     assert time_s[2] > 0.97 * time_s[1]
+
+
+def test_a_wish_on_an_assigned_link_is_without_effect(tmp_path: Path) -> None:
+    ended = command(
+        "rcs2", "vpn=none", "direction=upload", "pep=B_double", "access=assigned", "dama_values=none",
+        "size=300k", "pep_ask=none,2M", "--seeds", "1", "--results", str(tmp_path / "r"),
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    assert "pep_ask=2M has no effect: nothing is asked for" in ended.stderr
+    time_s = [float(run.row["transfer_time_s"]) for run in records(tmp_path / "r")]
+    assert time_s[0] == pytest.approx(time_s[1], rel=0.001)
+
+
+@pytest.mark.parametrize("pep", ["A_double", "B_double"])
+def test_a_pep_that_asks_makes_an_upload_faster(tmp_path: Path, pep: str) -> None:
+    """The rate that it wants is there a request cycle later, and not after the growth of a queue."""
+    ended = command(
+        "rcs2", "vpn=none", "direction=upload", f"pep={pep}", "dama_values=cra=100k;rbdc=5120k",
+        "pep_ask=none,5M", "--seeds", "1", "--results", str(tmp_path / "r"),
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    found = {run.row["pep_ask"]: run for run in records(tmp_path / "r")}
+    time_s = {name: float(run.row["transfer_time_s"]) for name, run in found.items()}
+    print(f"{time_s} s")
+    assert time_s["5M"] < 0.7 * time_s["none"]
+    # It says so when the first connection begins, and when the last one has ended.
+    assert told(found["5M"], "pep")["wishes"] >= 2

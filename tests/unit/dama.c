@@ -7,6 +7,8 @@
  *	NAME=VALUE …			the values (core.h)
  *	TIME_US TERMINAL CLASS BYTES	a packet arrives; times only grow
  *	look TIME_US			what there is by then: a line `look` with the same columns as `end`
+ *	give TERMINAL NAME=VALUE …	from now on its share (core.h)
+ *	wish TIME_US TERMINAL BPS	a proxy wants it to ask for so much
  *	end TIME_US			the end
  *
  * Prints for each of them
@@ -109,6 +111,37 @@ static void arrive(u64 time_us, unsigned int terminal, unsigned int class, unsig
 	}
 }
 
+static void give(char *line)
+{
+	const char *wrong;
+	char *word = strtok(line + strlen("give "), " \n");
+	u32 number = strtoul(word, NULL, 10);
+
+	assert(number < dama.values.terminals);
+	struct dama_share share = dama.terminals[number].share;
+
+	while ((word = strtok(NULL, " \n"))) {
+		char *text = strchr(word, '=');
+
+		assert(text);
+		*text++ = '\0';
+		u64 *value = dama_share_value(&share, word);
+
+		assert(value);
+		*value = strtoull(text, NULL, 10);
+	}
+	wrong = dama_give(&dama, number, &share);
+	if (wrong)
+		printf("wrong %s\n", wrong);
+}
+
+static void wish(u64 time_us, unsigned int number, u64 rate_bps)
+{
+	assert(number < dama.values.terminals);
+	advance(time_us);
+	dama_wish(&dama, number, rate_bps);
+}
+
 static void look(const char *word)
 {
 	u32 i;
@@ -158,7 +191,7 @@ int main(void)
 {
 	char line[LINE_BYTES];
 	unsigned int terminal, class, bytes;
-	u64 time_us, number = 0;
+	u64 time_us, number = 0, rate_bps;
 	bool started = false;
 
 	while (fgets(line, sizeof(line), stdin)) {
@@ -169,6 +202,10 @@ int main(void)
 		} else if (sscanf(line, "look %" SCNu64, &time_us) == 1) {
 			advance(time_us);
 			look("look");
+		} else if (!strncmp(line, "give ", strlen("give "))) {
+			give(line);
+		} else if (sscanf(line, "wish %" SCNu64 " %u %" SCNu64, &time_us, &terminal, &rate_bps) == 3) {
+			wish(time_us, terminal, rate_bps);
 		} else if (sscanf(line, "end %" SCNu64, &time_us) == 1) {
 			end(time_us);
 			started = false;

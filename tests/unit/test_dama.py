@@ -54,6 +54,18 @@ BY_SNS3 = {
 }
 
 
+class Wish(NamedTuple):
+    """The rate that a proxy wants a terminal to ask for from a time on."""
+
+    time_us: int
+    terminal: int
+    rate_bps: int
+
+
+Shares = Sequence[tuple[int, dict[str, int]]]
+"""Terminals, and what each of them has and may ask for."""
+
+
 class Packet(NamedTuple):
     """A packet that arrives at a terminal."""
 
@@ -105,13 +117,20 @@ def played(
     packets: Iterable[Packet],
     until_us: int,
     looks_us: Sequence[int] = (),
+    shares: Shares = (),
+    wishes: Sequence[Wish] = (),
 ) -> Outcome:
     """What the link does with these packets until a time."""
     lines = [(one.time_us, " ".join(map(str, one))) for one in packets]
+    lines += [(one.time_us, f"wish {' '.join(map(str, one))}") for one in wishes]
     lines += [(time_us, f"look {time_us}") for time_us in looks_us]
     lines.sort(key=lambda one: one[0])
     first = " ".join(f"{name}={value}" for name, value in values.items())
-    text = "\n".join([first, *(line for _, line in lines), f"end {until_us}", ""])
+    given_shares = []
+    for number, share in shares:
+        words = " ".join(f"{name}={value}" for name, value in share.items())
+        given_shares.append(f"give {number} {words}")
+    text = "\n".join([first, *given_shares, *(line for _, line in lines), f"end {until_us}", ""])
     done = subprocess.run([program], check=False, capture_output=True, text=True, input=text)
     assert not done.returncode, done.stdout[-2000:] + done.stderr[-4000:]
     return read(done.stdout)
@@ -578,3 +597,152 @@ def test_nothing_is_lost_or_made(program: Path, link: tuple[dict[str, int], list
             expected.setdefault((packet.terminal, packet.kind), []).append(outcome.left_us[number])
     for times_us in expected.values():
         assert times_us == sorted(times_us)
+
+
+# Shares of their own
+
+
+def test_a_share_that_is_what_all_have_changes_nothing(program: Path) -> None:
+    """To the nanosecond, also where requests are more than the capacity."""
+    values = {
+        **BY_OPENSAND,
+        "terminals": 3,
+        "slots": 30,
+        "cra_bps": 16_000,
+        "rbdc_bps": 400_000,
+        "fca_bps": 9_000,
+    }
+    packets: list[Packet] = []
+    for number in range(3):
+        packets += constant(300_000, 900, 1_000_000, 20_000_000, number)
+    packets.sort()
+    share = {"cra_bps": 16_000, "rbdc_bps": 400_000, "vbdc_bytes": 0, "weight": 1}
+    alike = [(number, share) for number in range(3)]
+    ends_us = 25_000_000
+    assert played(program, values, packets, ends_us) == played(
+        program, values, packets, ends_us, shares=alike
+    )
+
+
+def rates_bps(outcome: Outcome, before: int, after: int, seconds: float) -> list[float]:
+    """The rate that each terminal was granted between two looks."""
+    return [
+        (other.granted_slots - one.granted_slots) * QPSK_BYTES * 8 / seconds
+        for one, other in zip(outcome.looks[before], outcome.looks[after], strict=True)
+    ]
+
+
+def test_constant_rates_are_each_terminal_s_own(program: Path) -> None:
+    values = {**BY_OPENSAND, "terminals": 3, "cra_bps": 100_000}
+    shares = [(0, {"cra_bps": 50_000}), (2, {"cra_bps": 1_000_000})]
+    outcome = played(program, values, [], 70_000_000, [10_000_000, 60_000_000], shares)
+    found = rates_bps(outcome, 0, 1, 50)
+    assert found == pytest.approx([50_000, 100_000, 1_000_000], rel=0.002)
+
+
+def test_each_terminal_asks_for_its_own_largest_rate(program: Path) -> None:
+    """All send 3 Mbit/s, and there is enough for all that they may ask for."""
+    values = {**BY_OPENSAND, "terminals": 3, "rbdc_bps": 500_000, "queue_bytes": 200_000}
+    packets: list[Packet] = []
+    for number in range(3):
+        packets += constant(3_000_000, 1500, 1_000_000, 40_000_000, number)
+    packets.sort()
+    shares = [(1, {"rbdc_bps": 1_000_000}), (2, {"rbdc_bps": 2_000_000})]
+    outcome = played(program, values, packets, 40_000_000, [10_000_000, 35_000_000], shares)
+    # A request is rounded up to whole slots.
+    slot_bps = QPSK_BYTES * 8e6 / 26_500
+    expected = [-(-most // slot_bps) * slot_bps for most in (5e5, 1e6, 2e6)]
+    assert rates_bps(outcome, 0, 1, 25) == pytest.approx(expected, rel=0.005)
+
+
+@pytest.mark.parametrize(
+    ("weights", "wants", "expected"),
+    [
+        ((1, 1, 1), (500, 500, 500), (100 / 3, 100 / 3, 100 / 3)),
+        ((1, 2, 5), (500, 500, 500), (100 / 8, 200 / 8, 500 / 8)),
+        # The third one wants a tenth of the capacity, and gets it; the others part what is left.
+        ((1, 2, 50), (500, 500, 10), (30, 60, 10)),
+        # In proportion to what is wanted, as without weights.
+        ((1, 1, 1), (90, 30, 30), (60, 20, 20)),
+        # By weight the second one would get 57 of the 100 slots. It wants less.
+        ((1, 4, 1), (90, 30, 30), (52.5, 30, 17.5)),
+    ],
+)
+def test_where_there_is_too_little_rates_go_by_weight(
+    program: Path, weights: Sequence[int], wants: Sequence[int], expected: Sequence[float]
+) -> None:
+    """In slots of 100: what is wanted times the weight, over the sum of these of who gets less."""
+    values = {**BY_OPENSAND, "terminals": 3, "rbdc_bps": 16_000_000, "slots": 100}
+    slot_bps = QPSK_BYTES * 8e6 / 26_500
+    wishes = []
+    for number, want in enumerate(wants):
+        wishes.append(Wish(1_000_000, number, int((want - 0.5) * slot_bps)))
+    shares = [(number, {"weight": weight}) for number, weight in enumerate(weights)]
+    looks_us = [10_000_000, 10_000_000 + 500 * 26_500]
+    outcome = played(program, values, [], 30_000_000, looks_us, shares, wishes)
+    assert outcome.most_slots == 100
+    granted = [
+        (other.granted_slots - one.granted_slots) / 500
+        for one, other in zip(*outcome.looks, strict=True)
+    ]
+    assert granted == pytest.approx(expected, abs=0.01)
+
+
+def test_free_capacity_goes_by_weight(program: Path) -> None:
+    """It is counted while somebody has something to send."""
+    values = {**BY_OPENSAND, "terminals": 2, "fca_bps": 100_000}
+    packets = constant(200_000, 900, 1_000_000, 70_000_000)
+    looks_us = [10_000_000, 60_000_000]
+    outcome = played(program, values, packets, 70_000_000, looks_us, [(1, {"weight": 3})])
+    assert rates_bps(outcome, 0, 1, 50) == pytest.approx([100_000, 300_000], rel=0.002)
+
+
+@pytest.mark.parametrize(
+    ("share", "said"),
+    [
+        ({"cra_bps": 40_000_000}, "cra_bps of all terminals is more than all slots"),
+        ({"weight": 0}, "weight is from 1 to 1000"),
+        ({"rbdc_bps": 2_000_000_000}, "no rate and no volume"),
+    ],
+)
+def test_a_share_that_cannot_be_is_refused(program: Path, share: dict[str, int], said: str) -> None:
+    values = {**BY_OPENSAND, "cra_bps": 100_000}
+    first = " ".join(f"{name}={value}" for name, value in values.items())
+    words = " ".join(f"{name}={value}" for name, value in share.items())
+    text = f"{first}\ngive 0 {words}\nend 1000\n"
+    done = subprocess.run([program], check=False, capture_output=True, text=True, input=text)
+    assert f"wrong {said}" in done.stdout
+
+
+# A proxy that asks
+
+
+def test_a_proxy_s_wish_is_granted_without_a_packet(program: Path) -> None:
+    """So the first packet after one request cycle waits for a superframe, not for a cycle."""
+    values = {**BY_OPENSAND, "rbdc_bps": 1_000_000}
+    wish = Wish(10_000_000, 0, 1_000_000)
+    arrives_us = 10_000_000 + 38 * 26_500 + 2 * D_US + 3 * 26_500
+    packet = [Packet(arrives_us, 0, BE, 40)]
+    without = played(program, values, packet, 20_000_000)
+    outcome = played(program, values, packet, 20_000_000, wishes=[wish])
+    assert outcome.left_us[0] - arrives_us <= 26_500
+    assert without.left_us[0] - arrives_us >= 2 * D_US
+
+
+def test_a_wish_is_the_least_that_is_asked_for_and_at_most_what_may_be(program: Path) -> None:
+    values = {**BY_OPENSAND, "rbdc_bps": 1_000_000, "cra_bps": 100_000}
+    looks_us = [15_000_000, 55_000_000]
+    slot_bps = QPSK_BYTES * 8e6 / 26_500
+    for wished_bps, expected_bps in ((600_000, 600_000), (5_000_000, 1_100_000), (50_000, 100_000)):
+        wish = Wish(10_000_000, 0, wished_bps)
+        outcome = played(program, values, [], 60_000_000, looks_us, wishes=[wish])
+        found = rates_bps(outcome, 0, 1, 40)[0]
+        assert expected_bps - 1000 <= found <= expected_bps + slot_bps + 1000
+
+
+def test_a_wish_that_ends_leaves_no_grant_and_no_timer(program: Path) -> None:
+    values = {**BY_OPENSAND, "rbdc_bps": 1_000_000}
+    wishes = [Wish(10_000_000, 0, 500_000), Wish(15_000_000, 0, 0)]
+    outcome = played(program, values, [], 90_000_000, [30_000_000, 60_000_000], wishes=wishes)
+    assert outcome.looks[0] == outcome.looks[1] and outcome.looks[0][0].granted_slots > 0
+    assert outcome.next_ns == 2**64 - 1

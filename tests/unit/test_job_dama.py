@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from openbach_run.commands import main
 
 qdisc = load("satcom_link", "dama_qdisc")
 satcom_link = load("satcom_link")
+satpep = load("satpep")
 ROOT = Path(__file__).parents[2]
 KERNEL = ROOT / "kernel/modules/dama"
 RCS2 = ("geo_rcs2", "geo_rcs2_opensand", "geo_rcs2_sns3")
@@ -171,3 +173,148 @@ def test_a_real_platform_is_refused_and_opensand_is_named(
     said = capsys.readouterr().err
     assert "access=dama: a real platform needs a return link that has to be asked for" in said
     assert "netem cannot do it, and OpenSAND can" in said
+
+
+SHARES = "10.10.2.2:cra=50k;rbdc=2M/10.10.2.3:/10.10.2.4:weight=3;vbdc_bytes=9000"
+
+
+def test_a_share_has_the_link_s_values_where_it_has_none_of_its_own() -> None:
+    found = access().shares(SHARES)
+    assert found == {
+        "10.10.2.2": dama.Share(50_000, 2_000_000, 0, 1),
+        "10.10.2.3": dama.Share(100_000, 5_120_000, 0, 1),
+        "10.10.2.4": dama.Share(100_000, 5_120_000, 9000, 3),
+    }
+    assert access().shares("none") == {}
+    line = found["10.10.2.4"].line(2, "02:00:00:00:01:00")
+    assert line == (
+        f"terminal 2 address={2 * 256**5 + 256} cra_bps=100000 rbdc_bps=5120000 vbdc_bytes=9000"
+        " weight=3"
+    )
+
+
+def test_the_kernel_knows_the_values_of_a_share() -> None:
+    known = re.findall(r"SHARE\((\w+)\)[, ]", (KERNEL / "core.c").read_text())
+    assert list(dama.Share._fields) == [name for name in known if name != "name"]
+
+
+@pytest.mark.parametrize(
+    ("text", "orbit", "said"),
+    [
+        ("10.0.0.2", "geo_rcs2", "shares: '10.0.0.2' is not like 10.0.0.2:cra=50k"),
+        ("10.0.0.2:/10.0.0.2:", "geo_rcs2", "each address once"),
+        ("10.0.0.2:cra=fast", "geo_rcs2", "shares: 10.0.0.2: cra: 'fast' is not a rate in bit/s"),
+        ("10.0.0.2:weight=0", "geo_rcs2", "weight: '0' is not a weight from 1 to 1000"),
+        ("10.0.0.2:fca=1k", "geo_rcs2", "fca: a share has cra, rbdc, vbdc_bytes, weight"),
+        ("10.0.0.2:cra=0;rbdc=0", "geo_rcs2", "one of cra, rbdc and vbdc_bytes is above 0"),
+        ("10.0.0.2:cra=30M/10.0.0.3:cra=30M", "geo_rcs2", "the cra of 2 terminals and 0 simulated"),
+        ("10.0.0.2:rbdc=50k", "geo_rcs2_sns3", "by sns3 rbdc includes cra"),
+    ],
+)
+def test_a_share_that_cannot_be_is_refused(text: str, orbit: str, said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)):
+        presets.in_force({"shares": text}, presets.find(orbit))
+
+
+def star_with(place: Path, **shares: str) -> Path:
+    """The star with shares of its terminals st_1 to st_3."""
+    text = (ROOT / "topologies/star.yml").read_text()
+    for name, share in shares.items():
+        host = f"        satvpn_{name}:\n"
+        text = text.replace(host, f"{host}          satvpn_share: {{{share}}}\n")
+    (place / "star.yml").write_text(text)
+    scenario = place / "star.json"
+    scenario.write_text((ROOT / "topologies/star.json").read_text())
+    return scenario
+
+
+@pytest.mark.parametrize(
+    ("shares", "values", "said"),
+    [
+        ({"st_1": "cra: 30M", "st_2": "cra: 30M"}, ["orbit=geo_rcs2"], "the cra of 3 terminals"),
+        ({"st_1": "rbcd: 1M"}, [], "st_1.satvpn_share: rbcd: a share has cra, rbdc, vbdc_bytes"),
+        ({"st_1": "weight: 1.5"}, [], "satvpn_share: weight: '1.5' is not a weight: it has to be"),
+        ({"pc_1": "cra: 1M"}, [], "satvpn_pc_1 has a satvpn_share in the inventory, which would"),
+    ],
+)
+def test_a_share_of_an_inventory_is_checked_before_a_guest_starts(
+    shares: dict[str, str],
+    values: list[str],
+    said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main.main([str(star_with(tmp_path, **shares)), *values, "--dry-run"]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_shares_are_shown_or_said_to_have_no_effect(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scenario = str(star_with(tmp_path, st_1="cra: 64k, weight: 2"))
+    assert main.main([scenario, "orbit=geo_rcs2", "--dry-run"]) == 0
+    shown = "".join(capsys.readouterr())
+    assert "terminals with a share of their own: 10.10.2.2 cra=64k;weight=2" in shown
+    assert main.main([scenario, "--dry-run"]) == 0
+    shown = "".join(capsys.readouterr())
+    assert "with access=assigned the inventory's shares of terminals have no effect" in shown
+
+
+# A proxy that asks
+
+
+def event(kind: str, number: int, client: str = "192.168.10.2:4000") -> dict[str, Any]:
+    return {"event": kind, "id": number, "client": client}
+
+
+def test_a_pep_asks_from_the_first_connection_to_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as there:
+        there.bind(("127.0.0.1", 0))
+        there.settimeout(5)
+        monkeypatch.setattr(satpep, "ASK_PORT", there.getsockname()[1])
+        wish = satpep.Wish("2M@127.0.0.1")
+        proof = event("connected", 1, f"{satpep.proof.CLIENT}:5")
+        for one in (proof, event("connected", 2), event("connected", 3), event("ended", 2)):
+            wish.take(one)
+        assert there.recv(64) == b"2000000"
+        wish.take(event("full", 0))
+        wish.take(event("ended", 9))  # it was never connected
+        wish.take(event("ended", 3))
+        assert there.recv(64) == b"0"
+        there.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            there.recv(64)
+
+
+def test_a_pep_that_is_to_ask_for_nothing_says_nothing() -> None:
+    assert satpep.wish_of("none") is None and satpep.wish_of("none@10.10.2.2") is None
+    assert satpep.wish_of("500k@10.10.2.2") == (500_000, "10.10.2.2")
+    satpep.Wish("none@10.10.2.2").take(event("connected", 2))
+
+
+@pytest.mark.parametrize("ask", ["2M", "fast@10.10.2.2", "2M@sat", "-1@10.10.2.2"])
+def test_whom_a_pep_asks_for_what_is_checked(ask: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        satpep.parse(["B_double", "run", f"--ask={ask}"])
+    assert "is not like 2M@10.10.2.2" in capsys.readouterr().err
+
+
+def test_pepsal_cannot_ask(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        satpep.parse(["B_double", "run", "--program=pepsal", "--ask=2M@10.10.2.2"])
+    assert "--ask needs satpep" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (["pep=B"], "no PEP is at the terminal"),
+        (["pep=B_double", "access=assigned"], "nothing is asked for"),
+    ],
+)
+def test_a_wish_without_effect_is_said(
+    values: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["rcs2", "vpn=none", "dama_values=none", "pep_ask=2M", *values, "--dry-run"]
+    assert main.main(words) == 0
+    assert said in "".join(capsys.readouterr())

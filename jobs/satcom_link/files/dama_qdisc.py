@@ -6,19 +6,31 @@ tc cannot set what a qdisc takes that it does not know, so the values go through
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import signal
+import socket
 import sys
-from collections.abc import Callable, Mapping
+import syslog
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import collect_agent
+
 from openbach_jobs import netem
-from openbach_jobs.command import change, figures_are_wrong, wait_for
-from openbach_jobs.dama import Access
+from openbach_jobs.command import change, figures_are_wrong, run, undo, wait_for
+from openbach_jobs.dama import Access, Share
 
 STATE = Path("/proc/net/dama")
 LATE_S = 1.0
 """How long after it should have left a packet counts as not sent."""
+
+
+PORT = 5997
+"""UDP, of a PEP's wishes: the job satpep sends the wanted rate in bit/s there."""
+WISH = re.compile(rb"[0-9]{1,10}")
 
 
 class Counters(NamedTuple):
@@ -102,6 +114,20 @@ def terminals_beyond(interface: str, routes: str) -> int:
     return max(len(found), 1)
 
 
+def with_link_addresses(shares: Mapping[str, Share], interface: str) -> list[tuple[str, Share]]:
+    """Return the link-layer addresses of terminals beyond an interface, with their shares.
+
+    Ends the job for an address that no neighbour has.
+    """
+    if not shares:
+        return []
+    shown = json.loads(run("ip", "-j", "neighbour", "show", "dev", interface))
+    known = {one["dst"]: one["lladdr"] for one in shown if "lladdr" in one}
+    if missing := [address for address in shares if address not in known]:
+        sys.exit(f"shares: {missing[0]} is no neighbour on {interface}; there are {sorted(known)}")
+    return [(known[address], share) for address, share in shares.items()]
+
+
 def check_kernel() -> None:
     """Ends the job where the kernel has no such qdisc."""
     if not STATE.exists():
@@ -110,6 +136,40 @@ def check_kernel() -> None:
             " for (access: dama). netem cannot do it; on a real platform use OpenSAND, or give"
             " access=assigned"
         )
+
+
+def listen(interface: str) -> None:
+    """Pass a PEP's wishes on to the terminal beyond an interface, until the job is stopped.
+
+    A wish does not wait for return capacity itself: in the field PEP and terminal are one box, or
+    on one LAN.
+    """
+    if not STATE.exists() or not STATE.read_text():
+        collect_agent.send_log(syslog.LOG_INFO, "nothing is asked for on this link")
+        stops = {signal.SIGTERM, signal.SIGINT}
+        signal.pthread_sigmask(signal.SIG_BLOCK, stops)
+        signal.sigwait(stops)
+        return
+    if (count := terminals_beyond(interface, Path("/proc/net/route").read_text())) > 1:
+        sys.exit(f"{count} terminals are beyond {interface}: a PEP's wishes are for one")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    place = f"dev {interface} ingress pref 1"
+    # A match without an action ends the search: the packet goes on to this host, past the queue.
+    chosen = f"protocol ip flower ip_proto udp dst_port {PORT} classid 1:1"
+    change("tc", "filter", "add", *place.split(), *chosen.split())
+    count = 0
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as wishes:
+            wishes.bind(("", PORT))
+            while True:
+                wish, sender = wishes.recvfrom(64)
+                if not WISH.fullmatch(wish) or int(wish) > netem.MULTIPLIERS["G"]:
+                    sys.exit(f"{sender[0]} wishes {wish!r}: not a rate in bit/s up to 1G")
+                STATE.write_text(f"wish 0 {int(wish)}\n")
+                count += 1
+    finally:
+        collect_agent.send_stat(collect_agent.now(), suffix="pep", wishes=count)
+        undo("tc", "filter", "del", *place.split())
 
 
 def tell(line: str) -> None:
@@ -128,12 +188,14 @@ class Link:
         terminals: int,
         queue: Mapping[str, int],
         seed: int | None,
+        shares: Sequence[tuple[str, Share]] = (),
     ) -> None:
         self.access = access
         self._interface = interface
         self._delay_ms = delay_ms
         self._terminals = terminals
         self._queue = queue
+        self._shares = shares
         self._seed = int.from_bytes(os.urandom(8)) if seed is None else netem.mixed(seed)
         if access["cra"] * (terminals + access["simulated"]) > access.capacity_bps:
             sys.exit(
@@ -171,6 +233,8 @@ class Link:
                 f" {longest_s * 1000:g} at most"
             )
         self._begin(self.access["simulated"])
+        for number, (address, share) in enumerate(self._shares):
+            tell(share.line(number, address))
         return found.p95_us / 1000, longest_s * 1000
 
     def statistics(self) -> dict[str, dict[str, Any]]:

@@ -18,6 +18,7 @@ import argparse
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -68,6 +69,7 @@ PROOF_BPS = 1e6
 """The rate of a link without one, at least, while its delay and loss are proved."""
 MOST_QUEUE_BYTES, MOST_QUEUE_PACKETS = 4_000_000_000, 1_000_000
 """Of a class of a terminal, where the buffer is in the other unit."""
+SHARES = re.compile(r"[\d.]+:[\w.;=]*(/[\d.]+:[\w.;=]*)*")
 SIGNALS = {signal.SIGTERM, signal.SIGINT}
 VALUES = {
     "--rate": "bit/s of the forward direction, e.g. 10M",
@@ -170,6 +172,12 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     frames.add_argument(
         "--es-n0-file", default=NONE, help="CSV with Es/N0 over time; none: as the values say"
     )
+    access.add_argument(
+        "--shares",
+        default=NONE,
+        metavar="SHARES",
+        help="of terminals with their own, by address: 10.0.0.2:cra=50k;rbdc=1M/10.0.0.3:weight=2",
+    )
     parser.add_argument(
         "--buffer-bytes", default="0", metavar="VALUE", help="buffer in bytes; 0: by the other two"
     )
@@ -195,11 +203,16 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         "--seed", type=int, default=os.environ.get("OPENBACH_RUN_SEED"), help="of the losses"
     )
     parser.add_argument(
-        "mode", choices=["run", "wait"], help="wait: ends when the link that another one runs is up"
+        "mode",
+        choices=["run", "wait", "listen"],
+        help="wait: ends when the link that another one runs is up; listen: lets a PEP at the"
+        " terminal ask for return capacity of that link",
     )
     arguments = parser.parse_args(argv)
     if arguments.series_s and not 0.01 <= arguments.series_s <= 3600:
         parser.error(f"series_s is {arguments.series_s:g}: 0, or from 0.01 to 3600 s")
+    if arguments.shares != NONE and not SHARES.fullmatch(arguments.shares):
+        parser.error(f"shares: {arguments.shares!r} is not like 10.0.0.2:cra=50k/10.0.0.3:weight=2")
     try:
         preset = presets.find(arguments.orbit)
         texts = presets.in_force(vars(arguments), preset)
@@ -209,6 +222,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         arguments.dama = None
         if arguments.access == presets.DAMA:
             arguments.dama = presets.access_of(texts, preset)
+            arguments.own_shares = arguments.dama.shares(arguments.shares)
             arguments.return_rate = arguments.dama.most_bps
         arguments.dvbs2 = None
         if arguments.forward == presets.DVBS2:
@@ -475,6 +489,7 @@ def ask_for_the_return_link(direction: Direction, arguments: argparse.Namespace)
         terminals,
         queue_limits(direction, arguments.buffer),
         arguments.seed,
+        dama_qdisc.with_link_addresses(arguments.own_shares, direction.arrives),
     )
     link.attach()
     measured_ms, longest_ms = link.prove(partial(link_proof.send_one, direction))
@@ -822,7 +837,12 @@ def emulate(arguments: argparse.Namespace) -> None:
 def main() -> None:
     """Run the job."""
     arguments = parse()
-    if arguments.mode == "wait":
+    if arguments.mode == "listen":
+        import dama_qdisc
+
+        wait()
+        dama_qdisc.listen(arguments.forward_interface)
+    elif arguments.mode == "wait":
         wait()
     else:
         emulate(arguments)

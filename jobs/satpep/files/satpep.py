@@ -18,12 +18,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import syslog
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -40,6 +42,9 @@ LIMITS = {
     "mark": (1, 2**31 - 1), "table": (1, 2**31 - 1),
 }  # fmt: skip
 POSITIONS = ("none", "A", "B", "A_double", "B_double")
+ASK = re.compile(r"(none|[0-9]{1,10}[kMG]?)@[0-9.]{7,15}")
+ASK_PORT = 5997
+"""UDP, of the job satcom_link on the satellite's host."""
 TABLE = "satpep"
 RULE_PRIORITY = "100"
 """Before those that give a flow a tunnel of its own (jobs/vpn): answers to the proxy are the
@@ -89,9 +94,19 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     run.add_argument("--port", type=int, default=5000, help="where the proxy listens")
     run.add_argument("--mark", type=int, default=1, help="of the packets that are to be made local")
     run.add_argument("--table", type=int, default=100, help="routing table that makes them so")
+    asking = run.add_argument_group("return capacity of a terminal beside it")
+    asking.add_argument(
+        "--ask",
+        default="none",
+        help="rate in bit/s to ask for while a connection is open, and whom: 2M@10.10.2.2",
+    )
     arguments = parser.parse_args(argv)
+    if arguments.mode == "run" and arguments.ask != "none" and not ASK.fullmatch(arguments.ask):
+        parser.error(f"ask: {arguments.ask!r} is not like 2M@10.10.2.2, or none")
     limits.check(parser, arguments, LIMITS)
     ours = ("client_leg", "server_leg", "initcwnd")
+    if arguments.mode == "run" and arguments.program == "pepsal" and wish_of(arguments.ask):
+        parser.error("--ask needs satpep: pepsal does not say which connections it has")
     if (
         arguments.mode == "run"
         and arguments.program == "pepsal"
@@ -233,6 +248,41 @@ def is_ready() -> bool:
         return probe.connect_ex(READY) == 0
 
 
+def wish_of(ask: str) -> tuple[int, str] | None:
+    """Return the rate in bit/s to ask for, and the address to ask; None if nothing is asked for."""
+    rate, _, address = ask.partition("@")
+    if rate == "none":
+        return None
+    from openbach_jobs import netem  # not above: other runs need not read it
+
+    return round(netem.number(rate, 0, 1e10, "a rate")), address
+
+
+class Wish:
+    """A rate that the terminal beside this host is to ask for while a connection is open."""
+
+    def __init__(self, ask: str) -> None:
+        """Begin with no connection."""
+        self._wish = wish_of(ask)
+        self._open: set[int] = set()
+
+    def take(self, event: Mapping[str, Any]) -> None:
+        """Take what the proxy says of a connection, and say if the first began or the last ended.
+
+        The proof's own connection is none.
+        """
+        kind = event["event"]
+        is_proof = event.get("client", "").startswith(f"{proof.CLIENT}:")
+        if self._wish is None or kind not in ("connected", "ended") or is_proof:
+            return
+        before = bool(self._open)
+        (self._open.add if kind == "connected" else self._open.discard)(event["id"])
+        if before != bool(self._open):
+            rate_bps, address = self._wish
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
+                out.sendto(str(rate_bps if self._open else 0).encode(), (address, ASK_PORT))
+
+
 class Connections:
     """The connections of satpep's statistics (satpep(8)) as statistics of OpenBACH.
 
@@ -315,7 +365,9 @@ def split(arguments: argparse.Namespace) -> None:
         )
         if arguments.program == "satpep":
             seen = Connections()
+            wish = Wish(arguments.ask)
             for line in program.stdout:
+                wish.take(json.loads(line))
                 seen.take(line)
             seen.send_sums()
         program.wait()

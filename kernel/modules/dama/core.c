@@ -102,6 +102,22 @@ u64 *dama_value(struct dama_values *values, const char *name)
 	return NULL;
 }
 
+#define SHARE(name) { #name, offsetof(struct dama_share, name) }
+
+u64 *dama_share_value(struct dama_share *share, const char *name)
+{
+	static const struct {
+		const char *name;
+		size_t offset;
+	} names[] = { SHARE(cra_bps), SHARE(rbdc_bps), SHARE(vbdc_bytes), SHARE(weight) };
+	u32 i;
+
+	for (i = 0; i < sizeof(names) / sizeof(*names); i++)
+		if (!strcmp(name, names[i].name))
+			return (u64 *)((char *)share + names[i].offset);
+	return NULL;
+}
+
 const char *dama_check(const struct dama_values *v)
 {
 	u64 up, down;
@@ -293,44 +309,52 @@ static u64 over(const struct dama_values *values, u64 number)
 }
 
 /* bit/s for `arrived` bytes in `us` and for those in the queue, without what is on its way. */
-static u64 wanted_rate(const struct dama_values *values, u64 arrived, u64 queued, u64 us, u64 pending_bps)
+static u64 wanted_rate(const struct dama_values *values, const struct dama_share *share, u64 arrived, u64 queued,
+		       u64 us, u64 pending_bps)
 {
 	u64 rtt_us = values->request_rtt * values->superframe_us;
-	u64 rate_bps = over(values, rate_of(arrived, us)), most_bps = values->rbdc_bps;
+	u64 rate_bps = over(values, rate_of(arrived, us)), most_bps = share->rbdc_bps;
 
 	switch (values->algorithm) {
 	case DAMA_SNS3:
 		queued = minus(queued, bytes_in(rate_bps, us) + bytes_in(pending_bps, us));
-		return min(minus(rate_bps + rate_of(queued, us), values->cra_bps), minus(most_bps, values->cra_bps));
+		return min(minus(rate_bps + rate_of(queued, us), share->cra_bps), minus(most_bps, share->cra_bps));
 	case DAMA_OPENSAND:
 		queued = minus(over(values, queued), bytes_in(pending_bps, us));
-		return min(minus(rate_bps + rate_of(queued, rtt_us), values->cra_bps), min(most_bps, OPENSAND_RBDC_BPS));
+		return min(minus(rate_bps + rate_of(queued, rtt_us), share->cra_bps), min(most_bps, OPENSAND_RBDC_BPS));
 	default:
 		/* It has no history, so nothing is on its way; and what is below CRA becomes the largest number. */
 		most_bps = min(most_bps, OPENSAND_RBDC_BPS);
 		rate_bps += over(values, rate_of(queued, rtt_us));
-		return rate_bps < values->cra_bps ? most_bps : min(rate_bps - values->cra_bps, most_bps);
+		return rate_bps < share->cra_bps ? most_bps : min(rate_bps - share->cra_bps, most_bps);
 	}
 }
 
-/* Bytes beyond those that rates will carry until the answer comes. */
-static u64 wanted_volume(const struct dama_values *values, u64 arrived, u64 queued, u64 us, u64 rate_bps,
-			 u64 pending_bytes)
+/* The most that a terminal may ask for. */
+static u64 most_rate(const struct dama_values *values, const struct dama_share *share)
 {
-	u64 rtt_us = values->request_rtt * values->superframe_us, most = values->vbdc_bytes, wanted;
+	return values->algorithm == DAMA_SNS3 ? minus(share->rbdc_bps, share->cra_bps) :
+						min(share->rbdc_bps, OPENSAND_RBDC_BPS);
+}
+
+/* Bytes beyond those that rates will carry until the answer comes. */
+static u64 wanted_volume(const struct dama_values *values, const struct dama_share *share, u64 arrived, u64 queued,
+			 u64 us, u64 rate_bps, u64 pending_bytes)
+{
+	u64 rtt_us = values->request_rtt * values->superframe_us, most = share->vbdc_bytes, wanted;
 
 	switch (values->algorithm) {
 	case DAMA_SNS3:
-		wanted = minus(over(values, pending_bytes ? arrived : queued), bytes_in(values->cra_bps, us));
+		wanted = minus(over(values, pending_bytes ? arrived : queued), bytes_in(share->cra_bps, us));
 		break;
 	case DAMA_OPENSAND:
-		wanted = minus(over(values, queued), pending_bytes + bytes_in(values->cra_bps, us));
+		wanted = minus(over(values, queued), pending_bytes + bytes_in(share->cra_bps, us));
 		most = min(most, OPENSAND_VBDC_BYTES);
 		break;
 	default:
 		return min(over(values, queued), min(most, OPENSAND_VBDC_BYTES));
 	}
-	if (values->rbdc_bps)
+	if (share->rbdc_bps)
 		wanted = minus(wanted, bytes_in(rate_bps, rtt_us));
 	return min(wanted, most);
 }
@@ -338,6 +362,7 @@ static u64 wanted_volume(const struct dama_values *values, u64 arrived, u64 queu
 static void ask(struct dama *dama, struct dama_terminal *terminal, u64 now)
 {
 	const struct dama_values *values = &dama->values;
+	const struct dama_share *share = &terminal->share;
 	u64 since = now > values->request_period ? max(terminal->last_chance, now - values->request_period) :
 						   terminal->last_chance;
 	u64 us = max(now - since, 1ULL) * values->superframe_us;
@@ -347,21 +372,23 @@ static void ask(struct dama *dama, struct dama_terminal *terminal, u64 now)
 
 	terminal->asked_for_bytes = 0;
 	terminal->last_chance = now;
-	if (!arrived && !queued)
+	if (!arrived && !queued && !terminal->wish_bps)
 		return;
 	forget_answered(dama, terminal, now);
 	count_pending(terminal, &pending_bps, &pending_bytes);
-	if (values->rbdc_bps)
-		rate_bps = wanted_rate(values, arrived, queued, us, pending_bps);
-	if (values->vbdc_bytes)
-		volume = wanted_volume(values, arrived, queued, us, rate_bps, pending_bytes);
+	if (share->rbdc_bps && (arrived || queued))
+		rate_bps = wanted_rate(values, share, arrived, queued, us, pending_bps);
+	if (share->rbdc_bps && terminal->wish_bps)
+		rate_bps = max(rate_bps, min(minus(terminal->wish_bps, share->cra_bps), most_rate(values, share)));
+	if (share->vbdc_bytes)
+		volume = wanted_volume(values, share, arrived, queued, us, rate_bps, pending_bytes);
 	if (!rate_bps && !volume)
 		return;
 	request = request_at(terminal, terminal->next_request++);
 	request->made = now;
 	request->rate_bps = rate_bps;
 	request->volume_bytes = volume;
-	request->has_rate = values->rbdc_bps;
+	request->has_rate = share->rbdc_bps;
 	request->renews = values->algorithm == DAMA_OPENSAND_8_2 ||
 			  (values->algorithm == DAMA_SNS3 && !pending_bytes);
 	terminal->last_request = now + 1;
@@ -462,7 +489,7 @@ static void take_requests(struct dama *dama, struct dama_terminal *terminal, u64
 		}
 		if (request->volume_bytes) {
 			terminal->vbdc_bytes = min(request->volume_bytes + (request->renews ? 0 : terminal->vbdc_bytes),
-						   values->vbdc_bytes);
+						   terminal->share.vbdc_bytes);
 			terminal->vbdc_until = now + values->vbdc_life;
 		}
 	}
@@ -484,13 +511,15 @@ static void grant(struct dama *dama, u32 i, u64 superframe, u64 slots, u64 *left
 	*left -= slots;
 }
 
-static void grant_constant(struct dama *dama, u64 rate_bps, u64 superframe, u64 *left)
+static void grant_constant(struct dama *dama, bool is_free, u64 superframe, u64 *left)
 {
-	u64 parts = slots_of(&dama->values, rate_bps);
 	u32 i, first = superframe % dama->count;
 
-	for (i = 0; i < dama->count && parts && *left; i++) {
+	if (!(is_free ? dama->values.fca_bps : dama->cra_parts))
+		return;
+	for (i = 0; i < dama->count && *left; i++) {
 		u32 at = (first + i) % dama->count;
+		u64 parts = is_free ? dama->terminals[at].fca_parts : dama->terminals[at].cra_parts;
 		u64 slots = constant_slots(parts, DAMA_SLOT * at / dama->count, superframe);
 
 		grant(dama, at, superframe, min(slots, *left), left);
@@ -530,19 +559,62 @@ static void grant_credits(struct dama *dama, u64 superframe, u64 *left)
 	}
 }
 
+/*
+ * Parts the slots that are left among requests for more than that, in proportion to what each wants times its weight.
+ * Whoever would get more than it wants gets that, and the others part the rest. Requests are whole slots, so
+ * all products are below 2^62.
+ */
+static void part_rates(struct dama *dama, u64 left)
+{
+	bool again = true;
+	u64 weighted;
+	u32 i;
+
+	for (i = 0; i < dama->count; i++)
+		dama->terminals[i].granted_parts = NONE;
+	while (again) {
+		u64 available = left;
+
+		again = false;
+		weighted = 0;
+		for (i = 0; i < dama->count; i++)
+			if (dama->terminals[i].granted_parts == NONE)
+				weighted += dama->terminals[i].rbdc_want / DAMA_SLOT * dama->terminals[i].share.weight;
+		for (i = 0; i < dama->count && weighted; i++) {
+			struct dama_terminal *terminal = &dama->terminals[i];
+
+			if (terminal->granted_parts != NONE || !terminal->rbdc_want ||
+			    terminal->share.weight * available < weighted)
+				continue;
+			terminal->granted_parts = terminal->rbdc_want;
+			left -= terminal->rbdc_want / DAMA_SLOT;
+			again = true;
+		}
+	}
+	for (i = 0; i < dama->count; i++) {
+		struct dama_terminal *terminal = &dama->terminals[i];
+
+		if (terminal->granted_parts == NONE)
+			terminal->granted_parts = !weighted ? 0 :
+				terminal->rbdc_want / DAMA_SLOT * terminal->share.weight * left * DAMA_SLOT / weighted;
+	}
+}
+
 static void grant_rates(struct dama *dama, u64 superframe, u64 *left)
 {
 	u64 wanted = 0, available = *left * DAMA_SLOT;
+	bool parted;
 	u32 i;
 
 	for (i = 0; i < dama->count; i++)
 		wanted += dama->terminals[i].rbdc_want;
+	parted = wanted > available;
+	if (parted)
+		part_rates(dama, *left);
 	for (i = 0; i < dama->count && wanted; i++) {
 		struct dama_terminal *terminal = &dama->terminals[i];
-		u64 parts = terminal->rbdc_want;
+		u64 parts = parted ? terminal->granted_parts : terminal->rbdc_want;
 
-		if (wanted > available)
-			parts = parts * available / wanted;
 		terminal->credit = min(terminal->credit + parts % DAMA_SLOT, 2 * DAMA_SLOT);
 		grant(dama, i, superframe, parts / DAMA_SLOT, left);
 	}
@@ -581,10 +653,10 @@ static void grant_all(struct dama *dama, u64 now)
 		take_requests(dama, &dama->terminals[i], now);
 		dama->terminals[i].grants[superframe % DAMA_RING] = 0;
 	}
-	grant_constant(dama, dama->values.cra_bps, superframe, &left);
+	grant_constant(dama, false, superframe, &left);
 	grant_rates(dama, superframe, &left);
 	grant_volumes(dama, superframe, &left);
-	grant_constant(dama, dama->values.fca_bps, superframe, &left);
+	grant_constant(dama, true, superframe, &left);
 	dama->most_granted = max(dama->most_granted, dama->values.slots - left);
 }
 
@@ -722,9 +794,18 @@ static void fill_pipeline(struct dama *dama, u64 from)
 
 		for (i = 0; i < dama->count; i++)
 			dama->terminals[i].grants[superframe % DAMA_RING] = 0;
-		grant_constant(dama, dama->values.cra_bps, superframe, &left);
-		grant_constant(dama, dama->values.fca_bps, superframe, &left);
+		grant_constant(dama, false, superframe, &left);
+		grant_constant(dama, true, superframe, &left);
 	}
+}
+
+static void take_share(struct dama *dama, struct dama_terminal *terminal, const struct dama_share *share)
+{
+	dama->cra_parts -= terminal->cra_parts;
+	terminal->share = *share;
+	terminal->cra_parts = slots_of(&dama->values, share->cra_bps);
+	dama->cra_parts += terminal->cra_parts;
+	terminal->fca_parts = slots_of(&dama->values, dama->values.fca_bps) * share->weight;
 }
 
 void dama_start(struct dama *dama, const struct dama_values *values, struct dama_terminal *terminals,
@@ -740,13 +821,41 @@ void dama_start(struct dama *dama, const struct dama_values *values, struct dama
 	dama->up = superframes(values->delay_us, values->superframe_us);
 	dama->down = superframes(values->delay_us + values->processing_us, values->superframe_us);
 	dama->random = values->seed;
-	fill_pipeline(dama, 0);
 	for (i = 0; i < dama->count; i++) {
+		take_share(dama, &terminals[i], &(const struct dama_share){
+			values->cra_bps, values->rbdc_bps, values->vbdc_bytes, 1 });
 		terminals[i].requests = requests + (size_t)i * DAMA_RING;
 		terminals[i].random = values->seed + 0x632BE59BD9B4E019ULL * (i + 1);
 		for (c = 0; c < DAMA_CLASSES && i < values->terminals; c++)
 			terminals[i].classes[c].bins = bins + ((size_t)i * DAMA_CLASSES + c) * DAMA_BINS;
 	}
+	fill_pipeline(dama, 0);
+}
+
+const char *dama_give(struct dama *dama, u32 number, const struct dama_share *share)
+{
+	if (number >= dama->values.terminals)
+		return "there are fewer terminals";
+	if (max(share->cra_bps, share->rbdc_bps) > 1000 * US_PER_S || share->vbdc_bytes > 1000 * US_PER_S)
+		return "no rate and no volume is above 1000000000";
+	if (!share->weight || share->weight > DAMA_MOST_WEIGHT)
+		return "weight is from 1 to 1000";
+	if (dama->cra_parts - dama->terminals[number].cra_parts + slots_of(&dama->values, share->cra_bps) >
+	    dama->values.slots * DAMA_SLOT)
+		return "cra_bps of all terminals is more than all slots";
+	take_share(dama, &dama->terminals[number], share);
+	/* No request has reached the NCC yet, so that the grants under way are those of constant rates. */
+	if (dama->superframe <= dama->up)
+		fill_pipeline(dama, dama->superframe);
+	return NULL;
+}
+
+void dama_wish(struct dama *dama, u32 number, u64 rate_bps)
+{
+	struct dama_terminal *terminal = &dama->terminals[number];
+
+	dama->wishes += (rate_bps != 0) - (terminal->wish_bps != 0);
+	terminal->wish_bps = rate_bps;
 }
 
 static void tick(struct dama *dama)
@@ -775,14 +884,14 @@ static void rest(struct dama *dama, u64 until)
 	u64 quiet_from = dama->busy_until + dama->down + 1, back, skipped;
 	u32 i;
 
-	if (dama->values.simulated || dama->waiting || dama->superframe < quiet_from)
+	if (dama->values.simulated || dama->waiting || dama->wishes || dama->superframe < quiet_from)
 		return;
 	back = dama->down + dama->values.request_period + 1;
 	if (until <= dama->superframe + back)
 		return;
 	skipped = until - back - dama->superframe;
 	for (i = 0; i < dama->count; i++) {
-		u64 parts = slots_of(&dama->values, dama->values.cra_bps), phase = DAMA_SLOT * i / dama->count;
+		u64 parts = dama->terminals[i].cra_parts, phase = DAMA_SLOT * i / dama->count;
 		u64 from = dama->superframe, to = dama->superframe + skipped;
 
 		/* Of free capacity, which is whoever's has something to send, nothing is counted here. */

@@ -26,6 +26,7 @@ typedef uint8_t u8;
 #define DAMA_TERMINALS 1024
 #define DAMA_RING 512		/* superframes, or requests, that are under way at once */
 #define DAMA_SLOT (1ULL << 16)	/* parts of a slot */
+#define DAMA_MOST_WEIGHT 1000
 #define DAMA_CREDITS 64		/* ranks of terminals by their credit */
 #define DAMA_RA_SLOTS 256
 #define DAMA_RA_REPLICAS 5
@@ -74,6 +75,14 @@ struct dama_values {
 	u64 seed;			/* of the simulated terminals and of random access */
 };
 
+/* What one terminal has and may ask for. At the start it is what the values say of all, with a weight of 1. */
+struct dama_share {
+	u64 cra_bps;
+	u64 rbdc_bps;
+	u64 vbdc_bytes;
+	u64 weight;			/* of its requests for a rate where there is too little, and of FCA */
+};
+
 struct dama_packet {
 	struct dama_packet *next;
 	void *cookie;			/* the caller's */
@@ -114,6 +123,10 @@ struct dama_request {
 
 struct dama_terminal {
 	struct dama_class classes[DAMA_CLASSES];
+	struct dama_share share;
+	u64 cra_parts;			/* of a slot, in a superframe */
+	u64 fca_parts;
+	u64 wish_bps;			/* that a proxy beside it wants it to ask for */
 	u64 left_bytes;			/* that are in no burst yet */
 	u64 asked_for_bytes;		/* that arrived since the last chance to ask */
 	u64 last_chance;		/* superframe */
@@ -130,6 +143,7 @@ struct dama_terminal {
 	u64 vbdc_bytes;
 	u64 vbdc_until;
 	u64 credit;			/* parts of a slot */
+	u64 granted_parts;		/* of this superframe, of its rate */
 	/* What has been done: */
 	u64 granted_slots;
 	u64 used_slots;
@@ -157,6 +171,8 @@ struct dama {
 	u64 up;				/* superframes that a request takes, */
 	u64 down;			/* and that a grant takes */
 	u64 busy_until;			/* superframe: until then somebody may be granted what it asked for */
+	u64 cra_parts;			/* of all terminals */
+	u32 wishes;			/* terminals that have one */
 	u64 waiting;			/* packets in queues */
 	u64 leaving_packets;
 	struct dama_list leaving;	/* in their order */
@@ -177,6 +193,15 @@ const char *dama_check(const struct dama_values *values);
  * DAMA_CLASSES * DAMA_BINS `bins` for each of them. */
 void dama_start(struct dama *dama, const struct dama_values *values, struct dama_terminal *terminals,
 		struct dama_request *requests, u32 *bins, u64 now_ns);
+
+/* The number of a terminal's share of that name, or NULL. */
+u64 *dama_share_value(struct dama_share *share, const char *name);
+
+/* Gives a terminal a share of its own, from now on. Returns what is wrong with it, or NULL. After dama_advance. */
+const char *dama_give(struct dama *dama, u32 number, const struct dama_share *share);
+
+/* A proxy wants a terminal to ask for this rate at least, from its next chance on; 0: no longer. After dama_advance. */
+void dama_wish(struct dama *dama, u32 number, u64 rate_bps);
 
 /* All that happens until then, in its order. */
 void dama_advance(struct dama *dama, u64 now_ns);

@@ -11,7 +11,15 @@
  * tc cannot set what a qdisc takes that it does not know, so the values are written to
  * /proc/net/dama of the host's network namespace, as NAME=VALUE NAME=VALUE … (core.h) in one line:
  * from then on there is a link, which is new; packets that wait in the one before are sent at once.
- * Without a link the qdisc drops. There is one qdisc in a namespace.
+ * Without a link the qdisc drops. There is one qdisc in a namespace. Of the link that is there, the line
+ *
+ *	terminal N address=NUMBER cra_bps=… rbdc_bps=… vbdc_bytes=… weight=…
+ *
+ * says which link-layer address a terminal has, and what it has and may ask for, and
+ *
+ *	wish N BPS
+ *
+ * that a proxy beside the terminal wants it to ask for so much; 0: no longer.
  *
  * Read, it has what has been done:
  *
@@ -44,6 +52,7 @@
 #include "core.h"
 
 #define MOST_CLASS 7
+#define MOST_BPS 1000000000ULL
 
 static const u8 class_of_precedence[MOST_CLASS + 1] = { 4, 4, 3, 3, 3, 1, 2, 0 };
 static const char * const class_names[DAMA_CLASSES] = { "NM", "EF", "SIG", "AF", "BE" };
@@ -352,13 +361,86 @@ static int begin(struct state *state, const struct dama_values *values)
 	return error;
 }
 
+/* Terminals are numbered as they come, so an address is given to the next number, or to one that has it. */
+static int know(struct link *link, u32 number, u64 address)
+{
+	u8 bytes[ETH_ALEN];
+
+	u64_to_ether_addr(address, bytes);
+	if (number < link->known)
+		return ether_addr_equal_unaligned(link->addresses[number], bytes) ? 0 : -EEXIST;
+	if (number > link->known || number >= link->dama.values.terminals)
+		return -EINVAL;
+	ether_addr_copy(link->addresses[link->known++], bytes);
+	return 0;
+}
+
+static int give(struct link *link, u32 number, char *text)
+{
+	struct dama_share share;
+	u64 address = 0;
+	char *word;
+	int error;
+
+	if (number >= link->dama.values.terminals)
+		return -EINVAL;
+	share = link->dama.terminals[number].share;
+	while (text && (word = strsep(&text, " "))) {
+		char *value = strchr(word, '=');
+		u64 *into;
+
+		if (!value)
+			return -EINVAL;
+		*value++ = '\0';
+		into = strcmp(word, "address") ? dama_share_value(&share, word) : &address;
+		if (!into || kstrtou64(value, 10, into))
+			return -EINVAL;
+	}
+	error = address ? know(link, number, address) : 0;
+	return error ? error : dama_give(&link->dama, number, &share) ? -EDOM : 0;
+}
+
+static int wish(struct link *link, u32 number, const char *text)
+{
+	u64 rate_bps;
+
+	if (number >= link->dama.values.terminals || !text || kstrtou64(text, 10, &rate_bps))
+		return -EINVAL;
+	if (rate_bps > MOST_BPS)
+		return -EDOM;
+	dama_wish(&link->dama, number, rate_bps);
+	return 0;
+}
+
+static int change_terminal(struct state *state, bool is_wish, char *text)
+{
+	char *word = strsep(&text, " ");
+	u32 number;
+	int error = -ENOLINK;
+
+	if (!word || kstrtou32(word, 10, &number))
+		return -EINVAL;
+	spin_lock_bh(&state->lock);
+	if (state->link) {
+		dama_advance(&state->link->dama, ktime_get_ns());
+		error = is_wish ? wish(state->link, number, text) : give(state->link, number, text);
+	}
+	spin_unlock_bh(&state->lock);
+	return error;
+}
+
 static int link_write(struct file *file, char *text, size_t size)
 {
 	struct seq_file *seq = file->private_data;
+	struct state *state = state_of(seq_file_single_net(seq));
 	struct dama_values values = {};
 	char *word;
 
 	text = strim(text);
+	if (str_has_prefix(text, "terminal "))
+		return change_terminal(state, false, text + strlen("terminal "));
+	if (str_has_prefix(text, "wish "))
+		return change_terminal(state, true, text + strlen("wish "));
 	while ((word = strsep(&text, " "))) {
 		char *number = strchr(word, '=');
 		u64 *value;
@@ -372,7 +454,7 @@ static int link_write(struct file *file, char *text, size_t size)
 	}
 	if (dama_check(&values))
 		return -EDOM;
-	return begin(state_of(seq_file_single_net(seq)), &values);
+	return begin(state, &values);
 }
 
 static void show_terminal(struct seq_file *file, const struct dama_terminal *one, u64 queued_bytes)

@@ -17,14 +17,14 @@ from openbach_jobs.presets import ES_N0_FILE
 from openbach_run.campaign.cells import Instead, cells_of, uses_of
 from openbach_run.campaign.spec import CellSpec, Origin, RunSpec
 from openbach_run.catalog import Uses
-from openbach_run.openbach.addresses import with_addresses
+from openbach_run.openbach.addresses import shares_in, with_addresses
 from openbach_run.openbach.extras import MEASURE
 from openbach_run.openbach.job import Job
 from openbach_run.openbach.job_folders import Package, entries_of
 from openbach_run.openbach.measures import Declared, Measure, in_words
 from openbach_run.openbach.scenario import Scenario, defaults_of, jobs_of
 from openbach_run.openbach.uses import Use, uses
-from openbach_run.satellite.checks import Presets, check_terminals, is_random
+from openbach_run.satellite.checks import Presets, check_terminals, is_random, note_on_shares
 from openbach_run.topology.hosts import Inventory
 from openbach_run.topology.networks import check_mtus
 
@@ -185,7 +185,23 @@ class Campaign:
         here = replace(self, scenario=with_addresses(self.scenario, inventory), sub_scenarios=subs)
         # Neither cells nor what they use have addresses in them.
         object.__setattr__(here, "found", self.found)
+        here.notes_on_shares()
         return here
+
+    def notes_on_shares(self) -> list[str]:
+        """Return a note on what terminals have of their own, for the cells that have them.
+
+        Raises InputError for shares that do not go together with the values of a cell.
+        """
+        texts = [
+            text
+            for scenario in (self.scenario, *self.sub_scenarios.values())
+            for text in shares_in(scenario)
+        ]
+        if not texts:
+            return []
+        notes = (note_on_shares(cell, self.presets, text) for cell in self.cells for text in texts)
+        return [one for one in dict.fromkeys(notes) if one]
 
     def places(self, jobs: Mapping[str, Job]) -> list[Use]:
         """Return where the scenarios give values to arguments that have choices or limits.

@@ -114,7 +114,7 @@ def run_campaign(plan: Plan, options: Options, callbacks: Callbacks = SILENT) ->
     """
     work = _Work(plan, options)
     cpus = work.cpus
-    for text in plan.warnings(options.engine):
+    for text in (*plan.warnings(options.engine), *notes_on_inventories(plan, options)):
         callbacks.message(text)
     store = work.store
     with store.opened():
@@ -186,6 +186,18 @@ def _say_first(reporter: Reporter, result: Result) -> None:
     """Show the tables of the first seed, while the other seeds are still to come."""
     tables = [as_text(one) for one in result.tables]
     reporter.say("\n".join([*tables, "now the other seeds (--seeds 1 is without):"]))
+
+
+def notes_on_inventories(plan: Plan, options: Options) -> list[str]:
+    """Return the notes on what the inventories say of terminals, each for a line of its own.
+
+    Raises InputError.
+    """
+    found = []
+    for campaign in plan.campaigns:
+        here = campaign.on(inventory_of(campaign, plan.catalog, options))
+        found += [f"{campaign.path}: note: {text}" for text in here.notes_on_shares()]
+    return found
 
 
 def prepare(plan: Plan, options: Options, progress: Progress) -> None:

@@ -44,6 +44,22 @@ lose and hold, and steps of delay and rate. Without it a change of the satellite
 
   openbach-run link tle oneweb.tle --terminal 43.60,1.44 --gateway 38.87,-9.28 -o oneweb.csv
 """
+OPENSAND = """\
+Reads OpenSAND's files, and tells them by their content.
+
+Delay files (satellite delay of type "FileDelay") make a link file. A line has a time, counted in
+refresh periods, and the delay in ms between one ground entity and the satellite; # begins a
+comment. Between two lines OpenSAND interpolates in whole milliseconds.
+
+topology.xml and profile.xml, of OpenSAND 6 and later, make a satellite (NAME.yml) whose return link
+has to be asked for and whose forward link is in frames: carriers, symbol rates, waveform, Es/N0,
+superframe, what a terminal has and may ask for, delay, simulated terminals. Each line of them that
+is not modelled is named, and why.
+
+  openbach-run link opensand topology.xml st/profile.xml gw/profile.xml -o mine.yml
+  mkdir -p mine/satellites; mv mine.yml mine/satellites/
+  openbach-run rcs2 orbit=mine --with mine
+"""
 COMPARE = """\
 Prints the statistics of two links side by side, and draws them: quantiles of the RTT within and
 around reconfigurations, bursts of loss, rates of intervals, autocorrelation. A and B are
@@ -163,33 +179,12 @@ def parser() -> argparse.ArgumentParser:
 
     delays = commands.add_parser(
         "opensand",
-        help="from OpenSAND's delay files",
-        description=opensand.__doc__,
+        help="from OpenSAND's delay files, or a satellite from its topology and profile",
+        description=OPENSAND,
         formatter_class=raw,
     )
     delays.set_defaults(make=_opensand)
-    delays.add_argument(
-        "terminal", type=Path, metavar="FILE", help="delays between terminal and satellite"
-    )
-    delays.add_argument(
-        "gateway",
-        type=Path,
-        metavar="GATEWAY_FILE",
-        nargs="?",
-        help="between gateway and satellite (default: the same)",
-    )
-    delays.add_argument(
-        "--refresh-period-ms",
-        type=int,
-        default=1000,
-        help="OpenSAND's parameter of that name (default 1000)",
-    )
-    delays.add_argument(
-        "--loop", action="store_true", help="begin again after the last delay, as OpenSAND's `loop`"
-    )
-    delays.add_argument(
-        "--rate-bps", type=_rate, metavar="RATE", help="of each direction, as 20M (default 10M)"
-    )
+    _add_opensand(delays)
 
     measured = commands.add_parser(
         "import",
@@ -255,7 +250,12 @@ def parser() -> argparse.ArgumentParser:
         )
     for maker in (leo, orbits, rain, traces, delays, measured, trips):
         maker.add_argument(
-            "-o", "--output", type=Path, required=True, metavar="FILE", help="the link file"
+            "-o",
+            "--output",
+            type=Path,
+            required=True,
+            metavar="FILE",
+            help="the link file" if maker is not delays else "the link file, or NAME.yml",
         )
         maker.add_argument("--quiet", action="store_true", help="no progress")
 
@@ -272,6 +272,42 @@ def parser() -> argparse.ArgumentParser:
         "-o", "--output", type=Path, required=True, metavar="FIGURE", help=".svg, .pdf or .png"
     )
     return made
+
+
+def _add_opensand(parser: argparse.ArgumentParser) -> None:
+    """Add files and options of what OpenSAND has."""
+    parser.add_argument(
+        "file",
+        type=Path,
+        metavar="FILE",
+        nargs="+",
+        help="delays between terminal and satellite, then between gateway and satellite (default:"
+        " the same); or topology.xml, the terminal's profile.xml, and if you have them the"
+        " gateway's profile.xml and the terminal's infrastructure.xml",
+    )
+    of_delays = parser.add_argument_group("delay files")
+    of_delays.add_argument(
+        "--refresh-period-ms",
+        type=int,
+        help="OpenSAND's parameter of that name (default 1000)",
+    )
+    of_delays.add_argument(
+        "--loop", action="store_true", help="begin again after the last delay, as OpenSAND's `loop`"
+    )
+    of_models = parser.add_argument_group("topology and profile")
+    of_models.add_argument(
+        "--delay-ms", type=float, help="one way over both hops (default: of the profiles)"
+    )
+    of_models.add_argument(
+        "--gateway-id", metavar="ID", help="whose spot it is (default: of the topology)"
+    )
+    parser.add_argument(
+        "--rate-bps",
+        type=_rate,
+        metavar="RATE",
+        help="of each direction, as 20M (default 10M); with a topology of the forward direction"
+        " (default: its carrier and MODCOD)",
+    )
 
 
 def _add_tle(parser: argparse.ArgumentParser) -> None:
@@ -419,6 +455,8 @@ def main(argv: list[str]) -> int:
             _compare(arguments)
         elif arguments.command == "acm" and arguments.es_n0:
             _write_es_n0(arguments)
+        elif _is_opensand_model(arguments):
+            _opensand_satellite(arguments)
         else:
             # Each subcommand has its maker (set_defaults in parser).
             changes, until_s, comments = arguments.make(arguments)
@@ -595,10 +633,15 @@ def _mahimahi(arguments: argparse.Namespace) -> Made:
 
 def _opensand(arguments: argparse.Namespace) -> Made:
     """Return what OpenSAND's delays make. Raises ValueError, LinkFileError."""
-    period_ms = arguments.refresh_period_ms
+    for option in ("--delay-ms", "--gateway-id"):
+        if getattr(arguments, option[2:].replace("-", "_")) is not None:
+            raise ValueError(f"{option} is for a topology and a profile, not for delay files")
+    if len(arguments.file) > 2:
+        raise ValueError("three delay files: give the terminal's and the gateway's")
+    period_ms = 1000 if arguments.refresh_period_ms is None else arguments.refresh_period_ms
     if not 1 <= period_ms <= 3_600_000:
         raise ValueError(f"--refresh-period-ms {period_ms}: it must be from 1 to 3600000")
-    files = [arguments.terminal, arguments.gateway or arguments.terminal]
+    files = [arguments.file[0], arguments.file[-1]]
     terminal, gateway = map(opensand.read_delays, files)
     rate_bps, assumed = _rate_bps(arguments)
     comments = [
@@ -608,6 +651,47 @@ def _opensand(arguments: argparse.Namespace) -> Made:
     if arguments.loop:
         comments.append(f"repeat_s: {opensand.repeat_s(terminal, gateway, period_ms):.15g}")
     return opensand.changes(terminal, gateway, period_ms, rate_bps), math.inf, comments
+
+
+def _is_opensand_model(arguments: argparse.Namespace) -> bool:
+    """Return whether the files are OpenSAND's XML files. Raises LinkFileError."""
+    if arguments.command != "opensand":
+        return False
+    from openbach_run.satellite import xml_file
+
+    return any(xml_file.is_xml(path) for path in arguments.file)
+
+
+def _opensand_satellite(arguments: argparse.Namespace) -> None:
+    """Write a satellite's file of OpenSAND's topology and profiles, and print it."""
+    from openbach_run.satellite import opensand_files
+
+    output: Path = arguments.output
+    if output.suffix != ".yml":
+        raise ValueError(f"{output}: a topology makes a satellite's file, which ends in .yml")
+    for option, given in (
+        ("--refresh-period-ms", arguments.refresh_period_ms is not None),
+        ("--loop", arguments.loop),
+    ):
+        if given:
+            raise ValueError(f"{option} is for delay files, not for a topology and a profile")
+    given = opensand_files.Given(arguments.delay_ms, arguments.rate_bps, arguments.gateway_id)
+    found = opensand_files.read(arguments.file, given)
+    _write_satellite(output, found.lines())
+    print("\n".join(opensand_files.described(output, found)))
+
+
+def _write_satellite(output: Path, lines: list[str]) -> None:
+    """Write a satellite's file, which is checked first. Raises PresetError, InputError."""
+    new = output.with_name(f".{output.stem}.new.yml")
+    try:
+        new.write_text("".join(f"{line}\n" for line in lines))
+        presets.read(new)
+        os.replace(new, output)
+    except OSError as error:
+        raise InputError(f"{output}: {error.strerror}") from error
+    finally:
+        new.unlink(missing_ok=True)
 
 
 def _parts(arguments: argparse.Namespace) -> list[imported.Part]:
@@ -651,15 +735,7 @@ def _fit(arguments: argparse.Namespace) -> None:
     found.said += dict.fromkeys(assumed)
     title = f"A link as it was measured ({', '.join(part.name for part in parts)})"
     lines = fit.satellite_lines(found, title)
-    new = output.with_name(f".{output.stem}.new.yml")
-    try:
-        new.write_text("".join(f"{line}\n" for line in lines))
-        presets.read(new)
-        os.replace(new, output)
-    except OSError as error:
-        raise InputError(f"{output}: {error.strerror}") from error
-    finally:
-        new.unlink(missing_ok=True)
+    _write_satellite(output, lines)
     print("\n".join([f"{output}:", *(f"  {line}" for line in lines)]))
 
 

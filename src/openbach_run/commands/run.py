@@ -12,7 +12,13 @@ from functools import partial
 
 from openbach_run.campaign.options import Options
 from openbach_run.campaign.request import installed, path_of, plan_of
-from openbach_run.campaign.run import Result, forecast_of, prepare, run_with_progress
+from openbach_run.campaign.run import (
+    Result,
+    forecast_of,
+    notes_on_inventories,
+    prepare,
+    run_with_progress,
+)
 from openbach_run.progress import Reporter
 from openbach_run.results.files import as_csv, as_json
 from openbach_run.results.tables import as_html, as_latex, as_markdown, as_text
@@ -40,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
         return check(path, packages, arguments.format == "json", options.inventory)
     plan = plan_of(arguments.scenario, arguments.settings, arguments.seeds, options)
     if arguments.dry_run or arguments.prepare:
-        for text in plan.warnings(options.engine):
+        for text in (*plan.warnings(options.engine), *notes_on_inventories(plan, options)):
             print(text, file=sys.stderr)
     if arguments.dry_run:
         print(forecast_of(plan, options))

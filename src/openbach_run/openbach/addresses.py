@@ -62,7 +62,30 @@ def with_addresses(scenario: Scenario, inventory: Inventory) -> Scenario:
             found[name] = value_of(reference, inventory)
         except InputError as error:
             raise InputError(f"{scenario.name}: x-inventory.constants.{name}: {error}") from None
+    _check_shares(scenario.name, inventory, list(found.values()))
     return replace(scenario, constants={**scenario.constants, **found})
+
+
+def shares_in(scenario: Scenario) -> list[str]:
+    """Return the constants of a scenario that say what terminals have of their own."""
+    return [
+        str(scenario.constants[name])
+        for name, reference in _references(scenario).items()
+        if reference.endswith(".shares") and scenario.constants.get(name, "none") != "none"
+    ]
+
+
+def _check_shares(name: str, inventory: Inventory, values: list[str]) -> None:
+    """Raise InputError for a terminal's share that no job of the scenario gets."""
+    for host in inventory.hosts:
+        given = [f"{port.address}:{host.share}" for port in host.interfaces]
+        if host.share and not any(one in text.split("/") for one in given for text in values):
+            raise InputError(
+                f"{name}: {host.entity} has a satvpn_share in the inventory, which would have no"
+                " effect: no constant of the scenario is ENTITY.NETWORK.shares with it"
+                " (topologies/star.json has one). Of a path with one terminal give dama.cra,"
+                " dama.rbdc and dama.vbdc_bytes"
+            )
 
 
 def unknown_entities(scenario: Scenario, inventory: Inventory) -> Iterator[Finding]:

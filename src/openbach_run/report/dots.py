@@ -187,7 +187,7 @@ def _panels(page: PageOne) -> list[list[Panel]]:
     for link in page.links:
         row = []
         for loss in losses or [""]:
-            words = [link_in_words(link), at_loss(loss) if loss else ""]
+            words = [link_in_words(link, is_brief=True), at_loss(loss) if loss else ""]
             wanted = {**link, "loss": loss} if loss else dict(link)
             row.append(Panel(", ".join(filter(None, words)), wanted))
         grid.append(row)

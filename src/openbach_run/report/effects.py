@@ -18,6 +18,7 @@ from statistics import pvariance
 
 from openbach_run.report.cells import Cell
 from openbach_run.report.recommendations import LEAST_TIE
+from openbach_run.report.words import ACCESS
 from openbach_run.results.intervals import Estimate, ratio
 from openbach_run.satellite.checks import is_random
 from openbach_run.units import number
@@ -134,10 +135,12 @@ def _swept(cells: Sequence[Cell]) -> dict[str, tuple[str, ...]]:
     several = [name for name in names if _has_several(cells, name)]
     of_orbit = [name for name in several if name != "orbit" and _follows(cells, name, "orbit")]
     followers = set(itertools.chain.from_iterable(TOGETHER.values())) | set(of_orbit)
+    with_access = ACCESS[1:] if ACCESS[0] in several and ACCESS[0] not in of_orbit else ()
+    followers |= set(with_access)
     found = {}
     for name in several:
         if name not in followers and name != LABEL:
-            own = of_orbit if name == "orbit" else []
+            own = of_orbit if name == "orbit" else with_access if name == ACCESS[0] else ()
             found[name] = (name, LABEL, *TOGETHER.get(name, ()), *own)
     return found
 

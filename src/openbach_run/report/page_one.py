@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from openbach_jobs.presets import ASSIGNED, DAMA
 from openbach_run.openbach.measures import Measure, flat, measure_of
 from openbach_run.openbach.scenario import SAME
 from openbach_run.report.cells import Campaigns, Cell, is_numeral
@@ -25,10 +26,19 @@ from openbach_run.report.effects import (
     effects,
     median_of,
     slower,
+    widest_tie,
 )
 from openbach_run.report.recommendations import END_HOSTS, has_idle_pep, ties
 from openbach_run.report.settings import Setting, settings
-from openbach_run.report.words import argument, named, said, value_of
+from openbach_run.report.words import (
+    ACCESS,
+    access_in_words,
+    argument,
+    kinds_of_capacity,
+    named,
+    said,
+    value_of,
+)
 from openbach_run.results.intervals import Estimate
 from openbach_run.results.seeds import MIN_SEEDS
 from openbach_run.results.tables import Table
@@ -91,6 +101,9 @@ class PageOne:
     def links(self) -> list[dict[str, str]]:
         """Return the orbits and other conditions that were swept, but for the loss, in order."""
         names = [one for one in self.swept if one not in ("loss", "cc", "pep", "vpn")]
+        if ACCESS[0] in names:
+            there = set().union(*(cell.values for cell in self.cells))
+            names += [one for one in ACCESS[1:] if one in there]
         found: dict[tuple[str, ...], dict[str, str]] = {}
         for cell in self.cells:
             values = {name: cell.values.get(name, "") for name in names}
@@ -171,6 +184,7 @@ def sentences(page: PageOne) -> list[str]:
     """Return the sentences of page 1, the most important first."""
     rules: list[Callable[[PageOne], str]] = [
         what_decides,
+        what_asking_costs,
         what_hosts_do,
         what_a_pep_does,
         equivalent_vpns,
@@ -340,6 +354,103 @@ def _other_controls(page: PageOne, link: Mapping[str, str], loss: str) -> list[C
         cell = page.find(**link, cc=cc, **_loss(loss)) if cc != END_HOSTS else None
         found += [cell] if cell else []
     return found
+
+
+def what_asking_costs(page: PageOne) -> str:
+    """Say what a VPN costs where return capacity is asked for, beside an assigned return link."""
+    if not page.is_time:
+        return ""
+    told: list[tuple[str, str]] = []
+    alike: list[str] = []
+    decided = True
+    for link in page.links:
+        beside = _assigned_beside(page, link)
+        if beside is None:
+            continue
+        dearer, found = _dearer_vpns(page, link, beside)
+        decided = decided and found
+        kinds = kinds_of_capacity(_access_of(page, link))
+        if dearer:
+            asked = _costs_in_words([(vpn, cost) for vpn, cost, _ in dearer])
+            assigned = _costs_in_words([("", cost) for _, _, cost in dearer])
+            told.append((kinds, f"{asked} of no VPN's time, on an assigned one {assigned}"))
+        elif kinds:
+            alike.append(kinds)
+    if not decided or not (told or alike):
+        return ""
+    if not told:
+        return "On a return link on demand no VPN costs more than on an assigned one."
+    parts = [f"with {kinds} {costs}" if kinds else costs for kinds, costs in told]
+    rest = f"; with {' or with '.join(alike)} no VPN costs more" if alike else ""
+    return f"On a return link on demand a VPN costs more: {'; '.join(parts)}{rest}."
+
+
+def _access_of(page: PageOne, link: Mapping[str, str]) -> dict[str, str]:
+    """Return the way to return capacity of a link's cells."""
+    cells = page.of(**link)
+    return {name: cells[0].values.get(name, "") for name in ACCESS} if cells else {}
+
+
+def _assigned_beside(page: PageOne, link: Mapping[str, str]) -> dict[str, str] | None:
+    """Return the link with an assigned return link that differs least from one that is asked for.
+
+    None if capacity is not asked for on this link, or there is no such other one.
+    """
+    if _access_of(page, link).get("access") != DAMA:
+        return None
+    others = [one for one in page.links if _access_of(page, one).get("access") == ASSIGNED]
+    for free in (ACCESS, (*ACCESS, "orbit")):
+        for other in others:
+            if all(other.get(name) == value for name, value in link.items() if name not in free):
+                return other
+    return None
+
+
+Dearer = list[tuple[str, Estimate, Estimate]]
+"""VPNs, each with its cost where capacity is asked for, and on the assigned return link."""
+
+
+def _dearer_vpns(
+    page: PageOne, link: Mapping[str, str], beside: Mapping[str, str]
+) -> tuple[Dearer, bool]:
+    """Return the VPNs that cost more on a link than on the other one beside it.
+
+    Then whether anything was compared, and no comparison was left to chance.
+    """
+    least = _loss(page.losses[0] if page.losses else "")
+    dearer: Dearer = []
+    compared, undecided = 0, False
+    for vpn in page.campaigns.distinct("vpn", page.cells):
+        cells = [
+            page.find(**one, vpn=name, **least) for one in (link, beside) for name in (vpn, "none")
+        ]
+        if vpn == "none" or None in cells:
+            continue
+        cell, bare, other, other_bare = (one for one in cells if one)
+        cost, usual = change(cell, bare, page.measure), change(other, other_bare, page.measure)
+        is_more = differ(cell, bare, page.measure, page.tie)
+        if cost is None or usual is None or is_more is None:
+            undecided = True
+            continue
+        compared += 1
+        tie = widest_tie((cell, other), page.tie)
+        most = usual.high or usual.median
+        if is_more and cost.median > 1 and (cost.low or cost.median) > most * tie:
+            dearer.append((vpn, cost, usual))
+    return dearer, compared > 0 and not undecided
+
+
+def _costs_in_words(costs: Sequence[tuple[str, Estimate]]) -> str:
+    """Return costs as percents: `WireGuard +95 % and OpenVPN UDP +74 %`, a span of many."""
+    percents = [100 * (one.median - 1) for _, one in costs]
+    if len(costs) > MOST_NAMED:
+        low, high = (f"{one:+.0f}".replace("-", "−") for one in _ends(percents))
+        which = f"{len(costs)} VPNs " if costs[0][0] else ""
+        return f"{which}{low} to {high} %"
+    texts = []
+    for (vpn, _), one in zip(costs, percents, strict=True):
+        texts.append(f"{named(vpn) if vpn else ''} {one:+.0f} %".strip().replace("-", "−"))
+    return _list(texts)
 
 
 def what_a_pep_does(page: PageOne) -> str:
@@ -722,7 +833,8 @@ def _pair(cell: Cell, other: Cell) -> bool:
 
 def _own(page: PageOne, cell: Cell) -> dict[str, str]:
     """Return the values of a cell that were swept, and those of its hosts and PEP."""
-    names = dict.fromkeys([*page.swept, "cc", "pep", "cc_pep", "cc_tunnel"])
+    links = page.links[0] if page.links else {}
+    names = dict.fromkeys([*page.swept, *links, "cc", "pep", "cc_pep", "cc_tunnel"])
     return {name: cell.values[name] for name in names if name in cell.values}
 
 
@@ -752,6 +864,7 @@ def _argument(name: str) -> str:
         "vpn": "the VPN",
         "pep": "the PEP",
         "orbit": "the orbit",
+        "access": "the access to the return link",
     }.get(name, argument(name))
 
 
@@ -766,6 +879,8 @@ def _with(name: str, cell: Cell) -> str:
         return at_loss(value)
     if name == "orbit":
         return f"over {value.upper()}"
+    if name in ACCESS[:2]:
+        return f"over {access_in_words(cell.values)}"
     if name in ("vpn", "pep") and value == "none":
         return "without VPN" if name == "vpn" else "without PEP"
     of_pep = cell.values.get("cc_pep", SAME) if name == "pep" else SAME
@@ -779,9 +894,17 @@ def at_loss(loss: str) -> str:
     return f"with {said('loss', loss)}"
 
 
-def link_in_words(link: Mapping[str, str]) -> str:
-    """Return the values of a link in words."""
-    return ", ".join(said(name, value) for name, value in link.items() if value)
+def link_in_words(link: Mapping[str, str], *, is_brief: bool = False) -> str:
+    """Return the values of a link in words; brief ones fit above a small figure."""
+    told = [said(name, value) for name, value in link.items() if value and name not in ACCESS]
+    if any(name in link for name in ACCESS[:2]):
+        assigned = "assigned" if link.get("access") == ASSIGNED else "on demand"
+        kinds = kinds_of_capacity(link).replace(" and ", ", ").replace("bit/s", "")
+        brief = re.sub(r"no \w+(, )?", "", kinds) or assigned
+        told.append(brief if is_brief else access_in_words(link))
+    elif "return_rate" in link:
+        told.append(said("return_rate", link["return_rate"]))
+    return ", ".join(told)
 
 
 def _over(link: Mapping[str, str]) -> str:

@@ -18,7 +18,16 @@ from openbach_run.openbach.scenario import SAME
 from openbach_run.openbach.source import MATRIX
 from openbach_run.report.cells import DEFAULT, FACTORS, Campaigns, Cell, Plot, file_name
 from openbach_run.report.figures import values
-from openbach_run.report.words import FREE, LINK, said, suffix_in_words, title_of, value_of
+from openbach_run.report.words import (
+    ACCESS,
+    FREE,
+    LINK,
+    access_in_words,
+    said,
+    suffix_in_words,
+    title_of,
+    value_of,
+)
 from openbach_run.results import run_json
 from openbach_run.results.record import statistics
 
@@ -128,10 +137,14 @@ def settings(campaigns: Campaigns) -> list[Setting]:
                 told_apart[name] = value
         named = file_name(scenario, *(f"{name}_{value}" for name, value in told_apart.items()))
         told_apart.pop("orbit", None)
-        inside = ", ".join(
-            [said("scenario", scenario), *(said(name, value) for name, value in told_apart.items())]
-        )
-        title = f"{shared['orbit'].upper()} ({inside})" if shared.get("orbit") else inside
+        inside = [said("scenario", scenario)]
+        if "access" in told_apart or "dama_values" in told_apart:
+            inside.append(access_in_words(shared))
+            told_apart = {one: value for one, value in told_apart.items() if one not in ACCESS}
+        inside += [said(name, value) for name, value in told_apart.items()]
+        title = ", ".join(inside)
+        if shared.get("orbit"):
+            title = f"{shared['orbit'].upper()} ({title})"
         of_all = {
             name: value for name, value in cells[0].values.items() if len(values(cells, name)) == 1
         }

@@ -48,6 +48,10 @@ ARGUMENTS = {
     "dama_values": "values of the access", "forward": "forward link",
     "forward_values": "values of the forward link", "es_n0_file": "file of Es/N0",
 }  # fmt: skip
+ACCESS = ("access", "dama_values", "return_rate")
+"""The way to return capacity, and other arguments that say with it which link it is."""
+CAPACITY = {"cra": "CRA", "rbdc": "RBDC", "vbdc_bytes": "VBDC", "fca": "FCA"}
+"""Kinds of return capacity, as DVB-RCS2 calls them."""
 FREE = "free"
 """The value of a CPU for which nothing takes time."""
 UNITS = {
@@ -191,6 +195,34 @@ def said(name: str, value: str) -> str:
                 if value == "none"
                 else f"{argument(name)} {value_of(name, value)}"
             )
+
+
+def access_in_words(values: Mapping[str, str]) -> str:
+    """Return the way to return capacity: `an assigned return link`, or the kinds on demand.
+
+    An example is `a return link on demand (CRA 100 kbit/s and RBDC 5.12 Mbit/s)`.
+    """
+    if values.get("access") == "assigned":
+        return "an assigned return link"
+    kinds = kinds_of_capacity(values)
+    return f"a return link on demand{f' ({kinds})' if kinds else ''}"
+
+
+def kinds_of_capacity(values: Mapping[str, str]) -> str:
+    """Return what may be asked for in words, as far as a cell has values of its own for it."""
+    told = []
+    text = values.get("dama_values", "none")
+    for part in text.split(";") if text not in ("none", "") else ():
+        name, _, value = part.partition("=")
+        size = number(value)
+        if name not in CAPACITY or size is None:
+            told.append(part)
+        elif size == 0:
+            told.append(f"no {CAPACITY[name]}")
+        else:
+            unit = "B" if name == "vbdc_bytes" else "bit/s"
+            told.append(f"{CAPACITY[name]} {_large(size, unit)}")
+    return " and ".join([", ".join(told[:-1]), told[-1]] if len(told) > 1 else told)
 
 
 def title_of(column: str, declared: Iterable[Measure]) -> str:

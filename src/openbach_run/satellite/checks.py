@@ -67,6 +67,8 @@ def read_file_of(argument: str, path: Path) -> str:
 LINK_FILE = "link_file"
 ORBIT = "orbit"
 """The argument that names a satellite."""
+SHARES = "shares"
+"""What terminals have of their own, of the inventory."""
 MODULES = "modules"
 """Kind of what a run uses: modules of kernel/modules."""
 Presets = Mapping[str, Preset]
@@ -182,6 +184,24 @@ def remarks(cell: Mapping[str, str], of_orbits: Presets) -> list[str]:
         f"{said} takes the place of the constellation of {ORBIT}={orbit}, with its delays,"
         " handovers and outages"
     ]
+
+
+def note_on_shares(cell: Mapping[str, str], of_orbits: Presets, shares: str) -> str:
+    """Return a note on the shares that terminals have by an inventory; "" if they have none.
+
+    Raises InputError for shares that do not go together with the cell's values.
+    """
+    preset = of_orbits.get(cell.get(ORBIT, ""))
+    if shares == NONE or preset is None:
+        return ""
+    try:
+        access = presets.in_force({**cell, SHARES: shares}, preset)["access"]
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    if access != DAMA:
+        return f"with access={access} the inventory's shares of terminals have no effect"
+    own = [one.replace(":", " ") for one in shares.split("/") if not one.endswith(":")]
+    return f"terminals with a share of their own: {', '.join(own)}"
 
 
 def is_random(

@@ -83,6 +83,9 @@ class Host(NamedTuple):
     interfaces: tuple[Interface, ...]
     routes: tuple[Route, ...] = ()
     rules: tuple[Rule, ...] = ()
+    share: str = ""
+    """What a terminal has of a return link that has to be asked for (cra=50k;rbdc=1M); jobs get it
+    as an argument, and the guest does not."""
 
 
 class Inventory(NamedTuple):
@@ -126,6 +129,13 @@ class Inventory(NamedTuple):
                     others += [one for one in other.interfaces if one.network == port.network]
             yield port, others
 
+    def share_at(self, address: str) -> str:
+        """Return the share of the host that has this address; "" if it has none of its own."""
+        for host in self.hosts:
+            if any(port.address == address for port in host.interfaces):
+                return host.share
+        return ""
+
     def to_dict(self) -> dict[str, Any]:
         """Return the inventory as values that JSON has."""
         return {
@@ -145,8 +155,10 @@ class Inventory(NamedTuple):
 # Written by hand and not by a library: the guest has nothing but Python.
 def _host_to_dict(host: Host) -> dict[str, Any]:
     """Return a host as values that JSON has: _asdict alone leaves tuples of tuples within it."""
+    values = host._asdict()
+    del values["share"]
     return {
-        **host._asdict(),
+        **values,
         "interfaces": [port._asdict() for port in host.interfaces],
         "routes": [route._asdict() for route in host.routes],
         "rules": [rule._asdict() for rule in host.rules],

@@ -14,6 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from openbach_jobs import dama
 from openbach_run.errors import InputError
 from openbach_run.topology.hosts import (
     CAPTURED_MAX,
@@ -44,6 +45,7 @@ HOST_KEYS = (
     "satvpn_interfaces",
     "satvpn_routes",
     "satvpn_rules",
+    "satvpn_share",
 )
 GROUP_KEYS = ("vars", "hosts", "children")
 GLOBAL_KEYS = ("satvpn_networks",)
@@ -384,7 +386,17 @@ class _Reader:
                     values.get(rules), f"{key}.{rules}", RULE_KEYS, ("table",)
                 )
             ),
+            self.share(f"{key}.satvpn_share", values.get("satvpn_share")),
         )
+
+    def share(self, key: str, given: object) -> str:
+        """Return the text of a terminal's share; "" for none. Raises InputError."""
+        if given is None:
+            return ""
+        try:
+            return dama.share_text(self.mapping(given, key))
+        except ValueError as error:
+            raise self.error(key, str(error)) from None
 
     def interface(self, key: str, entry: dict[str, Any]) -> Interface:
         """Return the interface of an entry of satvpn_interfaces. Raises InputError."""

@@ -3,7 +3,8 @@
 
 A reference is one of
 
-    ENTITY.NETWORK.WHAT     WHAT is address, ipv6 or interface (its name)
+    ENTITY.NETWORK.WHAT     WHAT is address, ipv6, interface (its name), or shares: what each
+                            neighbour there has of a return link that has to be asked for
     NETWORK.WHAT            WHAT is address or ipv6, with mask, or mtu
 """
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from openbach_run.errors import InputError
-from openbach_run.topology.hosts import Inventory
+from openbach_run.topology.hosts import Host, Inventory
 
 
 def value_of(reference: str, inventory: Inventory) -> str:
@@ -36,7 +37,12 @@ def value_of(reference: str, inventory: Inventory) -> str:
             raise InputError(
                 f"{reference!r}: {entity} has no interface in {name}; it has some in {known}"
             )
-        values = {"address": port.address, "ipv6": port.ipv6, "interface": port.name}
+        values = {
+            "address": port.address,
+            "ipv6": port.ipv6,
+            "interface": port.name,
+            "shares": _shares(inventory, host, name),
+        }
     else:
         network = inventory.networks[name]
         values = {"address": network.address, "ipv6": network.ipv6, "mtu": network.mtu}
@@ -45,6 +51,16 @@ def value_of(reference: str, inventory: Inventory) -> str:
     if values[what] is None:
         raise InputError(f"{reference!r}: {name} has no IPv6 addresses in the inventory")
     return str(values[what])
+
+
+def _shares(inventory: Inventory, host: Host, network: str) -> str:
+    """Return ADDRESS:SHARE/ADDRESS:SHARE of a host's neighbours; none if no one has a share."""
+    shares = []
+    for port, others in inventory.neighbours(host):
+        if port.network == network:
+            shares += [(one.address, inventory.share_at(one.address)) for one in others]
+    text = "/".join(f"{address}:{share}" for address, share in shares)
+    return text if any(share for _, share in shares) else "none"
 
 
 def listed(names: Iterable[str]) -> str:

@@ -1,0 +1,710 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""OpenSAND's own files (version 6 on) as a satellite whose return link has to be asked for.
+
+Topology, the terminal's profile, and if they are given the gateway's profile and an infrastructure
+become the lines of a satellite's file. What those files say beyond that is not modelled: each
+element that nobody has read is named with its line and the reason.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from openbach_jobs import dama, dvbs2, netem, presets
+from openbach_jobs.link_file import LinkFileError
+from openbach_run.satellite import xml_file
+from openbach_run.satellite.xml_file import Element, printable
+
+VERSION = "1.0.0"
+"""Of OpenSAND's model files, in all its versions from 6 on."""
+KINDS = {
+    "topology": ("frequency_plan",),
+    "infrastructure": ("infrastructure", "entity"),
+    "gateway": ("network/gw_fifos", "network/fca"),
+    "terminal": ("access/settings", "access/dama", "network/st_fifos"),
+}
+"""A kind of file → what is in it and not in those below. The order matters: a profile of a gateway
+has `access`, too."""
+NAMES = {
+    "topology": "a topology",
+    "infrastructure": "an infrastructure",
+    "gateway": "a gateway's profile",
+    "terminal": "a terminal's profile",
+}
+LIFE_SUPERFRAMES = 1
+"""A request lives so much longer than the time between two of them."""
+SEQUENCE_NUMBER_BYTES, CRC_BYTES = 1, 4
+LABEL_BYTES = 3
+BITS_AGREE = 0.02
+"""By how much a waveform's bytes may differ from those that DVB-RCS2 gives this number."""
+MODCODS_AGREE = 0.005
+"""By how much the efficiency of a MODCOD may differ from that of DVB-S2."""
+PCP_CLASSES = {7: "NM", 6: "SIG", 5: "EF", 4: "AF", 3: "AF", 2: "AF", 1: "BE", 0: "BE"}
+"""The class by the upper three bits of the DSCP: what `access: dama` does."""
+CLASSES = ("NM", "EF", "SIG", "AF", "BE")
+MOST_KBPS = 1_000_000
+FORWARD, RETURN = "forward", "return"
+
+NOT_MODELLED: dict[str, dict[str, str]] = {
+    "topology": {
+        "frequency_plan/spots": "another spot, carrier or group, which this terminal does not use",
+        "st_assignment": "other terminals' groups: every terminal here uses one group's carriers",
+        "wave_forms/dvb_s2": "other MODCODs: ACM chooses among those of DVB-S2 itself",
+        "wave_forms/dvb_rcs2": "other waveforms: every terminal keeps one, there is no ACM loop",
+        "advanced_settings/links/forward_duration": "frames are sent one after another",
+        "advanced_settings/schedulers/crdsa": "random access for data: here it is for requests",
+        "advanced_settings/schedulers/pep_allocation": "a PEP's requests",
+        "advanced_settings/timers/acm_refresh": "the ACM loop: a waveform is kept",
+        "advanced_settings/timers/statistics": "how often OpenSAND reports",
+        "advanced_settings/delay": "how OpenSAND holds packets for the delay",
+    },
+    "infrastructure": {
+        "": "addresses, ports and logs of OpenSAND's machines: the inventory has the hosts here",
+    },
+    "terminal": {
+        "network/st_fifos": "another FIFO's size or name: all classes here have the BE one's",
+        "network/qos_classes": "another class: here the DSCP's upper three bits say it",
+        "network/virtual_connections": "connections of Ethernet: the link carries IP",
+        "network/qos_settings": "VLANs and default priority of Ethernet: the link carries IP",
+        "encap/gse": "GSE's fragments in parallel: one packet is cut at a time",
+        "access/random_access": "random access for data: here it is for requests",
+        "access/settings/category": "the control centre takes the group of the topology",
+        "access/scpc": "SCPC carriers",
+        "access2": "SCPC carriers",
+        "physical_layer/minimal_condition": "what is too noisy to be received: nothing fades here",
+        "physical_layer/error_insertion": "frames that noise destroys: give loss",
+        "physical_layer": "weather: the terminal has the waveform of a clear sky",
+    },
+    "gateway": {
+        "network/gw_fifos": "all queues of the forward link have the size buffer",
+        "network/qos_classes": "classes: here the DSCP's upper three bits say them",
+        "network/virtual_connections": "connections of Ethernet: the link carries IP",
+        "network/qos_settings": "VLANs and default priority of Ethernet: the link carries IP",
+        "network/simulation": "how OpenSAND's simulated terminals ask beyond their rate",
+        "network/event_file": "a record of requests; the counters of dama have them",
+        "encap": "GSE's fragments in parallel: one packet is cut at a time",
+        "access": "random access for data: here it is for requests",
+        "physical_layer/minimal_condition": "what is too noisy to be received: nothing fades here",
+        "physical_layer/error_insertion": "frames that noise destroys: give loss",
+        "physical_layer": "weather: the terminal has the waveform of a clear sky",
+    },
+}
+"""A kind of file → the beginning of a path → why what nobody has read there is not modelled."""
+
+
+class Given(NamedTuple):
+    """Values that the user gives beside the files, or in place of theirs."""
+
+    delay_ms: float | None = None
+    rate_bps: float | None = None
+    gateway_id: str | None = None
+
+
+@dataclass
+class Found:
+    """A satellite's values, where each one comes from, and what is assumed and not modelled."""
+
+    values: dict[str, str] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
+    said: list[str] = field(default_factory=list)
+    not_modelled: list[str] = field(default_factory=list)
+
+    def put(self, name: str, text: str, element: Element, said: str = "") -> None:
+        """Put a value that an element says. Raises LinkFileError if no satellite can have it."""
+        try:
+            if name.startswith(dvbs2.IN_FILE):
+                dvbs2.checked(name.removeprefix(dvbs2.IN_FILE), text)
+            elif name in dama.VALUES:
+                dama.checked(name, text)
+            else:
+                presets.value(name, text)
+        except ValueError as error:
+            raise element.wrong(f"{printable(element.text)!r} makes {error}") from None
+        self.values[name] = text
+        place = f"{printable(element.file.name)}, line {element.line}"
+        self.places[name] = f"{place}: {said}" if said else place
+
+    def lines(self) -> list[str]:
+        """Return the lines of the satellite's file."""
+        named = (f"{name}: {text}  # {self.places[name]}" for name, text in self.values.items())
+        return [
+            "# SPDX-License-Identifier: GPL-3.0-or-later",
+            "description: A satellite by OpenSAND's files (openbach-run link opensand)",
+            *named,
+            *(f"# {text}" for text in (*self.said, *self.not_modelled)),
+        ]
+
+
+class Waveform(NamedTuple):
+    """A waveform of a carrier: its number, its bits for each symbol, and the Es/N0 it needs."""
+
+    number: int
+    efficiency: float
+    threshold_db: float
+    element: Element
+
+
+class Carrier(NamedTuple):
+    """A carrier that the terminal uses, with the waveform that gets through."""
+
+    element: Element
+    symbols: float
+    waveform: Waveform
+
+
+# Which file is which
+
+
+def read(paths: Sequence[Path], given: Given) -> Found:
+    """Return the satellite of OpenSAND's files, in any order.
+
+    Raises LinkFileError with the file, the line, and what would be right.
+    """
+    files: dict[str, Element] = {}
+    for path in paths:
+        root = _model(path)
+        kind = _kind(root)
+        if kind in files:
+            raise LinkFileError(path, f"a second one of {NAMES[kind]}; give one")
+        files[kind] = root
+    for kind in ("topology", "terminal"):
+        if kind not in files:
+            raise LinkFileError(paths[0], f"{NAMES[kind]} is missing beside it: give it, too")
+    found = _satellite(files, given)
+    for kind, root in files.items():
+        found.not_modelled += not_read(kind, root)
+    return found
+
+
+def _model(path: Path) -> Element:
+    """Return the `root` of a model of OpenSAND. Raises LinkFileError."""
+    top = xml_file.read(path)
+    if top.name != "model":
+        old = "; OpenSAND 5 and before had these" if top.name == "configuration" else ""
+        raise top.wrong(
+            f"<{printable(top.name)}> is not a file of OpenSAND from version 6 on{old}: those"
+            " begin with <model>"
+        )
+    version = top.attributes.get("version", "")
+    if version != VERSION:
+        raise top.wrong(f"version {printable(version)!r} of the model is not known: {VERSION} is")
+    return top.need("root")
+
+
+def _kind(root: Element) -> str:
+    for kind, paths in KINDS.items():
+        if any(root.get(path) is not None for path in paths):
+            return kind
+    raise root.wrong(
+        "neither frequency_plan (a topology), network (a profile of a terminal or a gateway) nor"
+        " infrastructure is in it"
+    )
+
+
+# Values
+
+
+def _satellite(files: Mapping[str, Element], given: Given) -> Found:
+    """Return the values of a satellite. Raises LinkFileError."""
+    topology, terminal, gateway = files["topology"], files["terminal"], files.get("gateway")
+    for kind in ("terminal", "gateway"):
+        if kind in files:
+            _check_control_plane(files[kind])
+    found = Found()
+    spot, group = _spot(topology, files.get("infrastructure"), given, found)
+    _put_delay(found, terminal, gateway, given)
+    es_n0_db = _es_n0_db(terminal, gateway, found)
+    _put_forward(found, topology, spot, group, es_n0_db[FORWARD], given)
+    _put_buffer(found, terminal)
+    found.values["access"] = presets.DAMA
+    found.places["access"] = "these files"
+    _put_times(found, topology, terminal)
+    _put_carrier(found, topology, spot, group, es_n0_db[RETURN])
+    _put_encapsulation(found, terminal)
+    _put_capacity(found, terminal)
+    if gateway is not None:
+        _put_gateway(found, gateway)
+    else:
+        found.said.append(
+            "assumed: without the gateway's profile its delay and Es/N0 are those of the terminal,"
+            " fca is 0, and no terminal is simulated"
+        )
+    _check_classes(found, terminal)
+    _put_assigned(found)
+    try:
+        of_link: dict[str, str] = {}
+        of_dama: dict[str, str] = {}
+        of_forward: dict[str, str] = {}
+        for name, text in found.values.items():
+            if name.startswith(dvbs2.IN_FILE):
+                of_forward[name.removeprefix(dvbs2.IN_FILE)] = text
+            else:
+                (of_dama if name in dama.VALUES else of_link)[name] = text
+        presets.in_force({}, presets.Preset(of_link, dama=of_dama, forward=of_forward))
+    except ValueError as error:
+        raise terminal.wrong(f"with {topology.file}: {error}") from None
+    return found
+
+
+def _check_control_plane(profile: Element) -> None:
+    """Raise LinkFileError where the control plane, which grants capacity, is off."""
+    element = profile.get("control_plane/disable_control_plane")
+    if element is not None and element.flag():
+        raise element.wrong("without the control plane nothing is asked for: no access: dama")
+
+
+def _spot(
+    topology: Element, infrastructure: Element | None, given: Given, found: Found
+) -> tuple[Element, str]:
+    """Return the spot of the terminal, and its group of carriers. Raises LinkFileError."""
+    defaults = topology.need("st_assignment/defaults")
+    gateway, group = defaults.need("default_gateway"), defaults.need("default_group")
+    own = _own_number(infrastructure)
+    for item in topology.items("st_assignment/assignments") if own else ():
+        if item.need("terminal_id").text == own:
+            item.need("terminal_id").read()
+            gateway, group = item.need("gateway_id"), item.need("group")
+    if not own:
+        found.said.append(
+            "assumed: the terminal has the default gateway and group; the terminal's"
+            " infrastructure would say which one it is"
+        )
+    asked = gateway.read() if given.gateway_id is None else given.gateway_id
+    spots = topology.items("frequency_plan/spots")
+    there = []
+    for spot in spots:
+        number = spot.need("assignments/gateway_id")
+        there.append(number.text)
+        if number.text == asked:
+            for part in spot.need("assignments").children:
+                part.read()  # which satellite: there is one
+            _check_transparent(spot)
+            return spot, group.read()
+    raise topology.need("frequency_plan").wrong(
+        f"no spot has the gateway {printable(asked)!r}; there are"
+        f" {', '.join(map(printable, there[:20])) or 'none'}"
+    )
+
+
+def _own_number(infrastructure: Element | None) -> str:
+    """Return the number of the terminal whose infrastructure it is; "" if it is none's."""
+    if infrastructure is None or infrastructure.get("entity") is None:
+        return ""
+    kind = infrastructure.need("entity/entity_type")
+    if kind.read() != "Terminal":
+        return ""
+    return infrastructure.need("entity/entity_st/entity_id").read()
+
+
+def _check_transparent(spot: Element) -> None:
+    """Raise LinkFileError for a satellite that switches packets itself."""
+    for direction in (FORWARD, RETURN):
+        level = spot.get(f"assignments/{direction}_regen_level")
+        if level is not None and level.one_of(("Transparent", "BBFrame", "IP")) != "Transparent":
+            raise level.wrong(f"{level.text}: only a transparent satellite is modelled")
+
+
+def _put_delay(found: Found, terminal: Element, gateway: Element | None, given: Given) -> None:
+    """Put the delay of both hops together."""
+    if given.delay_ms is not None:
+        found.values["delay_ms"] = f"{given.delay_ms:g}"
+        found.places["delay_ms"] = "--delay-ms"
+        return
+    hops_ms = []
+    for profile in (terminal, gateway or terminal):
+        kind = profile.need("physical_layer/delay/delay_type")
+        if kind.read() != "ConstantDelay":
+            raise kind.wrong(
+                f"{printable(kind.text)}: a return link that has to be asked for has one constant"
+                " delay; give it by --delay-ms, one way over both hops"
+            )
+        value = profile.need("physical_layer/delay/delay_value")
+        hops_ms.append(value.whole(0, 10_000, "a delay in ms"))
+    said = f"{hops_ms[0]} ms to the satellite, {hops_ms[1]} ms from there to the gateway"
+    element = terminal.need("physical_layer/delay/delay_value")
+    found.put("delay_ms", f"{sum(hops_ms)}", element, said)
+
+
+def _es_n0_db(terminal: Element, gateway: Element | None, found: Found) -> dict[str, float]:
+    """Return the Es/N0 of both directions in a clear sky. Raises LinkFileError."""
+    by_hop = {}
+    for name, profile in ((RETURN, terminal), (FORWARD, gateway or terminal)):
+        by_hop[name, "uplink"] = _hop_db(profile, "uplink", found)
+        by_hop[name, "downlink"] = _hop_db(profile, "downlink", found)
+    combined = {}
+    for name, other in ((RETURN, FORWARD), (FORWARD, RETURN)):
+        up, down = by_hop[name, "uplink"], by_hop[other, "downlink"]
+        combined[name] = -10 * math.log10(10 ** (-up / 10) + 10 ** (-down / 10))
+    return combined
+
+
+def _hop_db(profile: Element, way: str, found: Found) -> float:
+    """Return the C/N of a hop in dB, with a constant attenuation. Raises LinkFileError."""
+    part = profile.need(f"physical_layer/{way}_attenuation")
+    clear = part.need("clear_sky").number(-100, 100, "a C/N in dB")
+    kind = part.need("attenuation_type")
+    if kind.read() != "Ideal":
+        text = (
+            f"{printable(profile.file.name)}, line {kind.line}: {kind.path}:"
+            f" {printable(kind.text)}: no weather; the sky is clear"
+        )
+        if text not in found.not_modelled:
+            found.not_modelled.append(text)
+        return clear
+    return clear - part.need("ideal_attenuation_value").number(-100, 100, "an attenuation in dB")
+
+
+def _put_forward(
+    found: Found, topology: Element, spot: Element, group: str, es_n0_db: float, given: Given
+) -> None:
+    """Put the forward link's rate: symbols of its carrier by bits of its MODCOD."""
+    if given.rate_bps is not None:
+        found.values["rate"] = f"{given.rate_bps:.0f}"
+        found.places["rate"] = "--rate-bps"
+        return
+    margin = topology.need("advanced_settings/links/forward_margin").number(
+        0, 100, "a margin in dB"
+    )
+    known = _waveforms(topology, "dvb_s2", None)
+    carrier = _carrier(spot, FORWARD, ("ACM",), group, known, es_n0_db - margin)
+    bps = carrier.symbols * carrier.waveform.efficiency
+    _put_frames(found, topology, carrier, es_n0_db, margin)
+    found.put(
+        "rate",
+        f"{round(bps)}",
+        carrier.element.need("bandwidth"),
+        f"{carrier.symbols / 1e6:.6g} Msymbol/s, MODCOD {carrier.waveform.number} of"
+        f" {carrier.waveform.efficiency:g} bit/symbol at {es_n0_db:.2f} dB",
+    )
+
+
+def _put_frames(
+    found: Found, topology: Element, carrier: Carrier, es_n0_db: float, margin_db: float
+) -> None:
+    """Put the forward link as frames, if its MODCOD is that of DVB-S2."""
+    own = dvbs2.best(es_n0_db - margin_db)
+    efficiency = carrier.waveform.efficiency
+    if own is None or abs(own.efficiency - efficiency) > MODCODS_AGREE * own.efficiency:
+        found.said.append(
+            f"the forward link is a rate: at {es_n0_db:.2f} dB DVB-S2 has"
+            f" {own.name if own else 'no MODCOD'}, and these files one of {efficiency:g} bit/symbol"
+        )
+        return
+    settings = topology.need("advanced_settings")
+    loop = settings.need("timers/acm_refresh")
+    band = carrier.element.need("bandwidth")
+    found.values["forward"] = presets.DVBS2
+    found.places["forward"] = "carrier of type ACM; forward=rate is the rate above"
+    found.put("forward_symbols", f"{round(carrier.symbols)}", band, f"{band.text} kHz")
+    found.put("forward_es_n0_db", f"{es_n0_db:.4g}", carrier.element, "of a clear sky")
+    found.put("forward_loop_ms", f"{loop.whole(0, 100_000, 'a duration in ms')}", loop, "of ACM")
+    found.put("forward_margin_db", f"{margin_db:g}", settings.need("links/forward_margin"))
+    found.values["forward_hysteresis_db"] = "0"
+    found.places["forward_hysteresis_db"] = "OpenSAND has none"
+
+
+def _put_carrier(
+    found: Found, topology: Element, spot: Element, group: str, es_n0_db: float
+) -> None:
+    """Put the symbol rate and the waveform of the return link."""
+    margin = topology.need("advanced_settings/links/return_margin").number(0, 100, "a margin in dB")
+    lengths = tuple(f"{number} sym" for number in dama.SYMBOLS.values())
+    length = topology.need("advanced_settings/schedulers/burst_length").one_of(lengths)
+    known = _waveforms(topology, "dvb_rcs2", length)
+    carrier = _carrier(spot, RETURN, ("DAMA",), group, known, es_n0_db - margin)
+    band = carrier.element.need("bandwidth")
+    said = f"{band.text} kHz, roll-off {spot.need('roll_off/return').text}"
+    found.put("symbols", f"{round(carrier.symbols)}", band, said)
+    waveform = carrier.waveform
+    said = f"of {carrier.element.need('wave_form').text} at {es_n0_db:.2f} dB"
+    found.put("waveform", f"{waveform.number}", waveform.element.need("id"), printable(said))
+    length_bytes = waveform.efficiency * int(length.split()[0]) / 8
+    expected = dama.WAVEFORMS[waveform.number]
+    if abs(length_bytes - expected) > max(BITS_AGREE * expected, 1):
+        raise waveform.element.need("efficiency").wrong(
+            f"waveform {waveform.number} would carry {length_bytes:.1f} bytes in {length}; by"
+            f" DVB-RCS2 it carries {expected}"
+        )
+
+
+def _waveforms(topology: Element, name: str, length: str | None) -> dict[int, Waveform]:
+    """Return the waveforms of a list by number, only those of a burst's length if it is given."""
+    found: dict[int, Waveform] = {}
+    for item in topology.need(f"wave_forms/{name}").children:
+        number = item.need("id")
+        if length is not None and item.need("burst_length").text != length:
+            continue
+        try:
+            waveform = Waveform(
+                int(number.text),
+                float(item.need("efficiency").text),
+                float(item.need("threshold").text),
+                item,
+            )
+        except ValueError:
+            raise item.wrong("id, efficiency and threshold of a waveform are numbers") from None
+        if waveform.number in found:
+            raise number.wrong(f"a second waveform {printable(number.text)}; give one")
+        if not (0 < waveform.efficiency < 20 and -100 < waveform.threshold_db < 100):
+            raise item.wrong("efficiency is above 0 and below 20, threshold within 100 dB of 0")
+        found[waveform.number] = waveform
+    return found
+
+
+def _carrier(
+    spot: Element,
+    direction: str,
+    types: tuple[str, ...],
+    group: str,
+    known: Mapping[int, Waveform],
+    es_n0_db: float,
+) -> Carrier:
+    """Return the carrier of the group, by the best waveform that gets through.
+
+    Raises LinkFileError if there is none.
+    """
+    roll_off = spot.need(f"roll_off/{direction}").number(0, 1, "a roll-off")
+    carriers = []
+    for item in spot.items(f"{direction}_band"):
+        if item.need("type").text not in types or item.need("group").text != group:
+            continue
+        offered = [known[one] for one in _numbers(item.need("wave_form")) if one in known]
+        if not offered:
+            raise item.need("wave_form").wrong(
+                f"{printable(item.need('wave_form').text)!r}: none of them is in wave_forms with"
+                " the burst's length"
+            )
+        heard = [one for one in offered if one.threshold_db <= es_n0_db]
+        # OpenSAND takes the most robust one as well where none gets through.
+        best = max(heard, key=_threshold) if heard else min(offered, key=_threshold)
+        khz = item.need("bandwidth").whole(1, 100_000_000, "a bandwidth in kHz")
+        carriers.append(Carrier(item, khz * 1000 / (1 + roll_off), best))
+    if not carriers:
+        way = " --rate-bps gives a rate." if direction == FORWARD else ""
+        raise spot.wrong(
+            f"{direction}_band has no carrier of type {' or '.join(types)} for the group"
+            f" {printable(group)!r}.{way}"
+        )
+    chosen = max(carriers, key=lambda one: _threshold(one.waveform))
+    for name in ("type", "group", "wave_form"):
+        chosen.element.need(name).read()
+    for part in chosen.waveform.element.children:
+        part.read()
+    return chosen
+
+
+def _threshold(waveform: Waveform) -> float:
+    return waveform.threshold_db
+
+
+def _numbers(element: Element) -> list[int]:
+    """Return the numbers of a text like `3-12;14`. Raises LinkFileError."""
+    found: list[int] = []
+    for part in element.text.split(";"):
+        ends = part.strip().split("-")
+        if len(ends) > 2 or not all(one.isascii() and one.isdigit() for one in ends):
+            raise element.wrong(f"{printable(element.text)!r} is not like 3-12 or 3;4;7")
+        first, last = int(ends[0][:6]), int(ends[-1][:6])
+        if not 0 <= first <= last <= 1000:
+            raise element.wrong(f"{printable(part)!r}: from a number to a larger one, at most 1000")
+        found += range(first, last + 1)
+    return found
+
+
+def _put_buffer(found: Found, terminal: Element) -> None:
+    """Put the queue's size: that of the FIFO of best effort."""
+    for item in terminal.items("network/st_fifos"):
+        if item.need("name").text == "BE":
+            item.need("name").read()
+            size = item.need("capacity")
+            size.whole(2, 1_000_000, "a number of packets")
+            found.put("buffer", f"{size.text}p", size, "of each class")
+
+
+def _put_times(found: Found, topology: Element, terminal: Element) -> None:
+    """Put how time is cut, and how long requests take and live."""
+    settings = topology.need("advanced_settings")
+    frame = settings.need("links/return_duration")
+    superframe_ms = frame.number(1, 1000, "a duration in ms")
+    found.put("algorithm", "opensand", _algorithm(terminal), "Legacy, as it is meant")
+    found.said.append(
+        "algorithm: opensand is Legacy without the mistakes of OpenSAND 8.2; with them it is"
+        " dama.algorithm=opensand_8_2"
+    )
+    found.put("superframe_ms", f"{superframe_ms:g}", frame)
+    synchro = settings.need("timers/synchro")
+    period = round(synchro.number(1, 100_000, "a duration in ms") / superframe_ms)
+    if period < 1:
+        raise synchro.wrong(f"{synchro.text} ms are no whole superframe of {superframe_ms:g} ms")
+    said = f"{synchro.text} ms, {period} superframes"
+    found.put("request_period_ms", f"{period * superframe_ms:.12g}", synchro, said)
+    answer = terminal.need("access/dama/duration")
+    superframes = answer.whole(1, 65_535, "a number of superframes")
+    said = f"{superframes} superframes"
+    found.put("request_rtt_ms", f"{superframes * superframe_ms:.12g}", answer, said)
+    for name in ("rbdc_life", "vbdc_life"):
+        found.put(name, f"{period + LIFE_SUPERFRAMES}", synchro, "one more than the period")
+
+
+def _algorithm(terminal: Element) -> Element:
+    element = terminal.need("access/dama/algorithm")
+    element.one_of(("Legacy",))
+    return element
+
+
+def _put_encapsulation(found: Found, terminal: Element) -> None:
+    """Put what RLE adds to a packet."""
+    kind = terminal.get("encap/rle/alpdu_protection")
+    if kind is None:
+        found.said.append("assumed: packets that are cut have a sequence number (no encap/rle)")
+        found.values["label_bytes"] = f"{LABEL_BYTES}"
+        found.values["check_bytes"] = f"{SEQUENCE_NUMBER_BYTES}"
+        found.places |= dict.fromkeys(("label_bytes", "check_bytes"), "OpenSAND's RLE")
+        return
+    names = {"Sequence Number": SEQUENCE_NUMBER_BYTES, "CRC": CRC_BYTES}
+    check_bytes = names[kind.one_of(tuple(names))]
+    found.put("label_bytes", f"{LABEL_BYTES}", kind, "OpenSAND's RLE")
+    found.put("check_bytes", f"{check_bytes}", kind)
+
+
+def _put_capacity(found: Found, terminal: Element) -> None:
+    """Put what the terminal has and may ask for."""
+    enabled = terminal.need("access/settings/dama_enabled")
+    if not enabled.flag():
+        raise enabled.wrong("the terminal does not ask for capacity (SCPC): no access: dama")
+    scpc = terminal.get("access/settings/scpc_enabled")
+    if scpc is not None:
+        scpc.flag()
+    cra = terminal.need("access/dama/cra")
+    found.put("cra", f"{cra.whole(0, MOST_KBPS, 'a rate in kbit/s')}k", cra)
+    fifos = [item.need("access_type") for item in terminal.items("network/st_fifos")]
+    kinds = {one.read() for one in fifos}
+    if "SALOHA" in kinds:
+        place = next(one for one in fifos if one.text == "SALOHA")
+        found.not_modelled.append(
+            f"{printable(terminal.file.name)}, line {place.line}: {place.path}: SALOHA: data"
+            " by random access; here the class asks as the others do"
+        )
+    for name, unit, most in (("rbdc", "kbit/s", MOST_KBPS), ("vbdc", "kbit", 8_000_000)):
+        switch = terminal.get(f"access/dama/{name}_enabled")
+        largest = terminal.get(f"access/dama/{name}_max")
+        if switch is None or not switch.flag():
+            continue
+        if largest is None:
+            raise switch.wrong(f"{name}_max is missing beside it")
+        value = largest.whole(0, most, f"a number of {unit}")
+        if f"DAMA_{name.upper()}" not in kinds:
+            found.said.append(
+                f"{name}: no FIFO of the terminal has DAMA_{name.upper()}, so it is never asked for"
+            )
+        elif name == "rbdc":
+            found.put("rbdc", f"{value}k", largest)
+        else:
+            found.put("vbdc_bytes", f"{value * 125}", largest, f"{value} kbit")
+
+
+def _put_gateway(found: Found, gateway: Element) -> None:
+    """Put what the control centre gives without being asked, and simulated terminals."""
+    fca = gateway.get("network/fca")
+    if fca is not None:
+        found.put("fca", f"{fca.whole(0, MOST_KBPS, 'a rate in kbit/s')}k", fca)
+    algorithm = gateway.get("network/dama_algorithm")
+    if algorithm is not None:
+        algorithm.one_of(("Legacy",))
+    kind = gateway.get("network/simulation")
+    if kind is None or kind.one_of(("None", "Random", "File")) == "None":
+        return
+    if kind.text == "File":
+        raise kind.wrong("requests by a file of events are not modelled; choose Random or None")
+    count = gateway.need("network/simulation_nb_station")
+    mean = gateway.need("network/simulation_mean_requests")
+    spread = gateway.need("network/simulation_amplitude_request")
+    found.put("simulated", f"{count.whole(0, 1023, 'a number of terminals')}", count)
+    if not count.whole(0, 1023, "a number of terminals"):
+        return
+    found.put("simulated_rate", f"{mean.whole(0, MOST_KBPS, 'a rate in kbit/s')}k", mean)
+    # OpenSAND draws evenly within the amplitude.
+    deviation_bps = spread.whole(0, MOST_KBPS, "a rate in kbit/s") * 1000 / math.sqrt(12)
+    said = f"of {spread.text} kbit/s from the least to the largest"
+    found.put("simulated_deviation", f"{deviation_bps:.0f}", spread, said)
+    found.put("simulated_off_s", "0", kind, "they never stop")
+    found.said.append("simulated terminals have the cra, rbdc and vbdc_bytes of the others")
+
+
+def _put_assigned(found: Found) -> None:
+    """Put the return link's rate for access=assigned: what the terminal has and may ask for."""
+    bps = sum(
+        netem.number(found.values.get(name, "0"), 0, 1e12, "a rate") for name in ("cra", "rbdc")
+    )
+    bps = min(max(bps, presets.LEAST_BPS), presets.MOST_BPS)
+    found.values["return_rate"] = f"{bps:.0f}"
+    found.places["return_rate"] = "of access=assigned: cra and rbdc together, at least 32 kbit/s"
+
+
+def _check_classes(found: Found, terminal: Element) -> None:
+    """Say which classes are others than those by the DSCP."""
+    for item in terminal.items("network/qos_classes"):
+        pcp = item.need("pcp").whole(0, 7, "a PCP")
+        item.need("name").read()
+        queue = item.need("fifo")
+        if queue.text == PCP_CLASSES[pcp]:
+            queue.read()
+    for rank, item in enumerate(terminal.items("network/st_fifos")):
+        name, priority = item.need("name"), item.need("priority")
+        if rank < len(CLASSES) and (name.text, priority.text) == (CLASSES[rank], f"{rank}"):
+            name.read()
+            priority.read()
+        if item.need("capacity").text + "p" == found.values.get("buffer"):
+            item.need("capacity").read()
+
+
+# What is not modelled
+
+
+def not_read(kind: str, root: Element) -> list[str]:
+    """Return a line for each element that nobody has read, or for several with one reason."""
+    groups: list[tuple[str, str, list[Element]]] = []
+    for leaf in root.leaves():
+        if leaf.is_read or not leaf.text:
+            continue
+        beginning, reason = _reason(kind, leaf.path)
+        if groups and beginning and groups[-1][0] == beginning:
+            groups[-1][2].append(leaf)
+        else:
+            groups.append((beginning, reason, [leaf]))
+    return [_line(reason, leaves) for _, reason, leaves in groups]
+
+
+def _reason(kind: str, path: str) -> tuple[str, str]:
+    """Return the beginning of a path that has a reason, and the reason."""
+    for beginning, reason in NOT_MODELLED[kind].items():
+        if path.startswith(beginning):
+            return beginning or kind, reason
+    return "", "is not known: nothing was made of it"
+
+
+def _line(reason: str, leaves: Sequence[Element]) -> str:
+    first, last = leaves[0], leaves[-1]
+    name = printable(first.file.name)
+    if first is last:
+        return f"{name}, line {first.line}: {first.path} = {printable(first.text)}: {reason}"
+    return (
+        f"{name}, lines {first.line} to {last.last_line}: {len(leaves)} values from"
+        f" {first.path}: {reason}"
+    )
+
+
+def described(path: Path, found: Found) -> Iterable[str]:
+    """Yield the lines that are printed: values and where they are from, then the rest."""
+    yield f"{path}:"
+    for name, text in found.values.items():
+        yield f"  {name}: {text}  # {found.places[name]}"
+    for said in found.said:
+        yield f"  {said}"
+    yield f"not modelled ({len(found.not_modelled)}):"
+    for line in found.not_modelled:
+        yield f"  {line}"
