@@ -8,10 +8,12 @@ connections where a VPN ends TCP.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
-from helpers.guest_runs import REPOSITORY, RunCells, command, records
+from helpers.guest_runs import REPOSITORY, Run, RunCells, command, records
 from helpers.scenario_with import TEST_JOBS
 from helpers.vpns_tested import VPNS, describe
 
@@ -61,6 +63,57 @@ def test_it_loses_nothing_of_connections_that_end_in_any_way(
     assert told["idle_answered"] == idle
     assert told["resets_not_seen"] == 0
     assert told["resets_seen"] == 2 * (count // WAYS) + (count % WAYS > 3) + (count % WAYS > 4)
+
+
+@pytest.mark.parametrize("loss", [0, 1] if IS_BUILT else [])
+def test_a_fixed_rate_is_sent_whatever_is_lost(run_cells: RunCells, loss: int) -> None:
+    """Send 10 MB at 4 Mbit/s, which the link has twice over: 20 s, losses and their repetition."""
+    cells = ("geo", "vpn=quic_split", "cc=cubic", f"loss={loss}", "size=10M")
+    (run,) = run_cells(*cells, "vpn.cc=fixed:4M:1M")
+    assert 20 < float(run.row["transfer_time_s"]) < 20 * (1.03 + loss / 100) + 1
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [("vpn=quic_split",), ("vpn=connect_ip",), ("vpn=none", "http=3", "quic=quic_go")]
+    if IS_BUILT
+    else [],
+)
+def test_the_qlog_of_a_run_is_for_qvis(tmp_path: Path, cells: tuple[str, ...]) -> None:
+    asked = ("geo", *cells, "cc=cubic", "loss=1", "size=1M", "--pcap", "--keys", "--seeds", "1")
+    runs = [qlog_run(tmp_path / place, *asked) for place in ("once", "again")]
+    assert runs[0].row["capture_hash"] == runs[1].row["capture_hash"]
+    logs = [qlog(file) for file in sorted(runs[0].record.glob("jobs/*/quic_*.sqlog"))]
+    assert len(logs) == (1 if "http=3" in cells else 2)
+    assert len({head["trace"]["common_fields"]["ODCID"] for head, _ in logs}) == 1
+    for head, events in logs:
+        # Without these, qvis does not take a file.
+        assert (head["qlog_version"], head["qlog_format"]) == ("0.3", "JSON-SEQ")
+        assert head["trace"]["common_fields"]["time_format"] == "relative"
+        times_ms = [event["time"] for event in events]
+        assert times_ms == sorted(times_ms)
+        assert "transport:connection_closed" in {event["name"] for event in events[-4:]}
+    sender = logs[0][1]  # of the POP or the server, which come first
+    names = Counter(event["name"] for event in sender)
+    assert names["transport:packet_sent"] > 1_000_000 / 1452
+    assert names["recovery:packet_lost"] > 0
+    assert {"recovery:metrics_updated", "recovery:congestion_state_updated"} <= names.keys()
+
+
+def qlog_run(place: Path, *arguments: str) -> Run:
+    """The one run of a command, with its results in a directory."""
+    ended = command(*arguments, "--results", str(place))
+    assert ended.returncode == 0, ended.stderr
+    (run,) = records(place)
+    return run
+
+
+def qlog(file: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The head and the events of a file of JSON-SEQ."""
+    before, *texts = file.read_bytes().split(b"\x1e")
+    assert before == b""
+    head, *events = map(json.loads, texts)
+    return head, events
 
 
 @pytest.mark.parametrize("loss", [0, 1] if IS_BUILT else [])

@@ -33,7 +33,7 @@ func serveFiles(ctx context.Context, port int, directory string) error {
 	server := &http3.Server{
 		Handler:    http.FileServer(http.Dir(directory)),
 		TLSConfig:  http3.ConfigureTLSConfig(&tls.Config{Certificates: []tls.Certificate{made}}),
-		QUICConfig: &quic.Config{},
+		QUICConfig: &quic.Config{Tracer: trace},
 	}
 	defer context.AfterFunc(ctx, func() { server.Close() })()
 	if err := server.Serve(socket); !errors.Is(err, http.ErrServerClosed) {

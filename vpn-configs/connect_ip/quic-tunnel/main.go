@@ -53,6 +53,7 @@ func run(words []string) error {
 	// The job ends its children with SIGTERM: the other end is told, so that it need not find out.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
+	defer waitForQlogs()
 	switch command, rest := words[0], words[1:]; command {
 	case "keygen":
 		if len(rest) != 1 {
