@@ -132,6 +132,30 @@ def test_quic_go_sends_with_the_congestion_control_asked_for(
     ]
 
 
+WAYS_OF_HTTP = {
+    "transfer_time_s": ("geo", *SENT, "direction=upload"),
+    "page_load_time_s": ("web", "http=3", "quic=quic_go", "vpn=none", "pep=none", "loads=1"),
+}
+
+
+@pytest.mark.parametrize("measure", WAYS_OF_HTTP if IS_BUILT else [])
+def test_quic_go_sends_uploads_and_pages(run_cells: RunCells, measure: str) -> None:
+    cells = (*WAYS_OF_HTTP[measure], "cc=reno,cubic", "loss=1")
+    reno, cubic = run_cells(*cells)
+    assert abs(float(reno.row[measure]) - float(cubic.row[measure])) > 0.1
+    again = [run.row["capture_hash"] for run in run_cells(*cells, again=1)]
+    assert again == [run.row["capture_hash"] for run in (reno, cubic)]
+
+
+@pytest.mark.parametrize("direction", ["download", "upload"] if IS_BUILT else [])
+def test_quic_go_fills_a_clean_link_as_tcp_does(run_cells: RunCells, direction: str) -> None:
+    cells = ("geo", "vpn=none", "cc=cubic", "loss=0", "size=30M", f"direction={direction}")
+    (tcp,) = run_cells(*cells)
+    (quic,) = run_cells(*cells, "http=3", "quic=quic_go")
+    # TCP's time counts from the end of its handshake, of 0.5 s.
+    assert float(quic.row["transfer_time_s"]) < float(tcp.row["transfer_time_s"]) / 0.8
+
+
 def with_hostile(place: Path, count: int, idle: int) -> Path:
     """The scenario geo_loss with hostile connections after its download: its file, made in `place`."""
     scenario = json.loads((REPOSITORY / "scenarios/geo_loss.json").read_text())

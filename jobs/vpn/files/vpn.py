@@ -56,7 +56,7 @@ PROGRAMS = "/usr/local/sbin:/opt/openbach-run/bin"
 built. Besides the folder `bin` of the VPN's own folder, where the virtual engine puts the programs
 of its user."""
 PASSED = ("QLOGDIR",)
-"""What a VPN's scripts get of this job's own environment: where programs on QUIC keep their qlog."""
+"""What a VPN's scripts get of this job's own environment: where programs on QUIC keep qlog."""
 HOST_CONGESTION_CONTROL = Path("/proc/sys/net/ipv4/tcp_congestion_control")
 EXCHANGE_PORT = 5999
 """Of tunnel 0; each further one has the port below."""
