@@ -83,6 +83,8 @@ class Host(NamedTuple):
     interfaces: tuple[Interface, ...]
     routes: tuple[Route, ...] = ()
     rules: tuple[Rule, ...] = ()
+    memory_mb: int = 0
+    """What the guest has for its programs, in place of the usual; 0: the usual."""
 
 
 class Inventory(NamedTuple):
@@ -145,8 +147,11 @@ class Inventory(NamedTuple):
 # Written by hand and not by a library: the guest has nothing but Python.
 def _host_to_dict(host: Host) -> dict[str, Any]:
     """Return a host as values that JSON has: _asdict alone leaves tuples of tuples within it."""
+    fields = host._asdict()
+    if not host.memory_mb:
+        del fields["memory_mb"]  # what hosts had before there was this: the same run_id
     return {
-        **host._asdict(),
+        **fields,
         "interfaces": [port._asdict() for port in host.interfaces],
         "routes": [route._asdict() for route in host.routes],
         "rules": [rule._asdict() for rule in host.rules],

@@ -217,15 +217,16 @@ class VirtualEngine(LocalEngine):
         capture_fd: int,
         console: BinaryIO,
     ) -> subprocess.Popen[bytes]:
-        # More hosts need more memory; the kernel cannot take more later.
-        hosts = len(spec.get("inventory", {}).get("hosts", ()))
+        # The kernel cannot take more later.
+        hosts = spec.get("inventory", {}).get("hosts", ())
+        wanted_mb = sum(host.get("memory_mb", HOST_MEMORY_MB) for host in hosts)
         # inf-cpu: computing takes no virtual time, and the clock jumps when all is idle
         # (Documentation/virt/uml, time-travel mode). The start makes dates in files the same in
         # every run.
         time_travel = ("time-travel=inf-cpu", f"time-travel-start={GUEST_START_NS}")
         clock = time_travel if self._clock == VIRTUAL else (f"slow_clock={slowdown(self._clock)}",)
         kernel_arguments = (
-            f"mem={max(GUEST_MEMORY_MB, HOST_MEMORY_MB * hosts)}M",
+            f"mem={max(GUEST_MEMORY_MB, wanted_mb)}M",
             "quiet",
             "loglevel=5",  # warnings too
             # The guest ends at a panic, and does not wait for somebody to look at it.
