@@ -173,6 +173,11 @@ def _rule(content: Any, **rule: object) -> None:
     _host(content, "a", satvpn_rules=[rule])
 
 
+def _much_memory(content: Any) -> None:
+    _third(content, "c")
+    content["all"]["vars"]["satvpn_memory_mb"] = 1024
+
+
 MISTAKES: dict[str, tuple[Callable[[Any], object], list[str]]] = {
     "no all": (lambda c: c.pop("all"), ["top level", "`all` is missing"]),
     "no hosts": (lambda c: c["all"].pop("hosts"), ["satvpn_role"]),
@@ -182,7 +187,7 @@ MISTAKES: dict[str, tuple[Callable[[Any], object], list[str]]] = {
     ),
     "memory in words": (lambda c: _host(c, "a", satvpn_memory_mb="1G"), ["satvpn_memory_mb"]),
     "more memory than there is": (
-        lambda c: [_host(c, f"m{n}", satvpn_role="x", satvpn_memory_mb=1024) for n in range(3)],
+        _much_memory,
         ["satvpn_memory_mb of all hosts is 3072", "at most 2048"],
     ),
     "no networks": (lambda c: c["all"]["vars"].clear(), ["all.vars.satvpn_networks", "missing"]),
