@@ -19,8 +19,8 @@ from openbach_jobs.ports import wait_listening
 
 VERSIONS = ("1.1", "2", "3")
 """Of HTTP. 3 is over QUIC, on the UDP port of the same number."""
-NGINX, QUIC_GO = "nginx", "quic_go"
-STACKS = {NGINX: (), QUIC_GO: ("reno", "cubic")}
+NGINX, QUIC_GO, QUINN = "nginx", "quic_go", "quinn"
+STACKS = {NGINX: (), QUIC_GO: ("reno", "cubic"), QUINN: ("reno", "cubic", "bbr")}
 """The congestion controls to choose from, by implementation of QUIC (quic_stacks.py)."""
 SEND_UPLOADS = (QUIC_GO,)
 """Those that are a client, too."""

@@ -20,7 +20,7 @@ from openbach_jobs.command import run, started, wait_for
 from openbach_jobs.ports import READY_LIMIT_S, is_bound_udp
 
 PROGRAMS = "/opt/openbach-run/bin"
-PROGRAM = {"quic_go": "quic-tunnel"}
+PROGRAM = {"quic_go": "quic-tunnel", "quinn": "quinn-files"}
 LATE_S = 5.0
 """What an upload may take beyond its limit before its program is killed."""
 
@@ -28,7 +28,7 @@ LATE_S = 5.0
 @contextmanager
 def serving(stack: str, port: int, root: Path, cc: str) -> Iterator[subprocess.Popen[Any]]:
     """Return the server of the files below `root`, which listens, until the end of the block."""
-    environment = {"QUIC_TUNNEL_CC": cc, "GOMAXPROCS": "1"}
+    environment = environment_of(stack, cc)
     command = [program_of(stack), "files", str(port), str(root)]
     with started(*command, environment=environment) as server:
         wait_for(
@@ -46,11 +46,18 @@ def upload(stack: str, address: str, size: int, cc: str, limit_s: float) -> dict
 
     The seconds count from the connection's first packet; `handshake_s` is the sender's.
     """
-    environment = {"QUIC_TUNNEL_CC": cc, "GOMAXPROCS": "1"}
+    environment = environment_of(stack, cc)
     words = [program_of(stack), "send", address, str(size), str(limit_s)]
     printed = run(*words, environment=environment, limit_s=limit_s + LATE_S)
     told: dict[str, Any] = json.loads(printed)
     return told
+
+
+def environment_of(stack: str, cc: str) -> dict[str, str]:
+    """Return what its program reads: a congestion control, and one thread."""
+    if stack == "quinn":
+        return {"QUIC_CC": cc, "QUIC_THREADS": "1"}
+    return {"QUIC_TUNNEL_CC": cc, "GOMAXPROCS": "1"}
 
 
 def program_of(stack: str) -> str:

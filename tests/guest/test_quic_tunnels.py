@@ -21,7 +21,8 @@ GEO = ("cc=cubic", "loss=1", "size=1M")
 BY_VALUES = {"connect_ip": "vpn.carry=datagram,stream", "quic_split": "vpn.sessions=one,each"}
 WAYS = 6
 """Of hostile.py."""
-SENT = ("http=3", "quic=quic_go", "vpn=none", "size=1M")
+SENT = ("http=3", "vpn=none", "size=1M")
+STACKS = ("quic_go", "quinn")
 IS_BUILT = "connect_ip" in VPNS
 """Whether the program of these VPNs is, which quic_go is too."""
 
@@ -117,11 +118,12 @@ def qlog(file: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     return head, events
 
 
-@pytest.mark.parametrize("loss", [0, 1] if IS_BUILT else [])
-def test_quic_go_sends_with_the_congestion_control_asked_for(
-    run_cells: RunCells, loss: int
+@pytest.mark.parametrize("stack", STACKS if IS_BUILT else [])
+@pytest.mark.parametrize("loss", [0, 1])
+def test_a_stack_sends_with_the_congestion_control_asked_for(
+    run_cells: RunCells, stack: str, loss: int
 ) -> None:
-    cells = ("geo", *SENT, "cc=reno,cubic", f"loss={loss}")
+    cells = ("geo", *SENT, f"quic={stack}", "cc=reno,cubic", f"loss={loss}")
     reno, cubic = run_cells(*cells)
     assert [run.row["bytes"] for run in (reno, cubic)] == ["1000000"] * 2
     apart_s = abs(float(reno.row["transfer_time_s"]) - float(cubic.row["transfer_time_s"]))
@@ -133,26 +135,34 @@ def test_quic_go_sends_with_the_congestion_control_asked_for(
     ]
 
 
-WAYS_OF_HTTP = {
-    "transfer_time_s": ("geo", *SENT, "direction=upload"),
-    "page_load_time_s": ("web", "http=3", "quic=quic_go", "vpn=none", "pep=none", "loads=1"),
-}
+PAGE = ("web", "http=3", "vpn=none", "pep=none", "loads=1")
+WAYS_OF_HTTP = [
+    ("transfer_time_s", ("geo", *SENT, "quic=quic_go", "direction=upload")),
+    *(("page_load_time_s", (*PAGE, f"quic={stack}")) for stack in STACKS),
+]
 
 
-@pytest.mark.parametrize("measure", WAYS_OF_HTTP if IS_BUILT else [])
-def test_quic_go_sends_uploads_and_pages(run_cells: RunCells, measure: str) -> None:
-    cells = (*WAYS_OF_HTTP[measure], "cc=reno,cubic", "loss=1")
+@pytest.mark.parametrize(("measure", "sent"), WAYS_OF_HTTP if IS_BUILT else [])
+def test_a_stack_sends_uploads_and_pages(
+    run_cells: RunCells, measure: str, sent: tuple[str, ...]
+) -> None:
+    cells = (*sent, "cc=reno,cubic", "loss=1")
     reno, cubic = run_cells(*cells)
     assert abs(float(reno.row[measure]) - float(cubic.row[measure])) > 0.1
     again = [run.row["capture_hash"] for run in run_cells(*cells, again=1)]
     assert again == [run.row["capture_hash"] for run in (reno, cubic)]
 
 
-@pytest.mark.parametrize("direction", ["download", "upload"] if IS_BUILT else [])
-def test_quic_go_fills_a_clean_link_as_tcp_does(run_cells: RunCells, direction: str) -> None:
+@pytest.mark.parametrize(
+    ("stack", "direction"),
+    [*((stack, "download") for stack in STACKS), ("quic_go", "upload")] if IS_BUILT else [],
+)
+def test_a_stack_fills_a_clean_link_as_tcp_does(
+    run_cells: RunCells, stack: str, direction: str
+) -> None:
     cells = ("geo", "vpn=none", "cc=cubic", "loss=0", "size=30M", f"direction={direction}")
     (tcp,) = run_cells(*cells)
-    (quic,) = run_cells(*cells, "http=3", "quic=quic_go")
+    (quic,) = run_cells(*cells, "http=3", f"quic={stack}")
     # TCP's time counts from the end of its handshake, of 0.5 s.
     assert float(quic.row["transfer_time_s"]) < float(tcp.row["transfer_time_s"]) / 0.8
 
