@@ -4,9 +4,9 @@
 `vpn_program.py KIND PROGRAM DIRECTORY`; KIND may be the path of a VPN's folder.
 
 The VPN's vpn.json names the crate, its version and its SHA-256, or as `source` a folder beside it
-that is the crate; the Cargo.lock in the crate pins what it depends on. Patches of ours lie beside vpn.json. The program is linked statically, so that
-it runs on hosts other than the one that built it. What is done is printed as lines `<part done>
-<what>`; the program is then DIRECTORY/PROGRAM.
+that is the crate; the Cargo.lock in the crate pins what it depends on. Patches of ours lie beside
+vpn.json. The program is linked statically, so that it runs on hosts other than the one that built
+it. What is done is printed as lines `<part done> <what>`; the program is then DIRECTORY/PROGRAM.
 """
 
 from __future__ import annotations
