@@ -136,8 +136,15 @@ run_quic_tunnel() {
     shift 2
     address=$VPN_LOCAL_IP
     [ "$VPN_ROLE" = server ] || address=$VPN_REMOTE_IP
+    cc=$VPN_CC
+    case $cc in
+        fixed:*) # the forward link's rate, which the server sends with, and the return link's
+            cc=${cc%:*}
+            [ "$VPN_ROLE" = server ] || cc=fixed:${VPN_CC##*:}
+            ;;
+    esac
     # Read by quic-go as 0001-settings-of-quic-go.patch has changed it.
-    export QUIC_TUNNEL_CC="$VPN_CC" QUIC_TUNNEL_INITIAL_WINDOW="$VPN_INITIAL_WINDOW" QUIC_TUNNEL_ACK_EVERY="$VPN_ACK_EVERY"
+    export QUIC_TUNNEL_CC="$cc" QUIC_TUNNEL_INITIAL_WINDOW="$VPN_INITIAL_WINDOW" QUIC_TUNNEL_ACK_EVERY="$VPN_ACK_EVERY"
     # With several threads Go's garbage collector waits for one of them without a system call. In virtual time, where no
     # computing takes any, that never ends; with all others stopped it has no one to wait for.
     [ "$VPN_THREADS" = 1 ] || export GODEBUG=gcstoptheworld=2

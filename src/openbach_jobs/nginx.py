@@ -7,6 +7,7 @@ the job's directory.
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,11 @@ from openbach_jobs.ports import wait_listening
 
 VERSIONS = ("1.1", "2", "3")
 """Of HTTP. 3 is over QUIC, on the UDP port of the same number."""
+NGINX, QUIC_GO, QUINN = "nginx", "quic_go", "quinn"
+STACKS = {NGINX: (), QUIC_GO: ("reno", "cubic"), QUINN: ("reno", "cubic", "bbr")}
+"""The congestion controls to choose from, by implementation of QUIC (quic_stacks.py)."""
+SEND_UPLOADS = (QUIC_GO,)
+"""Those that are a client, too."""
 CONFIGURATION = """
 daemon off; master_process off; worker_processes 1;
 pid {directory}/nginx.pid; error_log stderr error;
@@ -73,6 +79,27 @@ def serving(directory: Path, port: int, root: Path, http: str) -> Iterator[subpr
     with started("nginx", "-p", str(directory), "-e", "stderr", "-c", str(configuration)) as nginx:
         wait_listening(nginx, "nginx", port)
         yield nginx
+
+
+def add_quic_arguments(parser: argparse.ArgumentParser, *ends: argparse.ArgumentParser) -> None:
+    """Add the implementation to a job's arguments, and to those of ends that send its control."""
+    # Into groups: a new argument beside the others moves the packets of every run.
+    parser.add_argument_group("QUIC").add_argument(
+        "--quic", choices=STACKS, default=NGINX, help="implementation that sends with http 3"
+    )
+    for end in ends:
+        end.add_argument_group("QUIC").add_argument(
+            "--quic-cc", default="reno", help="of QUIC, where there is a choice"
+        )
+
+
+def stack_of(parser: argparse.ArgumentParser, arguments: argparse.Namespace, http: str) -> str:
+    """Return the implementation in use, with its control checked; nginx without HTTP/3."""
+    stack = str(arguments.quic) if http == "3" else NGINX
+    if stack != NGINX and arguments.quic_cc not in STACKS[stack]:
+        had = ", ".join(STACKS[stack])
+        parser.error(f"quic_cc is {arguments.quic_cc}: {stack} has {had}")
+    return stack
 
 
 def check_quic() -> None:

@@ -114,6 +114,17 @@ def test_group_variables_reach_hosts_and_closer_ones_win(tmp_path: Path) -> None
     assert [host.forwarding for host in inventory.hosts] == [False, True]
 
 
+def test_memory_is_of_a_host_and_in_its_dict_only_if_it_was_given(tmp_path: Path) -> None:
+    content = copy.deepcopy(SMALL)
+    content["all"]["hosts"]["a"]["satvpn_memory_mb"] = 300
+    inventory = load(tmp_path, content)
+    assert [host.memory_mb for host in inventory.hosts] == [300, 0]
+    first, second = inventory.to_dict()["hosts"]
+    assert first["memory_mb"] == 300
+    assert "memory_mb" not in second
+    assert Inventory.from_dict(inventory.to_dict()) == inventory
+
+
 def test_other_hosts_and_variables_are_left_to_ansible(tmp_path: Path) -> None:
     content = copy.deepcopy(SMALL)
     content["all"]["children"] = {
@@ -162,9 +173,23 @@ def _rule(content: Any, **rule: object) -> None:
     _host(content, "a", satvpn_rules=[rule])
 
 
+def _much_memory(content: Any) -> None:
+    _third(content, "c")
+    content["all"]["vars"]["satvpn_memory_mb"] = 1024
+
+
 MISTAKES: dict[str, tuple[Callable[[Any], object], list[str]]] = {
     "no all": (lambda c: c.pop("all"), ["top level", "`all` is missing"]),
     "no hosts": (lambda c: c["all"].pop("hosts"), ["satvpn_role"]),
+    "little memory": (
+        lambda c: _host(c, "a", satvpn_memory_mb=8),
+        ["all.hosts.a.satvpn_memory_mb", "from 16 to 1024", "not 8"],
+    ),
+    "memory in words": (lambda c: _host(c, "a", satvpn_memory_mb="1G"), ["satvpn_memory_mb"]),
+    "more memory than there is": (
+        _much_memory,
+        ["satvpn_memory_mb of all hosts is 3072", "at most 2048"],
+    ),
     "no networks": (lambda c: c["all"]["vars"].clear(), ["all.vars.satvpn_networks", "missing"]),
     "hosts as a list": (lambda c: c["all"].update(hosts=["a"]), ["all.hosts", "mapping"]),
     "overlapping networks": (

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -36,18 +35,13 @@ from iperf3 import Received
 
 from openbach_jobs import control, limits, nginx, profiles, resumes
 from openbach_jobs.command import run, started, wait_for
-from openbach_jobs.ports import READY_LIMIT_S, is_bound_udp, wait_listening
+from openbach_jobs.ports import READY_LIMIT_S, wait_listening
 
 CONFIGURATION = "/opt/openbach/agent/jobs/file_transfer/file_transfer_rstats_filter.conf"
 PORT = 5201
 NO_HTTP = "none"
 CURL = {"1.1": "--http1.1", "2": "--http2", "3": "--http3-only"}
 """What it is asked by. Only the last takes no other version, so what came is checked."""
-NGINX, QUIC_GO = STACKS = ("nginx", "quic_go")
-"""Implementations of QUIC."""
-QUIC_GO_CONTROLS = RENO, _ = ("reno", "cubic")
-QUIC_TUNNEL = "/opt/openbach-run/bin/quic-tunnel"
-"""Our program on quic-go; the virtual engine builds it, and on an agent it has to be put there."""
 UNLIMITED = "unlimited"
 LIMITS = {
     "port": (2, 65535),
@@ -91,14 +85,9 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--port", type=int, default=PORT, help="of the transfer; the one below it is for control"
     )
-    quic = parser.add_argument_group("QUIC")  # of a group: as in transport_profile
-    quic.add_argument(
-        "--quic", choices=STACKS, default=NGINX, help="implementation that sends with http 3"
-    )
     modes = parser.add_subparsers(dest="mode", required=True)
-    server = modes.add_parser("server").add_argument_group("QUIC")
-    server.add_argument("--quic-cc", default=RENO, help="of QUIC, where there is a choice")
-    client = modes.add_parser("client")
+    server, client = modes.add_parser("server"), modes.add_parser("client")
+    nginx.add_quic_arguments(parser, server, client)
     client.add_argument("server_ip")
     client.add_argument(
         "size", type=size_or_unlimited, help=f"bytes; k, M and G are decimal; or {UNLIMITED}"
@@ -139,13 +128,12 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         and not 0.01 <= arguments.interval_s <= 3600
     ):
         parser.error(f"interval_s is {arguments.interval_s:g}: 0, or from 0.01 to 3600 s")
-    sends_quic_go = arguments.mode == "server" and quic_of(arguments) == QUIC_GO
-    if sends_quic_go and arguments.quic_cc not in QUIC_GO_CONTROLS:
-        had = " and ".join(QUIC_GO_CONTROLS)
-        parser.error(f"quic_cc is {arguments.quic_cc}: quic-go has {had}")
+    arguments.stack = nginx.stack_of(parser, arguments, arguments.http)
     is_http = arguments.mode == "client" and arguments.http != NO_HTTP
-    if is_http and arguments.direction == "upload":
-        parser.error("http can only download; upload with iperf3")
+    sends = arguments.stack in nginx.SEND_UPLOADS
+    if is_http and arguments.direction == "upload" and not sends:
+        senders = " or ".join(nginx.SEND_UPLOADS)
+        parser.error(f"http uploads with http 3 and quic {senders}; else upload with iperf3")
     if is_http and not arguments.size:
         parser.error("http transfers a size; an unlimited transfer takes iperf3")
     if is_http and arguments.streams > 1:
@@ -170,18 +158,15 @@ def retransmitted_segments() -> int:
     return int(values[names.index("RetransSegs")])
 
 
-def quic_of(arguments: argparse.Namespace) -> str:
-    """The implementation of QUIC in use; "" without QUIC."""
-    return str(arguments.quic) if arguments.http == "3" else ""
-
-
 @contextmanager
 def tool_server(arguments: argparse.Namespace, directory: Path) -> Iterator[None]:
     """iperf3's or that of HTTP, which listens, until the end of the block."""
     http, port = arguments.http, arguments.port
-    if quic_of(arguments) == QUIC_GO:
+    if arguments.stack != nginx.NGINX:
+        from openbach_jobs import quic_stacks
+
         (directory / "files").mkdir()
-        with quic_go_server(port, directory / "files", arguments.quic_cc):
+        with quic_stacks.serving(arguments.stack, port, directory / "files", arguments.quic_cc):
             yield
     elif http == NO_HTTP:
         with started("iperf3", "-s", "-p", str(port), stdout=subprocess.DEVNULL) as server:
@@ -204,24 +189,6 @@ def answer(request: dict[str, Any], peer_ip: str, directory: Path) -> dict[str, 
     if "resumes" in request:
         return {"resumes": resumes.count()}
     return {"retransmits": retransmitted_segments()}
-
-
-@contextmanager
-def quic_go_server(port: int, root: Path, cc: str) -> Iterator[None]:
-    """quic-go's, which serves the files below `root` over HTTP/3."""
-    if not Path(QUIC_TUNNEL).exists():
-        sys.exit(f"quic=quic_go: this host has no {QUIC_TUNNEL} (quic-stacks/README.md)")
-    environment = {**os.environ, "QUIC_TUNNEL_CC": cc, "GOMAXPROCS": "1"}
-    command = [QUIC_TUNNEL, "files", str(port), str(root)]
-    with started(*command, environment=environment) as server:
-        wait_for(
-            f"quic-go does not listen on port {port}",
-            lambda: server.poll() is not None or is_bound_udp(port),
-            READY_LIMIT_S,
-        )
-        if server.poll() is not None:
-            sys.exit(f"quic-go ended at once with exit code {server.returncode}")
-        yield
 
 
 def serve(arguments: argparse.Namespace) -> None:
@@ -309,6 +276,20 @@ def download_http(arguments: argparse.Namespace) -> Received:
     return Received(total_s, report["size_download"], ttfb_s, None, [], handshake_s)
 
 
+def upload_quic(arguments: argparse.Namespace) -> Received:
+    """Send over HTTP/3, and return what the server has received."""
+    from openbach_jobs import quic_stacks
+
+    told = quic_stacks.upload(
+        arguments.stack,
+        f"{arguments.server_ip}:{arguments.port}",
+        arguments.size,
+        arguments.quic_cc,
+        arguments.deadline_s,
+    )
+    return Received(told["seconds"], told["bytes"], None, None, [], told["handshake_s"])
+
+
 def upload_iperf3(arguments: argparse.Namespace) -> Received:
     """Send by iperf3 to the server, and return what it has received."""
     test = iperf3_test(arguments)
@@ -360,8 +341,13 @@ def transfer(arguments: argparse.Namespace) -> None:
         )
         return int(counted or 0)
 
-    iperf3_receives = download_iperf3 if downloads else upload_iperf3
-    receive = iperf3_receives if arguments.http == NO_HTTP else download_http
+    by_iperf3 = arguments.http == NO_HTTP
+    receive = {
+        (True, True): download_iperf3,
+        (True, False): download_http,
+        (False, True): upload_iperf3,
+        (False, False): upload_quic,
+    }[downloads, by_iperf3]
     resumed = None
     if arguments.warm_up:
         earlier = {"size": arguments.warm_up, "duration_s": 0, "interval_s": 0.0}

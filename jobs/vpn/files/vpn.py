@@ -55,6 +55,8 @@ PROGRAMS = "/usr/local/sbin:/opt/openbach-run/bin"
 """Where programs may stand that are in no Debian package: the host's own, and those that we have
 built. Besides the folder `bin` of the VPN's own folder, where the virtual engine puts the programs
 of its user."""
+PASSED = ("QLOGDIR",)
+"""What a VPN's scripts get of this job's own environment: where programs on QUIC keep qlog."""
 HOST_CONGESTION_CONTROL = Path("/proc/sys/net/ipv4/tcp_congestion_control")
 EXCHANGE_PORT = 5999
 """Of tunnel 0; each further one has the port below."""
@@ -675,6 +677,7 @@ def environment_of(
         "VPN_MTU": str(vpn["inner_mtu"]),
         "VPN_PATHS": arguments.paths.replace(",", " "),
         "VPN_RTT_S": "1",
+        **{name: os.environ[name] for name in PASSED if name in os.environ},
         **(coordinator if vpn["coordinator"] else {}),
         **{f"VPN_{name.upper()}": str(value) for name, value in vpn["values"].items()},
     }

@@ -39,7 +39,8 @@ BUILD = ("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-v")
 def main(kind: str, program: str, directory: Path) -> None:
     """Build a program of a VPN, and those of the same module, into a directory."""
     recipe = describe(kind)["programs"][program]
-    if not recipe.keys() & {"go", "source"}:
+    of_ours = scripts(kind) / recipe.get("source", "")
+    if not recipe.keys() & {"go", "source"} or (of_ours / "Cargo.toml").exists():
         vpn_program.main(kind, program, directory)
         return
     what = f"{program} {recipe['version']}"
@@ -49,7 +50,7 @@ def main(kind: str, program: str, directory: Path) -> None:
     if "source" in recipe:
         source = work / program
         shutil.rmtree(work, ignore_errors=True)  # of a build that failed
-        shutil.copytree(scripts(kind) / recipe["source"], source)
+        shutil.copytree(of_ours, source)
         packages, modules = ["."], "vendor"
     else:
         source = unpack(recipe, work)

@@ -3,10 +3,10 @@
 
 `vpn_program.py KIND PROGRAM DIRECTORY`; KIND may be the path of a VPN's folder.
 
-The VPN's vpn.json names the crate, its version and its SHA-256; the Cargo.lock in the crate pins
-what it depends on. Patches of ours lie beside vpn.json. The program is linked statically, so that
-it runs on hosts other than the one that built it. What is done is printed as lines `<part done>
-<what>`; the program is then DIRECTORY/PROGRAM.
+The VPN's vpn.json names the crate, its version and its SHA-256, or as `source` a folder beside it
+that is the crate; the Cargo.lock in the crate pins what it depends on. Patches of ours lie beside
+vpn.json. The program is linked statically, so that it runs on hosts other than the one that built
+it. What is done is printed as lines `<part done> <what>`; the program is then DIRECTORY/PROGRAM.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LAST_LINES = 30
 def main(kind: str, program: str, directory: Path) -> None:
     """Build a program of a VPN into a directory."""
     recipe = describe(kind)["programs"][program]
-    if "crate" not in recipe:
+    if not recipe.keys() & {"crate", "source"}:
         sys.exit(f"{program} is in no registry: get it from {recipe['host']}")
     tools = ("cargo", *recipe.get("tools", []))
     if missing := [tool for tool in tools if not shutil.which(tool) and not Path(tool).exists()]:
@@ -40,7 +40,12 @@ def main(kind: str, program: str, directory: Path) -> None:
             " this machine"
         )
     work = directory / "work"
-    source = unpack(recipe, work)
+    if "source" in recipe:
+        source = work / program
+        shutil.rmtree(work, ignore_errors=True)  # of a build that failed
+        shutil.copytree(scripts(kind) / recipe["source"], source)
+    else:
+        source = unpack(recipe, work)
     for patch in sorted(scripts(kind).glob("*.patch")):
         run(["patch", "-d", str(source), "-p1", "--forward", "-i", str(patch.resolve())])
     target = f"{platform.machine()}-unknown-linux-gnu"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""OpenBACH job web_page: a page (page.json) from nginx over TLS, loaded again and again.
+"""OpenBACH job web_page: a page (page.json) from a server over TLS, loaded again and again.
 
 Each time it has cold connections.
 """
@@ -35,22 +35,31 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser, server, client = ends.command_line(__doc__)
     for mode in (server, client):
         mode.add_argument("--http", choices=nginx.VERSIONS, default="2")
+    nginx.add_quic_arguments(server, server)
     client.add_argument("--loads", type=int, default=1)
     client.add_argument("--deadline-s", type=int, default=600, help="of one load")
     arguments = parser.parse_args(argv)
     limits.check(parser, arguments, LIMITS)
+    if arguments.mode == "server":
+        arguments.stack = nginx.stack_of(server, arguments, arguments.http)
     return arguments
 
 
-def serve(http: str) -> None:
-    """Serve the page until the job is stopped."""
+def serve(http: str, stack: str, cc: str) -> None:
+    """Serve the page until the job is stopped; `cc` is of another implementation than nginx."""
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         (directory / "page").mkdir()
         page.write(directory / "page")
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-        with nginx.serving(directory, PORT, directory / "page", http) as server:
-            sys.exit(f"nginx ended by itself with exit code {server.wait()}")
+        if stack == nginx.NGINX:
+            serving = nginx.serving(directory, PORT, directory / "page", http)
+        else:
+            from openbach_jobs import quic_stacks
+
+            serving = quic_stacks.serving(stack, PORT, directory / "page", cc)
+        with serving as server:
+            sys.exit(f"{stack} ended by itself with exit code {server.wait()}")
 
 
 def failure(server_ip: str, http: str) -> str:
@@ -88,4 +97,9 @@ def measure(arguments: argparse.Namespace) -> None:
 
 if __name__ == "__main__":
     with collect_agent.use_configuration(CONFIGURATION):
-        ends.run("web_page", parse(), lambda asked: serve(asked.http), measure)
+        ends.run(
+            "web_page",
+            parse(),
+            lambda asked: serve(asked.http, asked.stack, asked.quic_cc),
+            measure,
+        )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -175,7 +176,8 @@ def _of_registries(programs: set[str]) -> Iterable[Part]:
             source = (folder / recipe.get("source", "")).resolve()
             if "source" in recipe and program in programs and source not in listed:
                 listed.add(source)
-                yield from _modules_of(program, source)
+                of = _crates_of if (source / "Cargo.lock").exists() else _modules_of
+                yield from of(program, source)
             for kind, (registry, prefix, pins) in REGISTRIES.items():
                 if kind in recipe and program in programs:
                     name, version = recipe[kind], recipe["version"]
@@ -194,6 +196,17 @@ def _modules_of(program: str, source: Path) -> Iterable[Part]:
         name, version = found["name"], found["version"]
         comment = f"linked into {program}; its hash is in the program's go.sum"
         yield Part(name, version, f"pkg:golang/{name}@v{version}", comment=comment)
+
+
+def _crates_of(program: str, source: Path) -> Iterable[Part]:
+    """Yield the crates that are linked into a program of this checkout."""
+    locked = tomllib.loads((source / "Cargo.lock").read_text())["package"]
+    for crate in locked:
+        if "checksum" in crate:  # the program itself has none
+            name, version = crate["name"], crate["version"]
+            comment = f"linked into {program}"
+            url = f"pkg:cargo/{name}@{version}"
+            yield Part(name, version, url, crate["checksum"], comment=comment)
 
 
 def _linked() -> Iterable[Part]:

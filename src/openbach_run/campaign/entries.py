@@ -38,7 +38,7 @@ PROGRAM: Shape = {
 PINNED_BY = {
     "crate": ("version", "sha256"),
     "go": ("version", "sha256"),
-    "source": ("version",),  # the go.sum in the folder has the hashes
+    "source": ("version",),  # the go.sum or Cargo.lock in the folder has the hashes
     "host": (),
 }
 """What the recipe of a program has to say of its source, by the key that names that."""

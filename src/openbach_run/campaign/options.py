@@ -36,7 +36,7 @@ class Options:
     pcap: bool = False
     """Keep every packet of every interface."""
     keys: bool = False
-    """With `pcap`: keep the keys of WireGuard's tunnels."""
+    """With `pcap`: keep the keys of WireGuard's tunnels, and the qlog of QUIC."""
     locked: bool = False
     """Refuse other Debian packages than those of debian.lock."""
     additions: tuple[Path, ...] = ()
@@ -94,6 +94,8 @@ class Options:
         words = self.path_words
         for name, value in self.chosen.items():
             words += [f"--{name}", value]
+        # A run that keeps qlog is another one than that without.
+        words += ["--pcap", "--keys"] if self.keys else []
         return words
 
 

@@ -39,6 +39,7 @@ Addresses of hosts have their names.
 
 FILE.pcapng is for Wireshark and tshark; FILE.pcap for older tools, as tcptrace. Of a run
 with --keys FILE.pcapng has the keys of WireGuard's tunnels: Wireshark shows what is in them.
+The qlog of QUIC is in the run's files.tar.gz.
 Without --at and -o the interfaces are listed, with the packets that leave each.
 """
 

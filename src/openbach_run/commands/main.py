@@ -178,8 +178,8 @@ def _add_execution(made: argparse.ArgumentParser) -> None:
         "--keys",
         action="store_true",
         help=(
-            "with --pcap: also keep the keys of WireGuard tunnels, to decrypt their packets"
-            " (docs/captures.md)"
+            "with --pcap: also keep the keys of WireGuard tunnels, to decrypt their packets, and"
+            " the qlog of QUIC (docs/captures.md)"
         ),
     )
     made.add_argument(

@@ -32,6 +32,9 @@ COMMANDS = "/run/openbach/commands.sh"
 PYTHON_PATH = "/opt/openbach-run/src/openbach_run/guest/agent_library"
 """Where a job finds what an agent has for it: collect_agent and data_access."""
 
+KEEPS_QLOG = "OPENBACH_RUN_QLOG"
+"""In this process's environment, from the kernel's command line: jobs keep the qlog of QUIC."""
+
 CHILDREN_GRACE_US = (
     1 * SECOND_US
 )  # as a real agent: from SIGTERM to SIGKILL for the job's children,
@@ -226,6 +229,8 @@ class GuestAgents:
             "OPENBACH_RUN_HOST": self.namespaces[entity].name,
             "OPENBACH_RUN_BEGAN_NS": str(self.origin_ns),
         }
+        if KEEPS_QLOG in os.environ:
+            base["QLOGDIR"] = directory  # where curl and programs on quic-go look for it
         # Appended to, since command_stop writes to the same files as its job.
         append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         # A child is born in the namespaces of its parent, so the agent goes there to start it.

@@ -12,6 +12,8 @@ import sys
 
 RUN_POINT = "/run/openbach"
 CODE_POINT = "/opt/openbach-run"
+KEPT = ("OPENBACH_RUN_QLOG",)
+"""Of the kernel's arguments: KEEPS_QLOG of agent.py."""
 READ_ONLY = 1  # MS_RDONLY
 POWER_OFF = 0x4321FEDC  # LINUX_REBOOT_CMD_POWER_OFF
 
@@ -62,10 +64,12 @@ def main() -> None:
         make_devices()
         link_jobs()
         # The kernel's arguments are process 1's environment; a job must not see the host's paths.
+        kept = {name: os.environ[name] for name in KEPT if name in os.environ}
         os.environ.clear()
         os.environ.update(
             PATH="/usr/sbin:/usr/bin:/sbin:/bin", HOME="/root", LANG="C.UTF-8", PYTHONHASHSEED="0"
         )
+        os.environ.update(kept)
         os.chdir("/root")
         # Only now, since CODE_POINT has just been mounted.
         sys.path.insert(0, f"{CODE_POINT}/src")

@@ -86,6 +86,8 @@ class Host(NamedTuple):
     share: str = ""
     """What a terminal has of a return link that has to be asked for (cra=50k;rbdc=1M); jobs get it
     as an argument, and the guest does not."""
+    memory_mb: int = 0
+    """What the guest has for its programs, in place of the usual; 0: the usual."""
 
 
 class Inventory(NamedTuple):
@@ -157,6 +159,8 @@ def _host_to_dict(host: Host) -> dict[str, Any]:
     """Return a host as values that JSON has: _asdict alone leaves tuples of tuples within it."""
     values = host._asdict()
     del values["share"]
+    if not host.memory_mb:
+        del values["memory_mb"]  # what hosts had before there was this: the same run_id
     return {
         **values,
         "interfaces": [port._asdict() for port in host.interfaces],

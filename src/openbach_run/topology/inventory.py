@@ -46,12 +46,14 @@ HOST_KEYS = (
     "satvpn_routes",
     "satvpn_rules",
     "satvpn_share",
+    "satvpn_memory_mb",
 )
 GROUP_KEYS = ("vars", "hosts", "children")
 GLOBAL_KEYS = ("satvpn_networks",)
 MTU_MIN, MTU_MIN_IPV6, MTU_MAX = 68, 1280, 65535  # RFC 791, RFC 8200, a veth's
 TABLE_MAX = 252  # Linux has 253 to 255 itself: default, main, local
 METRIC_MAX = 2**32 - 1
+MEMORY_MAX_MB = 1024  # of one host, and twice that of all: the kernel has 32-bit addresses
 
 WORDS: dict[type, str] = {
     str: "a text",
@@ -196,8 +198,8 @@ class _Reader:
             # A host may be in several groups: their variables are merged, as Ansible does.
             _, known = variables.get(entity, ("", {}))
             variables[entity] = (key, {**known, **values})
-        # Other hosts of the file are Ansible's alone; satvpn_forwarding may be a variable of all.
-        own_keys = {*HOST_KEYS} - {"satvpn_forwarding"}
+        # Other hosts of the file are Ansible's alone; these two may be variables of all.
+        own_keys = {*HOST_KEYS} - {"satvpn_forwarding", "satvpn_memory_mb"}
         hosts = []
         for entity, (key, values) in variables.items():
             if own_keys & values.keys():
@@ -205,6 +207,10 @@ class _Reader:
         if not hosts:
             raise self.error(
                 "all", "no host has a satvpn_role: there is nothing to run a scenario on"
+            )
+        if (wanted_mb := sum(host.memory_mb for host in hosts)) > 2 * MEMORY_MAX_MB:
+            raise self.error(
+                "all", f"satvpn_memory_mb of all hosts is {wanted_mb}: at most {2 * MEMORY_MAX_MB}"
             )
         inventory = Inventory(tuple(hosts), self.networks)
         self.check_names(hosts)
@@ -359,6 +365,13 @@ class _Reader:
                 f"{key}.satvpn_forwarding",
                 f"true or false is expected here, not {_short(forwarding)}",
             )
+        memory_mb = values.get("satvpn_memory_mb", 0)
+        # bool is a kind of int
+        if type(memory_mb) is not int or (memory_mb and not 16 <= memory_mb <= MEMORY_MAX_MB):
+            raise self.error(
+                f"{key}.satvpn_memory_mb",
+                f"MB from 16 to {MEMORY_MAX_MB} are expected here, not {_short(memory_mb)}",
+            )
         ports, routes, rules = (f"satvpn_{what}" for what in ("interfaces", "routes", "rules"))
         return Host(
             entity,
@@ -387,6 +400,7 @@ class _Reader:
                 )
             ),
             self.share(f"{key}.satvpn_share", values.get("satvpn_share")),
+            memory_mb,
         )
 
     def share(self, key: str, given: object) -> str:

@@ -107,6 +107,7 @@ func (s socket) WriteMsgUDP(packet, control []byte, to *net.UDPAddr) (int, int, 
 // WireGuard does.
 func (one end) quicConfig() *quic.Config {
 	return &quic.Config{
+		Tracer:                  trace,
 		EnableDatagrams:         true,
 		InitialPacketSize:       uint16(one.packetBytes), // the path takes it: no search for another
 		DisablePathMTUDiscovery: true,

@@ -5,13 +5,15 @@
 //	quic-tunnel keygen FILE          makes a key in FILE, and prints its public half
 //	quic-tunnel connect-ip [options] carries the packets of a TUN interface (RFC 9484)
 //	quic-tunnel split [options]      ends TCP connections, and carries what is in them as streams
-//	quic-tunnel files PORT DIRECTORY serves the files of a directory over HTTP/3
+//	quic-tunnel files PORT DIRECTORY serves the files of a directory over HTTP/3, and takes uploads
+//	quic-tunnel send ADDRESS:PORT BYTES LIMIT uploads to it within LIMIT s, and prints what it says
 //
 // It stays in the foreground until SIGTERM. What it says goes to its standard error.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log"
@@ -48,11 +50,13 @@ func main() {
 
 func run(words []string) error {
 	if len(words) == 0 {
-		return fmt.Errorf("usage: quic-tunnel keygen FILE | connect-ip [options] | split [options] | files PORT DIRECTORY")
+		return fmt.Errorf("usage: quic-tunnel keygen FILE | connect-ip [options] | split [options] | files PORT DIRECTORY" +
+			" | send ADDRESS:PORT BYTES LIMIT")
 	}
 	// The job ends its children with SIGTERM: the other end is told, so that it need not find out.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
+	defer waitForQlogs()
 	switch command, rest := words[0], words[1:]; command {
 	case "keygen":
 		if len(rest) != 1 {
@@ -68,6 +72,16 @@ func run(words []string) error {
 			return fmt.Errorf("%q is no port", rest[0])
 		}
 		return serveFiles(ctx, port, rest[1])
+	case "send":
+		if len(rest) != 3 {
+			return fmt.Errorf("usage: quic-tunnel send ADDRESS:PORT BYTES LIMIT")
+		}
+		bytes, wrongBytes := strconv.ParseInt(rest[1], 10, 64)
+		limit, wrongLimit := strconv.ParseFloat(rest[2], 64)
+		if err := errors.Join(wrongBytes, wrongLimit); err != nil {
+			return err
+		}
+		return sendFile(ctx, rest[0], bytes, time.Duration(limit*float64(time.Second)))
 	case "connect-ip", "split":
 		one, err := parse(command, rest)
 		if err != nil {
@@ -78,7 +92,7 @@ func run(words []string) error {
 		}
 		return connectIP(ctx, one)
 	default:
-		return fmt.Errorf("quic-tunnel: %q is no command: keygen, connect-ip, split or files", command)
+		return fmt.Errorf("quic-tunnel: %q is no command: keygen, connect-ip, split, files or send", command)
 	}
 }
 

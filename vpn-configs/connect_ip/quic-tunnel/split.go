@@ -208,10 +208,14 @@ func (s *splitter) begin(connection *net.TCPConn) {
 		defer single.AcceptUniStream(single.Context()) // useSingle of the other end
 		session = single
 	}
-	stream, err := session.OpenStreamSync(session.Context())
-	if err == nil {
-		_, err = stream.Write(header(from, to))
-	}
+	var stream *quic.Stream
+	var err error
+	apart(func() {
+		stream, err = session.OpenStreamSync(session.Context())
+		if err == nil {
+			_, err = stream.Write(header(from, to))
+		}
+	})
 	if err != nil {
 		log.Printf("%s to %s is reset: %v", from, to, err)
 		reset(connection)
@@ -223,10 +227,20 @@ func (s *splitter) begin(connection *net.TCPConn) {
 // goOn is the other end of a stream: it connects to where its connection was going, from where it
 // came.
 func (s *splitter) goOn(stream *quic.Stream) {
+	var connection net.Conn
+	apart(func() { connection = s.reach(stream) })
+	if connection != nil {
+		relay(connection.(*net.TCPConn), stream)
+	}
+}
+
+// reach makes the connection that a stream asks for. It returns nil, and tells the other end, where
+// there is none.
+func (s *splitter) reach(stream *quic.Stream) net.Conn {
 	var head [headerBytes]byte
 	if _, err := io.ReadFull(stream, head[:]); err != nil {
 		abort(stream, wasReset)
-		return
+		return nil
 	}
 	from, to := addresses(head)
 	dialer := net.Dialer{
@@ -237,9 +251,9 @@ func (s *splitter) goOn(stream *quic.Stream) {
 	if err != nil {
 		log.Printf("%s to %s is refused: %v", from, to, err)
 		abort(stream, notReached)
-		return
+		return nil
 	}
-	relay(connection.(*net.TCPConn), stream)
+	return connection
 }
 
 const (
@@ -288,28 +302,47 @@ func relay(connection *net.TCPConn, stream *quic.Stream) {
 	connection.Close()
 }
 
+// apart does work in a goroutine that ends with it, and waits. Work takes several times the stack of
+// waiting, and a goroutine keeps what it has had: connections may be many, and idle.
+func apart(work func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		work()
+	}()
+	<-done
+}
+
 func toStream(connection *net.TCPConn, stream *quic.Stream) {
-	for {
-		length, buffer, err := readWhenReady(connection)
-		if length > 0 {
-			if _, failed := stream.Write(buffer[:length]); failed != nil {
-				buffers.Put(buffer)
-				stream.CancelWrite(wasReset)
-				reset(connection)
-				return
-			}
-			buffers.Put(buffer)
-		}
-		switch {
-		case errors.Is(err, io.EOF):
-			stream.Close()
-			go watch(connection, stream)
-			return
-		case err != nil:
-			abort(stream, wasReset)
-			return
-		}
+	goesOn := true
+	for goesOn {
+		waitReadable(connection)
+		apart(func() { goesOn = sendOn(connection, stream) })
 	}
+}
+
+// sendOn sends what a connection has brought, and says whether more may come.
+func sendOn(connection *net.TCPConn, stream *quic.Stream) bool {
+	buffer := buffers.Get().(*[copyBytes]byte)
+	defer buffers.Put(buffer)
+	length, err := readNow(connection, buffer[:])
+	switch {
+	case errors.Is(err, unix.EAGAIN):
+		return true
+	case err != nil:
+		abort(stream, wasReset)
+		return false
+	case length == 0:
+		stream.Close()
+		go watch(connection, stream)
+		return false
+	}
+	if _, err := stream.Write(buffer[:length]); err != nil {
+		stream.CancelWrite(wasReset)
+		reset(connection)
+		return false
+	}
+	return true
 }
 
 // watch waits for a reset after the end of what a connection brings, until the connection is closed.
@@ -328,63 +361,67 @@ func watch(connection *net.TCPConn, stream *quic.Stream) {
 	}
 }
 
-// readWhenReady takes a buffer only when there is something to read: connections may be many, and
-// idle.
-func readWhenReady(connection *net.TCPConn) (length int, buffer *[copyBytes]byte, err error) {
+// waitReadable returns when a connection has something to read, an end or an error.
+func waitReadable(connection *net.TCPConn) {
 	raw, err := connection.SyscallConn()
 	if err != nil {
-		return 0, nil, err
+		return // it is closed, which reading tells
+	}
+	_ = raw.Read(func(descriptor uintptr) bool {
+		ready := []unix.PollFd{{Fd: int32(descriptor), Events: unix.POLLIN}}
+		number, err := unix.Poll(ready, 0)
+		return err != nil || number > 0
+	})
+}
+
+// readNow reads what is there; unix.EAGAIN says that nothing is.
+func readNow(connection *net.TCPConn, buffer []byte) (length int, err error) {
+	raw, err := connection.SyscallConn()
+	if err != nil {
+		return 0, err
 	}
 	var failed error
 	err = raw.Read(func(descriptor uintptr) bool {
-		buffer = buffers.Get().(*[copyBytes]byte)
-		length, failed = unix.Read(int(descriptor), buffer[:])
+		length, failed = unix.Read(int(descriptor), buffer)
 		for failed == unix.EINTR {
-			length, failed = unix.Read(int(descriptor), buffer[:])
+			length, failed = unix.Read(int(descriptor), buffer)
 		}
-		if failed == unix.EAGAIN {
-			buffers.Put(buffer)
-		}
-		return failed != unix.EAGAIN
+		return true
 	})
-	switch {
-	case err != nil:
-		return 0, nil, err
-	case failed != nil:
-		buffers.Put(buffer)
-		return 0, nil, failed
-	case length == 0:
-		buffers.Put(buffer)
-		return 0, nil, io.EOF
-	}
-	return length, buffer, nil
+	return length, errors.Join(err, failed)
 }
 
 func fromStream(connection *net.TCPConn, stream *quic.Stream) {
 	var first [1]byte
-	for {
+	for goesOn := true; goesOn; {
 		_, err := stream.Peek(first[:])
-		if err == nil {
-			buffer := buffers.Get().(*[copyBytes]byte)
-			var length int
-			length, err = stream.Read(buffer[:])
-			if _, failed := connection.Write(buffer[:length]); failed != nil {
-				buffers.Put(buffer)
-				abort(stream, wasReset)
-				return
-			}
-			buffers.Put(buffer)
-		}
-		switch {
-		case errors.Is(err, io.EOF):
-			connection.CloseWrite()
-			return
-		case err != nil:
-			stream.CancelWrite(wasReset)
-			reset(connection)
-			return
+		apart(func() { goesOn = deliverOn(connection, stream, err) })
+	}
+}
+
+// deliverOn gives a connection what its stream has brought, after an error none, and says whether
+// more may come.
+func deliverOn(connection *net.TCPConn, stream *quic.Stream, err error) bool {
+	if err == nil {
+		buffer := buffers.Get().(*[copyBytes]byte)
+		defer buffers.Put(buffer)
+		var length int
+		length, err = stream.Read(buffer[:])
+		if _, failed := connection.Write(buffer[:length]); failed != nil {
+			abort(stream, wasReset)
+			return false
 		}
 	}
+	switch {
+	case errors.Is(err, io.EOF):
+		connection.CloseWrite()
+		return false
+	case err != nil:
+		stream.CancelWrite(wasReset)
+		reset(connection)
+		return false
+	}
+	return true
 }
 
 // reset ends a connection as it was ended at the other end of the tunnel.

@@ -39,6 +39,7 @@ from openbach_run.engine.virtual.kernel import Kernel, KernelBuild
 from openbach_run.engine.virtual.modules import ensure_modules
 from openbach_run.engine.virtual.outcome import how_ended, outcome_of
 from openbach_run.errors import SetupError
+from openbach_run.guest.agent import KEEPS_QLOG
 from openbach_run.guest.main import BEGIN_NS
 from openbach_run.guest.terminal import MAGIC, PACE_BYTES
 from openbach_run.progress import Progress, beside
@@ -62,6 +63,8 @@ LARGEST_BLOCK_BYTES = 1 << 17
 """In a capture (BLOCK_MAX of kernel/src/capture.c)."""
 CAPTURE_LIMIT_BYTES = 8 << 30
 """Of a capture that is kept; a download of 30 MB makes some 0.3 GB."""
+QLOG_LIMIT_BYTES = 1 << 30
+"""What a run may write with the qlog of its connections; that of 30 MB is some 20 MB at an end."""
 
 
 class VirtualEngine(LocalEngine):
@@ -85,14 +88,16 @@ class VirtualEngine(LocalEngine):
     ) -> None:
         """Prepare no files yet; see `LocalEngine`.
 
-        `pcap` keeps the captures, `keys` those of WireGuard's tunnels; `clock` is as clock.py names
-        it.
+        `pcap` keeps the captures, `keys` those of WireGuard's tunnels and the qlog of QUIC; `clock`
+        is as clock.py names it.
         """
         # A guest on a slower clock is silent for longer in wall time.
         silence_s = silence_limit_s * slowdown(clock)
         super().__init__(repository, code, locked=locked, cache=cache, silence_limit_s=silence_s)
         self._pcap = pcap
         self._keys = keys
+        if keys:
+            self.limit_bytes = QLOG_LIMIT_BYTES
         self._clock = clock
         self.paced = False
         """Whether a run keeps pace with this machine's clock from its first packet of pace on
@@ -131,6 +136,9 @@ class VirtualEngine(LocalEngine):
             "clock": self._clock,
             "kernel": self.kernel.identity,
             "memory": memory,
+            # A program that keeps qlog reads the clock for it, which takes time: its packets are
+            # later.
+            **({"qlog": "kept"} if self._keys else {}),
         }
 
     @property
@@ -209,15 +217,16 @@ class VirtualEngine(LocalEngine):
         capture_fd: int,
         console: BinaryIO,
     ) -> subprocess.Popen[bytes]:
-        # More hosts need more memory; the kernel cannot take more later.
-        hosts = len(spec.get("inventory", {}).get("hosts", ()))
+        # The kernel cannot take more later.
+        hosts = spec.get("inventory", {}).get("hosts", ())
+        wanted_mb = sum(host.get("memory_mb", HOST_MEMORY_MB) for host in hosts)
         # inf-cpu: computing takes no virtual time, and the clock jumps when all is idle
         # (Documentation/virt/uml, time-travel mode). The start makes dates in files the same in
         # every run.
         time_travel = ("time-travel=inf-cpu", f"time-travel-start={GUEST_START_NS}")
         clock = time_travel if self._clock == VIRTUAL else (f"slow_clock={slowdown(self._clock)}",)
         kernel_arguments = (
-            f"mem={max(GUEST_MEMORY_MB, HOST_MEMORY_MB * hosts)}M",
+            f"mem={max(GUEST_MEMORY_MB, wanted_mb)}M",
             "quiet",
             "loglevel=5",  # warnings too
             # The guest ends at a panic, and does not wait for somebody to look at it.
@@ -230,7 +239,7 @@ class VirtualEngine(LocalEngine):
                 "con=null",
                 "con0=fd:3,fd:1",
                 "capture=0",
-                *(("capture_keys",) if self._keys else ()),
+                *(("capture_keys", f"{KEEPS_QLOG}=yes") if self._keys else ()),
             ),
             *("init=/usr/bin/python3", "PYTHONHASHSEED=0", "--", "-SB", "/init.py"),
         )

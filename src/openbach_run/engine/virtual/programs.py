@@ -254,12 +254,13 @@ def _own_source(folder: Path, recipe: Mapping[str, Any]) -> list[Path]:
     """Return the files of a program whose source is in the folder. Raises InputError."""
     if "source" not in recipe:
         return []
-    if not (folder / recipe["source"] / "go.sum").is_file():
+    source = folder / recipe["source"]
+    if not any((source / pins).is_file() for pins in ("go.sum", "Cargo.lock")):
         raise InputError(
-            f"{folder}: programs: the source {recipe['source']} is no folder with a Go module,"
-            " whose go.sum pins what it depends on"
+            f"{folder}: programs: the source {recipe['source']} is no folder with a Go module or a"
+            " crate, whose go.sum or Cargo.lock pins what it depends on"
         )
-    return [file for file in (folder / recipe["source"]).iterdir() if file.is_file()]
+    return [file for file in sorted(source.rglob("*")) if file.is_file()]
 
 
 def _toolchains() -> list[Path]:
