@@ -26,6 +26,7 @@ lint:
 	$(DEV) mypy tests/pages
 	$(DEV) mypy tests/openbach
 	$(DEV) mypy tests/peers
+	$(DEV) mypy bench
 	$(DEV) shellcheck --external-sources --source-path SCRIPTDIR $(SHELL_FILES)
 
 SMOKE := campaign ci cli conformance director docs entries expand house inventory job_arguments jobs lint measures record \
