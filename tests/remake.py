@@ -8,7 +8,8 @@ whole. Interrupted, the same command goes on: finished runs are kept. A campaign
 have fewer than five seeds gets five. One that fails is named, and the others go on. A failed run is
 a row of its report; it is named here, too.
 
-Exit codes: 0 all is made, 1 a campaign has no report, or failed runs in it; 2 bad input.
+Exit codes: 0 all is made, 1 a campaign has no report, or failed runs in it; 2 bad input, 130
+interrupted.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ SEARCH_S = 7200
 """The budget of the search for assumptions: it does not end by itself for half a day."""
 PLACE = Path("results/reports")
 REPORTS = REPOSITORY / "reports"
-RUN_FAILED = 1
+RUN_FAILED, INTERRUPTED = 1, 130
 WRITTEN = ("report.html", "report.pdf", "results.parquet", "assumptions.md", "map.json")
 """Files of a report that belong into the repository. README's figure is written by readme.py."""
 Call = Callable[[Sequence[str]], int]
@@ -60,6 +61,7 @@ class Made:
 def call(words: Sequence[str]) -> int:
     """Run `openbach-run WORDS` with its progress on the terminal; return the exit code."""
     command = [sys.executable, "-m", "openbach_run", *words]
+    # The table of a result is not for here, and long.
     return subprocess.run(
         command, check=False, cwd=REPOSITORY, stdout=subprocess.DEVNULL
     ).returncode
@@ -226,3 +228,6 @@ if __name__ == "__main__":
     except InputError as wrong:
         print(wrong, file=sys.stderr)
         raise SystemExit(2) from wrong
+    except KeyboardInterrupt:
+        print("interrupted: the same command goes on", file=sys.stderr)
+        raise SystemExit(INTERRUPTED) from None
