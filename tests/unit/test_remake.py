@@ -104,7 +104,8 @@ def test_commits_that_are_gone_and_other_packets_are_refused() -> None:
 def test_every_report_is_in_the_list_of_reports() -> None:
     text = (REPORTS / "README.md").read_text()
     for name in REPORTED:
-        assert f"({name}/report.html)" in text and f"`campaigns/{name}.yml`" in text
+        named = f"({name}/report.html)" in text and f"`campaigns/{name}.yml`" in text
+        assert named, f"{name} is missing in the table of reports/README.md"
 
 
 def test_every_campaign_of_a_report_is_made_by_make_reports() -> None:
