@@ -6,11 +6,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import statistics
+import subprocess
+from pathlib import Path
 
 import pytest
-from beside_ns3 import TOOLS, Cell, expected_s, here, in_ns3, is_there
+from beside_ns3 import TOOLS, Cell, expected_s, here, in_ns3, is_there, ns3_command, program
 
 from openbach_run.engine.virtual.debian import ensure_tools
 
@@ -72,3 +75,18 @@ def test_cubic_with_loss_is_at_least_reno_here_and_not_in_ns3(
     reno, cubic = (both[cell] for cell in LOSSY)
     assert cubic[0] < 1.25 * reno[0]
     assert cubic[1] > 2 * reno[1]
+
+
+def test_seven_nodes_with_a_capture_have_the_packets_of_four(tmp_path: Path) -> None:
+    """What is timed beside our run is the same transfer, with every packet of each of six links."""
+    cell = Cell(20, "cubic", 0.0, 300_000)
+    printed = []
+    for nodes, capture in ((4, None), (7, tmp_path / "link")):
+        command = ns3_command(program(), cell, 1, nodes, capture)
+        printed.append(json.loads(subprocess.check_output(command)))
+    four, seven = printed
+    assert seven.pop("transfer_time_s") == pytest.approx(four.pop("transfer_time_s"), abs=1e-4)
+    assert seven.pop("slow_start_end_s") == pytest.approx(four.pop("slow_start_end_s"), abs=1e-4)
+    assert seven == four
+    captured = [file.stat().st_size for file in tmp_path.iterdir()]
+    assert len(captured) == 6 and min(captured) > cell.size_bytes

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // One bulk transfer in ns-3, over the path that the scenario `geo` has without a VPN and a PEP:
 //
-//     server ── gw ══ satellite ══ st ── pc
+//     server ── pop ── gw ── sat ══ st ── box ── pc      7 nodes, as here
+//     server ── gw ══ st ── pc                           4 nodes, the least that has the same packets
 //
 // The satellite link has a rate, a delay, a queue before the delay, and random loss, in each
 // direction. The receiver's time is measured, from the first byte to the last, as iperf3's client
-// does it in reverse mode. Prints one line of JSON.
+// does it in reverse mode. With a capture every link has a pcap file with each packet, in each
+// direction once, as our run captures them. Prints one line of JSON.
 
 #include <cstdint>
 #include <iostream>
@@ -76,7 +78,8 @@ int main(int argc, char *argv[]) {
     std::string cc = "TcpCubic";
     double rate_bps = 10e6, delay_ms = 250.0, loss_pct = 0.0, min_rto_s = 1.0;
     std::uint64_t size_bytes = 30'000'000;
-    std::uint32_t buffer_bytes = 625'000, seed = 1;
+    std::uint32_t buffer_bytes = 625'000, seed = 1, node_count = 7;
+    std::string capture;
     CommandLine command(__FILE__);
     command.AddValue("cc", "TcpCubic or TcpLinuxReno", cc);
     command.AddValue("rate_bps", "rate of the satellite link, of Ethernet frames", rate_bps);
@@ -86,7 +89,13 @@ int main(int argc, char *argv[]) {
     command.AddValue("buffer_bytes", "queue before the satellite link", buffer_bytes);
     command.AddValue("min_rto_s", "least retransmission timeout", min_rto_s);
     command.AddValue("seed", "of the random loss", seed);
+    command.AddValue("nodes", "7 or 4", node_count);
+    command.AddValue("capture", "begin of the pcap files' names; none: no capture", capture);
     command.Parse(argc, argv);
+    if (node_count != 7 && node_count != 4) {
+        std::cerr << "transfer: --nodes=" << node_count << ": 7 or 4\n";
+        return 2;
+    }
     RngSeedManager::SetRun(seed);
 
     // As the job transport_profile and Linux have it: 10 segments at first, buffers that never limit.
@@ -98,7 +107,8 @@ int main(int argc, char *argv[]) {
     Config::SetDefault("ns3::TcpSocketBase::MinRto", TimeValue(Seconds(min_rto_s)));
 
     NodeContainer nodes;
-    nodes.Create(4); // server, gw, st, pc
+    nodes.Create(node_count); // the first is the server, the last the pc
+    const std::uint32_t gateway = node_count == 7 ? 3 : 1; // at the satellite link's begin
     InternetStackHelper().Install(nodes);
 
     PointToPointHelper lan;
@@ -109,27 +119,29 @@ int main(int argc, char *argv[]) {
     satellite.SetChannelAttribute("Delay", TimeValue(MicroSeconds(static_cast<std::int64_t>(delay_ms * 1000))));
     satellite.SetQueue("ns3::DropTailQueue", "MaxSize", QueueSizeValue(QueueSize(QueueSizeUnit::BYTES, buffer_bytes)));
 
-    const NetDeviceContainer devices[] = {
-        lan.Install(nodes.Get(0), nodes.Get(1)),
-        satellite.Install(nodes.Get(1), nodes.Get(2)),
-        lan.Install(nodes.Get(2), nodes.Get(3)),
-    };
     Ipv4AddressHelper addresses("10.0.0.0", "255.255.255.0");
     Ipv4InterfaceContainer last;
-    for (const auto &pair : devices) {
-        last = addresses.Assign(pair);
+    for (std::uint32_t node = 0; node + 1 < node_count; node++) {
+        PointToPointHelper &link = node == gateway ? satellite : lan;
+        const NetDeviceContainer ends = link.Install(nodes.Get(node), nodes.Get(node + 1));
+        last = addresses.Assign(ends);
         addresses.NewNetwork();
         // By default ns-3 puts fq_codel before each device, which would be a second queue.
-        TrafficControlHelper().Uninstall(pair);
+        TrafficControlHelper().Uninstall(ends);
+        if (node == gateway) {
+            LoseAtRandom(ends.Get(0), loss_pct);
+            LoseAtRandom(ends.Get(1), loss_pct);
+        }
+        if (!capture.empty())
+            link.EnablePcap(capture, ends.Get(0), true);
     }
     Ipv4GlobalRoutingHelper::PopulateRoutingTables();
-    LoseAtRandom(devices[1].Get(0), loss_pct);
-    LoseAtRandom(devices[1].Get(1), loss_pct);
     // A full queue of the device stops the layer above, which then drops.
-    Config::ConnectWithoutContext("/NodeList/1/$ns3::TrafficControlLayer/TcDrop", MakeCallback(&OnQueueDrop));
+    Config::ConnectWithoutContext("/NodeList/" + std::to_string(gateway) + "/$ns3::TrafficControlLayer/TcDrop",
+                                  MakeCallback(&OnQueueDrop));
 
     PacketSinkHelper sink("ns3::TcpSocketFactory", InetSocketAddress(Ipv4Address::GetAny(), PORT));
-    auto sinks = sink.Install(nodes.Get(3));
+    auto sinks = sink.Install(nodes.Get(node_count - 1));
     sinks.Get(0)->TraceConnectWithoutContext("Rx", MakeCallback(&OnArrival));
     BulkSendHelper source("ns3::TcpSocketFactory", InetSocketAddress(last.GetAddress(1), PORT));
     source.SetAttribute("MaxBytes", UintegerValue(size_bytes));
