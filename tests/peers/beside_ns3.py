@@ -46,6 +46,8 @@ SOURCE = HERE / "transfer.cc"
 TOOLS = {"/usr/include/ns3/core-module.h": "libns3-dev", "g++": "g++"}
 LIBRARIES = ("core", "network", "internet", "applications", "point-to-point", "traffic-control")
 TYPES = {"cubic": "TcpCubic", "reno": "TcpLinuxReno"}
+WITHOUT_JUMP = "RenoWithoutJump"
+"""Reno of transfer.cc: ns-3's, whose window does not grow with the ACK that ends a recovery."""
 RATE_BPS = 10_000_000
 FRAME_BYTES, DATA_BYTES = 1514, 1448
 FEWEST_LOSSES = 20
@@ -107,7 +109,12 @@ def program() -> Path:
 
 
 def ns3_command(
-    built: Path, cell: Cell, seed: int, nodes: int = 4, capture: Path | None = None
+    built: Path,
+    cell: Cell,
+    seed: int,
+    nodes: int = 4,
+    capture: Path | None = None,
+    control: str | None = None,
 ) -> list[str]:
     """Return the command line of one transfer in ns-3.
 
@@ -118,7 +125,7 @@ def ns3_command(
     min_rto_s = 2 * cell.rtt_s + LINUX_MIN_RTO_S
     words = [
         str(built),
-        f"--cc={TYPES[cell.cc]}",
+        f"--cc={control or TYPES[cell.cc]}",
         f"--rate_bps={RATE_BPS}",
         f"--delay_ms={cell.delay_ms}",
         f"--loss_pct={cell.loss_pct}",
@@ -131,8 +138,13 @@ def ns3_command(
     return words if capture is None else [*words, f"--capture={capture}"]
 
 
-def in_ns3(cells: Iterable[Cell], seeds: int) -> dict[Cell, list[dict[str, float]]]:
-    """Run cells in ns-3, on all CPUs; return what each seed printed."""
+def in_ns3(
+    cells: Iterable[Cell], seeds: int, control: str | None = None
+) -> dict[Cell, list[dict[str, float]]]:
+    """Run cells in ns-3, on all CPUs; return what each seed printed.
+
+    `control` is the congestion control if it is not the cell's own.
+    """
     built = program()
     runs = [
         (cell, seed) for cell in cells for seed in range(1, (seeds if cell.loss_pct else 1) + 1)
@@ -140,7 +152,7 @@ def in_ns3(cells: Iterable[Cell], seeds: int) -> dict[Cell, list[dict[str, float
 
     def run(one: tuple[Cell, int]) -> dict[str, float]:
         printed = subprocess.run(
-            ns3_command(built, *one), check=True, capture_output=True, text=True
+            ns3_command(built, *one, control=control), check=True, capture_output=True, text=True
         ).stdout
         return {name: float(value) for name, value in json.loads(printed).items()}
 
@@ -243,6 +255,36 @@ def table(ours: Mapping[Cell, list[float]], theirs: Mapping[Cell, list[dict[str,
     return "\n".join(lines)
 
 
+RECOVERY = {
+    "recoveries": "recoveries",
+    "timeouts": "time-outs",
+    "cwnd_at_loss_packets": "cwnd at loss",
+    "cwnd_after_packets": "after",
+    "jump_packets": "and its jump",
+    "cwnd_mean_packets": "mean cwnd",
+    "recovery_s": "in recovery (s)",
+}
+
+
+def reno_with_loss(seeds: int) -> str:
+    """Return why Reno with loss is faster in ns-3: what its recoveries end with, as text."""
+    cells = [Cell(delay_ms, "reno", 1.0, 30_000_000) for delay_ms in (20, 250)]
+    ours = here(cells, seeds)
+    lines = [
+        f"{'Reno, 1 %, 30 MB':28} {'time (s)':>9}" + "".join(f" {w:>15}" for w in RECOVERY.values())
+    ]
+    for cell in cells:
+        name = f"{cell.delay_ms} ms"
+        lines.append(f"{name + ', here':28} {statistics.median(ours[cell]):>9.1f}")
+        for words, control in (("ns-3", None), ("ns-3 without the jump", WITHOUT_JUMP)):
+            runs = in_ns3([cell], seeds, control)[cell]
+            line = f"{name + ', ' + words:28} {statistics.median(one['transfer_time_s'] for one in runs):>9.1f}"
+            for key in RECOVERY:
+                line += f" {statistics.median(one[key] for one in runs):>15.1f}"
+            lines.append(line)
+    return "\n".join(lines)
+
+
 def cost(command: Sequence[str]) -> tuple[float, float]:
     """Run a command; return its wall and CPU time in seconds, children included."""
     before, start_s = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
@@ -302,6 +344,7 @@ def main() -> None:
     if arguments.seeds:
         print(f"{arguments.seeds} seeds in each random cell: median (least–greatest)", flush=True)
         print(table(here(CELLS, arguments.seeds), in_ns3(CELLS, arguments.seeds)), flush=True)
+        print(f"\n{reno_with_loss(arguments.seeds)}", flush=True)
     if arguments.pairs:
         print(f"\n{arguments.pairs} pairs, load average {os.getloadavg()[0]:.1f}", flush=True)
         large = [one for one in CELLS if one.size_bytes == 30_000_000 and one.loss_pct != 0.1]
