@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,7 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 import pytest
-from helpers.made_up import write_results
+from helpers.made_up import write_results, write_series
 
 from openbach_run.commands import main
 from openbach_run.openbach.measures import Measure, from_name
@@ -127,10 +125,6 @@ def test_a_cell_shows_the_curves_of_its_first_finished_run_that_has_some(tmp_pat
     assert len(without) == len(TIMES) - 2
 
 
-METADATA = {"is_file": False, "job_name": "tcp_series", "agent_name": "satvpn_server", "job_instance_id": 1,
-            "scenario_instance_id": 1, "owner_scenario_instance_id": 1}  # fmt: skip
-
-
 def test_the_command_draws_what_runs_have_sent(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -139,12 +133,7 @@ def test_the_command_draws_what_runs_have_sent(
     records = Store(place).all()
     write_parquet(records, place / "results.parquet")
     for one in records:
-        sent = [{"goodput_bps": 1e6 * second, "_metadata": METADATA | {"time": 1000 * second}}
-                for second in range(5)]  # fmt: skip
-        lines = "".join(f"{json.dumps(line)}\n" for line in sent)
-        (place / f"runs/{one.run_id}/statistics.jsonl.gz").write_bytes(
-            gzip.compress(lines.encode())
-        )
+        write_series(place / "runs" / one.run_id)
     assert main.main(["matrix", str(place), "-o", str(site)]) == 0
     drawings = sorted((site / "curves").iterdir())
     assert [one.stem for one in drawings] == sorted(one.run_id for one in records)
