@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -99,6 +100,14 @@ def test_commits_that_are_gone_and_other_packets_are_refused() -> None:
     some = next(iter(now))
     assert moved({some: now[some], "a cell of before": "ab"}, now) == []
     assert moved({**now, some: "ab"}, now) == [some]
+
+
+def test_the_commits_that_trust_md_names_are_of_this_history() -> None:
+    text = (ROOT / "docs/trust.md").read_text()
+    named = re.findall(r"\| \d{4}-\d\d-\d\d \| `([0-9a-f]{8})` \|$", text, re.MULTILINE)
+    assert len(named) == 8
+    for one in named:
+        assert git("merge-base", "--is-ancestor", one, "HEAD").returncode == 0, one
 
 
 def test_every_report_is_in_the_list_of_reports() -> None:
