@@ -11,7 +11,7 @@ JOBS := $(wildcard jobs/*/files)
 EMPTY :=
 WITH_JOBS := env PYTHONPATH=src:src/openbach_run/guest/agent_library:tests:pep/tests:$(subst $(EMPTY) $(EMPTY),:,$(JOBS))
 
-.PHONY: check lint smoke test unit guest pages pep peers vpns chaos fuzz house words readme golden bump-debian add-debian modules kernel-tests openbach openbach-jobs scenarios vpn-lists control-lists man lock wheel site results-site clean
+.PHONY: check lint smoke test unit guest pages pep peers vpns chaos fuzz house words readme reports golden bump-debian add-debian modules kernel-tests openbach openbach-jobs scenarios vpn-lists control-lists man lock wheel site results-site clean
 .PHONY: kernel-rebase kernel-export soak
 .PHONY: bench bench-return-link bench-budget bench-paired bench-scale bench-cluster bench-serve bench-pep bench-peers bench-clock bench-native
 
@@ -26,6 +26,7 @@ lint:
 	$(DEV) mypy tests/pages
 	$(DEV) mypy tests/openbach
 	$(DEV) mypy tests/peers
+	$(DEV) mypy bench
 	$(DEV) shellcheck --external-sources --source-path SCRIPTDIR $(SHELL_FILES)
 
 SMOKE := campaign ci cli conformance director docs entries expand house inventory job_arguments jobs lint measures record \
@@ -91,6 +92,9 @@ openbach-jobs: # OpenBACH's own jobs in a guest, and the table of docs/openbach.
 
 readme: # README's table and figure from reports/full/results.parquet, as the report is
 	$(DEV) python tests/readme.py
+
+reports: # every campaign of reports/ anew, or some: make reports ONLY="etosat full"; says first how long it takes
+	$(DEV) python tests/remake.py $(ONLY)
 
 golden: # the packets have changed, and the commit says why
 	UPDATE_GOLDEN=1 $(DEV) python -m pytest tests/guest/test_golden.py

@@ -9,6 +9,7 @@ One cell has failed runs, one was not run.
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 from itertools import product
@@ -132,3 +133,15 @@ def samples(taken_s: float) -> list[dict[str, Any]]:
         }
         for second in range(int(taken_s))
     ]
+
+
+def write_series(run_dir: Path, seconds: int = 5) -> None:
+    """Give a run that is kept a goodput for each second, as the job tcp_series sends it."""
+    metadata = {"is_file": False, "job_name": "tcp_series", "agent_name": "satvpn_server"}
+    numbers = {"job_instance_id": 1, "scenario_instance_id": 1, "owner_scenario_instance_id": 1}
+    lines = []
+    for second in range(seconds):
+        sent = {**metadata, **numbers, "time": 1000 * second}
+        lines.append(json.dumps({"goodput_bps": 1e6 * second, "_metadata": sent}))
+    text = "".join(f"{line}\n" for line in lines)
+    (run_dir / "statistics.jsonl.gz").write_bytes(gzip.compress(text.encode()))

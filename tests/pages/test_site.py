@@ -3,13 +3,19 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from helpers.made_up import write_results, write_series
 from playwright.sync_api import Page, ViewportSize, expect
+
+from openbach_run.commands import main
+from openbach_run.results.files import write_parquet
+from openbach_run.results.record import Store
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGES = (
@@ -69,6 +75,34 @@ def test_a_page_of_results_keeps_nobody_out(
     page.screenshot(path=picture(f"results-{name.replace('/', '-')}-{width_px}"))
     accessible(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= width_px
+
+
+@pytest.mark.parametrize("width_px", [1400, 390])
+def test_a_cell_with_curves_keeps_nobody_out(
+    page: Page,
+    accessible: Callable[[Page], None],
+    picture: Callable[[str], str],
+    tmp_path: Path,
+    width_px: int,
+) -> None:
+    """The curves are a picture with a text in its place, and fit on a phone."""
+    place, site = tmp_path / "mine", tmp_path / "site"
+    write_results(place, seeds=1, vpn=("none", "wireguard"), pep=("none",), cc=("cubic",))
+    records = Store(place).all()
+    write_parquet(records, place / "results.parquet")
+    for one in records:
+        write_series(place / "runs" / one.run_id)
+    assert main.main(["matrix", str(place), "-o", str(site)]) == 0
+    page.set_viewport_size({"width": width_px, "height": 844})
+    page.goto((site / "cells/mine-geo_loss-1.html").as_uri())
+    curves = page.get_by_role("img", name="Curves of the run with seed 1 over virtual time")
+    expect(curves).to_be_visible()
+    assert curves.evaluate("image => image.complete && image.naturalWidth > 0")
+    page.screenshot(path=picture(f"results-curves-{width_px}"), full_page=True)
+    accessible(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width_px
+    page.get_by_role("link", name="The curves of seed 1").click()
+    expect(page).to_have_url(re.compile(r"curves/0{16}\.svg$"))
 
 
 def test_a_search_has_the_documentation_first(

@@ -6,7 +6,10 @@ random loss of 0, 0.1 and 1 % in each direction, 3 and 30 MB, 10 Mbit/s, one ban
 of queue. Here it is Linux' TCP, there ns-3's own (Debian's libns3-dev). Random cells have as many
 seeds as asked for; the random numbers differ, so medians are compared.
 
-The second part times both: the whole command here, and the ns-3 program alone, in turn.
+The second part times both in turn, each as a command: here the whole of it, from Python's start to
+the table and the record, with a hash of every packet on every link; there the program alone, which
+is built before, in two variants. One has the seven nodes of our path and a capture of each link
+(pcap, in memory), the other four nodes and no capture: the least that gives the same times.
 
 What theory says of random loss: Reno has 1.22 / √p packets in flight (Mathis et al., CCR 27(3),
 1997), CUBIC 1.054 · (RTT / p)^0.75 with seconds, and at least what Reno has (RFC 9438, 4.3, 5.1).
@@ -43,6 +46,8 @@ SOURCE = HERE / "transfer.cc"
 TOOLS = {"/usr/include/ns3/core-module.h": "libns3-dev", "g++": "g++"}
 LIBRARIES = ("core", "network", "internet", "applications", "point-to-point", "traffic-control")
 TYPES = {"cubic": "TcpCubic", "reno": "TcpLinuxReno"}
+WITHOUT_JUMP = "RenoWithoutJump"
+"""Reno of transfer.cc: ns-3's, whose window does not grow with the ACK that ends a recovery."""
 RATE_BPS = 10_000_000
 FRAME_BYTES, DATA_BYTES = 1514, 1448
 FEWEST_LOSSES = 20
@@ -103,7 +108,14 @@ def program() -> Path:
     return built
 
 
-def ns3_command(built: Path, cell: Cell, seed: int) -> list[str]:
+def ns3_command(
+    built: Path,
+    cell: Cell,
+    seed: int,
+    nodes: int = 4,
+    capture: Path | None = None,
+    control: str | None = None,
+) -> list[str]:
     """Return the command line of one transfer in ns-3.
 
     The least retransmission time-out is the RTT with a full queue and Linux' 200 ms: ns-3 compares
@@ -111,9 +123,9 @@ def ns3_command(built: Path, cell: Cell, seed: int) -> list[str]:
     With 200 ms in ns-3 every RTT above that would be taken for a loss.
     """
     min_rto_s = 2 * cell.rtt_s + LINUX_MIN_RTO_S
-    return [
+    words = [
         str(built),
-        f"--cc={TYPES[cell.cc]}",
+        f"--cc={control or TYPES[cell.cc]}",
         f"--rate_bps={RATE_BPS}",
         f"--delay_ms={cell.delay_ms}",
         f"--loss_pct={cell.loss_pct}",
@@ -121,11 +133,18 @@ def ns3_command(built: Path, cell: Cell, seed: int) -> list[str]:
         f"--buffer_bytes={cell.buffer_bytes}",
         f"--min_rto_s={min_rto_s:.3f}",
         f"--seed={seed}",
+        f"--nodes={nodes}",
     ]
+    return words if capture is None else [*words, f"--capture={capture}"]
 
 
-def in_ns3(cells: Iterable[Cell], seeds: int) -> dict[Cell, list[dict[str, float]]]:
-    """Run cells in ns-3, on all CPUs; return what each seed printed."""
+def in_ns3(
+    cells: Iterable[Cell], seeds: int, control: str | None = None
+) -> dict[Cell, list[dict[str, float]]]:
+    """Run cells in ns-3, on all CPUs; return what each seed printed.
+
+    `control` is the congestion control if it is not the cell's own.
+    """
     built = program()
     runs = [
         (cell, seed) for cell in cells for seed in range(1, (seeds if cell.loss_pct else 1) + 1)
@@ -133,7 +152,7 @@ def in_ns3(cells: Iterable[Cell], seeds: int) -> dict[Cell, list[dict[str, float
 
     def run(one: tuple[Cell, int]) -> dict[str, float]:
         printed = subprocess.run(
-            ns3_command(built, *one), check=True, capture_output=True, text=True
+            ns3_command(built, *one, control=control), check=True, capture_output=True, text=True
         ).stdout
         return {name: float(value) for name, value in json.loads(printed).items()}
 
@@ -236,6 +255,36 @@ def table(ours: Mapping[Cell, list[float]], theirs: Mapping[Cell, list[dict[str,
     return "\n".join(lines)
 
 
+RECOVERY = {
+    "recoveries": "recoveries",
+    "timeouts": "time-outs",
+    "cwnd_at_loss_packets": "cwnd at loss",
+    "cwnd_after_packets": "after",
+    "jump_packets": "and its jump",
+    "cwnd_mean_packets": "mean cwnd",
+    "recovery_s": "in recovery (s)",
+}
+
+
+def reno_with_loss(seeds: int) -> str:
+    """Return why Reno with loss is faster in ns-3: what its recoveries end with, as text."""
+    cells = [Cell(delay_ms, "reno", 1.0, 30_000_000) for delay_ms in (20, 250)]
+    ours = here(cells, seeds)
+    lines = [
+        f"{'Reno, 1 %, 30 MB':28} {'time (s)':>9}" + "".join(f" {w:>15}" for w in RECOVERY.values())
+    ]
+    for cell in cells:
+        name = f"{cell.delay_ms} ms"
+        lines.append(f"{name + ', here':28} {statistics.median(ours[cell]):>9.1f}")
+        for words, control in (("ns-3", None), ("ns-3 without the jump", WITHOUT_JUMP)):
+            runs = in_ns3([cell], seeds, control)[cell]
+            line = f"{name + ', ' + words:28} {statistics.median(one['transfer_time_s'] for one in runs):>9.1f}"
+            for key in RECOVERY:
+                line += f" {statistics.median(one[key] for one in runs):>15.1f}"
+            lines.append(line)
+    return "\n".join(lines)
+
+
 def cost(command: Sequence[str]) -> tuple[float, float]:
     """Run a command; return its wall and CPU time in seconds, children included."""
     before, start_s = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
@@ -244,29 +293,42 @@ def cost(command: Sequence[str]) -> tuple[float, float]:
     return wall_s, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
+VARIANTS = {"ns-3, 7 nodes, capture": (7, True), "ns-3, 4 nodes": (4, False)}
+
+
 def speed(cells: Sequence[Cell], pairs: int) -> str:
-    """Time both in turn, a cell at a time; return the medians and ratios as text."""
+    """Time all in turn, a cell at a time; return the medians and their ratios as text."""
     built = program()
-    lines = [f"{'':32} {'here':>13} {'ns-3':>13} {'ns-3/here':>17}   (wall, CPU; medians)"]
+    head = "".join(f"{name:>34}" for name in VARIANTS)
+    of_each = "".join(f"{'wall':>8} {'CPU':>6} {'ratio':>9} {'(CPU)':>8}" for _ in VARIANTS)
+    lines = [
+        f"{'':24} {'here':>13}{head}   medians; ratio: of each pair, over here",
+        f"{'':24} {'wall':>6} {'CPU':>6}{of_each}",
+    ]
     for cell in cells:
-        with tempfile.TemporaryDirectory() as folder:
-            commands = (
-                [*our_command([cell], 1, Path(folder)), "--workers", "1"],
-                ns3_command(built, cell, 1),
-            )
-            measured: list[list[tuple[float, float]]] = [[], []]
+        measured: list[list[tuple[float, float]]] = [[] for _ in (None, *VARIANTS)]
+        # A disk would be a part of neither: /dev/shm is memory.
+        with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+            commands = [[*our_command([cell], 1, Path(folder) / "results"), "--workers", "1"]]
+            for nodes, captures in VARIANTS.values():
+                capture = Path(folder) / "capture" if captures else None
+                commands.append(ns3_command(built, cell, 1, nodes, capture))
             for number in range(pairs):
-                for which in (0, 1) if number % 2 else (1, 0):
+                turn = range(len(commands))
+                for which in turn if number % 2 else reversed(turn):
                     measured[which].append(cost(commands[which]))
-        wall, cpu = (
-            [statistics.median(one[kind] for one in side) for side in measured] for kind in (0, 1)
-        )
-        ratios = [[b[kind] / a[kind] for a, b in zip(*measured, strict=True)] for kind in (0, 1)]
+        ours, *others = measured
         name = f"{cell.delay_ms} ms {cell.cc} {cell.loss_pct:g} % {cell.size_bytes // 10**6} MB"
-        lines.append(
-            f"{name:32} {wall[0]:6.2f} {cpu[0]:6.2f} {wall[1]:6.2f} {cpu[1]:6.2f}"
-            f" {statistics.median(ratios[0]):8.2f} {statistics.median(ratios[1]):8.2f}"
-        )
+        wall_s, cpu_s = (statistics.median(one[kind] for one in ours) for kind in (0, 1))
+        line = f"{name:24} {wall_s:6.2f} {cpu_s:6.2f}"
+        for side in others:
+            wall_s, cpu_s = (statistics.median(one[kind] for one in side) for kind in (0, 1))
+            ratios = []
+            for kind in (0, 1):
+                of_pairs = [b[kind] / a[kind] for a, b in zip(ours, side, strict=True)]
+                ratios.append(statistics.median(of_pairs))
+            line += f"{wall_s:8.2f} {cpu_s:6.2f} {ratios[0]:9.2f} {ratios[1]:8.2f}"
+        lines.append(line)
     return "\n".join(lines)
 
 
@@ -282,6 +344,7 @@ def main() -> None:
     if arguments.seeds:
         print(f"{arguments.seeds} seeds in each random cell: median (least–greatest)", flush=True)
         print(table(here(CELLS, arguments.seeds), in_ns3(CELLS, arguments.seeds)), flush=True)
+        print(f"\n{reno_with_loss(arguments.seeds)}", flush=True)
     if arguments.pairs:
         print(f"\n{arguments.pairs} pairs, load average {os.getloadavg()[0]:.1f}", flush=True)
         large = [one for one in CELLS if one.size_bytes == 30_000_000 and one.loss_pct != 0.1]

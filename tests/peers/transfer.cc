@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // One bulk transfer in ns-3, over the path that the scenario `geo` has without a VPN and a PEP:
 //
-//     server ── gw ══ satellite ══ st ── pc
+//     server ── pop ── gw ── sat ══ st ── box ── pc      7 nodes, as here
+//     server ── gw ══ st ── pc                           4 nodes, the least that has the same packets
 //
 // The satellite link has a rate, a delay, a queue before the delay, and random loss, in each
 // direction. The receiver's time is measured, from the first byte to the last, as iperf3's client
-// does it in reverse mode. Prints one line of JSON.
+// does it in reverse mode. With a capture every link has a pcap file with each packet, in each
+// direction once, as our run captures them. Prints one line of JSON.
 
 #include <cstdint>
 #include <iostream>
@@ -34,6 +36,15 @@ std::uint32_t cwnd_at_slow_start_end_bytes;
 std::uint32_t cwnd_bytes;
 std::uint64_t queue_drops;
 std::uint64_t link_losses;
+std::uint64_t recoveries, timeouts;       // how often loss recovery began, and how
+std::uint64_t sent_segments, sent_bytes;  // of data, with retransmits
+std::uint64_t acks;                       // without data, of the receiver
+double cwnd_before_packets, cwnd_after_packets; // sums over recoveries: at their begin and end
+double window_packets_s;                  // cwnd outside recovery, integrated
+Time window_s, window_since;              // the time of that
+bool in_recovery;
+Time recovery_end;
+double jump_packets; // by which the window grows with the ACK that ends a recovery, summed up
 
 void OnArrival(Ptr<const Packet> packet, const Address &) {
     if (received_bytes == 0)
@@ -42,7 +53,67 @@ void OnArrival(Ptr<const Packet> packet, const Address &) {
     last_arrival = Simulator::Now();
 }
 
-void OnWindow(std::uint32_t, std::uint32_t now) { cwnd_bytes = now; }
+// Reno of ns-3, but the ACK that ends a recovery does not let the window grow. ns-3 counts all that
+// this ACK covers, a whole window from before the recovery; Linux counted each packet as it was SACKed.
+class RenoWithoutJump : public TcpLinuxReno {
+  public:
+    static TypeId GetTypeId() {
+        static TypeId made =
+            TypeId("ns3::RenoWithoutJump").SetParent<TcpLinuxReno>().AddConstructor<RenoWithoutJump>();
+        return made;
+    }
+    void CongestionStateSet(Ptr<TcpSocketState> socket, const TcpSocketState::TcpCongState_t now) override {
+        ended_ = socket->m_congState == TcpSocketState::CA_RECOVERY && now == TcpSocketState::CA_OPEN;
+        TcpLinuxReno::CongestionStateSet(socket, now);
+    }
+    void IncreaseWindow(Ptr<TcpSocketState> socket, std::uint32_t acked) override {
+        if (!ended_)
+            TcpLinuxReno::IncreaseWindow(socket, acked);
+        ended_ = false;
+    }
+    Ptr<TcpCongestionOps> Fork() override { return CopyObject<RenoWithoutJump>(this); }
+
+  private:
+    bool ended_ = false;
+};
+NS_OBJECT_ENSURE_REGISTERED(RenoWithoutJump);
+
+void CountWindow() {
+    const Time now = Simulator::Now();
+    if (!in_recovery) {
+        window_packets_s += cwnd_bytes / 1448.0 * (now - window_since).GetSeconds();
+        window_s += now - window_since;
+    }
+    window_since = now;
+}
+
+void OnWindow(std::uint32_t before, std::uint32_t now) {
+    CountWindow();
+    // What the ACK that ended a recovery still does to the window.
+    if (recovery_end == Simulator::Now() && now > before)
+        jump_packets += (now - before) / 1448.0;
+    cwnd_bytes = now;
+}
+
+void OnState(TcpSocketState::TcpCongState_t before, TcpSocketState::TcpCongState_t now) {
+    CountWindow();
+    const bool lost = now == TcpSocketState::CA_RECOVERY || now == TcpSocketState::CA_LOSS;
+    if (now == TcpSocketState::CA_RECOVERY)
+        recoveries++, cwnd_before_packets += cwnd_bytes / 1448.0;
+    if (now == TcpSocketState::CA_LOSS)
+        timeouts++;
+    if (before == TcpSocketState::CA_RECOVERY && !lost)
+        cwnd_after_packets += cwnd_bytes / 1448.0;
+    if (in_recovery && !lost)
+        recovery_end = Simulator::Now();
+    in_recovery = lost;
+}
+
+void OnSent(Ptr<const Packet> packet, const TcpHeader &, Ptr<const TcpSocketBase>) {
+    sent_segments += packet->GetSize() > 0;
+    sent_bytes += packet->GetSize();
+}
+void OnReceived(Ptr<const Packet> packet, const TcpHeader &, Ptr<const TcpSocketBase>) { acks += packet->GetSize() == 0; }
 
 void OnThreshold(std::uint32_t, std::uint32_t now) {
     if (slow_start_end.IsZero() && now < INT32_MAX) {
@@ -60,6 +131,9 @@ void WatchSender() {
     const std::string socket = "/NodeList/0/$ns3::TcpL4Protocol/SocketList/0/";
     Config::ConnectWithoutContext(socket + "CongestionWindow", MakeCallback(&OnWindow));
     Config::ConnectWithoutContext(socket + "SlowStartThreshold", MakeCallback(&OnThreshold));
+    Config::ConnectWithoutContext(socket + "CongState", MakeCallback(&OnState));
+    Config::ConnectWithoutContext(socket + "Tx", MakeCallback(&OnSent));
+    Config::ConnectWithoutContext(socket + "Rx", MakeCallback(&OnReceived));
 }
 
 void LoseAtRandom(Ptr<NetDevice> receiver, double loss_pct) {
@@ -76,9 +150,10 @@ int main(int argc, char *argv[]) {
     std::string cc = "TcpCubic";
     double rate_bps = 10e6, delay_ms = 250.0, loss_pct = 0.0, min_rto_s = 1.0;
     std::uint64_t size_bytes = 30'000'000;
-    std::uint32_t buffer_bytes = 625'000, seed = 1;
+    std::uint32_t buffer_bytes = 625'000, seed = 1, node_count = 7;
+    std::string capture;
     CommandLine command(__FILE__);
-    command.AddValue("cc", "TcpCubic or TcpLinuxReno", cc);
+    command.AddValue("cc", "TcpCubic, TcpLinuxReno or RenoWithoutJump", cc);
     command.AddValue("rate_bps", "rate of the satellite link, of Ethernet frames", rate_bps);
     command.AddValue("delay_ms", "one-way delay of the satellite link", delay_ms);
     command.AddValue("loss_pct", "random loss in each direction", loss_pct);
@@ -86,7 +161,13 @@ int main(int argc, char *argv[]) {
     command.AddValue("buffer_bytes", "queue before the satellite link", buffer_bytes);
     command.AddValue("min_rto_s", "least retransmission timeout", min_rto_s);
     command.AddValue("seed", "of the random loss", seed);
+    command.AddValue("nodes", "7 or 4", node_count);
+    command.AddValue("capture", "begin of the pcap files' names; none: no capture", capture);
     command.Parse(argc, argv);
+    if (node_count != 7 && node_count != 4) {
+        std::cerr << "transfer: --nodes=" << node_count << ": 7 or 4\n";
+        return 2;
+    }
     RngSeedManager::SetRun(seed);
 
     // As the job transport_profile and Linux have it: 10 segments at first, buffers that never limit.
@@ -98,7 +179,8 @@ int main(int argc, char *argv[]) {
     Config::SetDefault("ns3::TcpSocketBase::MinRto", TimeValue(Seconds(min_rto_s)));
 
     NodeContainer nodes;
-    nodes.Create(4); // server, gw, st, pc
+    nodes.Create(node_count); // the first is the server, the last the pc
+    const std::uint32_t gateway = node_count == 7 ? 3 : 1; // at the satellite link's begin
     InternetStackHelper().Install(nodes);
 
     PointToPointHelper lan;
@@ -109,27 +191,29 @@ int main(int argc, char *argv[]) {
     satellite.SetChannelAttribute("Delay", TimeValue(MicroSeconds(static_cast<std::int64_t>(delay_ms * 1000))));
     satellite.SetQueue("ns3::DropTailQueue", "MaxSize", QueueSizeValue(QueueSize(QueueSizeUnit::BYTES, buffer_bytes)));
 
-    const NetDeviceContainer devices[] = {
-        lan.Install(nodes.Get(0), nodes.Get(1)),
-        satellite.Install(nodes.Get(1), nodes.Get(2)),
-        lan.Install(nodes.Get(2), nodes.Get(3)),
-    };
     Ipv4AddressHelper addresses("10.0.0.0", "255.255.255.0");
     Ipv4InterfaceContainer last;
-    for (const auto &pair : devices) {
-        last = addresses.Assign(pair);
+    for (std::uint32_t node = 0; node + 1 < node_count; node++) {
+        PointToPointHelper &link = node == gateway ? satellite : lan;
+        const NetDeviceContainer ends = link.Install(nodes.Get(node), nodes.Get(node + 1));
+        last = addresses.Assign(ends);
         addresses.NewNetwork();
         // By default ns-3 puts fq_codel before each device, which would be a second queue.
-        TrafficControlHelper().Uninstall(pair);
+        TrafficControlHelper().Uninstall(ends);
+        if (node == gateway) {
+            LoseAtRandom(ends.Get(0), loss_pct);
+            LoseAtRandom(ends.Get(1), loss_pct);
+        }
+        if (!capture.empty())
+            link.EnablePcap(capture, ends.Get(0), true);
     }
     Ipv4GlobalRoutingHelper::PopulateRoutingTables();
-    LoseAtRandom(devices[1].Get(0), loss_pct);
-    LoseAtRandom(devices[1].Get(1), loss_pct);
     // A full queue of the device stops the layer above, which then drops.
-    Config::ConnectWithoutContext("/NodeList/1/$ns3::TrafficControlLayer/TcDrop", MakeCallback(&OnQueueDrop));
+    Config::ConnectWithoutContext("/NodeList/" + std::to_string(gateway) + "/$ns3::TrafficControlLayer/TcDrop",
+                                  MakeCallback(&OnQueueDrop));
 
     PacketSinkHelper sink("ns3::TcpSocketFactory", InetSocketAddress(Ipv4Address::GetAny(), PORT));
-    auto sinks = sink.Install(nodes.Get(3));
+    auto sinks = sink.Install(nodes.Get(node_count - 1));
     sinks.Get(0)->TraceConnectWithoutContext("Rx", MakeCallback(&OnArrival));
     BulkSendHelper source("ns3::TcpSocketFactory", InetSocketAddress(last.GetAddress(1), PORT));
     source.SetAttribute("MaxBytes", UintegerValue(size_bytes));
@@ -146,6 +230,13 @@ int main(int argc, char *argv[]) {
     std::cout << "{\"transfer_time_s\": " << (last_arrival - first_arrival).GetSeconds()
               << ", \"slow_start_end_s\": " << (slow_start_end.IsZero() ? -1.0 : (slow_start_end - first_arrival).GetSeconds())
               << ", \"cwnd_at_slow_start_end_packets\": " << cwnd_at_slow_start_end_bytes / 1448
+              << ", \"recoveries\": " << recoveries << ", \"timeouts\": " << timeouts
+              << ", \"sent_segments\": " << sent_segments << ", \"sent_bytes\": " << sent_bytes << ", \"acks\": " << acks
+              << ", \"cwnd_at_loss_packets\": " << (recoveries ? cwnd_before_packets / recoveries : 0.0)
+              << ", \"cwnd_after_packets\": " << (recoveries ? cwnd_after_packets / recoveries : 0.0)
+              << ", \"cwnd_mean_packets\": " << (window_s.IsZero() ? 0.0 : window_packets_s / window_s.GetSeconds())
+              << ", \"jump_packets\": " << (recoveries ? jump_packets / recoveries : 0.0)
+              << ", \"recovery_s\": " << ((last_arrival - first_arrival) - window_s).GetSeconds()
               << ", \"queue_drops\": " << queue_drops << ", \"link_losses\": " << link_losses << "}\n";
     return 0;
 }

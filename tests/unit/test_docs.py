@@ -112,3 +112,16 @@ def test_the_python_page_has_every_field_of_the_public_classes(kind: type) -> No
 
 def test_the_package_gives_what_its_python_interface_has() -> None:
     assert set(api.__all__) == openbach_run.PUBLIC
+
+
+def test_changes_that_are_not_released_are_in_four_groups() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text()
+    section = text.partition("\n## Not yet released\n")[2].partition("\n## ")[0]
+    assert re.findall("^### (.+)$", section, re.MULTILINE) == [
+        "Packets change",
+        "Added",
+        "Changed",
+        "Fixed",
+    ]
+    first = section.strip().splitlines()[0]
+    assert first == "### Packets change", f"in a group, please: {first}"

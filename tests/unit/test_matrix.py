@@ -10,10 +10,13 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 import pytest
+from helpers.made_up import write_results, write_series
 
 from openbach_run.commands import main
 from openbach_run.openbach.measures import Measure, from_name
 from openbach_run.report.matrix import Matrix, matrices, write_site
+from openbach_run.results.files import write_parquet
+from openbach_run.results.record import Store
 
 TIME = Measure("transfer_time_s", "transfer_time_s", "s", "transfer time", better="less")
 TIMES = {("none", "0"): 10.0, ("wireguard", "0"): 10.1, ("openvpn_tcp", "0"): 16.0,
@@ -98,6 +101,46 @@ def test_every_link_leads_to_a_page_of_the_site(tmp_path: Path) -> None:
             if not target.startswith("data:"):
                 assert (page.parent / target).exists(), (page, target)
     assert (site / "records/none0.json").exists()
+
+
+def test_a_cell_shows_the_curves_of_its_first_finished_run_that_has_some(tmp_path: Path) -> None:
+    place, site = results(tmp_path / "mine"), tmp_path / "site"
+    for name in ("none0", "wireguard0", "none2"):
+        (place / "runs" / name).mkdir(parents=True)
+    asked = []
+
+    def draw(run_dir: Path) -> bytes | None:
+        asked.append(run_dir.name)
+        return None if run_dir.name == "none2" else b"<svg></svg>"
+
+    write_site([place], [TIME], site, draw=draw)
+    assert asked == ["none0", "wireguard0", "none2"]
+    assert sorted(one.name for one in (site / "curves").iterdir()) == [
+        "none0.svg",
+        "wireguard0.svg",
+    ]
+    shown = (site / "cells/mine-geo-1.html").read_text()
+    assert 'src="../curves/none0.svg"' in shown and "have no curves" not in shown
+    without = [page for page in site.glob("cells/*.html") if "have no curves" in page.read_text()]
+    assert len(without) == len(TIMES) - 2
+
+
+def test_the_command_draws_what_runs_have_sent(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place, site = tmp_path / "made_up", tmp_path / "site"
+    write_results(place, seeds=1, vpn=("none",), pep=("none",), cc=("cubic",), loss=("0",))
+    records = Store(place).all()
+    write_parquet(records, place / "results.parquet")
+    for one in records:
+        write_series(place / "runs" / one.run_id)
+    assert main.main(["matrix", str(place), "-o", str(site)]) == 0
+    drawings = sorted((site / "curves").iterdir())
+    assert [one.stem for one in drawings] == sorted(one.run_id for one in records)
+    assert all("goodput" in one.read_text() and "<svg" in one.read_text() for one in drawings)
+    for page in site.glob("cells/*.html"):
+        for target in re.findall(r'(?:src|href)="([^"#]+)"', page.read_text()):
+            assert target.startswith("data:") or (page.parent / target).exists(), target
 
 
 def test_texts_of_others_are_no_html(tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 import readme
 
+from openbach_run.campaign.options import Options
+from openbach_run.campaign.request import plan_of
 from openbach_run.report.cells import read_campaigns
 from openbach_run.report.claims import Claim, judge, read_claims
 from openbach_run.report.csv_files import claims_csv
@@ -92,3 +94,18 @@ def test_the_report_has_the_sentences_and_the_table_of_its_results() -> None:
     assert table is not None and len(table.rows) == 3
     for row in table.rows:
         assert "\n".join(f"<td>{cell}</td>" for cell in row) in text
+
+
+def test_the_runs_of_campaigns_in_the_documentation_are_those_of_their_files() -> None:
+    text = (ROOT / "docs/comparisons.md").read_text()
+    listed = re.findall(r"^\| `campaigns/(\w+)\.yml` \| .* \| (\d+) \| .* \|$", text, re.MULTILINE)
+    assert len(listed) == 7
+    for name, runs in listed:
+        plan = plan_of(f"campaigns/{name}.yml", [], None, Options())
+        cells = {one.scenario.name: set[tuple[str, ...]]() for one in plan.campaigns}
+        for one in plan.campaigns:
+            # Two entries of a file may have a cell in common; it is run once.
+            cells[one.scenario.name] |= {
+                (*cell.values(), str(seed)) for cell in one.cells for seed in one.every_seed
+            }
+        assert sum(map(len, cells.values())) == int(runs), name

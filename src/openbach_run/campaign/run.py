@@ -220,6 +220,24 @@ def forecast_of(plan: Plan, options: Options) -> str:
     return forecast(planned, work.store, len(work.cpus))
 
 
+def to_do_of(plan: Plan, options: Options) -> list[dict[str, str]]:
+    """Return the scenario and values of each run that has not finished, and make nothing.
+
+    Where something that the runs depend on is not made, none is known to have finished.
+    """
+    work = _Work(plan, options)
+    planned, missing = work.runs_that_can_be_named()
+    if missing:
+        found = []
+        for one in plan.campaigns:
+            here = [{"scenario": one.scenario.name, **cell} for cell in one.cells]
+            found += here * len(one.every_seed)
+        return found
+    there = {record.run_id for record in work.store.all() if record.finished}
+    specs = [one.spec for one in planned if one.spec.run_id not in there]
+    return [{"scenario": one.scenario_name, **one.values} for one in specs]
+
+
 class _Work:
     """A plan with its options: what is to be run, on which engine, and where it is kept."""
 

@@ -16,7 +16,9 @@ from openbach_run.openbach.measures import flat
 DESCRIPTION = """\
 Writes a site of static pages that works offline: for each scenario in the results a
 matrix VPN × link × transport. A cell is the median over the seeds, coloured by how far
-it is from the best of its column. It leads to its runs and the command that repeats them.
+it is from the best of its column. It leads to its runs, their records, the curves of one
+of them, and the command that repeats them. Records and curves are those of a results
+directory: a report's results.parquet has neither. `series_s=0.5` makes runs send curves.
 """
 EPILOG = """\
 examples:
@@ -56,6 +58,7 @@ def main(argv: list[str]) -> int:
     arguments = parser().parse_args(argv)
     # Late, as it imports the templates' engine: --help does without.
     from openbach_run.report.matrix import TABLE, write_site
+    from openbach_run.web.curves import curves_of, drawn, first_plots
 
     output: Path = arguments.output
     if output.exists() and not (output / "cells").is_dir():
@@ -70,12 +73,20 @@ def main(argv: list[str]) -> int:
         for place in places
         if (place / "report.html").is_file()
     }
-    declared = flat({name: one.measures for name, one in load_packages(Catalog().jobs).items()})
+    packages = load_packages(Catalog().jobs)
+    declared = flat({name: one.measures for name, one in packages.items()})
+
+    def draw(run_dir: Path) -> bytes | None:
+        """Return the first plots of a run as SVG; None if it has no curve."""
+        found = curves_of(run_dir, packages)
+        shown = first_plots(found)
+        return drawn([one for one in found if one.plot in shown], "svg") if found else None
+
     # The site takes its place only when it is whole.
     new = output.with_name(f"{output.name}.unfinished")
     shutil.rmtree(new, ignore_errors=True)
     try:
-        found = write_site(places, declared, new, arguments.measure, reports)
+        found = write_site(places, declared, new, arguments.measure, reports, draw)
         shutil.rmtree(output, ignore_errors=True)
         new.rename(output)
     finally:

@@ -98,7 +98,7 @@ def _imported(file: Path, _changed_ns: int) -> tuple[str, ...]:
 
 def _names(tree: ast.AST) -> Iterator[str]:
     """Yield the modules of openbach_jobs that a program imports, at its top or later."""
-    for node in ast.walk(tree):
+    for node in _statements(tree):
         if isinstance(node, ast.ImportFrom) and node.module == SHARED:
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{SHARED}."):
@@ -106,6 +106,20 @@ def _names(tree: ast.AST) -> Iterator[str]:
         elif isinstance(node, ast.Import):
             paths = [alias.name.split(".") for alias in node.names]
             yield from (path[1] for path in paths if path[0] == SHARED and len(path) > 1)
+
+
+def _statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield every statement: an import is in no expression, and those are nine nodes of ten."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        # What holds statements: blocks, `except` clauses, cases.
+        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+            found = getattr(node, name, None)
+            # A lambda's body, and the sides of `a if b else c`, are expressions.
+            if isinstance(found, list):
+                waiting += found
 
 
 def programs_elsewhere(files: Path, checkout: Path) -> list[Program]:

@@ -4,7 +4,8 @@
 A cell of the matrix is one result, coloured by its ratio to the best of its column, and leads to a
 page with its runs, their figures, and the command that repeats them. Everything is read from
 results.parquet, so the results of a report are enough. Where a results directory still has the
-records of the runs, they are copied beside the pages.
+records of the runs, they are copied beside the pages, and the curves of one run of each cell are
+drawn: results.parquet has no time series.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,8 @@ WORDS = {
 }
 SIGNS = {"best": "●", "near": "◕", "far": "◑", "farthest": "○", "failed": "✕", "plain": ""}
 Row = Mapping[str, Any]
+Draw = Callable[[Path], bytes | None]
+"""Returns the curves of a run's directory as SVG; None if it sent none."""
 
 
 @dataclass
@@ -253,6 +256,7 @@ def write_site(
     output: Path,
     measure: str | None = None,
     reports: Mapping[str, str] | None = None,
+    draw: Draw = lambda run_dir: None,
 ) -> list[Matrix]:
     """Write the pages of some results directories to a directory; return the matrices.
 
@@ -264,6 +268,7 @@ def write_site(
     cell_page = pages.get_template("matrix_cell.html.j2")
     (output / "cells").mkdir(parents=True)
     (output / "records").mkdir()
+    (output / "curves").mkdir()
     places = {place.resolve().name: place for place in directories}
     for one in found:
         shown = {"matrix": one, "signs": SIGNS, "words": WORDS, "figure": figure}
@@ -272,7 +277,8 @@ def write_site(
         (output / one.page).write_text(text)
         for cell in one.cells.values():
             records = _copy_records(cell, places[one.campaign], output / "records")
-            text = cell_page.render(**shown, cell=cell, records=records)
+            curves = _draw_curves(cell, places[one.campaign], output / "curves", draw)
+            text = cell_page.render(**shown, cell=cell, records=records, curves=curves)
             (output / "cells" / f"{cell.name}.html").write_text(text)
     (output / "index.html").write_text(
         pages.get_template("matrices.html.j2").render(matrices=found, words=WORDS, signs=SIGNS)
@@ -290,3 +296,16 @@ def _copy_records(cell: Cell, directory: Path, place: Path) -> dict[str, str]:
             shutil.copyfile(record, place / name)
             copied[str(run["run_id"])] = name
     return copied
+
+
+def _draw_curves(cell: Cell, directory: Path, place: Path, draw: Draw) -> Row | None:
+    """Draw the curves of a cell's first finished run that has any; return that run.
+
+    One is enough to see what happens, and a drawing takes a quarter of a second.
+    """
+    for run in cell.runs:
+        run_dir = directory / "runs" / str(run["run_id"])
+        if run["status"] == FINISHED and run_dir.is_dir() and (drawing := draw(run_dir)):
+            (place / f"{run['run_id']}.svg").write_bytes(drawing)
+            return run
+    return None

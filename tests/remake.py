@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`make reports`: every campaign of reports/ anew, with one code; `make reports ONLY="etosat full"`.
+
+First all runs, in results/reports/NAME; then, for `assumptions`, the search; then all reports, in
+results/reports/new; at last these take their places in reports/, and README gets its table and
+figure. So all runs are of one commit, and what is in reports/ stays as it is until the new is
+whole. Interrupted, the same command goes on: finished runs are kept. A campaign whose random cells
+have fewer than five seeds gets five. One that fails is named, and the others go on. A failed run is
+a row of its report; it is named here, too.
+
+Exit codes: 0 all is made, 1 a campaign has no report, or failed runs in it; 2 bad input, 130
+interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from openbach_run.campaign.executor import cpus_for
+from openbach_run.campaign.forecast import duration, mean_wall_s
+from openbach_run.campaign.options import Options
+from openbach_run.campaign.request import plan_of
+from openbach_run.campaign.run import to_do_of
+from openbach_run.errors import InputError
+from openbach_run.paths import REPOSITORY
+from openbach_run.report import runs_file
+from openbach_run.results import campaign_file
+from openbach_run.results.record import Record, Store
+from openbach_run.results.seeds import MIN_SEEDS
+
+CAMPAIGNS = (
+    *("full", "matrix", "vpns", "ten_vpns", "vpncloud", "post_quantum", "multipath"),
+    *("stability", "return_link", "leo", "etosat", "encrypted_pep"),
+)
+ASSUMPTIONS = "assumptions"
+SEARCH_S = 7200
+"""The budget of the search for assumptions: it does not end by itself for half a day."""
+PLACE = Path("results/reports")
+REPORTS = REPOSITORY / "reports"
+RUN_FAILED, INTERRUPTED = 1, 130
+WRITTEN = ("report.html", "report.pdf", "results.parquet", "assumptions.md", "map.json")
+"""Files of a report that belong into the repository. README's figure is written by readme.py."""
+Call = Callable[[Sequence[str]], int]
+
+
+@dataclass(frozen=True)
+class Made:
+    """What became of one campaign; `problem` is None where all is well."""
+
+    name: str
+    has_report: bool
+    problem: str | None = None
+
+
+def call(words: Sequence[str]) -> int:
+    """Run `openbach-run WORDS` with its progress on the terminal; return the exit code."""
+    command = [sys.executable, "-m", "openbach_run", *words]
+    # The table of a result is not for here, and long.
+    return subprocess.run(
+        command, check=False, cwd=REPOSITORY, stdout=subprocess.DEVNULL
+    ).returncode
+
+
+def name_of(campaign: str) -> str:
+    """Return the name of a campaign, which may be a file."""
+    return Path(campaign).stem
+
+
+def seeds_of(campaign: str) -> list[str]:
+    """Return the words that give random cells enough seeds, if the campaign's own are too few."""
+    plan = plan_of(_path(campaign), [], None, Options())
+    few = [one for one in plan.campaigns if one.is_random and len(one.every_seed) < MIN_SEEDS]
+    return ["--seeds", str(MIN_SEEDS)] if few else []
+
+
+def known() -> list[Record]:
+    """Return the runs of the reports that are there: they say how long a run takes."""
+    found = []
+    for file in sorted(REPORTS.glob("*/results.parquet")):
+        found += runs_file.read(file)[1]
+    return found
+
+
+def estimate(campaigns: Sequence[str], place: Path) -> str:
+    """Return a table of what is to be done: runs, seconds of one, and their time on all CPUs."""
+    before, workers = known(), len(cpus_for(None))
+    lines = [f"{'':16} {'runs to do':>10} {'s a run':>8} {'time':>8}"]
+    total_s = 0.0
+    for one in campaigns:
+        name = name_of(one)
+        if one == ASSUMPTIONS:
+            lines.append(f"{name:16} {'':10} {'':8} {duration(SEARCH_S):>8}")
+            total_s += SEARCH_S
+            continue
+        seeds = seeds_of(one)[1:]
+        options = Options(results=place / name)
+        to_do = to_do_of(plan_of(_path(one), [], seeds[0] if seeds else None, options), options)
+        wall_s = mean_wall_s(to_do, [*before, *Store(place / name).all()]) if to_do else 0.0
+        time_s = len(to_do) * wall_s / workers
+        lines.append(f"{name:16} {len(to_do):>10} {wall_s:>8.1f} {duration(time_s):>8}")
+        total_s += time_s
+    lines.append(
+        f"about {duration(total_s)} on {workers} CPUs, from the runs of reports/ that are most"
+        " similar; programs that are not built yet come on top"
+    )
+    return "\n".join(lines)
+
+
+def run(campaign: str, place: Path, call: Call) -> Made:
+    """Execute the runs of a campaign that are missing; return what became of it."""
+    name = name_of(campaign)
+    results = place / name
+    code = call([_path(campaign), *seeds_of(campaign), "--results", str(results)])
+    if code not in (0, RUN_FAILED):
+        return Made(name, False, f"ended with exit code {code}")
+    store = Store(results)
+    records = [store.load(one["run_id"]) for one in campaign_file.read(results)["runs"]]
+    missing = sum(one is None for one in records)
+    failed = [one for one in records if one is not None and not one.finished]
+    if missing:
+        return Made(name, False, f"{missing} of {len(records)} runs were not made")
+    if failed:
+        first = failed[0].error or failed[0].status
+        return Made(name, True, f"{len(failed)} of {len(records)} runs failed, the first: {first}")
+    return Made(name, True, None if code == 0 else f"ended with exit code {code}")
+
+
+def search(place: Path, new: Path, call: Call) -> Made:
+    """Search for assumptions, with the verdicts of `full` on our scenarios."""
+    words = ["explain", "--campaign", "claims_few", "--budget", f"{SEARCH_S}s"]
+    words += ["--results", str(place / "explain"), "-o", str(new / ASSUMPTIONS)]
+    code = call([*words, "--agree-with", str(place / "full")])
+    # 1: the budget has ended it, as its map says.
+    well = code in (0, RUN_FAILED)
+    return Made(ASSUMPTIONS, well, None if well else f"ended with exit code {code}")
+
+
+def put(new: Path, reports: Path, names: Sequence[str]) -> None:
+    """Let new reports take the places of the old ones."""
+    for name in names:
+        (reports / name).mkdir(parents=True, exist_ok=True)
+        for file in WRITTEN:
+            if (new / name / file).exists():
+                shutil.copyfile(new / name / file, reports / name / file)
+
+
+def changes() -> str:
+    """Return what is not committed outside reports/ and README, as git has it."""
+    words = ["git", "status", "--porcelain", "--", ".", ":!reports", ":!README.md"]
+    return subprocess.run(
+        words, check=True, cwd=REPOSITORY, capture_output=True, text=True
+    ).stdout.rstrip()
+
+
+def remake(campaigns: Sequence[str], place: Path, reports: Path, call: Call = call) -> list[Made]:
+    """Make the reports of campaigns anew; return what became of each."""
+    new, made = place / "new", dict[str, Made]()
+    of_runs = [one for one in campaigns if one != ASSUMPTIONS]
+    for number, one in enumerate(of_runs):
+        left = ", ".join(map(name_of, of_runs[number + 1 :])) or "none"
+        print(
+            f"== runs of {name_of(one)} ({number + 1} of {len(of_runs)}; then: {left})", flush=True
+        )
+        made[name_of(one)] = run(one, place, call)
+        if problem := made[name_of(one)].problem:
+            print(f"== {name_of(one)}: {problem}", flush=True)
+    if ASSUMPTIONS in campaigns:
+        print(f"== the search for assumptions, {duration(SEARCH_S)}", flush=True)
+        made[ASSUMPTIONS] = search(place, new, call)
+        # Reports show the map of assumptions.
+        put(new, reports, [ASSUMPTIONS])
+    for name in [name_of(one) for one in of_runs]:
+        if made[name].has_report:
+            print(f"== report of {name}", flush=True)
+            code = call(["report", str(place / name), "-o", str(new / name), "--quiet"])
+            if code:
+                made[name] = Made(name, False, f"its report ended with exit code {code}")
+    put(new, reports, [name for name, one in made.items() if one.has_report])
+    return list(made.values())
+
+
+def _path(campaign: str) -> str:
+    """Return a campaign as the report's command shall have it."""
+    # By its file: some scenarios have the name of a campaign.
+    return campaign if Path(campaign).suffix else f"campaigns/{campaign}.yml"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Say how long it takes, make the reports, and say what became of each."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    names = (*CAMPAIGNS, ASSUMPTIONS)
+    parser.add_argument("campaigns", nargs="*", help=f"a file, or of {', '.join(names)} (all)")
+    parser.add_argument("--results", type=Path, default=PLACE, help="where the runs go")
+    parser.add_argument("--reports", type=Path, default=REPORTS, help="where the reports go")
+    parser.add_argument("--dry-run", action="store_true", help="say only how long it takes")
+    arguments = parser.parse_args(argv)
+    asked = list(dict.fromkeys(arguments.campaigns or names))
+    for one in asked:
+        if one not in names and not (Path(one).suffix and Path(one).is_file()):
+            raise InputError(f"ONLY: no campaign {one}; there are {', '.join(names)}")
+    if ASSUMPTIONS in asked and "full" not in asked:
+        raise InputError("ONLY: assumptions takes its verdicts from the runs of full: name both")
+    print(estimate(asked, arguments.results), flush=True)
+    if arguments.dry_run:
+        return 0
+    if changed := changes():
+        raise InputError(f"commit first, a report names the commit of its runs:\n{changed}")
+    made = remake(asked, arguments.results, arguments.reports)
+    if arguments.reports == REPORTS and any(one.name == "full" and one.has_report for one in made):
+        subprocess.run([sys.executable, "tests/readme.py"], check=True, cwd=REPOSITORY)
+    for result in made:
+        print(f"{result.name:16} {'made' if result.has_report else 'no new report'}", end="")
+        print(f": {result.problem}" if result.problem else "")
+    return int(any(one.problem for one in made))
+
+
+if __name__ == "__main__":
+    try:
+        raise SystemExit(main())
+    except InputError as wrong:
+        print(wrong, file=sys.stderr)
+        raise SystemExit(2) from wrong
+    except KeyboardInterrupt:
+        print("interrupted: the same command goes on", file=sys.stderr)
+        raise SystemExit(INTERRUPTED) from None

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""`make reports`, and what the reports in the repository are of."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+import remake
+from helpers.made_up import write_results
+
+from openbach_run.errors import InputError
+from openbach_run.report.runs_file import read
+
+ROOT = Path(__file__).resolve().parents[2]
+REPORTS = ROOT / "reports"
+GOLDEN = "tests/data/golden.json"
+OLD = {"full", "vpns", "ten_vpns", "vpncloud", "post_quantum", "stability", "multipath"}
+"""Reports of before results.parquet named the commit of its runs. `make reports` makes them anew;
+then this is empty, and stays so."""
+OLD_SEARCH = True
+"""Whether reports/assumptions is of such a time, too."""
+
+
+def commit_of(report: Path) -> str | None:
+    """Return the commit that a report says its runs are of, as its command has it."""
+    words = [one.split() for one in read(report / "results.parquet")[0]["commands"]]
+    found = {command[2] for command in words if command[:2] == ["git", "checkout"]}
+    assert len(found) <= 1, f"{report}: of several commits"
+    return found.pop() if found else None
+
+
+def git(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["git", *words], check=False, cwd=ROOT, capture_output=True, text=True)
+
+
+def packets(text: str) -> dict[str, str]:
+    """Return the capture's hash of each golden cell."""
+    # The file of the first commits had one cell, and another form.
+    return {one["command"]: one["capture_hash"] for one in json.loads(text).get("cells", ())}
+
+
+def moved(before: dict[str, str], now: dict[str, str]) -> list[str]:
+    """Return the golden cells whose packets are others; all if none is in both."""
+    both = before.keys() & now.keys()
+    return [cell for cell in both or now if before.get(cell) != now[cell]]
+
+
+def check_commit(commit: str, name: str) -> None:
+    """Fail for a commit that is not of this history, or whose packets are not today's."""
+    ended = git("merge-base", "--is-ancestor", commit, "HEAD")
+    assert ended.returncode == 0, f"{name} is of {commit}, no ancestor of HEAD: make reports"
+    before = packets(git("show", f"{commit}:{GOLDEN}").stdout)
+    now = packets((ROOT / GOLDEN).read_text())
+    others = moved(before, now)
+    assert not others, f"{name}: other packets today ({', '.join(others)}): make reports"
+
+
+REPORTED = sorted(file.parent.name for file in REPORTS.glob("*/results.parquet"))
+
+
+def test_a_report_is_of_an_ancestor_with_the_packets_of_today() -> None:
+    for name in [one for one in REPORTED if one not in OLD]:
+        commit = commit_of(REPORTS / name)
+        assert commit, f"{name} says no commit: make reports, in a checkout without changes"
+        check_commit(commit, name)
+
+
+def test_the_search_for_assumptions_is_of_an_ancestor_with_the_packets_of_today() -> None:
+    commit = json.loads((REPORTS / "assumptions/map.json").read_text())["commit"]
+    if not OLD_SEARCH:
+        check_commit(commit, "assumptions")
+    else:
+        assert OLD, "the other reports are new: make reports makes this one, too"
+
+
+def test_all_new_reports_are_of_one_commit() -> None:
+    assert len({commit_of(REPORTS / name) for name in REPORTED if name not in OLD}) <= 1
+
+
+def test_the_list_of_old_reports_only_shrinks() -> None:
+    assert OLD.issubset(REPORTED)
+    assert not [name for name in OLD if commit_of(REPORTS / name)], "made anew: take it off OLD"
+
+
+def test_commits_that_are_gone_and_other_packets_are_refused() -> None:
+    with pytest.raises(AssertionError, match="no ancestor of HEAD"):
+        check_commit("0123456789ab", "mine")
+    # Packets have moved since golden cells were first kept.
+    words = ("--reverse", "--format=%H", "--diff-filter=A", "--", GOLDEN)
+    first = git("log", *words).stdout.split()[0]
+    with pytest.raises(AssertionError, match="other packets today"):
+        check_commit(first, "mine")
+    now = packets((ROOT / GOLDEN).read_text())
+    some = next(iter(now))
+    assert moved({some: now[some], "a cell of before": "ab"}, now) == []
+    assert moved({**now, some: "ab"}, now) == [some]
+
+
+def test_the_commits_that_trust_md_names_are_of_this_history() -> None:
+    text = (ROOT / "docs/trust.md").read_text()
+    named = re.findall(r"\| \d{4}-\d\d-\d\d \| `([0-9a-f]{8})` \|$", text, re.MULTILINE)
+    assert len(named) == 8
+    for one in named:
+        assert git("merge-base", "--is-ancestor", one, "HEAD").returncode == 0, one
+
+
+def test_every_report_is_in_the_list_of_reports() -> None:
+    text = (REPORTS / "README.md").read_text()
+    for name in REPORTED:
+        named = f"({name}/report.html)" in text and f"`campaigns/{name}.yml`" in text
+        assert named, f"{name} is missing in the table of reports/README.md"
+
+
+def test_every_campaign_of_a_report_is_made_by_make_reports() -> None:
+    assert {*REPORTED} <= {*remake.CAMPAIGNS}
+    for name in remake.CAMPAIGNS:
+        assert (ROOT / f"campaigns/{name}.yml").is_file()
+
+
+def test_random_cells_get_five_seeds() -> None:
+    assert remake.seeds_of("etosat") == remake.seeds_of("matrix") == ["--seeds", "5"]
+    # Not random, and with seeds of its own.
+    assert remake.seeds_of("stability") == remake.seeds_of("full") == []
+
+
+class Fake:
+    """openbach-run whose runs and reports are made up; `ends` has exit codes by campaign."""
+
+    def __init__(self, **ends: int) -> None:
+        self.ends, self.calls = ends, list[str]()
+
+    def __call__(self, words: Sequence[str]) -> int:
+        results = Path(words[words.index("--results") + 1]) if "--results" in words else None
+        if words[0] == "report":
+            name = Path(words[1]).name
+            output = Path(words[words.index("-o") + 1])
+            output.mkdir(parents=True, exist_ok=True)
+            for file in ("report.html", "report.md"):
+                (output / file).write_text(name)
+        else:
+            name = Path(words[0]).stem
+            assert results is not None
+            if self.ends.get(name, 0) != 2:
+                # The made-up campaign has runs that failed, and one cell that was not run.
+                only = {"pep": ("none",)} if name in self.ends else {"pep": ("none", "B")}
+                write_results(results, seeds=2, **only)
+        self.calls.append(f"{'report' if words[0] == 'report' else 'runs'} {name}")
+        return self.ends.get(name, 0) if words[0] != "report" else 0
+
+
+def test_a_campaign_that_fails_is_named_and_the_others_go_on(tmp_path: Path) -> None:
+    fake = Fake(matrix=2)
+    (tmp_path / "reports/matrix").mkdir(parents=True)
+    (tmp_path / "reports/matrix/report.html").write_text("the old one")
+    made = remake.remake(["matrix", "vpns"], tmp_path / "runs", tmp_path / "reports", fake)
+    assert made == [
+        remake.Made("matrix", False, "ended with exit code 2"),
+        remake.Made("vpns", True, None),
+    ]
+    # All runs come before the first report, and what is no file of the repository stays away.
+    assert fake.calls == ["runs matrix", "runs vpns", "report vpns"]
+    assert (tmp_path / "reports/matrix/report.html").read_text() == "the old one"
+    assert [one.name for one in (tmp_path / "reports/vpns").iterdir()] == ["report.html"]
+
+
+def test_failed_and_missing_runs_are_said(tmp_path: Path) -> None:
+    def call(words: Sequence[str]) -> int:
+        results = Path(words[words.index("--results") + 1])
+        write_results(results, seeds=2, vpn=("openvpn_tcp",), pep=("A",), loss=("1",))
+        return 1
+
+    (made,) = remake.remake(["matrix"], tmp_path / "runs", tmp_path / "reports", call)
+    # The made-up leo_loss with CUBIC was not run.
+    assert made == remake.Made("matrix", False, "2 of 12 runs were not made")
+
+
+def test_unknown_names_are_refused_before_anything_is_made(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no campaign fulll; there are full, matrix"):
+        remake.main(["fulll", "--results", str(tmp_path)])
+    with pytest.raises(InputError, match="name both"):
+        remake.main(["assumptions", "--results", str(tmp_path)])
+    assert not list(tmp_path.iterdir())
+
+
+def test_it_says_how_long_it_takes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert remake.main(["post_quantum", "--dry-run", "--results", str(tmp_path)]) == 0
+    head, line, total = capsys.readouterr().out.splitlines()
+    runs, wall_s = line.split()[1:3]
+    assert "runs to do" in head and runs == "45"
+    table = pyarrow.parquet.read_table(REPORTS / "post_quantum/results.parquet")
+    measured_s = table["wall_s"].to_pylist()
+    assert min(measured_s) < float(wall_s) < max(measured_s)
+    assert total.startswith("about ")
