@@ -46,7 +46,7 @@ from openbach_run.campaign.plan import plan
 from openbach_run.campaign.settings import parse_seeds, parse_settings
 from openbach_run.catalog import Catalog, description, packages_of, wanted_by
 from openbach_run.commands import capture, link
-from openbach_run.commands.archive import _wrong_files
+from openbach_run.commands.archive import wrong_files
 from openbach_run.engine.platform.engine import as_collected
 from openbach_run.engine.platform.rest import read_access
 from openbach_run.engine.virtual import series
@@ -409,7 +409,7 @@ def assumption_map(file: Path) -> None:
 
 
 def archive_sums(file: Path) -> None:
-    list(_wrong_files(run_directory(file, "SHA256SUMS")))
+    list(wrong_files(run_directory(file, "SHA256SUMS")))
 
 
 def kernel_series(file: Path) -> None:

@@ -16,7 +16,7 @@ from helpers.job_code import ROOT, load
 from openbach_jobs import link_file
 from openbach_run.campaign.plan import plan
 from openbach_run.catalog import packages_of
-from openbach_run.commands.archive import _wrong_files
+from openbach_run.commands.archive import wrong_files
 from openbach_run.engine.platform.engine import as_collected
 from openbach_run.engine.platform.rest import Lost, read_access
 from openbach_run.engine.virtual import series
@@ -50,7 +50,7 @@ def packages_file(place: Path) -> None:
 
 def sums(place: Path) -> None:
     (place / "SHA256SUMS").write_bytes(NO_TEXT)
-    list(_wrong_files(place))
+    list(wrong_files(place))
 
 
 def kernel_series(place: Path) -> None:
