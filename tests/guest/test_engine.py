@@ -6,6 +6,7 @@ Guests that run a few lines of Python instead of a scenario.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -96,6 +97,26 @@ def test_a_program_that_measures_for_ever_how_fast_it_computes_is_named(tmp_path
         "program python3 (pid 1) computes without end: no sleep in 60 s of CPU time"
         in outcome.error
     )
+
+
+def test_many_programs_that_compute_a_little_are_no_program_that_computes_for_ever(
+    guest_run: GuestRun,
+) -> None:
+    """A host process serves one program of the guest after another, and keeps its CPU time.
+
+    They compute for more than 60 s altogether, none of them for more than 3 s.
+    """
+    begun_s = time.process_time()
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 400_000)
+    rounds = int(400_000 * 2.5 / (time.process_time() - begun_s))
+    code = f"import hashlib; hashlib.pbkdf2_hmac('sha256', b'', b'', {rounds})"
+    programs = f"""
+        import subprocess, sys
+        for _ in range(42):
+            subprocess.run([sys.executable, "-c", {code!r}], check=True)
+    """
+    outcome = guest_run(programs, FINISH)
+    assert outcome.error is None
 
 
 FLOOD = """
