@@ -52,7 +52,8 @@ def source_package(directory: Path) -> None:
     subprocess.run(build, check=True, capture_output=True)
 
 
-PACKAGES = sorted({*json.loads((GUEST / "packages.json").read_text())["packages"], "openvpn"})
+WANTED = json.loads((GUEST / "packages.json").read_text())
+PACKAGES = sorted({*WANTED["packages"], *WANTED["prompt"], "openvpn"})
 
 
 def locked(name: str) -> Locked:
