@@ -103,6 +103,21 @@ def test_of_many_such_packages_eight_are_named() -> None:
     assert "package08" not in note
 
 
+def test_times_that_the_rate_does_not_allow_stand_below_the_table() -> None:
+    swept = campaign(size=("1M",), rate=("10M",), vpn=("none", "quic_split"))
+    measured = {"none": 0.84, "quic_split": 0.83}
+    done = []
+    for vpn, time_s in measured.items():
+        one = record(size="1M", rate="10M", vpn=vpn)
+        done.append(replace(one, measures={"transfer_time_s": time_s}))
+    note = campaign_table(swept, done).note
+    assert (
+        "WARNING: 1 times are shorter than the rate allows, by up to 6.46 ms (vpn=quic_split)"
+        in (note)
+    )
+    assert "WARNING" not in campaign_table(swept, done[:1]).note
+
+
 def test_one_seed_of_a_random_link_is_warned_of() -> None:
     """1 MB, CUBIC, 1 % of loss: 7.03 s with seed 1, a median of 15.55 s with three."""
     assert (

@@ -75,6 +75,7 @@ def campaign_table(campaign: Campaign, records: Sequence[Record]) -> Table:
         "; ".join(
             [
                 _note(campaign),
+                *_too_short(campaign, records),
                 *_fragments(campaign, records),
                 *_clocks(records),
                 *not_locked(records),
@@ -191,6 +192,31 @@ def _shown(done: Sequence[Record], column: str, digits: int = 2, form: str = "f"
     if not values:
         return "failed" if failed else ("done" if done else NOTHING)
     return figure(estimate(values), digits, form) + (f" ({failed} failed)" if failed else "")
+
+
+def _too_short(campaign: Campaign, records: Sequence[Record]) -> list[str]:
+    """Return a note on times that the link's rate does not allow; an empty list without any.
+
+    The clock of such a measure starts after the first packets of the data.
+    """
+    found = []
+    for one in records:
+        time_s = one.measures.get(USUAL)
+        if not one.finished or time_s is None or one.scenario != campaign.scenario.name:
+            continue
+        preset = campaign.presets.get(one.arguments.get(ORBIT, ""))
+        least_s = None if preset and rate_steps(preset) else least_transfer_time_s(one.arguments)
+        if least_s and time_s < least_s:
+            found.append((time_s - least_s, one))
+    if not found or campaign.measure != USUAL:
+        return []
+    off_s, worst = min(found, key=lambda one: one[0])
+    values = " ".join(f"{name}={worst.arguments[name]}" for name in campaign.swept)
+    return [
+        f"WARNING: {len(found)} times are shorter than the rate allows, by up to"
+        f" {-1000 * off_s:.3g} ms{f' ({values})' if values else ''}: the measure's clock starts"
+        " after the first packets (docs/limitations.md)"
+    ]
 
 
 def _fragments(campaign: Campaign, records: Sequence[Record]) -> list[str]:

@@ -531,6 +531,13 @@ def _gain(page: PageOne, pairs: Iterable[tuple[Cell, Cell]]) -> float:
     return sum(ratios) / len(ratios)
 
 
+def _fastest(page: PageOne, vpns: Sequence[str]) -> list[str]:
+    """Return the VPNs that are equivalent and cost least, where least is lost."""
+    least = page.losses[0] if page.losses else ""
+    known = [vpn for vpn in vpns if _costs(page, vpn, least)]
+    return _alike(page, known) if known else []
+
+
 def equivalent_vpns(page: PageOne) -> str:
     """Say which VPNs are equivalent, and what they cost where least is lost."""
     vpns = [one for one in page.campaigns.distinct("vpn", page.cells) if one != "none"]
@@ -617,11 +624,16 @@ def best_vpns(page: PageOne) -> str:
 
 
 def vpns_to_avoid(page: PageOne) -> str:
-    """Say which VPNs take much longer than no VPN, where that is worst."""
+    """Say which VPNs take much longer than no VPN, where that is worst.
+
+    Those that are the fastest of all are not to be avoided, though they may cost as much somewhere.
+    """
     vpns = [one for one in page.campaigns.distinct("vpn", page.cells) if one != "none"]
     if not page.is_time:
         return ""
-    told = []
+    fastest = _fastest(page, vpns)
+    told: list[str] = []
+    costly: list[str] = []
     for vpn in vpns:
         parts = []
         for link in page.links:
@@ -639,9 +651,12 @@ def vpns_to_avoid(page: PageOne) -> str:
                 by_size = sorted(worst.values(), reverse=True)[:2]
                 parts.append(f"{_over(link)} {_list([text for _, text in by_size])}".strip())
         if parts:
-            told.append(f"{named(vpn)}: {', '.join(parts)}")
+            (costly if vpn in fastest else told).append(f"{named(vpn)}: {', '.join(parts)}")
+    if not told:
+        told, costly = costly, []
     more = f"; and {len(told) - MOST_NAMED} others" if len(told) > MOST_NAMED else ""
-    return f"Avoid {'; '.join(told[:MOST_NAMED])}{more}." if told else ""
+    too = f"; the fastest VPNs cost more, too: {'; '.join(costly[:MOST_NAMED])}" if costly else ""
+    return f"Avoid {'; '.join(told[:MOST_NAMED])}{more}{too}." if told else ""
 
 
 def _is_costly(page: PageOne, cell: Cell, bare: Cell | None, found: Estimate) -> bool:
