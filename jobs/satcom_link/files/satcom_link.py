@@ -263,7 +263,10 @@ def with_bursts(
     played: Iterator[Change], both: Both, arguments: argparse.Namespace
 ) -> Iterator[Change | Burst]:
     """Return the changes, and between them the bursts of both directions that last for a time."""
-    lasting = [(one, mean_ms) for one in both if (mean_ms := bursts_of(one, arguments))]
+    lasting = []
+    for direction in both:
+        if mean_ms := bursts_of(direction, arguments):
+            lasting.append((direction, mean_ms))
     if not lasting:
         return played
     import heapq  # not above: other runs need not read it
