@@ -39,6 +39,26 @@ CELLS = (
         "queue=cake",
     ),
     ("rcs2", "vpn=none", "cc=cubic", "size=200k"),
+    (
+        "rcs2",
+        "vpn=none",
+        "cc=cubic",
+        "size=200k",
+        "direction=upload",
+        "pep=B_double",
+        "pep_ask=5M",
+        "dama_values=none",
+    ),
+    (
+        "geo",
+        "orbit=geo_dvbs2",
+        "rate=preset",
+        "vpn=none",
+        "cc=cubic",
+        "size=200k",
+        "loss=0",
+        "series_s=0.5",
+    ),
     ("web", "vpn=none", "pep=none", "http=2", "loads=1"),
     ("voip", "vpn=none", "background=download", "duration_s=5"),
     ("multi_flow_loss", "orbit=geo", "vpn=none", "pep=none", "loss=0", "size=200k"),
@@ -85,4 +105,6 @@ def test_every_statistic_that_is_sent_is_declared_and_the_other_way_round(
         for name, package in load_packages([REPOSITORY / "jobs"]).items()
         if package.files
     }
-    assert sent == declared
+    pairs = {(job, name) for job, names in sent.items() for name in names}
+    assert pairs ^ {(job, name) for job, names in declared.items() for name in names} == set()
+    assert sent.keys() == declared.keys()

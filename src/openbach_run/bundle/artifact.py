@@ -247,6 +247,11 @@ def _figure(name: str, cell: Cell, campaigns: Campaigns, scenarios: _Scenarios) 
     records = [run.record for run in runs if run.record]
     place = runs[0].run_dir
     words, campaign = _words(records[0], scenarios, place)
+    named = {records[0].repetition[0]}
+    for run, record in zip(runs, records, strict=True):
+        if record.repetition[0] not in named:
+            named.add(record.repetition[0])
+            _words(record, scenarios, run.run_dir)
     plot = campaigns.plots.get(cell.values["scenario"])
     column = plot.measure if plot is not None else campaign.measure or ""
     found = estimate(list(cell.measured(column).values())) if column else None
