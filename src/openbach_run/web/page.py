@@ -18,10 +18,12 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 from starlette.datastructures import UploadFile
 
+from openbach_jobs.presets import ES_N0_FILE
 from openbach_run import drawing
 from openbach_run.errors import InputError
 from openbach_run.openbach.refusals import Malformed
 from openbach_run.paths import PROJECT
+from openbach_run.satellite.checks import is_es_n0_file
 from openbach_run.satellite.plot import draw
 from openbach_run.web import answers, launch_form, launches, links, result_sets
 from openbach_run.web.answers import Json, Services, With, not_found, read_json
@@ -164,7 +166,9 @@ def upload_link(project: str, name: str, request: Request, form: Form, services:
         return _scenario(request, services, project, name, {}, "", 422, {"link file": str(error)})
     found, subs, _ = find_scenario(services, project, name)
     fields = launch_form.fields_of(found, subs, services, {})
-    argument = next((one["name"] for one in fields if one["is_link"]), "")
+    is_es_n0 = is_es_n0_file(Path(kept))
+    names = [one["name"] for one in fields if one["is_link"]]
+    argument = next((name for name in names if (name == ES_N0_FILE) == is_es_n0), "")
     chosen = f"?{urlencode({f'values.{argument}': kept})}" if argument else ""
     return RedirectResponse(
         f"/page/scenario/{quote(project, safe='')}/{quote(name, safe='')}{chosen}#links", 303
