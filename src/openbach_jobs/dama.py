@@ -312,19 +312,11 @@ def _share(given: Mapping[str, str], access: Access) -> Share:
 
 def split(text: str) -> dict[str, str]:
     """Return the texts of `NAME=VALUE;NAME=VALUE` by name. Raises ValueError."""
-    found: dict[str, str] = {}
     if text == NONE:
-        return found
+        return {}
     if not TEXT.fullmatch(text):
         raise ValueError(f"dama_values: {text!r} is not like cra=100k;rbdc=2M, or none")
-    for part in text.split(";"):
-        name, _, value = part.partition("=")
-        if name not in VALUES:
-            raise ValueError(f"dama.{name}: there is no such value; there are {', '.join(VALUES)}")
-        if name in found:
-            raise ValueError(f"dama.{name} is given twice")
-        found[name] = value
-    return found
+    return netem.named_texts(text, "dama.", VALUES)
 
 
 def checked(name: str, text: str) -> str:

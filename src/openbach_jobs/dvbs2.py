@@ -379,23 +379,13 @@ def _from_the_beginning(
 
 def split(text: str) -> dict[str, str]:
     """Return the texts of `NAME=VALUE;NAME=VALUE` by name. Raises ValueError."""
-    found: dict[str, str] = {}
     if text == NONE:
-        return found
+        return {}
     if not TEXT.fullmatch(text):
         raise ValueError(
             f"forward_values: {text!r} is not like symbols=20M;es_n0_db=14.5/2, or none"
         )
-    for part in text.split(";"):
-        name, _, value = part.partition("=")
-        if name not in VALUES:
-            raise ValueError(
-                f"forward.{name}: there is no such value; there are {', '.join(VALUES)}"
-            )
-        if name in found:
-            raise ValueError(f"forward.{name} is given twice")
-        found[name] = value
-    return found
+    return netem.named_texts(text, "forward.", VALUES)
 
 
 def checked(name: str, text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Collection
 
 PLACES = ("satellite", "last_mile")
 """Where the losses of a scenario may be: each of its links has them or leaves them to the other."""
@@ -52,6 +53,24 @@ def number(text: str, least: float, most: float, right: str) -> float:
     if not least <= value <= most:
         raise ValueError(f"{text!r} is not {right}")
     return value
+
+
+def named_texts(text: str, prefix: str, known: Collection[str]) -> dict[str, str]:
+    """Return the texts of `NAME=VALUE;NAME=VALUE` by name.
+
+    Raises ValueError for a name that is not known or there twice; it is shown behind `prefix`.
+    """
+    found: dict[str, str] = {}
+    for part in text.split(";"):
+        name, _, value = part.partition("=")
+        if name not in known:
+            raise ValueError(
+                f"{prefix}{name}: there is no such value; there are {', '.join(known)}"
+            )
+        if name in found:
+            raise ValueError(f"{prefix}{name} is given twice")
+        found[name] = value
+    return found
 
 
 def bucket_bytes() -> int:

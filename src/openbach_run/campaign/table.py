@@ -194,6 +194,12 @@ def _shown(done: Sequence[Record], column: str, digits: int = 2, form: str = "f"
     return figure(estimate(values), digits, form) + (f" ({failed} failed)" if failed else "")
 
 
+def _least_s(campaign: Campaign, cell: Mapping[str, str]) -> float | None:
+    """Return the least transfer time of a cell in s; None where its rate is none or has steps."""
+    preset = campaign.presets.get(cell.get(ORBIT, ""))
+    return None if preset and rate_steps(preset) else least_transfer_time_s(cell)
+
+
 def _too_short(campaign: Campaign, records: Sequence[Record]) -> list[str]:
     """Return a note on times that the link's rate does not allow; an empty list without any.
 
@@ -204,8 +210,7 @@ def _too_short(campaign: Campaign, records: Sequence[Record]) -> list[str]:
         time_s = one.measures.get(USUAL)
         if not one.finished or time_s is None or one.scenario != campaign.scenario.name:
             continue
-        preset = campaign.presets.get(one.arguments.get(ORBIT, ""))
-        least_s = None if preset and rate_steps(preset) else least_transfer_time_s(one.arguments)
+        least_s = _least_s(campaign, one.arguments)
         if least_s and time_s < least_s:
             found.append((time_s - least_s, one))
     if not found or campaign.measure != USUAL:
@@ -266,8 +271,7 @@ def _note(campaign: Campaign) -> str:
     """Return the note under a table: seeds, least possible transfer time, other remarks."""
     least: dict[tuple[str, str], float] = {}
     for cell in campaign.cells:
-        preset = campaign.presets.get(cell.get(ORBIT, ""))
-        time_s = None if preset and rate_steps(preset) else least_transfer_time_s(cell)
+        time_s = _least_s(campaign, cell)
         if time_s:
             least[cell["size"], rate_of(cell)] = time_s
     parts = [

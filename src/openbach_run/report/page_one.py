@@ -544,11 +544,10 @@ def equivalent_vpns(page: PageOne) -> str:
     if not vpns or not page.is_time:
         return ""
     least = page.losses[0] if page.losses else ""
-    costs = {vpn: _costs(page, vpn, least) for vpn in vpns}
-    known = [vpn for vpn in vpns if costs[vpn]]
-    if not known:
+    alike = _fastest(page, vpns)
+    if not alike:
         return ""
-    alike = _alike(page, known)
+    costs = {vpn: _costs(page, vpn, least) for vpn in alike}
     of_each = {}
     for vpn in alike:
         of_each[vpn] = _percents(*_ends([100 * (one.median - 1) for one, _, _ in costs[vpn]]))

@@ -42,7 +42,7 @@ HINTS = {
 
 
 @dataclass
-class _Rates:
+class Rates:
     """Rates and losses of each direction, with the times from which they hold."""
 
     rates: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
@@ -54,11 +54,11 @@ class _Rates:
         self.rates.setdefault(direction, []).append((at_s, rate_bps))
         self.end_s = max(self.end_s, end_s)
 
-    def add_loss(self, direction: str, at_s: float, found: re.Match[str] | None) -> None:
-        """Take what an interval lost, if its line says so: lost and sent packets."""
-        if found and int(found[2]):
-            lost_pct = 100 * int(found[1]) / int(found[2])
-            self.losses.setdefault(direction, []).append((at_s, min(lost_pct, 100.0)))
+    def add_loss(self, direction: str, at_s: float, lost: float, sent: float) -> None:
+        """Take how many packets of an interval were lost, and sent."""
+        if sent:
+            lost_pct = min(max(100 * lost / sent, 0.0), 100.0)
+            self.losses.setdefault(direction, []).append((at_s, lost_pct))
 
     def measured(self, path: Path, assumed: list[str]) -> Measured:
         """Return all as series. Raises LinkFileError if there is none."""
@@ -156,11 +156,12 @@ def read_iperf(path: Path, text: str, given: Given) -> Measured:
             runs.add(path, number, found)
         elif IPERF_LIKE.match(line):
             raise LinkFileError(path, f"{shown(line)} is no interval of iperf", number)
-    rates = _Rates()
+    rates = Rates()
     for one in runs.of_the_link(path):
         direction = "both" if runs.is_server else one.direction
         rates.add(direction, one.start_s, one.end_s, one.rate_bps)
-        rates.add_loss(direction, one.start_s, IPERF_LOST.search(one.rest))
+        if lost := IPERF_LOST.search(one.rest):
+            rates.add_loss(direction, one.start_s, int(lost[1]), int(lost[2]))
     user_side = "iperf's client is on the user's side: what it sends is the return direction"
     assumed = [QUEUE.format("iperf"), ANY_SIDE if runs.is_server else user_side]
     if runs.count > 1:
@@ -176,7 +177,7 @@ def read_nuttcp(path: Path, text: str, given: Given) -> Measured:
     direction = "both"
     if side := re.search(r"^nuttcp-([rt]):", text, re.M):
         direction = {"r": "forward", "t": "return"}[side[1]]
-    rates = _Rates()
+    rates = Rates()
     at_s = 0.0
     for number, line in enumerate(text.split("\n"), 1):
         found = NUTTCP.match(line.strip("\r "))
@@ -189,7 +190,8 @@ def read_nuttcp(path: Path, text: str, given: Given) -> Measured:
             raise LinkFileError(path, f"{shown(line)} is no interval of nuttcp", number)
         end_s = round(at_s + length_s, 6)
         rates.add(direction, at_s, end_s, rate_bps)
-        rates.add_loss(direction, at_s, NUTTCP_LOST.search(found[4]))
+        if lost := NUTTCP_LOST.search(found[4]):
+            rates.add_loss(direction, at_s, int(lost[1]), int(lost[2]))
         at_s = end_s
     user_side = "nuttcp ran on the user's side: what it receives is the forward direction"
     assumed = [QUEUE.format("nuttcp"), ANY_SIDE if direction == "both" else user_side]

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from openbach_jobs.link_file import LinkFileError
-from openbach_run.satellite.formats.rates import LOSSES
+from openbach_run.satellite.formats.rates import Rates
 from openbach_run.satellite.measured import (
     ANSWERED,
     LOST,
@@ -159,9 +159,8 @@ def _iperf3(path: Path, documents: Sequence[Any], given: Given) -> Measured:
     _unlike(path, documents, "iperf3")
     is_stream = "event" in documents[0]
     runs = _streamed(documents) if is_stream else _whole(documents)
-    rates: dict[str, list[tuple[float, float]]] = {}
-    losses: dict[str, list[tuple[float, float]]] = {}
-    begin_s = end_s = 0.0
+    rates = Rates()
+    begin_s = 0.0
     for start, intervals in runs:
         if not intervals:
             raise LinkFileError(path, "a run of iperf3 without an interval: it failed, or was cut")
@@ -179,28 +178,21 @@ def _iperf3(path: Path, documents: Sequence[Any], given: Given) -> Measured:
                 rate_bps = float(one["bits_per_second"])
                 if not 0 <= rate_bps <= 1e12:
                     raise ValueError(f"bits_per_second is {one['bits_per_second']}")
-                rates.setdefault(direction, []).append((at_s, rate_bps))
+                rates.add(direction, at_s, begin_s + float(one["end"]), rate_bps)
                 if one.get("packets") and "lost_packets" in one:
-                    lost_pct = 100 * one["lost_packets"] / one["packets"]
-                    losses.setdefault(direction, []).append((at_s, min(max(lost_pct, 0.0), 100.0)))
-                end_s = max(end_s, begin_s + float(one["end"]))
-        begin_s = end_s
-    if not rates:
+                    rates.add_loss(direction, at_s, one["lost_packets"], one["packets"])
+        begin_s = rates.end_s
+    if not rates.rates:
         raise LinkFileError(path, "no interval in it that is not omitted")
-    series = []
-    for quantity, found in (("rate_bps", rates), ("loss_pct", losses)):
-        for direction, rows in found.items():
-            series.append(_series(quantity, direction, rows))
     assumed = [
         "the rate of the link is what iperf3 got through in each interval; its RTTs are not taken:"
         " they have its own queue in them",
         "iperf3's client is on the user's side: what it sends is the return direction",
         *_several(len(runs), "runs of iperf3"),
     ]
-    if any(loss_pct for rows in losses.values() for _, loss_pct in rows):
-        assumed.append(LOSSES)
     begun = runs[0][0].get("timestamp", {}).get("timesecs") if len(runs) == 1 else None
-    return Measured(None, tuple(series), end_s, assumed, None if begun is None else float(begun))
+    start_s = None if begun is None else float(begun)
+    return replace(rates.measured(path, assumed), start_unix_s=start_s)
 
 
 def _whole(documents: Sequence[Any]) -> list[tuple[Any, list[Any]]]:
@@ -219,11 +211,6 @@ def _streamed(documents: Sequence[Any]) -> list[tuple[Any, list[Any]]]:
                 runs.append(({}, []))
             runs[-1][1].append(document["data"])
     return runs
-
-
-def _series(quantity: str, direction: str, rows: Sequence[tuple[float, float]]) -> Series:
-    values = np.array(sorted(rows), dtype=np.float64)
-    return Series(quantity, direction, values[:, 0], values[:, 1])
 
 
 # RIPE Atlas
