@@ -12,6 +12,7 @@ from typing import NamedTuple, cast
 import pytest
 
 from openbach_run.report.cells import Campaigns, Cell, Run
+from openbach_run.report.dots import LEAST_GREY, times
 from openbach_run.report.page_one import MOST_SENTENCES, PageOne, page_one, sentences, use_table
 from openbach_run.results.record import Record
 
@@ -67,6 +68,22 @@ def vpn_most(values: dict[str, str], luck: random.Random) -> float:
     return (
         30 * tunnel[values["vpn"]] * (1 + 0.1 * float(values["loss"])) * luck.uniform(0.995, 1.005)
     )
+
+
+def test_a_figure_has_panels_with_points_and_the_least_time_where_the_rate_stays() -> None:
+    """Satellites with a loss of their own, of which one has steps of the rate."""
+    both = campaign(vpn_most, orbit=("leo_hold", "starlink"), vpn=VPNS, loss=("0", "0.01"))
+    own = {"leo_hold": "0", "starlink": "0.01"}
+    cells = [cell for cell in both.cells if cell.values["loss"] == own[cell.values["orbit"]]]
+    page = page_one(Campaigns([], cells))
+    assert page is not None
+    drawing = times(page)
+    assert "no line where the rate changes with time" in drawing.caption
+    lines = {}
+    for axes in drawing.figure.axes:
+        seen = [line for line in axes.lines if line.get_color() == LEAST_GREY]
+        lines[axes.get_title(loc="left")] = len(seen)
+    assert lines == {"LEO_HOLD, without loss": 1, "STARLINK, at 0.01 % loss": 0}
 
 
 def test_where_the_vpn_matters_most_page_one_says_so() -> None:

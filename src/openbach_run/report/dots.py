@@ -88,16 +88,18 @@ def times(page: PageOne) -> Drawing:
     seeds = max(len(cell.runs) for cell in page.cells)
     note = f"marker: median, bar: all {seeds} seeds" if seeds > 1 else "one seed"
     note += f"; grey line: the least possible, {least[0]:.1f} s" if least else ""
+    if least and not all(cell.least_transfer_time_s for cell in page.cells):
+        note += " (no line where the rate changes with time)"
 
-    def dress(axes: Axes) -> None:
+    def dress(axes: Axes, cells: Sequence[Cell]) -> None:
         if logarithmic:
             axes.set_xscale("log")
             axes.set_xlim(min([*every, *least]) / 1.3, max(every) * 1.3)
             plain_log(axes.xaxis)
         else:
             axes.xaxis.set_major_locator(MaxNLocator(4))
-        for least_s in least[:1]:
-            axes.axvline(least_s, color=LEAST_GREY, linewidth=1, label=INTERVAL)
+        if least and all(cell.least_transfer_time_s for cell in cells):
+            axes.axvline(least[0], color=LEAST_GREY, linewidth=1, label=INTERVAL)
 
     caption = f"{capital(page.of_measure.title)} on each link; {note}"
     return _drawn("page-1", caption, words, page, _series(page), seen, dress)
@@ -130,7 +132,7 @@ def costs(page: PageOne) -> Drawing | None:
     tie = 100 * (widest_tie(page.cells, page.tie) - 1)
     series = [one for one in _series(page) if one.wanted.get("pep", "none") == "none"]
 
-    def dress(axes: Axes) -> None:
+    def dress(axes: Axes, cells: Sequence[Cell]) -> None:
         axes.set_xlim(min(least, -tie) - 3, greatest + 6)
         axes.axvspan(-tie, tie, color=TIE_GREY, zorder=0)
         axes.axvline(0, color=LEAST_GREY, linewidth=1, label=INTERVAL)
@@ -178,7 +180,10 @@ def _total(page: PageOne, wanted: Mapping[str, str]) -> float:
 
 
 def _panels(page: PageOne) -> list[list[Panel]]:
-    """Return the panels: a row for each link, a column for each loss; or links in rows of three."""
+    """Return the panels: a row for each link, a column for each loss; or links in rows of three.
+
+    A link's own loss may be one that no other link has, so only panels with cells are there.
+    """
     losses = page.losses
     if len(losses) > MOST_ACROSS:
         step = (len(losses) - 1) / (MOST_ACROSS - 1)
@@ -189,8 +194,10 @@ def _panels(page: PageOne) -> list[list[Panel]]:
         for loss in losses or [""]:
             words = [link_in_words(link, is_brief=True), at_loss(loss) if loss else ""]
             wanted = {**link, "loss": loss} if loss else dict(link)
-            row.append(Panel(", ".join(filter(None, words)), wanted))
-        grid.append(row)
+            if page.of(**wanted):
+                row.append(Panel(", ".join(filter(None, words)), wanted))
+        if row:
+            grid.append(row)
     if max(map(len, grid)) == 1 and len(grid) > 1:
         flat = [row[0] for row in grid]
         grid = [flat[first : first + 3] for first in range(0, len(flat), 3)]
@@ -204,7 +211,7 @@ def _drawn(
     page: PageOne,
     series: Sequence[Series],
     seen: Callable[[Cell], Seen | None],
-    dress: Callable[[Axes], None],
+    dress: Callable[[Axes, Sequence[Cell]], None],
     rows: Sequence[str] | None = None,
     right: float = math.inf,
 ) -> Drawing:
@@ -215,7 +222,7 @@ def _drawn(
 
     def fill(axes: Axes, panel: Panel) -> None:
         axes.set_title(cut(panel.title), loc="left")
-        dress(axes)
+        dress(axes, page.of(**panel.wanted))
         axes.grid(axis="x", color="#eeeeee")
         for number, one in enumerate(series):
             for at, vpn in enumerate(vpns):
