@@ -4,9 +4,9 @@
 First all runs, in results/reports/NAME; then, for `assumptions`, the search; then all reports, in
 results/reports/new; at last these take their places in reports/, and README gets its table and
 figure. So all runs are of one commit, and what is in reports/ stays as it is until the new is
-whole. Interrupted, the same command goes on: finished runs are kept. A campaign whose random cells
-have fewer than five seeds gets five. One that fails is named, and the others go on. A failed run is
-a row of its report; it is named here, too.
+whole. Interrupted, the same command goes on: finished runs are kept. A run that several campaigns
+have is made once. A campaign whose random cells have fewer than five seeds gets five. One that
+fails is named, and the others go on. A failed run is a row of its report; it is named here, too.
 
 Exit codes: 0 all is made, 1 a campaign has no report, or failed runs in it; 2 bad input, 130
 interrupted.
@@ -35,8 +35,8 @@ from openbach_run.results.record import Record, Store
 from openbach_run.results.seeds import MIN_SEEDS
 
 CAMPAIGNS = (
-    *("full", "matrix", "vpns", "ten_vpns", "vpncloud", "post_quantum", "multipath"),
-    *("stability", "return_link", "leo", "etosat", "encrypted_pep"),
+    *("full", "matrix", "return_link", "leo", "etosat", "encrypted_pep"),
+    *("vpncloud", "post_quantum", "multipath", "stability", "vpns", "ten_vpns"),
 )
 ASSUMPTIONS = "assumptions"
 SEARCH_S = 7200
@@ -99,9 +99,9 @@ def estimate(campaigns: Sequence[str], place: Path) -> str:
             total_s += SEARCH_S
             continue
         seeds = seeds_of(one)[1:]
-        options = Options(results=place / name)
+        options = Options(results=place)  # its runs are those of every campaign
         to_do = to_do_of(plan_of(_path(one), [], seeds[0] if seeds else None, options), options)
-        wall_s = mean_wall_s(to_do, [*before, *Store(place / name).all()]) if to_do else 0.0
+        wall_s = mean_wall_s(to_do, [*before, *Store(place).all()]) if to_do else 0.0
         time_s = len(to_do) * wall_s / workers
         lines.append(f"{name:16} {len(to_do):>10} {wall_s:>8.1f} {duration(time_s):>8}")
         total_s += time_s
@@ -115,7 +115,7 @@ def estimate(campaigns: Sequence[str], place: Path) -> str:
 def run(campaign: str, place: Path, call: Call) -> Made:
     """Execute the runs of a campaign that are missing; return what became of it."""
     name = name_of(campaign)
-    results = place / name
+    results = _with_common_runs(place, name)
     code = call([_path(campaign), *seeds_of(campaign), "--results", str(results)])
     if code not in (0, RUN_FAILED):
         return Made(name, False, f"ended with exit code {code}")
@@ -183,6 +183,16 @@ def remake(campaigns: Sequence[str], place: Path, reports: Path, call: Call = ca
                 made[name] = Made(name, False, f"its report ended with exit code {code}")
     put(new, reports, [name for name, one in made.items() if one.has_report])
     return list(made.values())
+
+
+def _with_common_runs(place: Path, name: str) -> Path:
+    """Return the directory of a campaign's results, whose records are those of every campaign."""
+    results = place / name
+    results.mkdir(parents=True, exist_ok=True)
+    (place / "runs").mkdir(exist_ok=True)
+    if not (results / "runs").exists():
+        (results / "runs").symlink_to(Path("../runs"))
+    return results
 
 
 def _path(campaign: str) -> str:

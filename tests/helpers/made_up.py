@@ -54,7 +54,7 @@ def time_s(scenario: str, arguments: dict[str, str], seed: int) -> float:
 def write_results(folder: Path, seeds: int = 5, **only: tuple[str, ...]) -> Path:
     """Writes results of GEO and LEO into `folder`; `only` narrows vpn, pep, cc or loss."""
     store = Store(folder)
-    store.runs.mkdir(parents=True)
+    store.runs.mkdir(parents=True, exist_ok=True)
     names = {"vpn": VPNS, "pep": PEPS, "cc": TRANSPORTS, "loss": LOSSES, **only}
     runs: list[dict[str, Any]] = []
     cells = product(("geo_loss", "leo_loss"), *names.values())

@@ -16,6 +16,7 @@ from helpers.made_up import write_results
 
 from openbach_run.errors import InputError
 from openbach_run.report.runs_file import read
+from openbach_run.results.record import Store
 
 ROOT = Path(__file__).resolve().parents[2]
 REPORTS = ROOT / "reports"
@@ -167,6 +168,15 @@ def test_a_campaign_that_fails_is_named_and_the_others_go_on(tmp_path: Path) -> 
     assert fake.calls == ["runs matrix", "runs vpns", "report vpns"]
     assert (tmp_path / "reports/matrix/report.html").read_text() == "the old one"
     assert [one.name for one in (tmp_path / "reports/vpns").iterdir()] == ["report.html"]
+
+
+def test_a_run_of_two_campaigns_is_made_once(tmp_path: Path) -> None:
+    """The runs of `matrix` are some of those of `full`: they lie in one place."""
+    fake = Fake()
+    remake.remake(["full", "matrix"], tmp_path / "runs", tmp_path / "reports", fake)
+    of_full = {one.run_id for one in Store(tmp_path / "runs/full").all()}
+    assert of_full and of_full == {one.run_id for one in Store(tmp_path / "runs/matrix").all()}
+    assert len(list((tmp_path / "runs").glob("runs/*"))) == len(of_full)
 
 
 def test_failed_and_missing_runs_are_said(tmp_path: Path) -> None:
