@@ -39,7 +39,7 @@ CAMPAIGNS = (
     *("vpncloud", "post_quantum", "multipath", "stability", "vpns", "ten_vpns"),
 )
 ASSUMPTIONS = "assumptions"
-SEARCH_S = 7200
+SEARCH_S = 2400
 """The budget of the search for assumptions: it does not end by itself for half a day."""
 PLACE = Path("results/reports")
 REPORTS = REPOSITORY / "reports"
@@ -134,7 +134,7 @@ def run(campaign: str, place: Path, call: Call) -> Made:
 def search(place: Path, new: Path, call: Call) -> Made:
     """Search for assumptions, with the verdicts of `full` on our scenarios."""
     words = ["explain", "--campaign", "claims_few", "--budget", f"{SEARCH_S}s"]
-    words += ["--results", str(place / "explain"), "-o", str(new / ASSUMPTIONS)]
+    words += ["--results", str(_with_common_runs(place, "explain")), "-o", str(new / ASSUMPTIONS)]
     code = call([*words, "--agree-with", str(place / "full")])
     # 1: the budget has ended it, as its map says.
     well = code in (0, RUN_FAILED)

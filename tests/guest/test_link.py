@@ -132,6 +132,47 @@ def test_handovers_lose_and_hold_packets_as_the_model_has_it(tmp_path: Path) -> 
     assert rtts_ms.max() > 300
 
 
+POISSON = (
+    "import random, socket, time; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); t ="
+    " time.monotonic(); gaps = random.Random(1)\nfor n in range({count}):\n"
+    " t += gaps.expovariate(1 / {mean_gap_s}); time.sleep(max(t - time.monotonic(), 0));"
+    " s.sendto(n.to_bytes(4, 'big').ljust({size} - 42, b'.'), ('{to}', 9))"
+)
+"""Sends numbered UDP packets in frames of `size` bytes, at random times of a Poisson process."""
+
+
+@pytest.mark.parametrize("load", [0.5, 0.8])
+def test_packets_at_random_times_wait_as_in_an_md1_queue(tmp_path: Path, load: float) -> None:
+    """Mean time in the queue of the link, against load x service / (2 (1 - load)).
+
+    This is the Pollaczek-Khinchine formula for a constant service time. Each packet's time is
+    compared, too: it waits for the packet before it (Lindley's recursion). The link's rate is a
+    token bucket with room for one packet and a little more (netem.bucket_bytes). So a packet does
+    not wait for its own service, and others leave 21 us early.
+    """
+    count, size, rate_bps = 100_000, 1514, 10e6
+    service_s = size * 8 / rate_bps
+    sender = POISSON.format(count=count, mean_gap_s=service_s / load, size=size, to=ST)
+    link = {"orbit": "geo", "rate": rate_bps, "delay_ms": 20, "buffer_bdp": 40}
+    run = run_link(tmp_path, link, "gw", f'python3 -c "{sender}"', "--pcap")
+    times_s: dict[str, dict[bytes, float]] = {"gw/to_sat": {}, "sat/to_st": {}}
+    for packet in pcapng.read(run.capture):
+        if packet.interface in times_s and len(packet.ip) == size - 14:
+            times_s[packet.interface][packet.ip[28:32]] = packet.time_ns / 1e9
+    assert len(times_s["sat/to_st"]) == count, "none is lost"
+    came_s, left_s = (
+        np.array([times[number] for number in sorted(times_s["gw/to_sat"])])
+        for times in times_s.values()
+    )
+    waits_s = left_s - came_s - 0.020
+    wanted_s, wait_s = [], 0.0
+    for gap_s in [np.inf, *np.diff(came_s)]:
+        wait_s = max(wait_s + service_s - gap_s, 0)
+        wanted_s.append(wait_s)
+    assert waits_s == pytest.approx(np.array(wanted_s), abs=25e-6)
+    assert waits_s.mean() == pytest.approx(load * service_s / (2 * (1 - load)), rel=0.05)
+
+
 def test_leo_hold_has_the_packets_of_leo(tmp_path: Path) -> None:
     """Old results of leo come back under the name that says what a handover does."""
     words = ["vpn=wireguard", "cc=bbr2", "loss=0", "size=2M", "--seeds", "1"]
