@@ -16,6 +16,8 @@ DESCRIBED = re.compile(
     r"(?:v(?P<tagged>[0-9][\w.]*)-(?P<after>[0-9]+)-g)?(?P<commit>[0-9a-f]{4,40})(?P<dirty>-dirty)?"
 )
 """The output of `git describe`."""
+DIRTY = ".dirty"
+"""The end of the version of a checkout whose files are not all committed."""
 
 
 def version() -> str:
@@ -60,4 +62,4 @@ def version_of(checkout: Path) -> str:
     if tagged and after == "0" and not dirty:
         return tagged
     release = f"{tagged}.post{after}" if tagged else UNKNOWN
-    return f"{release}+g{commit}{'.dirty' if dirty else ''}"
+    return f"{release}+g{commit}{DIRTY if dirty else ''}"

@@ -44,7 +44,7 @@ from openbach_run.errors import InputError, SetupError
 from openbach_run.paths import REPOSITORY
 from openbach_run.report.cells import read_campaigns
 from openbach_run.results.record import Record, Store
-from openbach_run.version import version
+from openbach_run.version import DIRTY, version
 
 FIGURES, CLAIMS_FILE, RESULTS = "figures.json", "claims.yml", "results"
 SLOWER = 3
@@ -183,6 +183,12 @@ def _make(arguments: argparse.Namespace) -> int:
     print(f"{output}: {len(said.figures)} figures, {len(said.claims)} claims, {runs} runs")
     if not about.licence:
         print("README.md names no licence of the results: --licence TEXT does")
+    if version().endswith(DIRTY):
+        print(
+            f"its version, {version()}, has changes that are in no commit: whoever looks for"
+            " this code finds it in the bundle only. To name a commit: commit, and make it again",
+            file=sys.stderr,
+        )
     return 0
 
 
