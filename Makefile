@@ -90,7 +90,7 @@ openbach-jobs: # OpenBACH's own jobs in a guest, and the table of docs/openbach.
 	$(DEV) python tests/upstream_jobs.py $(abspath $(OPENBACH) $(EXTRA)) $(NAMES)
 	OPENBACH=$(abspath $(OPENBACH)) EXTRA=$(abspath $(EXTRA)) $(DEV) python -m pytest tests/guest/test_openbach_jobs.py
 
-readme: # README's table and figure from reports/full/results.parquet, as the report is
+readme: # README's table and figure, and tables of docs/, from the results in reports/
 	$(DEV) python tests/readme.py
 
 reports: # every campaign of reports/ anew, or some: make reports ONLY="etosat full"; says first how long it takes

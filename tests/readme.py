@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`make readme`: README's table and figure from reports/full/results.parquet.
+"""`make readme`: README's table and figure from reports/full/results.parquet, and docs' tables.
 
 The report is made from the same file, so the three say the same.
 """
@@ -10,6 +10,8 @@ import re
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+import docs_tables
 
 from openbach_run.paths import REPOSITORY
 from openbach_run.report.cells import Campaigns, read_campaigns
@@ -27,12 +29,12 @@ TABLE = re.compile(rf"^    {re.escape(TITLE)}\n(?:\n|    .*\n)+", re.MULTILINE)
 
 
 def main() -> int:
-    """Write the table and the figure."""
+    """Write README's table and figure, and the tables of docs/."""
     campaigns = read_campaigns([RESULTS])
     text = README.read_text(encoding="utf-8")
     README.write_text(TABLE.sub(lambda _: table(campaigns) + "\n", text), encoding="utf-8")
     FIGURE.write_bytes(figure(campaigns))
-    return 0
+    return docs_tables.main()
 
 
 def table(campaigns: Campaigns) -> str:

@@ -10,6 +10,7 @@ import io
 import re
 from pathlib import Path
 
+import docs_tables
 import pytest
 import readme
 
@@ -21,6 +22,7 @@ from openbach_run.report.csv_files import claims_csv
 from openbach_run.report.explained import agree, assumptions_of
 from openbach_run.report.page_one import page_one, sentences, use_table
 from openbach_run.report.verdicts import SYMBOLS, claims_table, lines_table, verdict_of, word_of
+from openbach_run.yaml_files import read_yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 REPORTS = ROOT / "reports"
@@ -109,3 +111,20 @@ def test_the_runs_of_campaigns_in_the_documentation_are_those_of_their_files() -
                 (*cell.values(), str(seed)) for cell in one.cells for seed in one.every_seed
             }
         assert sum(map(len, cells.values())) == int(runs), name
+
+
+def test_the_tables_in_docs_are_those_of_the_reports() -> None:
+    for page, text in docs_tables.pages():
+        assert page.read_text() == text, f"{page}: make readme"
+
+
+def test_a_table_in_docs_has_the_one_cell_that_is_asked_for() -> None:
+    (first, *_) = read_yaml(docs_tables.TABLES)
+    head, rule, *rows = docs_tables.lines(first)
+    assert head.count("|") == rule.count("|") and len(rows) == len(first["rows"])
+    with pytest.raises(ValueError, match="several cells have"):
+        docs_tables.lines({**first, "values": {"scenario": "multipath"}})
+    with pytest.raises(ValueError, match="not one table with 'nothing'"):
+        docs_tables.with_table("| other |\n|---|\n", {**first, "head": "nothing"})
+    none = docs_tables.lines({**first, "rows": {"a VPN": {"vpn": "none_such"}}})
+    assert none[2].split(" | ")[1] == docs_tables.NOT_RUN
