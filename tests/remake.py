@@ -2,11 +2,12 @@
 """`make reports`: every campaign of reports/ anew, with one code; `make reports ONLY="etosat full"`.
 
 First all runs, in results/reports/NAME; then, for `assumptions`, the search; then all reports, in
-results/reports/new; at last these take their places in reports/, and README gets its table and
-figure. So all runs are of one commit, and what is in reports/ stays as it is until the new is
-whole. Interrupted, the same command goes on: finished runs are kept. A run that several campaigns
-have is made once. A campaign whose random cells have fewer than five seeds gets five. One that
-fails is named, and the others go on. A failed run is a row of its report; it is named here, too.
+results/reports/new; at last these take their places in reports/, and README and docs/ get their
+tables and figure. So all runs are of one commit, and what is in reports/ stays as it is until the
+new is whole. Interrupted, the same command goes on: finished runs are kept. A run that several
+campaigns have is made once. A campaign whose random cells have fewer than five seeds gets five. One
+that fails is named, and the others go on. A failed run is a row of its report; it is named here,
+too.
 
 Exit codes: 0 all is made, 1 a campaign has no report, or failed runs in it; 2 bad input, 130
 interrupted.
@@ -151,8 +152,8 @@ def put(new: Path, reports: Path, names: Sequence[str]) -> None:
 
 
 def changes() -> str:
-    """Return what is not committed outside reports/ and README, as git has it."""
-    words = ["git", "status", "--porcelain", "--", ".", ":!reports", ":!README.md"]
+    """Return what is not committed outside reports/, README and docs/, as git has it."""
+    words = ["git", "status", "--porcelain", "--", ".", ":!reports", ":!README.md", ":!docs"]
     return subprocess.run(
         words, check=True, cwd=REPOSITORY, capture_output=True, text=True
     ).stdout.rstrip()
@@ -224,7 +225,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if changed := changes():
         raise InputError(f"commit first, a report names the commit of its runs:\n{changed}")
     made = remake(asked, arguments.results, arguments.reports)
-    if arguments.reports == REPORTS and any(one.name == "full" and one.has_report for one in made):
+    if arguments.reports == REPORTS and any(one.has_report for one in made):
         subprocess.run([sys.executable, "tests/readme.py"], check=True, cwd=REPOSITORY)
     for result in made:
         print(f"{result.name:16} {'made' if result.has_report else 'no new report'}", end="")
