@@ -496,6 +496,8 @@ def test_a_campaign_of_500_runs_fills_its_map_and_is_stopped_and_resumed(
         expect(page.locator(".heat td .interval", has_text="–")).to_have_count(100)
         expect(page.locator("#status")).to_have_text("500 of 500 runs done")
         assert page.evaluate("told") == ["Launch 1: 500 of 500 runs done"]
+        # A server that ends while it makes page 1 could only answer with an error.
+        expect(page.locator("#first-page figure")).to_be_visible(timeout=VISIT_LIMIT_S * 1000)
 
 
 def test_a_launch_while_it_runs_is_stopped_and_resumed(
