@@ -471,7 +471,9 @@ def what_a_pep_does(page: PageOne) -> str:
             steps += [abs(found.median - 1)] if found else []
         where = f" {at_loss(most)}" if page.losses else ""
         limit = f" (medians move by at most {100 * max(steps):.0f} %)" if steps else ""
-        return f"No PEP makes a transfer of CUBIC hosts faster{where}{limit}."
+        same = all(control == SAME for _, control in compared)
+        own = " with the hosts' congestion control" if same else ""
+        return f"A PEP{own} does not make transfers of CUBIC hosts faster{where}{limit}."
     best = best_pep(page)
     assert best is not None
     parts = []
