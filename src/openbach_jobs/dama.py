@@ -27,6 +27,8 @@ RANDOM_ACCESS = ("dedicated", "aloha", "crdsa")
 RING = 511
 """Superframes that a request or a grant takes at most, less one: the kernel's memory of them."""
 MOST_TERMINALS = 1024
+PHASES = 5
+"""How many phases the cycle of requests begins at, by the seeds of runs."""
 HEADER_BYTES = 4
 """RLE, of a packet that is cut, without a label."""
 
@@ -192,6 +194,15 @@ class Access:
     def superframes(self, name: str) -> int:
         """Return a duration in superframes, rounded up."""
         return int(max(1, math.ceil(self[name] * 1000 / self.superframe_us - 1e-9)))
+
+    def phase_s(self, seed: int) -> float:
+        """Return by how much the cycle of requests begins later, one of PHASES times by the seed.
+
+        With seed 1 it is 0. A step that is no multiple of a superframe changes the phase of the
+        superframe, too.
+        """
+        period_s = self.superframes("request_period_ms") * self.superframe_us / 1e6
+        return (seed - 1) % PHASES * period_s / PHASES
 
     def line(
         self, delay_ms: float, terminals: int, queue: Mapping[str, int], seed: int, simulated: int

@@ -17,6 +17,8 @@ from helpers.guest_runs import REPOSITORY, Run, command, records
 from helpers.job_code import load
 from helpers.scenario_with import TEST_JOBS, Job, scenario_of, with_snapshot
 
+from openbach_run.results.seeds import MIN_SEEDS
+
 dama_qdisc = load("satcom_link", "dama_qdisc")
 
 LINK = {"forward_interface": "to_st", "return_interface": "to_gw", "delay_ms": "250"}
@@ -128,6 +130,16 @@ def test_the_same_seed_makes_the_same_packets(tmp_path: Path) -> None:
         (run,) = records(place)
         hashes.append(run.row["capture_hash"])
     assert hashes[0] == hashes[1] != hashes[2]
+
+
+def test_seeds_begin_at_other_phases_of_the_cycle_of_requests(tmp_path: Path) -> None:
+    """Nothing is lost, and nobody else asks: only the phase differs, and the time with it."""
+    words = ("orbit=geo_rcs2", "vpn=none", "cc=cubic", "size=1M")
+    ended = command("geo", *words, "--results", str(tmp_path / "r"))
+    assert ended.returncode == 0, ended.stderr
+    times_s = [float(run.row["transfer_time_s"]) for run in records(tmp_path / "r")]
+    assert len(times_s) == MIN_SEEDS
+    assert max(times_s) - min(times_s) > 0.1
 
 
 ACKS = {"none": (52, 1514), "openvpn_udp": (104, 1514), "wireguard": (124, 1494)}

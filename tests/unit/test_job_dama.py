@@ -37,6 +37,12 @@ def test_opensands_band_has_its_number_of_slots() -> None:
     assert one.superframes("request_rtt_ms") == 23
 
 
+def test_seeds_begin_at_five_phases_of_the_cycle_of_requests() -> None:
+    """38 superframes of 26.5 ms: a transfer of CUBIC takes 6 or 11 s by its phase."""
+    phases_s = [access("geo_rcs2_opensand").phase_s(seed) for seed in range(1, 7)]
+    assert phases_s == pytest.approx([0, 0.2014, 0.4028, 0.6042, 0.8056, 0])
+
+
 @pytest.mark.parametrize("orbit", RCS2)
 def test_the_kernel_knows_every_value_that_it_is_told(orbit: str) -> None:
     queue = {"queue_bytes": 10_000, "queue_packets": 100}

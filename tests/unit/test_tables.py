@@ -130,6 +130,10 @@ def test_one_seed_of_a_random_link_is_warned_of() -> None:
     measured = {"leo": presets.find("leo"), "starlink_isl": presets.find("starlink_isl")}
     assert is_random({"loss": "0", "orbit": "starlink_isl"}, measured)
     assert not is_random({"loss": "0", "orbit": "leo"}, measured)
+    rcs2 = {"geo_rcs2": presets.find("geo_rcs2")}
+    assert is_random({"loss": "0", "orbit": "geo_rcs2", "access": "preset"}, rcs2), "its phase"
+    assert not is_random({"loss": "0", "orbit": "geo_rcs2", "access": "assigned"}, rcs2)
+    assert is_random({"loss": "0", "orbit": "geo_rcs2", "access": "dama"})
     assert is_random({"loss": "0", "orbit": "measured", "rate": "none"}), (
         "a satellite that is a link file"
     )

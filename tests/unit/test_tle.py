@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from sgp4.api import WGS72, Satrec, jday
 from sgp4.exporter import export_tle
@@ -145,6 +145,7 @@ def test_reconfigurations_of_a_satellite_are_on_top(tmp_path: Path) -> None:
 
 
 @given(st.integers(0, len(FEW)), st.text(max_size=20), st.integers(0, 80))
+@example(11, "00000000000\N{SUPERSCRIPT TWO}", 12)
 def test_any_damage_is_read_or_named(
     tmp_path_factory: pytest.TempPathFactory, place: int, added: str, dropped: int
 ) -> None:

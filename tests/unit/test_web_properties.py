@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -272,8 +273,10 @@ def test_forms(client: TestClient, fields: dict[str, list[str]], complete: bool)
         assert len(client.get("/project/satvpn/scenario_instance/?quiet").json()) == launched
 
 
-def test_a_form_says_what_is_not_tested_here(client: TestClient) -> None:
-    form = client.get("/page/scenario/satvpn/geo_loss").text
+def test_a_form_says_what_is_not_tested_here(tmp_path: Path) -> None:
+    # A server of its own: other tests replace scenarios.
+    with visiting(application(tmp_path, workers=1)) as client:
+        form = client.get("/page/scenario/satvpn/geo_loss").text
     assert "> mycelium (not tested here)</label>" in form
     assert "> wireguard</label>" in form
 

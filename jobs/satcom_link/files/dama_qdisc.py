@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 import syslog
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -196,6 +197,7 @@ class Link:
         self._terminals = terminals
         self._queue = queue
         self._shares = shares
+        self._phase_s = 0.0 if seed is None else access.phase_s(seed)
         self._seed = int.from_bytes(os.urandom(8)) if seed is None else netem.mixed(seed)
         if access["cra"] * (terminals + access["simulated"]) > access.capacity_bps:
             sys.exit(
@@ -232,6 +234,10 @@ class Link:
                 f"the return link sends a packet after {found.p95_us / 1000:g} ms, and should after"
                 f" {longest_s * 1000:g} at most"
             )
+        # In the field a transfer begins at any time of the cycle of requests. Here what comes next
+        # begins at times of its own, so the cycle begins at one that follows from the seed.
+        if self._phase_s:
+            time.sleep(self._phase_s)
         self._begin(self.access["simulated"])
         for number, (address, share) in enumerate(self._shares):
             tell(share.line(number, address))

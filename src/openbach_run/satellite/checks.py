@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 
-from openbach_jobs import dama, dvbs2, link_file, presets
+from openbach_jobs import dvbs2, link_file, presets
 from openbach_jobs.presets import DAMA, DVBS2, ES_N0_FILE, NONE, PRESET, Preset
 from openbach_run.catalog import Catalog
 from openbach_run.errors import InputError
@@ -214,7 +214,7 @@ def is_random(
     Its values may say so, or a file that they name; a file that cannot be read counts as random.
     `same` is the value of another argument, which counts by itself.
     """
-    if any(number(cell.get(name, "")) for name in RANDOM):
+    if any(number(cell.get(name, "")) for name in RANDOM) or cell.get("access") == DAMA:
         return True
     profiles = Catalog().all("impairments") if impairments is None else impairments
     file = cell.get(LINK_FILE, NONE)
@@ -236,14 +236,15 @@ def is_random(
 
 
 def _is_random_satellite(preset: Preset, name: str, cell: Mapping[str, str]) -> bool:
-    """Return whether a satellite's preset loses or delays packets at random in this cell."""
+    """Return whether a satellite's preset loses or delays packets at random in this cell.
+
+    A run over a return link on demand begins at a phase of the cycle of requests by its seed.
+    """
     if preset.link_file:
         return _loses_at_random(str(preset.link_file))
-    if cell.get("access", preset.values.get("access")) == DAMA and name == ORBIT:
-        given = dama.split(cell.get("dama_values", NONE))
-        values = dama.in_force(given, preset.dama)
-        if values["simulated"] != "0" or values["random_access"] != "dedicated":
-            return True
+    access = cell.get("access", PRESET)
+    if (preset.values.get("access") if access == PRESET else access) == DAMA and name == ORBIT:
+        return True
     grid = preset.reconfigurations
     if grid and grid.is_random and cell.get(LINK_FILE, NONE) == NONE:
         return True

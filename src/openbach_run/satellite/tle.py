@@ -15,6 +15,7 @@ holds packets for --outage-ms, and loses none.
 from __future__ import annotations
 
 import math
+import string
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -118,7 +119,8 @@ def _check_sum(path: Path, text: str, number: int) -> None:
             f"{shown(text)} has {len(text)} characters, a line of elements {LINE_LENGTH}",
             number,
         )
-    digits = sum(int(one) for one in text[:-1] if one.isdigit()) + text[:-1].count("-")
+    numerals = [one for one in text[:-1] if one in string.digits]
+    digits = sum(map(int, numerals)) + text[:-1].count("-")
     if text[-1] != str(digits % 10):
         raise LinkFileError(
             path,
