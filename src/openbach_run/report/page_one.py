@@ -468,9 +468,9 @@ def what_a_pep_does(page: PageOne) -> str:
         steps = []
         for cell, without in (pair for pairs in compared.values() for pair in pairs):
             found = change(cell, without, page.measure)
-            steps += [abs(found.median - 1)] if found else []
+            steps += [100 * (found.median - 1)] if found else []
         where = f" {at_loss(most)}" if page.losses else ""
-        limit = f" (medians move by at most {100 * max(steps):.0f} %)" if steps else ""
+        limit = f" (medians change by {_percents(*_ends(steps))})" if steps else ""
         same = all(control == SAME for _, control in compared)
         own = " with the hosts' congestion control" if same else ""
         return f"A PEP{own} does not make transfers of CUBIC hosts faster{where}{limit}."
@@ -556,6 +556,8 @@ def equivalent_vpns(page: PageOne) -> str:
     low, high = _ends([100 * (one.median - 1) for vpn in alike for one, _, _ in costs[vpn]])
     headers = all(_is_headers(*one) for vpn in alike for one in costs[vpn])
     what = f"of no VPN's time{f' {at_loss(least)}' if least else ''}"
+    if any(_assigned_beside(page, link) for link in page.links):
+        what += " on an assigned return link"
     if len(alike) == 1:
         why = ", which is its headers" if headers else ""
         which = "" if len(vpns) == 1 else "Of the VPNs the fastest: "
@@ -812,9 +814,13 @@ def conditions_in_words(page: PageOne) -> str:
 
 
 def _costs(page: PageOne, vpn: str, loss: str) -> list[tuple[Estimate, Cell, Cell]]:
-    """Return what a VPN costs with the hosts' usual control, on each link."""
+    """Return what a VPN costs with the hosts' usual control, on each link.
+
+    Where capacity is asked for it costs something else (`what_asking_costs`): such a link counts
+    only if there is none with an assigned return link beside it.
+    """
     found = []
-    for link in page.links:
+    for link in (one for one in page.links if _assigned_beside(page, one) is None):
         cell = page.find(**link, vpn=vpn, **_loss(loss))
         bare = page.find(**link, vpn="none", **_loss(loss))
         ratio = change(cell, bare, page.measure) if cell and bare else None
