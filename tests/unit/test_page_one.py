@@ -14,7 +14,15 @@ import pytest
 
 from openbach_run.report.cells import Campaigns, Cell, Run
 from openbach_run.report.dots import LEAST_GREY, times
-from openbach_run.report.page_one import MOST_SENTENCES, PageOne, page_one, sentences, use_table
+from openbach_run.report.page_one import (
+    MOST_SENTENCES,
+    NOT_RUN,
+    PageOne,
+    missing_commands,
+    page_one,
+    sentences,
+    use_table,
+)
 from openbach_run.results.record import Record
 
 TIME = "transfer_time_s"
@@ -84,7 +92,7 @@ def test_a_figure_has_panels_with_points_and_the_least_time_where_the_rate_stays
     for axes in drawing.figure.axes:
         seen = [line for line in axes.lines if line.get_color() == LEAST_GREY]
         lines[axes.get_title(loc="left")] = len(seen)
-    assert lines == {"LEO_HOLD, without loss": 1, "STARLINK, at 0.01 % loss": 0}
+    assert lines == {"LEO_HOLD": 1, "STARLINK": 0}
 
 
 def test_where_the_vpn_matters_most_page_one_says_so() -> None:
@@ -231,6 +239,24 @@ def test_a_vpn_is_to_be_avoided_by_its_cost(cost: float) -> None:
 
     _, found = told(campaign(time_s, vpn=("none", "wireguard")))
     assert any("Avoid WireGuard: +25 %" in one for one in found) is (cost > 1.1)
+
+
+def test_losses_of_the_links_are_not_swept() -> None:
+    """Of two satellites each has a loss of its own: no cell is missing, and nothing is of a loss."""
+
+    def time_s(values: dict[str, str], luck: random.Random) -> float:
+        slow = 2 if values["orbit"] == "starlink" else 1
+        return 17 * slow * (1.04 if values["vpn"] != "none" else 1) * luck.uniform(0.999, 1.001)
+
+    orbits, losses = ("leo_hold", "starlink"), ("0", "0.01")
+    made = campaign(time_s, orbit=orbits, loss=losses, vpn=VPNS[:3])
+    of_each = set(zip(orbits, losses, strict=True))
+    cells = [one for one in made.cells if (one.values["orbit"], one.values["loss"]) in of_each]
+    page, found = told(Campaigns([], cells))
+    assert page.losses == [] and not any("loss" in one for one in found)
+    table = use_table(page)
+    assert table is not None and not any(NOT_RUN in text for row in table.rows for text in row)
+    assert missing_commands(page) == []
 
 
 ASSIGNED = ("assigned", "none", "5M")

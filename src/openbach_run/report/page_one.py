@@ -112,8 +112,15 @@ class PageOne:
 
     @cached_property
     def losses(self) -> list[str]:
-        """Return the random losses, the least first."""
-        return self.campaigns.distinct("loss", self.cells)
+        """Return the random losses that were swept, the least first.
+
+        There are none if the losses are those of the links: each link has another one, and only it.
+        """
+        every = self.campaigns.distinct("loss", self.cells)
+        of_links = []
+        for link in self.links:
+            of_links.append({cell.values.get("loss") for cell in self.of(**link)})
+        return every if len(every) < 2 or any(len(one) > 1 for one in of_links) else []
 
     def find(self, **wanted: str) -> Cell | None:
         """Return the first measured cell with these values and the usual others."""
@@ -311,7 +318,7 @@ def what_hosts_do(page: PageOne) -> str:
         best = min(others, key=lambda cell: median_of(cell, page.measure))
         if slower(own, best, page.measure, page.tie):
             cc = best.values["cc"]
-            every = [page.find(**link, cc=cc, **_loss(loss)) for loss in page.losses]
+            every = [page.find(**link, cc=cc, **_loss(loss)) for loss in page.losses or [""]]
             medians = [median_of(cell, page.measure) for cell in every if cell]
             low, high = _ends(medians)
             unit = page.of_measure.unit
