@@ -95,6 +95,17 @@ def test_a_figure_has_panels_with_points_and_the_least_time_where_the_rate_stays
     assert lines == {"LEO_HOLD": 1, "STARLINK": 0}
 
 
+def test_the_lowest_panel_of_each_column_has_numbers() -> None:
+    """Four links are three panels in a row and one below, so two columns end in the first row."""
+    four = tuple(f"one_{number}" for number in range(4))
+    page = page_one(campaign(vpn_most, orbit=four, vpn=VPNS, loss=("0",)))
+    assert page is not None
+    labelled = []
+    for axes in times(page).figure.axes:
+        labelled.append(axes.xaxis.get_tick_params()["labelbottom"])
+    assert labelled == [False, True, True, True]
+
+
 def test_where_the_vpn_matters_most_page_one_says_so() -> None:
     page, found = told(campaign(vpn_most, vpn=VPNS, loss=("0", "1")))
     assert found[0] == (

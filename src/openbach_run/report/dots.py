@@ -244,11 +244,14 @@ def _drawn(
         wide = Figure(figsize=(WIDTH_IN, 0.75 + height * len(grid)))
         across = max(map(len, grid))
         places = wide.subplots(len(grid), across, sharex=True, sharey=True, squeeze=False)
-        for row, axes_of_row in zip(grid, places, strict=True):
+        for row, axes_of_row, above in zip(grid, places, [None, *places], strict=False):
             for panel, axes in zip(row, axes_of_row, strict=False):
                 fill(axes, panel)
-            for axes in axes_of_row[len(row) :]:
-                axes.remove()
+            for number in range(len(row), across):
+                axes_of_row[number].remove()
+                if above is not None:
+                    # Now it is the lowest one of its column.
+                    above[number].tick_params(axis="x", labelbottom=True)
         _label(wide, words, series, len(series))
     narrow = None
     flat = [panel for row in grid for panel in row]
