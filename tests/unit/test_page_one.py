@@ -18,11 +18,13 @@ from openbach_run.report.page_one import (
     MOST_SENTENCES,
     NOT_RUN,
     PageOne,
+    link_in_words,
     missing_commands,
     page_one,
     sentences,
     use_table,
 )
+from openbach_run.report.words import named
 from openbach_run.results.record import Record
 
 TIME = "transfer_time_s"
@@ -93,6 +95,46 @@ def test_a_figure_has_panels_with_points_and_the_least_time_where_the_rate_stays
         seen = [line for line in axes.lines if line.get_color() == LEAST_GREY]
         lines[axes.get_title(loc="left")] = len(seen)
     assert lines == {"LEO_HOLD": 1, "STARLINK": 0}
+
+
+def test_a_transport_and_a_value_of_a_vpn_are_no_links() -> None:
+    """QUIC is another transport than TCP, and a VPN at a fixed rate is another VPN."""
+
+    def time_s(values: dict[str, str], luck: random.Random) -> float:
+        slow = {"none": 1.0, "3": 1.5}[values["http"]] * {"1": 20.0, "0": 1.0}[values["loss"]]
+        fixed = 0.5 if values["vpn_values"] != "none" else 1.0
+        return 30 * slow * fixed * luck.uniform(0.999, 1.001)
+
+    swept: dict[str, tuple[str, ...]] = {
+        "http": ("none", "3"),
+        "quic": ("nginx", "quinn"),
+        "loss": ("0", "1"),
+        "delay_ms": ("250", "300"),
+        "vpn": ("none", "quic_split"),
+        "vpn_values": ("none", "cc=fixed:9M:9M"),
+    }
+    made = campaign(time_s, 5, **swept)
+    cells = []
+    for cell in made.cells:
+        plain = cell.values["vpn"] == "none" and cell.values["vpn_values"] != "none"
+        if not plain and (cell.values["http"], cell.values["quic"]) != ("none", "quinn"):
+            cells.append(cell)
+    page, found = told(Campaigns([], cells))
+    assert not {"http", "quic", "vpn_values"} & {name for link in page.links for name in link}
+    controls = [named(cc) for cc in page.campaigns.distinct("cc", page.cells)]
+    assert controls == ["CUBIC", "CUBIC over HTTP/3 (nginx)", "CUBIC over HTTP/3 (quinn)"]
+    assert named(page.cells[-1].values["vpn"]) == "QUIC split (ends TCP), vpn.cc=fixed:9M:9M"
+    assert not any("quic nginx" in one or "values of the VPN" in one for one in found)
+    assert not any("vpn_values" in one for one in missing_commands(page))
+
+
+def test_a_link_is_named_by_what_is_not_usual() -> None:
+    usual = {"jitter_ms": "0", "direction": "download"}
+    rates = {"rate": "250M", "return_rate": "3M"}
+    assert link_in_words({**usual, **rates}) == "250/3 Mbit/s"
+    assert link_in_words({**rates, "jitter_ms": "3"}) == "jitter 3 ms, 250/3 Mbit/s"
+    assert link_in_words({"rate": "1M", "return_rate": "100k"}) == "1 Mbit/s / 100 kbit/s"
+    assert link_in_words({"jitter_ms": "0"}) == "jitter 0 ms"
 
 
 def test_the_lowest_panel_of_each_column_has_numbers() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -41,7 +42,9 @@ MOST_ACROSS = 4
 """The most losses that have a panel each; of more there are the least, the greatest and two
 between."""
 MOST_PANELS = 12
-ROW_IN, HEAD_IN = 0.25, 0.3
+ROW_IN, HEAD_IN, LINE_IN = 0.25, 0.3, 0.14
+TITLE = 26
+"""The most letters of a line above a panel."""
 LONGEST = 34
 """The most letters of a name beside a panel."""
 GREATEST_COST = 60.0
@@ -157,7 +160,7 @@ def _series(page: PageOne) -> list[Series]:
     controls = page.campaigns.distinct("cc", page.cells)
     first = END_HOSTS if END_HOSTS in controls else controls[0]
     others = [one for one in controls if one != first]
-    by_time = sorted(others, key=lambda cc: _total(page, {**plain, "cc": cc}))
+    by_time = sorted(others, key=lambda cc: _against(page, first, {**plain, "cc": cc}))
     chosen.append((f"{named(first)} end to end", {**plain, "cc": first}))
     if by_time:
         best = by_time[0] if page.is_time else others[-1]
@@ -174,13 +177,23 @@ def _series(page: PageOne) -> list[Series]:
     return found
 
 
-def _total(page: PageOne, wanted: Mapping[str, str]) -> float:
-    medians = [median_of(cell, page.measure) for cell in page.of(**wanted)]
-    return sum(medians) / len(medians) if medians else float("inf")
+def _against(page: PageOne, first: str, wanted: dict[str, str]) -> float:
+    """Return the measure of a control as a part of the first one's, the mean where both were run.
+
+    It is infinite if they were not run under the same conditions.
+    """
+    found = []
+    for cell in page.of(**wanted):
+        names = ("vpn", "loss", *page.links[0]) if page.links else ("vpn", "loss")
+        same = {name: cell.values[name] for name in names if name in cell.values}
+        other = page.find(**same, **{**wanted, "cc": first})
+        if other:
+            found.append(median_of(cell, page.measure) / (median_of(other, page.measure) or 1))
+    return sum(found) / len(found) if found else float("inf")
 
 
 def _panels(page: PageOne) -> list[list[Panel]]:
-    """Return the panels: a row for each link, a column for each loss; or links in rows of three.
+    """Return the panels: a row for each link, a column for each loss; else all in rows of three.
 
     A link's own loss may be one that no other link has, so only panels with cells are there.
     """
@@ -198,8 +211,9 @@ def _panels(page: PageOne) -> list[list[Panel]]:
                 row.append(Panel(", ".join(filter(None, words)), wanted))
         if row:
             grid.append(row)
-    if max(map(len, grid)) == 1 and len(grid) > 1:
-        flat = [row[0] for row in grid]
+    flat = [panel for row in grid for panel in row]
+    is_full = len(flat) == len(grid) * len(grid[0]) > len(grid)
+    if len(grid) > 1 and not is_full:
         grid = [flat[first : first + 3] for first in range(0, len(flat), 3)]
     return grid[: max(1, MOST_PANELS // len(grid[0]))]
 
@@ -221,7 +235,7 @@ def _drawn(
     vpns = [vpn for vpn in vpns if page.of(vpn=vpn)] or [""]
 
     def fill(axes: Axes, panel: Panel) -> None:
-        axes.set_title(cut(panel.title), loc="left")
+        axes.set_title("\n".join(wrap(panel.title, TITLE)), loc="left")
         dress(axes, page.of(**panel.wanted))
         axes.grid(axis="x", color="#eeeeee")
         for number, one in enumerate(series):
@@ -239,7 +253,8 @@ def _drawn(
         axes.xaxis.set_minor_locator(NullLocator())
 
     row_in = max(ROW_IN, 0.1 * len(series))
-    height = HEAD_IN + row_in * len(vpns)
+    lines = max(len(wrap(panel.title, TITLE)) for row in grid for panel in row)
+    height = HEAD_IN + LINE_IN * (lines - 1) + row_in * len(vpns)
     with matplotlib.rc_context(SETTINGS):
         wide = Figure(figsize=(WIDTH_IN, 0.75 + height * len(grid)))
         across = max(map(len, grid))

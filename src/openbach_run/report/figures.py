@@ -418,9 +418,15 @@ def distributions(
     )
 
 
+MOST_WRITTEN = 300
+"""The greatest end of a logarithmic axis, as a multiple of the least, with numbers between powers
+of ten."""
+
+
 def plain_log(axis: Axis) -> None:
-    """Set ticks at 1, 2 and 5 times powers of ten, written out."""
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    """Set ticks at 1, 2 and 5 times powers of ten, written out; of a wide axis at these powers."""
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1,) if 0 < MOST_WRITTEN * low < high else (1, 2, 5)))
     axis.set_major_formatter("{x:g}")
     axis.set_minor_locator(NullLocator())
 

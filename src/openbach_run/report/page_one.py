@@ -37,6 +37,7 @@ from openbach_run.report.words import (
     kinds_of_capacity,
     named,
     said,
+    unusual,
     value_of,
 )
 from openbach_run.results.intervals import Estimate
@@ -174,8 +175,32 @@ def page_one(campaigns: Campaigns) -> PageOne | None:
     cells = []
     for one in some:
         cells += [cell for cell in one.cells if cell.measured(first)]
-    made = PageOne(cells, first, campaigns)
+    made = PageOne(_with_settings(cells), first, campaigns)
     return replace(made, swept=[one.name for one in made.effects])
+
+
+def _with_settings(cells: list[Cell]) -> list[Cell]:
+    """Return cells whose congestion control and VPN say what else makes them.
+
+    A transfer by HTTP/3 has another transport than one by TCP, and a VPN with a value of its own is
+    another VPN: neither is another link. Only what differs is said: `cubic http=3 quic=quinn`.
+    """
+    differ_in = set()
+    for name in ("http", "quic", "vpn_values"):
+        if len({cell.values.get(name, "none") for cell in cells}) > 1:
+            differ_in.add(name)
+    made = []
+    for cell in cells:
+        values = {name: value for name, value in cell.values.items() if name not in differ_in}
+        if "http" in differ_in and cell.values.get("http", "none") != "none" and "cc" in values:
+            values["cc"] += f" http={cell.values['http']}"
+            if "quic" in differ_in and cell.values["http"] == "3":
+                values["cc"] += f" quic={cell.values['quic']}"
+        if "vpn_values" in differ_in and cell.values.get("vpn_values", "none") != "none":
+            for one in cell.values["vpn_values"].split(";"):
+                values["vpn"] += f" vpn.{one}"
+        made.append(replace(cell, values=values))
+    return made
 
 
 def _measure(setting: Setting) -> str:
@@ -568,6 +593,9 @@ def equivalent_vpns(page: PageOne) -> str:
     if len(alike) == 1:
         why = ", which is its headers" if headers else ""
         which = "" if len(vpns) == 1 else "Of the VPNs the fastest: "
+        if high < 0:
+            less = what.replace("of no VPN's time", "less time than no VPN")
+            return f"{which}{named(alike[0])} takes {_percents(-high, -low)} {less}."
         return f"{which}{named(alike[0])} costs {of_each[alike[0]]} {what}{why}."
     each = _list([f"{figures} ({named(vpn)})" for vpn, figures in of_each.items()])
     told = each if len(alike) <= MOST_NAMED else _percents(low, high)
@@ -743,9 +771,11 @@ def use_table(page: PageOne) -> Table | None:
     unit = page.of_measure.unit
     if len(page.links) > MOST_LINKS:
         for row, one in zip(rows, page.choices, strict=True):
-            row[2:] = [
-                _span(*_ends([median_of(cell, page.measure) for cell in one.cells.values()]))
-            ]
+            of_choice = list(one.cells.values())
+            row[2:] = [_span(*_ends([median_of(cell, page.measure) for cell in of_choice]))]
+            known = _links_of(page, of_choice)
+            if len(known) < len(page.links):
+                row[2] += f", run on {len(known)} of {len(page.links)} links"
         columns = [f"any link ({unit})"]
     else:
         columns = [
@@ -759,11 +789,22 @@ def use_table(page: PageOne) -> Table | None:
     return Table("What to use", ["you control", "use", *columns], rows, note, 2 + len(columns))
 
 
+def _links_of(page: PageOne, cells: Sequence[Cell]) -> list[dict[str, str]]:
+    """Return the links on which any of the cells was run."""
+    found = []
+    for link in page.links:
+        if any(_has(cell, link) for cell in cells):
+            found.append(link)
+    return found
+
+
 def missing_commands(page: PageOne) -> list[str]:
     """Return the commands that run the cells which the table has as not run."""
     wanted: dict[tuple[tuple[str, str], ...], dict[str, dict[str, None]]] = {}
     for choice in page.choices:
         cells = list(choice.cells.values())
+        if any(" " in cells[0].values.get(name, "") for name in REACH):
+            continue  # it has settings behind its name, which are no value of the argument
         for link, loss in itertools.product(page.links, page.losses or [""]):
             if any(_has(cell, {**link, **_loss(loss)}) for cell in cells):
                 continue
@@ -925,15 +966,24 @@ def at_loss(loss: str) -> str:
 
 def link_in_words(link: Mapping[str, str], *, is_brief: bool = False) -> str:
     """Return the values of a link in words; brief ones fit above a small figure."""
-    told = [said(name, value) for name, value in link.items() if value and name not in ACCESS]
+    of_link = {name: value for name, value in link.items() if value and name not in ACCESS}
+    of_link = unusual(of_link)
     if any(name in link for name in ACCESS[:2]):
         assigned = "assigned" if link.get("access") == ASSIGNED else "on demand"
         kinds = kinds_of_capacity(link).replace(" and ", ", ").replace("bit/s", "")
         brief = re.sub(r"no \w+(, )?", "", kinds) or assigned
-        told.append(brief if is_brief else access_in_words(link))
-    elif "return_rate" in link:
-        told.append(said("return_rate", link["return_rate"]))
-    return ", ".join(told)
+        of_return = brief if is_brief else access_in_words(link)
+    elif is_numeral(link.get("rate", "")[:1]) and is_numeral(link.get("return_rate", "")[:1]):
+        rates = [value_of(name, link[name]) for name in ("rate", "return_rate")]
+        # As one says it: 250/3 Mbit/s.
+        units = {one.partition(" ")[2] for one in rates}
+        numbers = [one.partition(" ")[0] for one in rates]
+        del of_link["rate"]
+        of_return = f"{'/'.join(numbers)} {units.pop()}" if len(units) == 1 else " / ".join(rates)
+    else:
+        of_return = said("return_rate", link["return_rate"]) if "return_rate" in link else ""
+    told = [said(name, value) for name, value in of_link.items()]
+    return ", ".join(filter(None, [*told, of_return]))
 
 
 def _over(link: Mapping[str, str]) -> str:

@@ -175,7 +175,8 @@ def has_idle_pep(cell: Cell) -> bool:
 
 def _vpn(cell: Cell) -> Mapping[str, str]:
     """Return the facts of the cell's VPN; none for one that this checkout does not have."""
-    return _facts().get(cell.values.get("vpn", ""), {})
+    name, *_ = cell.values.get("vpn", "").split(" ")  # values of its own may stand behind it
+    return _facts().get(name, {})
 
 
 @cache

@@ -26,6 +26,7 @@ from openbach_run.report.words import (
     said,
     suffix_in_words,
     title_of,
+    unusual,
     value_of,
 )
 from openbach_run.results import run_json
@@ -141,7 +142,7 @@ def settings(campaigns: Campaigns) -> list[Setting]:
         if "access" in told_apart or "dama_values" in told_apart:
             inside.append(access_in_words(shared))
             told_apart = {one: value for one, value in told_apart.items() if one not in ACCESS}
-        inside += [said(name, value) for name, value in told_apart.items()]
+        inside += [said(name, value) for name, value in unusual(told_apart).items()]
         title = ", ".join(inside)
         if shared.get("orbit"):
             title = f"{shared['orbit'].upper()} ({title})"

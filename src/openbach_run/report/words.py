@@ -40,7 +40,7 @@ ARGUMENTS = {
     "initcwnd_pep": "initial window of the PEP", "streams": "connections",
     "series_s": "time series every", "vpn_2": "tunnel of the second flow",
     "cc_2": "congestion control of the second flow", "direction_2": "direction of the second flow",
-    "warm_up": "earlier transfer", "http": "HTTP version", "cpu": "CPU",
+    "warm_up": "earlier transfer", "http": "HTTP version", "quic": "QUIC stack", "cpu": "CPU",
     "cpu_scale": "factor on the CPU's times", "cpu_pop": "CPU of the POP",
     "cpu_scale_pop": "factor on the times of the POP's CPU", "vpn_values": "values of the VPN",
     "tcp_buffer": "largest TCP buffer", "ecn": "ECN", "sack": "SACK",
@@ -81,13 +81,35 @@ LEADERS = {
     "_tunnel": "at the end hosts", "_2": "that of the first",
 }  # fmt: skip
 """The beginning or end of an argument's name → whose value `same` then is."""
+USUAL = {"jitter_ms": "0", "direction": "download", "http": "none", "vpn_values": "none"}
+"""Values that go without saying where others differ."""
 SUFFIXES = {"forward": "forward link", "return": "return link"}
 
 
 def named(value: str) -> str:
-    """Return a value in words."""
+    """Return a value in words.
+
+    It may have settings behind it, as page 1 tells apart: `cubic http=3 quic=quinn` is `CUBIC over
+    HTTP/3 (quinn)`, `quic_split vpn.cc=bbr` is `QUIC split (ends TCP), vpn.cc=bbr`.
+    """
+    first, *more = value.split(" ")
+    if more and all("=" in one for one in more):
+        return named(first) + "".join(map(_setting, more))
     as_given = value.replace("_", " ") if re.fullmatch(r"\w+", value) else value
     return NAMES.get(value) or _titles().get(value, as_given)
+
+
+def _setting(text: str) -> str:
+    name, _, value = text.partition("=")
+    return {"http": f" over HTTP/{value}", "quic": f" ({named(value)})"}.get(name, f", {text}")
+
+
+def unusual(values: Mapping[str, str]) -> dict[str, str]:
+    """Return the values that a heading has to tell: without usual ones, unless these are all."""
+    kept = {name: value for name, value in values.items() if USUAL.get(name) != value}
+    if kept.get("http") != "3":
+        kept.pop("quic", None)
+    return kept or dict(values)
 
 
 @cache

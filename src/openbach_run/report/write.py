@@ -44,6 +44,9 @@ from openbach_run.results.tables import (
 
 TEMPLATES = REPOSITORY / "reports/templates"
 FORMS = {"txt": as_text, "md": as_markdown, "tex": as_latex, "html": as_html}
+MOST_SECTIONS = 8
+"""The most sections with values that are named one by one on the first pages."""
+EVERY_SECTION = f"[Appendix: results](#{document.anchor('Appendix: results')})"
 MOST_DRAWINGS = 150
 """After this many figures the sections that follow have tables only: nobody looks at more, and each
 takes a quarter of a second."""
@@ -246,12 +249,15 @@ def about(campaigns: Campaigns) -> dict[str, Any]:
 def see(sections: Sequence[Setting]) -> dict[str, Markdown]:
     """Return links from the figures of the first pages to the sections with all their values.
 
-    `first` is about the matrices, `flows` about several flows.
+    `first` is about the matrices, `flows` about several flows. Many sections are one link.
     """
     found: dict[str, list[str]] = {"first": [], "flows": []}
     for one in sections:
         kind = "flows" if is_of_flows(one) else "first"
         found[kind].append(f"[{plain(one.title)}](#{document.anchor(one.title)})")
-    return {
-        kind: Markdown(f"All values: {', '.join(links)}.") for kind, links in found.items() if links
-    }
+    told = {}
+    for kind, links in found.items():
+        named = links if len(links) <= MOST_SECTIONS else [EVERY_SECTION]
+        if named:
+            told[kind] = Markdown(f"All values: {', '.join(named)}.")
+    return told
