@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCES = {"alternatives", "assumptions", "templates"}
 """Folders of reports/ that are no campaign's."""
 OF_A_REPORT = {"report.html", "report.pdf", "results.parquet"}
-MOST_FILES, MOST_LINES = 1300, 216_000
+MOST_FILES, MOST_LINES = 1300, 197_000
 BINARY = {".pdf", ".parquet", ".png"}
 
 
@@ -54,9 +54,16 @@ def test_nothing_is_tracked_that_a_program_leaves_behind() -> None:
 
 
 def test_the_repository_stays_as_small_as_it_is() -> None:
-    """Whoever needs more has something to delete, or raises the number and says why."""
+    """Whoever needs more has something to delete, or raises the number and says why.
+
+    The pages of reports do not count: how long they are follows from their campaigns.
+    """
     files = tracked()
-    texts = [file for file in files if file.suffix not in BINARY and not (ROOT / file).is_symlink()]
+    texts = []
+    for file in files:
+        counts = file.suffix not in BINARY and file.name != "report.html"
+        if counts and not (ROOT / file).is_symlink():
+            texts.append(file)
     lines = sum((ROOT / file).read_bytes().count(b"\n") for file in texts)
     assert (len(files) < MOST_FILES, lines < MOST_LINES) == (
         True,
