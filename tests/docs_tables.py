@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from openbach_run.paths import REPOSITORY
-from openbach_run.report.cells import Campaigns, Cell, read_campaigns
+from openbach_run.report.cells import Campaigns, read_campaigns
 from openbach_run.report.words import figure
 from openbach_run.yaml_files import read_yaml
 
@@ -21,11 +21,10 @@ TABLES = Path(__file__).with_suffix(".yml")
 NOT_RUN = "not run"
 
 
-def main() -> int:
+def write() -> None:
     """Write every table."""
     for page, text in pages():
         page.write_text(text, encoding="utf-8")
-    return 0
 
 
 def pages() -> Iterator[tuple[Path, str]]:
@@ -75,20 +74,13 @@ def _figure(table: dict[str, Any], wanted: dict[str, Any]) -> str:
     """
     measure: str = wanted.pop("measure", None) or table["measure"]
     places: int | None = wanted.pop("places", table.get("places"))
-    cells = [cell for cell in _results(table["report"]).cells if _has(cell, wanted)]
+    values = {name: str(value) for name, value in wanted.items()}
+    cells = [cell for cell in _results(table["report"]).cells if cell.has(values)]
     if len(cells) > 1:
-        raise ValueError(f"reports/{table['report']}: several cells have {wanted}")
+        raise ValueError(f"reports/{table['report']}: several cells have {values}")
     return figure(cells[0].estimate(measure), places) if cells else NOT_RUN
-
-
-def _has(cell: Cell, wanted: dict[str, Any]) -> bool:
-    return all(cell.values.get(name, "") == str(value) for name, value in wanted.items())
 
 
 @cache
 def _results(report: str) -> Campaigns:
     return read_campaigns([REPOSITORY / "reports" / report / "results.parquet"])
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -34,7 +34,8 @@ def main() -> int:
     text = README.read_text(encoding="utf-8")
     README.write_text(TABLE.sub(lambda _: table(campaigns) + "\n", text), encoding="utf-8")
     FIGURE.write_bytes(figure(campaigns))
-    return docs_tables.main()
+    docs_tables.write()
+    return 0
 
 
 def table(campaigns: Campaigns) -> str:

@@ -32,7 +32,7 @@ from openbach_run.errors import InputError
 from openbach_run.paths import REPOSITORY
 from openbach_run.report import runs_file
 from openbach_run.results import campaign_file
-from openbach_run.results.record import Record, Store
+from openbach_run.results.record import Record, Store, share_runs
 from openbach_run.results.seeds import MIN_SEEDS
 
 CAMPAIGNS = (
@@ -191,8 +191,7 @@ def _with_common_runs(place: Path, name: str) -> Path:
     results = place / name
     results.mkdir(parents=True, exist_ok=True)
     (place / "runs").mkdir(exist_ok=True)
-    if not (results / "runs").exists():
-        (results / "runs").symlink_to(Path("../runs"))
+    share_runs(results)
     return results
 
 

@@ -183,9 +183,9 @@ def _make(arguments: argparse.Namespace) -> int:
     print(f"{output}: {len(said.figures)} figures, {len(said.claims)} claims, {runs} runs")
     if not about.licence:
         print("README.md names no licence of the results: --licence TEXT does")
-    if version().endswith(DIRTY):
+    if about.version.endswith(DIRTY):
         print(
-            f"its version, {version()}, has changes that are in no commit: whoever looks for"
+            f"its version, {about.version}, has changes that are in no commit: whoever looks for"
             " this code finds it in the bundle only. To name a commit: commit, and make it again",
             file=sys.stderr,
         )

@@ -79,6 +79,10 @@ class Cell:
             self._estimates[measure] = estimate(list(self.measured(measure).values()))
         return self._estimates[measure]
 
+    def has(self, wanted: Mapping[str, str]) -> bool:
+        """Return whether it has all these values; one that it lacks counts as empty."""
+        return all(self.values.get(name, "") == value for name, value in wanted.items())
+
     @property
     def failed(self) -> list[Record]:
         """Return the records of the runs that failed."""

@@ -88,7 +88,7 @@ def values(cells: Sequence[Cell], name: str) -> list[str]:
 def find(cells: Sequence[Cell], **wanted: str) -> Cell | None:
     """Return the first cell with these values, or None."""
     for cell in cells:
-        if all(cell.values.get(name, "") == value for name, value in wanted.items()):
+        if cell.has(wanted):
             return cell
     return None
 

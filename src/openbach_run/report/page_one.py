@@ -44,6 +44,7 @@ from openbach_run.results.intervals import Estimate
 from openbach_run.results.seeds import MIN_SEEDS
 from openbach_run.results.tables import Table
 from openbach_run.satellite.checks import is_random
+from openbach_run.units import number
 
 MOST_SENTENCES = 6
 COSTLY = 1.1
@@ -132,7 +133,7 @@ class PageOne:
                 rest[name] = value
         for cell in self.cells:
             asked = {**rest, **wanted}
-            if all(cell.values.get(name, "") == value for name, value in asked.items()):
+            if cell.has(asked):
                 return cell if cell.estimate(self.measure) else None
         return None
 
@@ -267,7 +268,7 @@ def _series(page: PageOne, effect: Effect) -> str:
     told: dict[str, list[tuple[str, list[Cell]]]] = {}
     links = [{}] if effect.name in _link_names(page) else page.links
     for link in links:
-        of_link = [group for group in effect.groups if _has(group[0], link)]
+        of_link = [group for group in effect.groups if group[0].has(link)]
         if of_link:
             group = max(of_link, key=lambda one: _weight(page, one))
             told.setdefault(_others(page, effect.name, group), []).append(
@@ -277,9 +278,9 @@ def _series(page: PageOne, effect: Effect) -> str:
     for others, of_links in told.items():
         first = [_with(effect.name, cell) for cell in of_links[0][1]]
         texts = []
-        for number, (where, group) in enumerate(of_links):
+        for at, (where, group) in enumerate(of_links):
             values = [_with(effect.name, cell) for cell in group]
-            if number and values == first:
+            if at and values == first:
                 medians = [short(median_of(cell, page.measure)) for cell in group]
                 figures = f"{_list(medians)} {page.of_measure.unit}".rstrip()
             else:
@@ -510,7 +511,7 @@ def what_a_pep_does(page: PageOne) -> str:
     assert best is not None
     parts = []
     for link in page.links:
-        pairs = [pair for pair in helpful[best] if _has(pair[0], link)]
+        pairs = [pair for pair in helpful[best] if pair[0].has(link)]
         if pairs:
             now = _span(*_ends([median_of(cell, page.measure) for cell, _ in pairs]))
             before = _span(*_ends([median_of(cell, page.measure) for _, cell in pairs]))
@@ -587,15 +588,16 @@ def equivalent_vpns(page: PageOne) -> str:
         of_each[vpn] = _percents(*_ends([100 * (one.median - 1) for one, _, _ in costs[vpn]]))
     low, high = _ends([100 * (one.median - 1) for vpn in alike for one, _, _ in costs[vpn]])
     headers = all(_is_headers(*one) for vpn in alike for one in costs[vpn])
-    what = f"of no VPN's time{f' {at_loss(least)}' if least else ''}"
+    where = f" {at_loss(least)}" if least else ""
     if any(_assigned_beside(page, link) for link in page.links):
-        what += " on an assigned return link"
+        where += " on an assigned return link"
+    what = f"of no VPN's time{where}"
     if len(alike) == 1:
         why = ", which is its headers" if headers else ""
         which = "" if len(vpns) == 1 else "Of the VPNs the fastest: "
         if high < 0:
-            less = what.replace("of no VPN's time", "less time than no VPN")
-            return f"{which}{named(alike[0])} takes {_percents(-high, -low)} {less}."
+            less = f"{_percents(-high, -low)} less time than no VPN{where}"
+            return f"{which}{named(alike[0])} takes {less}."
         return f"{which}{named(alike[0])} costs {of_each[alike[0]]} {what}{why}."
     each = _list([f"{figures} ({named(vpn)})" for vpn, figures in of_each.items()])
     told = each if len(alike) <= MOST_NAMED else _percents(low, high)
@@ -759,7 +761,7 @@ def use_table(page: PageOne) -> Table | None:
         for link in page.links:
             told = []
             for loss in page.losses or [""]:
-                cells = [cell for cell in one.cells.values() if _has(cell, {**link, **_loss(loss)})]
+                cells = [cell for cell in one.cells.values() if cell.has({**link, **_loss(loss)})]
                 told.append(short(median_of(cells[0], page.measure)) if cells else NOT_RUN)
             seconds.append(", ".join(told))
         reach = [REACH[name] for name in one.control]
@@ -793,7 +795,7 @@ def _links_of(page: PageOne, cells: Sequence[Cell]) -> list[dict[str, str]]:
     """Return the links on which any of the cells was run."""
     found = []
     for link in page.links:
-        if any(_has(cell, link) for cell in cells):
+        if any(cell.has(link) for cell in cells):
             found.append(link)
     return found
 
@@ -806,16 +808,15 @@ def missing_commands(page: PageOne) -> list[str]:
         if any(" " in cells[0].values.get(name, "") for name in REACH):
             continue  # it has settings behind its name, which are no value of the argument
         for link, loss in itertools.product(page.links, page.losses or [""]):
-            if any(_has(cell, {**link, **_loss(loss)}) for cell in cells):
+            if any(cell.has({**link, **_loss(loss)}) for cell in cells):
                 continue
             given = [("", cells[0].values["scenario"])]
             for name in (*REACH, "cc_pep", "cc_tunnel", "size"):
                 value = cells[0].values.get(name, SAME)
                 given += [(name, value)] if name != "vpn" and value not in (SAME, "") else []
             swept = wanted.setdefault(tuple(given), {})
-            vpns = [
-                one.values["vpn"] for one in (*cells[:1], *choice.others) if "vpn" in one.values
-            ]
+            every = [one.values.get("vpn", "") for one in (*cells[:1], *choice.others)]
+            vpns = [vpn for vpn in every if vpn and " " not in vpn]
             told = {"vpn": vpns, **{name: [value] for name, value in link.items()}, "loss": [loss]}
             for name, values in told.items():
                 swept.setdefault(name, {}).update(dict.fromkeys(filter(None, values)))
@@ -916,10 +917,6 @@ def _without_pep(page: PageOne) -> dict[str, str]:
     return {"pep": "none"} if any(cell.values.get("pep") for cell in page.cells) else {}
 
 
-def _has(cell: Cell, wanted: Mapping[str, str]) -> bool:
-    return all(cell.values.get(name, "") == value for name, value in wanted.items())
-
-
 def _loss(value: str) -> dict[str, str]:
     return {"loss": value} if value else {}
 
@@ -973,7 +970,7 @@ def link_in_words(link: Mapping[str, str], *, is_brief: bool = False) -> str:
         kinds = kinds_of_capacity(link).replace(" and ", ", ").replace("bit/s", "")
         brief = re.sub(r"no \w+(, )?", "", kinds) or assigned
         of_return = brief if is_brief else access_in_words(link)
-    elif is_numeral(link.get("rate", "")[:1]) and is_numeral(link.get("return_rate", "")[:1]):
+    elif number(link.get("rate", "")) and number(link.get("return_rate", "")):
         rates = [value_of(name, link[name]) for name in ("rate", "return_rate")]
         # As one says it: 250/3 Mbit/s.
         units = {one.partition(" ")[2] for one in rates}

@@ -516,6 +516,13 @@ def not_locked(records: Iterable[Record]) -> list[str]:
     return [f"not the locked packages: {named}: packets may differ from those of the lock"]
 
 
+def share_runs(directory: Path) -> None:
+    """Let a results directory have the records of the one that it lies in, of any campaign."""
+    link = directory / "runs"
+    if not link.is_symlink():
+        link.symlink_to(Path("../runs"))
+
+
 def _sync(file: Path) -> None:
     with file.open("rb") as opened:
         os.fsync(opened.fileno())

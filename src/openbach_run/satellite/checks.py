@@ -242,8 +242,8 @@ def _is_random_satellite(preset: Preset, name: str, cell: Mapping[str, str]) -> 
     """
     if preset.link_file:
         return _loses_at_random(str(preset.link_file))
-    access = cell.get("access", PRESET)
-    if (preset.values.get("access") if access == PRESET else access) == DAMA and name == ORBIT:
+    of_preset = cell.get("access", PRESET) == PRESET and name == ORBIT
+    if of_preset and preset.values.get("access") == DAMA:
         return True
     grid = preset.reconfigurations
     if grid and grid.is_random and cell.get(LINK_FILE, NONE) == NONE:

@@ -22,7 +22,7 @@ from openbach_run.paths import PROJECT
 from openbach_run.report.cells import BASELINE
 from openbach_run.report.document import script
 from openbach_run.results import campaign_file
-from openbach_run.results.record import Record, Store
+from openbach_run.results.record import Record, Store, share_runs
 from openbach_run.web import heat
 from openbach_run.web.answers import Services
 from openbach_run.web.launches import find_launch, records_of, seeds_of
@@ -103,10 +103,7 @@ def _prepared(services: Services, item: str) -> tuple[Path, list[Record]]:
     if not records:
         raise InputError("no run has ended yet: there is nothing to report")
     directory.mkdir(exist_ok=True)
-    # The report's directory looks like a results directory with the runs of the whole folder.
-    link = directory / "runs"
-    if not link.is_symlink():
-        link.symlink_to(Path("../runs"))
+    share_runs(directory)
     measures = heat.measures_of_set(services, [run.row for run in runs if run.row is not None])
     planned = (
         campaign_file.AskedRun(one.run_id, one.scenario, one.arguments, one.seed) for one in records
