@@ -45,7 +45,7 @@ MOST_PANELS = 12
 ROW_IN, HEAD_IN, LINE_IN = 0.25, 0.3, 0.14
 TITLE = 26
 """The most letters of a line above a panel."""
-LONGEST = 34
+LONGEST, LONGEST_NARROW = 34, 22
 """The most letters of a name beside a panel."""
 GREATEST_COST = 60.0
 """The greatest cost in % that is drawn to scale; of a greater one the figure has the number."""
@@ -234,7 +234,7 @@ def _drawn(
     vpns = rows if rows is not None else page.campaigns.distinct("vpn", page.cells)
     vpns = [vpn for vpn in vpns if page.of(vpn=vpn)] or [""]
 
-    def fill(axes: Axes, panel: Panel) -> None:
+    def fill(axes: Axes, panel: Panel, longest: int = LONGEST) -> None:
         axes.set_title("\n".join(wrap(panel.title, TITLE)), loc="left")
         dress(axes, page.of(**panel.wanted))
         axes.grid(axis="x", color="#eeeeee")
@@ -248,7 +248,9 @@ def _drawn(
                     _point(axes, found, y, one, right)
         axes.set_ylim(len(vpns) - 0.5, -0.5)
         axes.yaxis.set_major_locator(FixedLocator(range(len(vpns))))
-        axes.set_yticks(range(len(vpns)), [cut(said("vpn", vpn)) if vpn else "" for vpn in vpns])
+        axes.set_yticks(
+            range(len(vpns)), [cut(said("vpn", vpn), longest) if vpn else "" for vpn in vpns]
+        )
         axes.tick_params(axis="y", length=0)
         axes.xaxis.set_minor_locator(NullLocator())
 
@@ -276,14 +278,14 @@ def _drawn(
         narrow = Figure(figsize=(NARROW_IN, 0.9 + 0.2 * len(series) + (height + 0.05) * len(flat)))
         stacked = narrow.subplots(len(flat), 1, sharex=True, squeeze=False)
         for panel, axes in zip(flat, stacked[:, 0], strict=True):
-            fill(axes, panel)
+            fill(axes, panel, LONGEST_NARROW)
         _label(narrow, words, series, 1)
     return Drawing(name, caption, wide, narrow)
 
 
-def cut(words: str) -> str:
+def cut(words: str, longest: int) -> str:
     """Return words that fit beside a figure."""
-    return words if len(words) <= LONGEST else f"{words[: LONGEST - 1]}…"
+    return words if len(words) <= longest else f"{words[: longest - 1]}…"
 
 
 def _cell(page: PageOne, wanted: Mapping[str, str]) -> Cell | None:
