@@ -63,6 +63,7 @@ def write_results(folder: Path, seeds: int = 5, **only: tuple[str, ...]) -> Path
             **dict(zip(names, cell, strict=True)),
             "size": "30M",
             "rate": "10M",
+            "direction": "download",
             "initcwnd": "10",
         }
         arguments["cc_pep"] = arguments["cc"]
