@@ -21,11 +21,9 @@ from openbach_run.results.record import Store
 ROOT = Path(__file__).resolve().parents[2]
 REPORTS = ROOT / "reports"
 GOLDEN = "tests/data/golden.json"
-OLD = {"full", "vpns", "ten_vpns", "vpncloud", "post_quantum", "stability", "multipath"}
+OLD = {"vpns", "ten_vpns", "vpncloud", "post_quantum", "stability", "multipath"}
 """Reports of before results.parquet named the commit of its runs. `make reports` makes them anew;
 then this is empty, and stays so."""
-OLD_SEARCH = True
-"""Whether reports/assumptions is of such a time, too."""
 
 
 def commit_of(report: Path) -> str | None:
@@ -74,10 +72,7 @@ def test_a_report_is_of_an_ancestor_with_the_packets_of_today() -> None:
 
 def test_the_search_for_assumptions_is_of_an_ancestor_with_the_packets_of_today() -> None:
     commit = json.loads((REPORTS / "assumptions/map.json").read_text())["commit"]
-    if not OLD_SEARCH:
-        check_commit(commit, "assumptions")
-    else:
-        assert OLD, "the other reports are new: make reports makes this one, too"
+    check_commit(commit, "assumptions")
 
 
 def test_all_new_reports_are_of_one_commit() -> None:
