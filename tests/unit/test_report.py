@@ -1102,7 +1102,7 @@ def test_a_report_is_made_from_its_table_of_runs(report: Path, tmp_path: Path) -
     rows = [[line.split(",")[:4] for line in text.splitlines()] for text in verdicts]
     assert rows[0] == rows[1]
     text = (again / "report.md").read_text()
-    assert "made from `results.parquet` alone" in text
+    assert "made from `results.parquet`, without the files of its runs" in text
     assert "./openbach-run campaigns/matrix.yml --seeds 5" in text, "the file has the command"
 
 
