@@ -162,6 +162,22 @@ def test_where_the_vpn_matters_most_page_one_says_so() -> None:
     assert seconds == "31, 34"
 
 
+def faster_over_leo(values: dict[str, str], luck: random.Random) -> float:
+    tunnel = {"wireguard": 1.04, "openvpn_udp": 1.03, "openvpn_tcp": 2}.get(values["vpn"], 1)
+    if values["orbit"] == "leo" and values["vpn"] == "wireguard":
+        tunnel = 0.99
+    return 30 * tunnel * luck.uniform(0.9999, 1.0001)
+
+
+def test_a_vpn_that_takes_less_time_somewhere_changes_it_and_costs_nothing() -> None:
+    _, found = told(campaign(faster_over_leo, orbit=("geo", "leo"), vpn=VPNS, loss=("0",)))
+    (sentence,) = [one for one in found if "equivalent" in one]
+    assert sentence == (
+        "WireGuard and OpenVPN UDP are equivalent: they change the time by −1.0 to 4.0 %"
+        " (WireGuard) and 3.0 % (OpenVPN UDP) against no VPN without loss."
+    )
+
+
 def noise(values: dict[str, str], luck: random.Random) -> float:
     """Plant nothing but chance, of 3 %."""
     return 30 * luck.lognormvariate(0, 0.03)

@@ -591,18 +591,22 @@ def equivalent_vpns(page: PageOne) -> str:
     where = f" {at_loss(least)}" if least else ""
     if any(_assigned_beside(page, link) for link in page.links):
         where += " on an assigned return link"
-    what = f"of no VPN's time{where}"
-    if len(alike) == 1:
-        why = ", which is its headers" if headers else ""
+    if len(alike) == 1 and high < 0:
         which = "" if len(vpns) == 1 else "Of the VPNs the fastest: "
-        if high < 0:
-            less = f"{_percents(-high, -low)} less time than no VPN{where}"
-            return f"{which}{named(alike[0])} takes {less}."
-        return f"{which}{named(alike[0])} costs {of_each[alike[0]]} {what}{why}."
-    each = _list([f"{figures} ({named(vpn)})" for vpn, figures in of_each.items()])
-    told = each if len(alike) <= MOST_NAMED else _percents(low, high)
-    why = ", which is their headers" if headers else ""
-    return f"{_some(alike, 'and')} are equivalent: they cost {told} {what}{why}."
+        less = f"{_percents(-high, -low)} less time than no VPN{where}"
+        return f"{which}{named(alike[0])} takes {less}."
+    if len(alike) == 1:
+        which = f"{'' if len(vpns) == 1 else 'Of the VPNs the fastest: '}{named(alike[0])}"
+        told, whose, s = of_each[alike[0]], "its", "s"
+    else:
+        each = _list([f"{figures} ({named(vpn)})" for vpn, figures in of_each.items()])
+        told = each if len(alike) <= MOST_NAMED else _percents(low, high)
+        which, whose, s = f"{_some(alike, 'and')} are equivalent: they", "their", ""
+    # What takes less time somewhere is no cost.
+    if low <= -1:
+        return f"{which} change{s} the time by {told} against no VPN{where}."
+    why = f", which is {whose} headers" if headers else ""
+    return f"{which} cost{s} {told} of no VPN's time{where}{why}."
 
 
 def _alike(page: PageOne, vpns: Sequence[str]) -> list[str]:
