@@ -80,11 +80,12 @@ def _choice(cells: Sequence[Cell], measure: str, tie: Mapping[str, float]) -> Ch
         for key, cell in of_links.items():
             fastest[key] = min(fastest.get(key, math.inf), median_of(cell, measure))
     hardest = _hardest(fastest)
-    able = {name: one for name, one in table.items() if hardest <= one.keys()} or table
+    able = {name: one for name, one in table.items() if _hardest(one) <= hardest} or table
     worst = {name: _worst(one, fastest, measure) for name, one in able.items()}
-    # What was run on every link comes first, unless it is bad on one of them.
-    whole = [name for name, one in able.items() if one.keys() == fastest.keys()]
-    good = [name for name in whole if worst[name] <= BAD] or list(able)
+    # Of what is bad nowhere that comes first which was run under most conditions.
+    good = [name for name in able if worst[name] <= BAD]
+    widest = max((len(able[name]) for name in good), default=0)
+    good = [name for name in good if len(able[name]) == widest] or list(able)
     least = min(worst[name] for name in good)
     equal = []
     for name in good:

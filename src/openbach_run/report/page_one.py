@@ -57,7 +57,7 @@ FLOW = re.compile(r"flow_(\d+)_transfer_time_s")
 NOT_RUN = "–"
 MOST_NAMED = 3
 """The most VPNs that a sentence names one by one."""
-MOST_LINKS = 4
+MOST_LINKS = 6
 """The most links that have a column each in the table."""
 MOST_VALUES = 6
 """The most values that a sentence names one by one."""
@@ -103,6 +103,7 @@ class PageOne:
     def links(self) -> list[dict[str, str]]:
         """Return the orbits and other conditions that were swept, but for the loss, in order."""
         names = [one for one in self.swept if one not in ("loss", "cc", "pep", "vpn")]
+        names.sort(key=lambda one: one != "orbit")
         if ACCESS[0] in names:
             there = set().union(*(cell.values for cell in self.cells))
             names += [one for one in ACCESS[1:] if one in there]
@@ -236,7 +237,9 @@ def what_decides(page: PageOne) -> str:
     if not page.effects:
         return f"One configuration was run: {measure} {page.median(page.cells[0])}."
     swept = _list([_argument(one.name) for one in page.effects], "or")
-    top = page.effects[0]
+    # That more bytes take longer is no finding.
+    found = [one for one in page.effects if one.name != "size" and one.matters]
+    top = (found or page.effects)[0]
     if not any(one.compared for one in page.effects):
         return (
             f"Nothing can be compared: each cell has one seed and the link is random, so"
@@ -298,7 +301,12 @@ def _others(page: PageOne, name: str, group: Sequence[Cell]) -> str:
     names = [one for one in ("cc", "vpn", "pep", "loss") if one != name and one in page.swept]
     if first.get("pep") == "none":
         names = [one for one in names if one != "pep"]
-    return ", ".join(_value(one, first[one]) for one in names)
+    told = [_value(one, first[one]) for one in names]
+    if name in _link_names(page):
+        rest = {one: first[one] for one in page.links[0] if one in first}
+        rest = {one: value for one, value in rest.items() if one not in (name, *ACCESS)}
+        told += [link_in_words(rest)] if rest else []
+    return ", ".join(told)
 
 
 def _in_order(page: PageOne, name: str, group: Sequence[Cell]) -> list[Cell]:
@@ -704,10 +712,9 @@ def vpns_to_avoid(page: PageOne) -> str:
 
 
 def _is_costly(page: PageOne, cell: Cell, bare: Cell | None, found: Estimate) -> bool:
-    """Return whether a VPN's cost is large, and shown by more than a tie."""
-    return (
-        found.median >= COSTLY and bare is not None and slower(cell, bare, page.measure, page.tie)
-    )
+    """Return whether a VPN's cost is shown to be large, and more than a tie."""
+    least = found.median if found.low is None else found.low
+    return least >= COSTLY and bare is not None and slower(cell, bare, page.measure, page.tie)
 
 
 def several_flows(page: PageOne) -> str:
@@ -983,7 +990,9 @@ def link_in_words(link: Mapping[str, str], *, is_brief: bool = False) -> str:
         of_return = f"{'/'.join(numbers)} {units.pop()}" if len(units) == 1 else " / ".join(rates)
     else:
         of_return = said("return_rate", link["return_rate"]) if "return_rate" in link else ""
-    told = [said(name, value) for name, value in of_link.items()]
+    told = []
+    for name, value in of_link.items():
+        told.append(value_of(name, value) if name == "size" else said(name, value))
     return ", ".join(filter(None, [*told, of_return]))
 
 
