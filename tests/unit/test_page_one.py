@@ -10,6 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import NamedTuple, cast
 
+import numpy as np
 import pytest
 
 from openbach_run.report.cells import Campaigns, Cell, Run
@@ -187,6 +188,50 @@ def test_what_was_run_with_some_sizes_is_chosen_if_the_others_are_bad() -> None:
         "LEO, 30 MB (s)",
     ]
     assert table.rows[0][2:] == ["–, –", "45, 45", "–, –", "30, 30"]
+
+
+def test_of_too_many_panels_those_of_the_greatest_size_are_drawn() -> None:
+    page = page_one(
+        campaign(narrow, vpn=VPNS, loss=LOSSES, size=("1M", "3M", "30M"), orbit=("geo", "leo"))
+    )
+    assert page is not None
+    drawing = times(page)
+    assert {one.get_title(loc="left")[:10] for one in drawing.figure.axes} == {
+        "GEO, 30 MB",
+        "LEO, 30 MB",
+    }
+    assert drawing.caption.endswith("2 of 6 links, the others are in the appendix")
+    greys = [
+        np.asarray(line.get_xdata())[0]
+        for axes in drawing.figure.axes
+        for line in axes.lines
+        if line.get_color() == LEAST_GREY
+    ]
+    assert len(greys) == 6 and greys == pytest.approx([25.09] * 6, abs=0.01), "of 30 MB, not of 1"
+
+
+def untold(values: dict[str, str], luck: random.Random) -> float:
+    return 1.0
+
+
+def test_page_one_is_of_a_scenario_in_which_something_changes() -> None:
+    """More cells of pings that nothing changes are no reason to leave the throughput out."""
+    cells = []
+    pings = campaign(untold, vpn=VPNS, ping_payload_bytes=("100", "500", "1000"))
+    flows = campaign(vpn_most, vpn=VPNS)
+    for scenario, measure, some in (
+        ("lan_ping", "ping_rtt_ms", pings),
+        ("lan_tcp", "tcp_mbps", flows),
+    ):
+        for cell in some.cells:
+            runs = []
+            for run in cell.runs:
+                assert run.record is not None
+                measured = Measured({measure: run.record.measures[TIME]})
+                runs.append(Run(run.seed, run.run_dir, cast("Record", measured)))
+            cells.append(Cell({**cell.values, "scenario": scenario}, runs))
+    page, found = told(Campaigns([], cells))
+    assert page.measure == "tcp_mbps" and found[0].startswith("The VPN decides")
 
 
 def spread(values: dict[str, str], luck: random.Random) -> float:

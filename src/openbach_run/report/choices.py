@@ -8,7 +8,7 @@ fastest one on the same link.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from openbach_run.openbach.scenario import SAME
@@ -114,7 +114,7 @@ def _worst(
     return max(median_of(cell, measure) / fastest[key] for key, cell in of_links.items())
 
 
-def _hardest(links: Mapping[Conditions, float]) -> set[Conditions]:
+def _hardest(links: Iterable[Conditions]) -> set[Conditions]:
     """Return the links with the greatest loss, one of each set that differs in the loss only."""
     greatest: dict[Conditions, tuple[float, Conditions]] = {}
     for key in links:

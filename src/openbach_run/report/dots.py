@@ -19,7 +19,7 @@ from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from openbach_run.drawing import COLOURS, MARKERS, SETTINGS, WIDTH_IN
 from openbach_run.openbach.scenario import SAME
-from openbach_run.report.cells import Cell
+from openbach_run.report.cells import Cell, is_numeral
 from openbach_run.report.charts import INTERVAL
 from openbach_run.report.effects import median_of, widest_tie
 from openbach_run.report.figures import WIDE, Drawing, least_times_s, plain_log
@@ -35,6 +35,7 @@ from openbach_run.report.page_one import (
 from openbach_run.report.recommendations import END_HOSTS
 from openbach_run.report.words import named, said
 from openbach_run.results.intervals import ratios
+from openbach_run.units import number
 
 NARROW_IN = 3.7
 """The width of a figure on a phone of 390 px."""
@@ -82,15 +83,18 @@ def times(page: PageOne) -> Drawing:
         values = sorted(cell.measured(measure).values())
         return (median_of(cell, measure), values[0], values[-1]) if values else None
 
+    links = _drawn_links(page)
     every = []
     for cell in page.cells:
-        every += list(cell.measured(measure).values())
+        if any(cell.has(link) for link in links):
+            every += list(cell.measured(measure).values())
     logarithmic = min(every) > 0 and max(every) > WIDE * min(every)
     least = least_times_s(page.cells) if page.is_time else []
     words = page.of_measure.words + (", logarithmic" if logarithmic else "")
     seeds = max(len(cell.runs) for cell in page.cells)
     note = f"marker: median, bar: all {seeds} seeds" if seeds > 1 else "one seed"
-    note += f"; grey line: the least possible, {least[0]:.1f} s" if least else ""
+    note += "; grey line: the least possible" if least else ""
+    note += f", {least[0]:.1f} s" if len(least) == 1 else ""
     if least and not all(cell.least_transfer_time_s for cell in page.cells):
         note += " (no line where the rate changes with time)"
 
@@ -101,8 +105,9 @@ def times(page: PageOne) -> Drawing:
             plain_log(axes.xaxis)
         else:
             axes.xaxis.set_major_locator(MaxNLocator(4))
-        if least and all(cell.least_transfer_time_s for cell in cells):
-            axes.axvline(least[0], color=LEAST_GREY, linewidth=1, label=INTERVAL)
+        of_panel = least_times_s(cells) if least else []
+        if of_panel and all(cell.least_transfer_time_s for cell in cells):
+            axes.axvline(of_panel[0], color=LEAST_GREY, linewidth=1, label=INTERVAL)
 
     caption = f"{capital(page.of_measure.title)} on each link; {note}"
     return _drawn("page-1", caption, words, page, _series(page), seen, dress)
@@ -197,15 +202,14 @@ def _panels(page: PageOne) -> list[list[Panel]]:
 
     A link's own loss may be one that no other link has, so only panels with cells are there.
     """
-    losses = page.losses
-    if len(losses) > MOST_ACROSS:
-        step = (len(losses) - 1) / (MOST_ACROSS - 1)
-        losses = [losses[round(number * step)] for number in range(MOST_ACROSS)]
+    losses = _drawn_losses(page)
     grid = []
-    for link in page.links:
+    for link in _drawn_links(page):
         row = []
         for loss in losses or [""]:
-            words = [link_in_words(link, is_brief=True), at_loss(loss) if loss else ""]
+            # A loss with a name that is that of every panel tells none of them apart.
+            is_told = len(losses) > 1 or is_numeral(loss)
+            words = [link_in_words(link, is_brief=True), at_loss(loss) if is_told else ""]
             wanted = {**link, "loss": loss} if loss else dict(link)
             if page.of(**wanted):
                 row.append(Panel(", ".join(filter(None, words)), wanted))
@@ -216,6 +220,35 @@ def _panels(page: PageOne) -> list[list[Panel]]:
     if len(grid) > 1 and not is_full:
         grid = [flat[first : first + 3] for first in range(0, len(flat), 3)]
     return grid[: max(1, MOST_PANELS // len(grid[0]))]
+
+
+def _drawn_losses(page: PageOne) -> list[str]:
+    """Return the losses that have panels."""
+    losses = page.losses
+    if len(losses) <= MOST_ACROSS:
+        return losses
+    step = (len(losses) - 1) / (MOST_ACROSS - 1)
+    return [losses[round(place * step)] for place in range(MOST_ACROSS)]
+
+
+def _drawn_links(page: PageOne) -> list[dict[str, str]]:
+    """Return the links that have panels: those of the greatest size, if all are too many."""
+    links = page.links
+    sizes = [number(link.get("size", "")) or 0 for link in links]
+    if len(links) * max(1, len(_drawn_losses(page))) <= MOST_PANELS:
+        return links
+    return [link for link, size in zip(links, sizes, strict=True) if size == max(sizes)]
+
+
+def _left_out(page: PageOne, grid: Sequence[Sequence[Panel]]) -> str:
+    """Return what a caption says of the links that have no panel."""
+    panels = [panel for row in grid for panel in row]
+    drawn = [
+        link for link in page.links if any(link.items() <= one.wanted.items() for one in panels)
+    ]
+    if len(drawn) == len(page.links):
+        return ""
+    return f"; {len(drawn)} of {len(page.links)} links, the others are in the appendix"
 
 
 def _drawn(
@@ -238,18 +271,18 @@ def _drawn(
         axes.set_title("\n".join(wrap(panel.title, TITLE)), loc="left")
         dress(axes, page.of(**panel.wanted))
         axes.grid(axis="x", color="#eeeeee")
-        for number, one in enumerate(series):
+        for place, one in enumerate(series):
             for at, vpn in enumerate(vpns):
                 wanted = {**panel.wanted, **one.wanted, **({"vpn": vpn} if vpn else {})}
                 cell = _cell(page, wanted)
                 found = seen(cell) if cell else None
                 if found:
-                    y = at + (number - (len(series) - 1) / 2) * 0.28
+                    y = at + (place - (len(series) - 1) / 2) * 0.28
                     _point(axes, found, y, one, right)
         axes.set_ylim(len(vpns) - 0.5, -0.5)
         axes.yaxis.set_major_locator(FixedLocator(range(len(vpns))))
         axes.set_yticks(
-            range(len(vpns)), [cut(said("vpn", vpn), longest) if vpn else "" for vpn in vpns]
+            range(len(vpns)), [_lines(said("vpn", vpn), longest) if vpn else "" for vpn in vpns]
         )
         axes.tick_params(axis="y", length=0)
         axes.xaxis.set_minor_locator(NullLocator())
@@ -264,11 +297,11 @@ def _drawn(
         for row, axes_of_row, above in zip(grid, places, [None, *places], strict=False):
             for panel, axes in zip(row, axes_of_row, strict=False):
                 fill(axes, panel)
-            for number in range(len(row), across):
-                axes_of_row[number].remove()
+            for column in range(len(row), across):
+                axes_of_row[column].remove()
                 if above is not None:
                     # Now it is the lowest one of its column.
-                    above[number].tick_params(axis="x", labelbottom=True)
+                    above[column].tick_params(axis="x", labelbottom=True)
         _label(wide, words, series, len(series))
     narrow = None
     flat = [panel for row in grid for panel in row]
@@ -280,7 +313,13 @@ def _drawn(
         for panel, axes in zip(flat, stacked[:, 0], strict=True):
             fill(axes, panel, LONGEST_NARROW)
         _label(narrow, words, series, 1)
-    return Drawing(name, caption, wide, narrow)
+    return Drawing(name, caption + _left_out(page, grid), wide, narrow)
+
+
+def _lines(words: str, longest: int) -> str:
+    """Return words beside a figure, in two lines at most."""
+    lines = wrap(words, longest, break_long_words=False)[:2]
+    return "\n".join(cut(line, longest) for line in lines)
 
 
 def cut(words: str, longest: int) -> str:

@@ -50,6 +50,8 @@ MOST_SENTENCES = 6
 COSTLY = 1.1
 """A VPN that takes this many times as long as no VPN is one to avoid: the published report calls
 10 % bad."""
+HOW_MUCH = ("size", "duration_s")
+"""Arguments that say how much is sent. That more bytes take longer is no finding."""
 OF_HEADERS = 0.01
 """A cost is that of headers if the link carries more bytes by as much, within this."""
 CARRIED = "forward_sent_bytes"
@@ -158,27 +160,35 @@ class PageOne:
 def page_one(campaigns: Campaigns) -> PageOne | None:
     """Return page 1 of the cells that most say something about; None if nothing was measured.
 
-    These are the matrices by their time; without any, the scenario with most cells.
+    These are the matrices by their time. Without any it is the scenario with most cells of those
+    in which something changes the measure.
     """
     every = settings(campaigns)
     timed = [one for one in every if one.is_matrix and one.is_time]
     first = timed[0].plot.measure if timed else ""
     some = [one for one in timed if one.plot.measure == first]
     if not some:
-        sizes: dict[tuple[str, str], int] = {}
+        groups: dict[tuple[str, str], list[Setting]] = {}
         for one in every:
             if measure := _measure(one):
-                key = one.shared["scenario"], measure
-                sizes[key] = sizes.get(key, 0) + len(one.cells)
-        if not sizes:
-            return None
-        scenario, first = max(sizes, key=lambda key: sizes[key])
-        some = [one for one in every if one.shared["scenario"] == scenario]
+                groups.setdefault((one.shared["scenario"], measure), []).append(one)
+        made = [_page_of(of_scenario, key[1], campaigns) for key, of_scenario in groups.items()]
+        return max(made, key=lambda page: (_has_finding(page), len(page.cells)), default=None)
+    return _page_of(some, first, campaigns)
+
+
+def _page_of(some: Sequence[Setting], measure: str, campaigns: Campaigns) -> PageOne:
+    """Return page 1 of the cells of these settings that have a measure."""
     cells = []
     for one in some:
-        cells += [cell for cell in one.cells if cell.measured(first)]
-    made = PageOne(_with_settings(cells), first, campaigns)
+        cells += [cell for cell in one.cells if cell.measured(measure)]
+    made = PageOne(_with_settings(cells), measure, campaigns)
     return replace(made, swept=[one.name for one in made.effects])
+
+
+def _has_finding(page: PageOne) -> bool:
+    """Return whether something that was varied changes the measure."""
+    return any(one.matters for one in page.effects if one.name not in HOW_MUCH)
 
 
 def _with_settings(cells: list[Cell]) -> list[Cell]:
@@ -237,8 +247,7 @@ def what_decides(page: PageOne) -> str:
     if not page.effects:
         return f"One configuration was run: {measure} {page.median(page.cells[0])}."
     swept = _list([_argument(one.name) for one in page.effects], "or")
-    # That more bytes take longer is no finding.
-    found = [one for one in page.effects if one.name != "size" and one.matters]
+    found = [one for one in page.effects if one.name not in HOW_MUCH and one.matters]
     top = (found or page.effects)[0]
     if not any(one.compared for one in page.effects):
         return (

@@ -259,5 +259,5 @@ def see(sections: Sequence[Setting]) -> dict[str, Markdown]:
     for kind, links in found.items():
         named = links if len(links) <= MOST_SECTIONS else [EVERY_SECTION]
         if named:
-            told[kind] = Markdown(f"All values: {', '.join(named)}.")
+            told[kind] = Markdown(f"All values: {'; '.join(named)}.")
     return told
