@@ -118,6 +118,20 @@ def test_what_a_killed_command_has_left_is_removed(store: Store) -> None:
         assert list(store.runs.iterdir()) == []
 
 
+def test_directories_that_share_runs_are_written_by_one_command_at_a_time(tmp_path: Path) -> None:
+    """What another command has begun would be taken for what a killed one has left."""
+    (tmp_path / "runs").mkdir()
+    stores = [Store(tmp_path / name) for name in ("full", "matrix")]
+    for one in stores:
+        one.directory.mkdir()
+        record.share_runs(one.directory)
+    with Store(stores[0].directory).opened():
+        begun = stores[0].begin(RECORD.run_id)
+        with pytest.raises(InputError, match="another openbach-run"), stores[1].opened():
+            pass
+        assert begun.exists()
+
+
 def test_a_command_killed_while_it_replaces_a_record_loses_none(store: Store) -> None:
     place = keep(store, RECORD)
     place.rename(place.with_suffix(".replaced"))

@@ -244,8 +244,9 @@ class Store:
         """
         with self._writing():
             self.runs.mkdir(parents=True, exist_ok=True)
-            # The kernel lets go of the lock when the process ends, however it ends.
-            lock = (self.directory / ".lock").open("w")
+            # Beside the runs, which several directories may share. The kernel lets go of the lock
+            # when the process ends, however it ends.
+            lock = (self.runs.resolve().parent / ".lock").open("w")
         with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
