@@ -21,7 +21,7 @@ from openbach_run.results.record import Store
 ROOT = Path(__file__).resolve().parents[2]
 REPORTS = ROOT / "reports"
 GOLDEN = "tests/data/golden.json"
-OLD = {"vpns", "ten_vpns", "stability"}
+OLD = {"ten_vpns"}
 """Reports of before results.parquet named the commit of its runs. `make reports` makes them anew;
 then this is empty, and stays so."""
 

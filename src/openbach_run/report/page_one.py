@@ -685,7 +685,7 @@ def best_vpns(page: PageOne) -> str:
 
 
 def vpns_to_avoid(page: PageOne) -> str:
-    """Say which VPNs take much longer than no VPN, where that is worst.
+    """Say which VPNs take much longer than no VPN, where that is worst, the worst VPN first.
 
     Those that are the fastest of all are not to be avoided, though they may cost as much somewhere.
     """
@@ -693,10 +693,10 @@ def vpns_to_avoid(page: PageOne) -> str:
     if not page.is_time:
         return ""
     fastest = _fastest(page, vpns)
-    told: list[str] = []
-    costly: list[str] = []
+    every: list[tuple[float, str, str]] = []
     for vpn in vpns:
         parts = []
+        greatest = 0.0
         for link in page.links:
             worst: dict[str, tuple[float, str]] = {}
             for cell in page.of(vpn=vpn, **link, **_without_pep(page)):
@@ -710,9 +710,13 @@ def vpns_to_avoid(page: PageOne) -> str:
                     worst[loss] = max(worst.get(loss, (0.0, "")), (found.median, text))
             if worst:
                 by_size = sorted(worst.values(), reverse=True)[:2]
+                greatest = max(greatest, by_size[0][0])
                 parts.append(f"{_over(link)} {_list([text for _, text in by_size])}".strip())
         if parts:
-            (costly if vpn in fastest else told).append(f"{named(vpn)}: {', '.join(parts)}")
+            every.append((greatest, vpn, f"{named(vpn)}: {', '.join(parts)}"))
+    every.sort(key=lambda one: -one[0])
+    told = [text for _, vpn, text in every if vpn not in fastest]
+    costly = [text for _, vpn, text in every if vpn in fastest]
     if not told:
         told, costly = costly, []
     more = f"; and {len(told) - MOST_NAMED} others" if len(told) > MOST_NAMED else ""
