@@ -83,19 +83,20 @@ def times(page: PageOne) -> Drawing:
         values = sorted(cell.measured(measure).values())
         return (median_of(cell, measure), values[0], values[-1]) if values else None
 
-    links = _drawn_links(page)
+    drawn: list[Cell] = []
+    for link in _drawn_links(page):
+        drawn += page.of(**link)
     every = []
-    for cell in page.cells:
-        if any(cell.has(link) for link in links):
-            every += list(cell.measured(measure).values())
+    for cell in drawn:
+        every += list(cell.measured(measure).values())
     logarithmic = min(every) > 0 and max(every) > WIDE * min(every)
-    least = least_times_s(page.cells) if page.is_time else []
+    least = least_times_s(drawn) if page.is_time else []
     words = page.of_measure.words + (", logarithmic" if logarithmic else "")
     seeds = max(len(cell.runs) for cell in page.cells)
     note = f"marker: median, bar: all {seeds} seeds" if seeds > 1 else "one seed"
     note += "; grey line: the least possible" if least else ""
     note += f", {least[0]:.1f} s" if len(least) == 1 else ""
-    if least and not all(cell.least_transfer_time_s for cell in page.cells):
+    if least and not all(cell.least_transfer_time_s for cell in drawn):
         note += " (no line where the rate changes with time)"
 
     def dress(axes: Axes, cells: Sequence[Cell]) -> None:
@@ -242,13 +243,13 @@ def _drawn_links(page: PageOne) -> list[dict[str, str]]:
 
 def _left_out(page: PageOne, grid: Sequence[Sequence[Panel]]) -> str:
     """Return what a caption says of the links that have no panel."""
-    panels = [panel for row in grid for panel in row]
-    drawn = [
-        link for link in page.links if any(link.items() <= one.wanted.items() for one in panels)
-    ]
-    if len(drawn) == len(page.links):
+    panels = [panel.wanted for row in grid for panel in row]
+    drawn = 0
+    for link in page.links:
+        drawn += any(link.items() <= wanted.items() for wanted in panels)
+    if drawn == len(page.links):
         return ""
-    return f"; {len(drawn)} of {len(page.links)} links, the others are in the appendix"
+    return f"; {drawn} of {len(page.links)} links, the others are in the appendix"
 
 
 def _drawn(
