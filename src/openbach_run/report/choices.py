@@ -80,6 +80,7 @@ def _choice(cells: Sequence[Cell], measure: str, tie: Mapping[str, float]) -> Ch
         for key, cell in of_links.items():
             fastest[key] = min(fastest.get(key, math.inf), median_of(cell, measure))
     hardest = _hardest(fastest)
+    # What was not run at the greatest loss of one of its links may only look good there.
     able = {name: one for name, one in table.items() if _hardest(one) <= hardest} or table
     worst = {name: _worst(one, fastest, measure) for name, one in able.items()}
     # Of what is bad nowhere that comes first which was run under most conditions.

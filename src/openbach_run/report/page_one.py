@@ -312,8 +312,8 @@ def _others(page: PageOne, name: str, group: Sequence[Cell]) -> str:
         names = [one for one in names if one != "pep"]
     told = [_value(one, first[one]) for one in names]
     if name in _link_names(page):
-        rest = {one: first[one] for one in page.links[0] if one in first}
-        rest = {one: value for one, value in rest.items() if one not in (name, *ACCESS)}
+        others = [one for one in page.links[0] if one not in (name, *ACCESS)]
+        rest = {one: first[one] for one in others if one in first}
         told += [link_in_words(rest)] if rest else []
     return ", ".join(told)
 
@@ -608,13 +608,11 @@ def equivalent_vpns(page: PageOne) -> str:
     where = f" {at_loss(least)}" if least else ""
     if any(_assigned_beside(page, link) for link in page.links):
         where += " on an assigned return link"
+    alone = f"{'' if len(vpns) == 1 else 'Of the VPNs the fastest: '}{named(alike[0])}"
     if len(alike) == 1 and high < 0:
-        which = "" if len(vpns) == 1 else "Of the VPNs the fastest: "
-        less = f"{_percents(-high, -low)} less time than no VPN{where}"
-        return f"{which}{named(alike[0])} takes {less}."
+        return f"{alone} takes {_percents(-high, -low)} less time than no VPN{where}."
     if len(alike) == 1:
-        which = f"{'' if len(vpns) == 1 else 'Of the VPNs the fastest: '}{named(alike[0])}"
-        told, whose, s = of_each[alike[0]], "its", "s"
+        which, told, whose, s = alone, of_each[alike[0]], "its", "s"
     else:
         each = _list([f"{figures} ({named(vpn)})" for vpn, figures in of_each.items()])
         told = each if len(alike) <= MOST_NAMED else _percents(low, high)
