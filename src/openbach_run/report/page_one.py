@@ -513,17 +513,7 @@ def what_a_pep_does(page: PageOne) -> str:
     compared = _with_pep(page, most)
     helpful = _helpful(page, compared)
     if not helpful:
-        if not compared:
-            return ""
-        steps = []
-        for cell, without in (pair for pairs in compared.values() for pair in pairs):
-            found = change(cell, without, page.measure)
-            steps += [100 * (found.median - 1)] if found else []
-        where = f" {at_loss(most)}" if page.losses else ""
-        limit = f" (medians change by {_percents(*_ends(steps))})" if steps else ""
-        same = all(control == SAME for _, control in compared)
-        own = " with the hosts' congestion control" if same else ""
-        return f"A PEP{own} does not make transfers of CUBIC hosts faster{where}{limit}."
+        return _no_pep_helps(page, compared, most)
     best = best_pep(page)
     assert best is not None
     parts = []
@@ -539,6 +529,25 @@ def what_a_pep_does(page: PageOne) -> str:
     where = f" {at_loss(most)}" if page.losses and most != "0" else ""
     text = f"If the hosts stay on CUBIC, a PEP at {best[0].replace('_', ' ')}{outside}{own} takes"
     return f"{text} {_list(parts)}{where}{f'; {nothing}' if idle else ''}."
+
+
+def _no_pep_helps(page: PageOne, compared: Pairs, loss: str) -> str:
+    """Say in how many comparisons PEPs help CUBIC hosts, where none helps in most of them."""
+    pairs = [pair for pairs in compared.values() for pair in pairs]
+    if not pairs:
+        return ""
+    faster = sum(slower(without, cell, page.measure, page.tie) for cell, without in pairs)
+    hindered = sum(slower(cell, without, page.measure, page.tie) for cell, without in pairs)
+    changes = [change(cell, without, page.measure) for cell, without in pairs]
+    steps = [100 * (one.median - 1) for one in changes if one]
+    where = f" {at_loss(loss)}" if page.losses else ""
+    limit = f" (medians change by {_percents(*_ends(steps))})" if steps else ""
+    same = all(control == SAME for _, control in compared)
+    pep = "A PEP with the hosts' congestion control" if same else "A PEP"
+    if not faster:
+        return f"{pep} does not make transfers of CUBIC hosts faster{where}{limit}."
+    found = f"{faster} of {len(pairs)} comparisons and slower in {hindered or 'none'}"
+    return f"{pep} makes transfers of CUBIC hosts faster in {found}{where}{limit}."
 
 
 def best_pep(page: PageOne) -> tuple[str, str] | None:
