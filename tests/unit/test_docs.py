@@ -114,14 +114,13 @@ def test_the_package_gives_what_its_python_interface_has() -> None:
     assert set(api.__all__) == openbach_run.PUBLIC
 
 
-def test_changes_that_are_not_released_are_in_four_groups() -> None:
+def test_changes_of_the_newest_version_are_in_four_groups() -> None:
     text = (ROOT / "CHANGELOG.md").read_text()
-    section = text.partition("\n## Not yet released\n")[2].partition("\n## ")[0]
-    assert re.findall("^### (.+)$", section, re.MULTILINE) == [
-        "Packets change",
-        "Added",
-        "Changed",
-        "Fixed",
-    ]
-    first = section.strip().splitlines()[0]
-    assert first == "### Packets change", f"in a group, please: {first}"
+    title, _, rest = text.partition("\n## ")[2].partition("\n")
+    assert re.fullmatch(r"Not yet released|\d+\.\d+\.\d+ \(\d{4}-\d\d-\d\d\)", title), title
+    section = rest.partition("\n## ")[0].strip()
+    groups = ["Packets change", "Added", "Changed", "Fixed"]
+    found = re.findall("^### (.+)$", section, re.MULTILINE)
+    assert found == [one for one in groups if one in found]
+    first = section.splitlines()[0]
+    assert first.startswith("### "), f"in a group, please: {first}"
