@@ -21,9 +21,6 @@ from openbach_run.results.record import Store
 ROOT = Path(__file__).resolve().parents[2]
 REPORTS = ROOT / "reports"
 GOLDEN = "tests/data/golden.json"
-OLD = {"ten_vpns"}
-"""Reports of before results.parquet named the commit of its runs. `make reports` makes them anew;
-then this is empty, and stays so."""
 
 
 def commit_of(report: Path) -> str | None:
@@ -64,7 +61,7 @@ REPORTED = sorted(file.parent.name for file in REPORTS.glob("*/results.parquet")
 
 
 def test_a_report_is_of_an_ancestor_with_the_packets_of_today() -> None:
-    for name in [one for one in REPORTED if one not in OLD]:
+    for name in REPORTED:
         commit = commit_of(REPORTS / name)
         assert commit, f"{name} says no commit: make reports, in a checkout without changes"
         check_commit(commit, name)
@@ -75,13 +72,10 @@ def test_the_search_for_assumptions_is_of_an_ancestor_with_the_packets_of_today(
     check_commit(commit, "assumptions")
 
 
-def test_all_new_reports_are_of_one_commit() -> None:
-    assert len({commit_of(REPORTS / name) for name in REPORTED if name not in OLD}) <= 1
-
-
-def test_the_list_of_old_reports_only_shrinks() -> None:
-    assert OLD.issubset(REPORTED)
-    assert not [name for name in OLD if commit_of(REPORTS / name)], "made anew: take it off OLD"
+def test_all_reports_are_of_one_commit() -> None:
+    search = json.loads((REPORTS / "assumptions/map.json").read_text())["commit"]
+    commits = {str(commit_of(REPORTS / name))[:12] for name in REPORTED}
+    assert commits == {search[:12]}
 
 
 def test_commits_that_are_gone_and_other_packets_are_refused() -> None:

@@ -26,9 +26,10 @@ from pypdfium2 import PdfDocument
 from pypdfium2 import raw as pdfium_c
 
 from openbach_run.commands import main
+from openbach_run.errors import InputError
 from openbach_run.openbach.measures import Measure, from_name
 from openbach_run.paths import REPOSITORY
-from openbach_run.report import charts, document, figures, front, write
+from openbach_run.report import cells, charts, document, figures, front, write
 from openbach_run.report.cells import Campaigns, Cell, Partners, matches, read_campaigns
 from openbach_run.report.charts import NARROW
 from openbach_run.report.claims import (
@@ -60,7 +61,8 @@ from openbach_run.report.recommendations import advice, recommend
 from openbach_run.report.settings import Setting, conditions, settings
 from openbach_run.report.verdicts import sentences, undecided, verdict_in_words, verdict_of
 from openbach_run.report.words import decimals, figure, in_good_units, named, said, value_of
-from openbach_run.report.write import CLAIMS, TEMPLATES
+from openbach_run.report.write import CLAIMS, TEMPLATES, about
+from openbach_run.results.files import write_parquet
 from openbach_run.results.intervals import Estimate
 from openbach_run.results.record import NOT_LOCKED, Record, Store
 from openbach_run.results.seeds import WARNING
@@ -1104,6 +1106,60 @@ def test_a_report_is_made_from_its_table_of_runs(report: Path, tmp_path: Path) -
     text = (again / "report.md").read_text()
     assert "made from `results.parquet`, without the files of its runs" in text
     assert "./openbach-run campaigns/matrix.yml --seeds 5" in text, "the file has the command"
+
+
+def told_apart(campaigns: Campaigns) -> list[tuple[dict[str, str], list[tuple[int, str]]]]:
+    """Return the values of each cell, with the seed and the clock of each of its runs."""
+    found = []
+    for one in campaigns.cells:
+        runs = [(run.seed, run.record.clock if run.record else "") for run in one.runs]
+        found.append((one.values, sorted(runs)))
+    return sorted(found, key=str)
+
+
+def test_a_table_of_runs_has_their_orbits_and_their_clock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A path of two links had no orbit, and a run in virtual time counted as one in real time.
+
+    So page 1 had another title, and claims about a CPU, which costs nothing in virtual time, had
+    verdicts.
+    """
+    place = write_results(tmp_path / "results", 1, vpn=("none", "wireguard"), pep=("none",))
+    monkeypatch.setattr(cells, "_orbit_arguments", lambda _: ["geo", "$vpn"])
+    campaigns = read_campaigns([place])
+    assert {one.values["orbit"] for one in campaigns.cells} == {"geo+none", "geo+wireguard"}
+    assert {one.clock for one in campaigns.records} == {"virtual"}
+    file = tmp_path / "results.parquet"
+    write_parquet(campaigns.records, file, about(campaigns))
+    assert told_apart(read_campaigns([file])) == told_apart(campaigns)
+
+
+@pytest.mark.parametrize(
+    ("command", "clock"),
+    [
+        ("./openbach-run geo", "virtual"),
+        ("./openbach-run geo --engine native", "real"),
+        ("./openbach-run geo --clock=real", "real"),
+    ],
+)
+def test_a_table_of_runs_of_before_has_the_clock_of_its_command(
+    command: str, clock: str, campaigns: Campaigns, tmp_path: Path
+) -> None:
+    file = tmp_path / "results.parquet"
+    old = {name: value for name, value in about(campaigns).items() if name != "rows"}
+    write_parquet(campaigns.records, file, {**old, "commands": [command]})
+    assert {one.clock for one in read_campaigns([file]).records} == {clock}
+
+
+@pytest.mark.parametrize("rows", [{}, {"orbit": {"values": ["geo"], "of_row": [0]}}, [1]])
+def test_a_table_whose_metadata_do_not_fit_is_refused(
+    rows: object, campaigns: Campaigns, tmp_path: Path
+) -> None:
+    file = tmp_path / "results.parquet"
+    write_parquet(campaigns.records, file, {**about(campaigns), "rows": rows})
+    with pytest.raises(InputError, match="its rows have no orbit"):
+        read_campaigns([file])
 
 
 def test_what_is_no_table_of_runs_is_refused(

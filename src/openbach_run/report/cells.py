@@ -188,14 +188,14 @@ def read_campaigns(directories: Sequence[Path]) -> Campaigns:
             record = store.load(run_id) if records is None else records.get(run_id)
             name, arguments = planned["scenario"], planned["arguments"]
             # The orbit is taken from any run of the scenario: only run.json has the jobs'
-            # arguments. A file of runs has it among the arguments.
+            # arguments. A file of runs has it for each run, an older one among the arguments.
             if records is None and name not in orbits and record is not None:
                 orbits[name] = _orbit_arguments(run_json.read(run_dir)["scenario"])
             given = [
                 arguments.get(one[1:], "") if one[:1] == "$" else one
                 for one in orbits.get(name, ["$orbit"] if records is not None else ())
             ]
-            orbit = "+".join(filter(None, dict.fromkeys(given)))
+            orbit = planned.get("orbit", "+".join(filter(None, dict.fromkeys(given))))
             values = {
                 "scenario": name,
                 "orbit": orbit,

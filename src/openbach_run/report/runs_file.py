@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Read the campaigns of a report from its results.parquet, where the runs themselves are gone.
 
-The file has what each run was given and what it measured. It has no time series, no hosts and no
-packages; a report says so.
+The file has what each run was given and what it measured, and in its metadata its orbit and the
+engine's identity. It has no time series, no hosts and no packages; a report says so.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from openbach_run.clock import REAL, VIRTUAL
 from openbach_run.errors import InputError
 from openbach_run.openbach.expand import expand
 from openbach_run.paths import REPOSITORY
@@ -22,6 +23,8 @@ from openbach_run.results.record import Record
 ENDING = ".parquet"
 OF_A_RUN = ("virtual_s", "wall_s", "run_id", "capture_hash")
 """The last columns of results.parquet."""
+REAL_TIME = {"native", "controller", REAL}
+"""Words of a command whose runs are in real time, by the names of engines and clocks."""
 NEEDED = ("scenario", "seed", "status", *OF_A_RUN)
 
 
@@ -37,16 +40,46 @@ def read(file: Path) -> tuple[dict[str, Any], list[Record]]:
         raise InputError(f"{file}: no results.parquet: {error}") from error
     if lacking := [name for name in NEEDED if name not in table.column_names]:
         raise InputError(f"{file}: no results.parquet of a report: no column {lacking[0]}")
-    records = [_record(row) for row in table.to_pylist()]
-    runs = []
-    for one in records:
-        asked = ("run_id", "scenario", "arguments", "seed")
-        runs.append({name: getattr(one, name) for name in asked})
     about = json.loads((table.schema.metadata or {}).get(ABOUT, b"{}"))
+    orbits, identities = _of_rows(file, about, table.num_rows)
+    records = []
+    for row, identity in zip(table.to_pylist(), identities, strict=True):
+        records.append(_record(row, identity))
+    runs = []
+    for one, orbit in zip(records, orbits, strict=True):
+        asked = ("run_id", "scenario", "arguments", "seed")
+        run = {name: getattr(one, name) for name in asked}
+        runs.append(run if orbit is None else {**run, "orbit": orbit})
     scenarios = dict.fromkeys([one.scenario for one in records])
     plots = {name: _plot(name) for name in scenarios}
     runs += about.pop("not_run", [])
     return {"commands": [], "plots": plots, **about, "runs": runs}, records
+
+
+def _of_rows(
+    file: Path, about: dict[str, Any], number: int
+) -> tuple[Sequence[str | None], Sequence[dict[str, str]]]:
+    """Return the orbit and the engine's identity of each row, and take them out of `about`.
+
+    Files of before 1.0 have neither. Their orbits are None: an argument has them. Their clock is
+    that of their commands. Raises InputError for metadata that do not fit the rows.
+    """
+    if "rows" not in about:
+        words = {one for command in about.get("commands", []) for one in re.split("[ =]", command)}
+        is_real = words & REAL_TIME
+        identity = {"clock": REAL} if is_real else {"engine": VIRTUAL, "clock": VIRTUAL}
+        return [None] * number, [identity] * number
+    rows = about.pop("rows")
+    found = []
+    for name in ("orbit", "identity"):
+        try:
+            values = [rows[name]["values"][place] for place in rows[name]["of_row"]]
+        except (LookupError, TypeError):
+            values = []
+        if len(values) != number:
+            raise InputError(f"{file}: no results.parquet of a report: its rows have no {name}")
+        found.append(values)
+    return found[0], found[1]
 
 
 def _plot(name: str) -> dict[str, str]:
@@ -58,7 +91,7 @@ def _plot(name: str) -> dict[str, str]:
     return {key: sweep[key] for key in ("measure", "figure") if key in sweep}
 
 
-def _record(row: Mapping[str, Any]) -> Record:
+def _record(row: Mapping[str, Any], identity: dict[str, str]) -> Record:
     """Return the record of a row: arguments stand before the seed, measures behind the status."""
     names = list(row)
     arguments = names[names.index("scenario") + 1 : names.index("seed")]
@@ -75,6 +108,6 @@ def _record(row: Mapping[str, Any]) -> Record:
         row["capture_hash"],
         {name: row[name] for name in measures if row[name] is not None},
         "",
-        {},
+        identity,
         [],
     )

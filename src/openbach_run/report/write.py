@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -228,22 +229,35 @@ def _assumptions(claims: Sequence[Claim]) -> Map | None:
 def about(campaigns: Campaigns) -> dict[str, Any]:
     """Return what a report needs of its campaigns besides the rows of results.parquet.
 
-    `orbits` has those of scenarios whose jobs say it, and no argument; `not_run` the runs that were
-    asked for and have no row.
+    `rows` has what the columns lack: a run's orbit, which the scenario's jobs may have, and its
+    identity, such as the clock. Each has its different `values`, and `of_row`, the place of a row's
+    value among them. `not_run` has the runs that were asked for and have no row.
     """
-    orbits: dict[str, dict[str, None]] = {}
+    orbits, identities = [], []
     not_run = []
     for cell in campaigns.cells:
+        orbit = cell.values.get("orbit", "")
         arguments = {k: v for k, v in cell.values.items() if k not in ("scenario", "orbit")}
-        asked = {"run_id": "", "scenario": cell.values["scenario"], "arguments": arguments}
-        not_run += [{**asked, "seed": run.seed} for run in cell.runs if run.record is None]
-        orbits.setdefault(cell.values["scenario"], {})[cell.values.get("orbit", "")] = None
+        asked = {"scenario": cell.values["scenario"], "arguments": arguments, "orbit": orbit}
+        for run in cell.runs:
+            if run.record is None:
+                not_run.append({"run_id": "", **asked, "seed": run.seed})
+            else:
+                orbits.append(orbit)
+                identities.append(run.record.identity)
     return {
         "commands": campaigns.commands,
         "plots": {name: asdict(plot) for name, plot in campaigns.plots.items()},
-        "orbits": {name: next(iter(found)) for name, found in orbits.items() if len(found) == 1},
+        "rows": {"orbit": _places(orbits), "identity": _places(identities)},
         "not_run": not_run,
     }
+
+
+def _places(values: Sequence[Any]) -> dict[str, list[Any]]:
+    """Return the different values, and for each of `values` its place among them."""
+    texts = [json.dumps(one, sort_keys=True) for one in values]
+    place = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+    return {"values": [json.loads(one) for one in place], "of_row": [place[one] for one in texts]}
 
 
 def see(sections: Sequence[Setting]) -> dict[str, Markdown]:
