@@ -43,6 +43,11 @@ def names(files: Path) -> set[str]:
         ("import openbach_jobs.netem as n\n", {"__init__", "netem"}),
         ("from openbach_jobs.ports import taken\n", {"__init__", "ports", "command"}),
         ("def late():\n    from openbach_jobs import bursts\n", {"__init__", "bursts", "netem"}),
+        ("from openbach_jobs import (\n    netem,\n)\n", {"__init__", "netem"}),
+        ("from openbach_jobs import \\\n    netem\n", {"__init__", "netem"}),
+        ("import os, \\\n    openbach_jobs.netem\n", {"__init__", "netem"}),
+        ("if 1: import openbach_jobs.netem\n", {"__init__", "netem"}),
+        ("import os; import openbach_jobs.netem # a, b\n", {"__init__", "netem"}),
         ("this is not Python, it says openbach_jobs\n", set()),
     ],
 )

@@ -15,8 +15,10 @@ packages only.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
@@ -26,6 +28,8 @@ from openbach_run.json_files import read_text
 
 SHARED = "openbach_jobs"
 """The package of what jobs share, in src of a checkout."""
+MENTIONED = re.compile(rf"^.*\b{SHARED}\b[^(\n]*(?:\([^)]*\))?.*$".encode(), re.MULTILINE)
+"""Lines of a program that name the package, to the end of a parenthesis."""
 PROGRAMS = "programs.txt"
 
 
@@ -86,19 +90,31 @@ def imported_of_jobs(file: Path) -> tuple[str, ...]:
 def _imported(file: Path, _changed_ns: int) -> tuple[str, ...]:
     """Return the same; a file that has changed is read anew."""
     text = file.read_bytes()
-    # Most files of a job import none, and to parse one takes milliseconds.
-    if SHARED.encode() not in text:
-        return ()
+    # To parse a whole file takes milliseconds, at each start of a command. Mostly each line that
+    # names the package is an import by itself.
+    lines = [_parsed(line.strip()) for line in MENTIONED.findall(text)]
+    if all(map(_has_imports_only, lines)):
+        return tuple(_names(chain.from_iterable(lines)))
+    return tuple(_names(_parsed(text)))
+
+
+def _parsed(text: bytes) -> list[ast.stmt]:
+    """Return the statements of a program; [] if it is not Python."""
     try:
-        tree = ast.parse(text)
+        return ast.parse(text).body
     except (SyntaxError, ValueError):
-        return ()
-    return tuple(_names(tree))
+        return []
 
 
-def _names(tree: ast.AST) -> Iterator[str]:
-    """Yield the modules of openbach_jobs that a program imports, at its top or later."""
-    for node in _statements(tree):
+def _has_imports_only(statements: list[ast.stmt]) -> bool:
+    return bool(statements) and all(
+        isinstance(one, ast.Import | ast.ImportFrom) for one in statements
+    )
+
+
+def _names(statements: Iterable[ast.AST]) -> Iterator[str]:
+    """Yield the modules of openbach_jobs that these statements import, at their top or later."""
+    for node in _within(statements):
         if isinstance(node, ast.ImportFrom) and node.module == SHARED:
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{SHARED}."):
@@ -108,9 +124,9 @@ def _names(tree: ast.AST) -> Iterator[str]:
             yield from (path[1] for path in paths if path[0] == SHARED and len(path) > 1)
 
 
-def _statements(tree: ast.AST) -> Iterator[ast.AST]:
+def _within(statements: Iterable[ast.AST]) -> Iterator[ast.AST]:
     """Yield every statement: an import is in no expression, and those are nine nodes of ten."""
-    waiting = [tree]
+    waiting = list(statements)
     while waiting:
         node = waiting.pop()
         yield node
