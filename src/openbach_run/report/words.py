@@ -47,7 +47,7 @@ ARGUMENTS = {
     "window_scaling": "window scaling", "access": "access to the return link",
     "dama_values": "values of the access", "forward": "forward link",
     "forward_values": "values of the forward link", "es_n0_file": "file of Es/N0",
-    "ping_payload_bytes": "ping payload", "buffer_bytes": "largest TCP buffer",
+    "ping_payload_bytes": "ping payload",
 }  # fmt: skip
 ACCESS = ("access", "dama_values", "return_rate")
 """The way to return capacity, and other arguments that say with it which link it is."""
