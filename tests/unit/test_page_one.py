@@ -330,6 +330,13 @@ def test_where_a_pep_decides_page_one_says_which_and_where() -> None:
     assert vpn_only[0] == "VPN only" and vpn_only[2].startswith("42")
 
 
+def told_of_peps(campaigns: Campaigns) -> str:
+    """Return the one sentence that begins with a PEP."""
+    _, found = told(campaigns)
+    (about,) = [one for one in found if one.startswith("A PEP")]
+    return about
+
+
 def test_a_pep_that_helps_some_transfers_is_not_said_to_help_none() -> None:
     """One VPN of four is 44 % faster with it, one slower: no PEP is best, and none is useless."""
     effects = {"none": 1.0, "wireguard": 0.56, "openvpn_udp": 1.2, "openvpn_tcp": 1.0}
@@ -338,20 +345,14 @@ def test_a_pep_that_helps_some_transfers_is_not_said_to_help_none() -> None:
         effect = effects[values["vpn"]] if values["pep"] == "B" else 1.0
         return 30 * effect * luck.uniform(0.999, 1.001)
 
-    _, found = told(campaign(time_s, vpn=VPNS, pep=("none", "B")))
-    about = [one for one in found if one.startswith("A PEP")]
-    assert len(about) == 1
-    assert about[0].startswith(
+    assert told_of_peps(campaign(time_s, vpn=VPNS, pep=("none", "B"))).startswith(
         "A PEP with the hosts' congestion control makes transfers of CUBIC hosts faster in 1 of 4"
         " comparisons and slower in 1 without loss (medians change by −44."
     )
 
 
 def test_a_pep_that_makes_no_transfer_faster_is_said_not_to() -> None:
-    _, found = told(campaign(vpn_most, vpn=VPNS, pep=("none", "B")))
-    about = [one for one in found if one.startswith("A PEP")]
-    assert len(about) == 1
-    assert about[0].startswith(
+    assert told_of_peps(campaign(vpn_most, vpn=VPNS, pep=("none", "B"))).startswith(
         "A PEP with the hosts' congestion control does not make transfers of CUBIC hosts faster"
         " without loss (medians change by −"
     )

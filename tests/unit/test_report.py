@@ -1136,20 +1136,23 @@ def test_a_table_of_runs_has_their_orbits_and_their_clock(
 
 
 @pytest.mark.parametrize(
-    ("command", "clock"),
+    ("commands", "clock", "engine"),
     [
-        ("./openbach-run geo", "virtual"),
-        ("./openbach-run geo --engine native", "real"),
-        ("./openbach-run geo --clock=real", "real"),
+        (["./openbach-run geo"], "virtual", "virtual"),
+        (["./openbach-run geo --engine native"], "real", None),
+        (["./openbach-run geo --clock=real"], "real", None),
+        (["./openbach-run geo --clock real/10"], "real", None),
+        ([], "virtual", None),
     ],
 )
 def test_a_table_of_runs_of_before_has_the_clock_of_its_command(
-    command: str, clock: str, campaigns: Campaigns, tmp_path: Path
+    commands: list[str], clock: str, engine: str | None, campaigns: Campaigns, tmp_path: Path
 ) -> None:
     file = tmp_path / "results.parquet"
     old = {name: value for name, value in about(campaigns).items() if name != "rows"}
-    write_parquet(campaigns.records, file, {**old, "commands": [command]})
-    assert {one.clock for one in read_campaigns([file]).records} == {clock}
+    write_parquet(campaigns.records, file, {**old, "commands": commands})
+    records = read_campaigns([file]).records
+    assert {(one.clock, one.identity.get("engine")) for one in records} == {(clock, engine)}
 
 
 @pytest.mark.parametrize("rows", [{}, {"orbit": {"values": ["geo"], "of_row": [0]}}, [1]])

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from openbach_run.clock import REAL, VIRTUAL
+from openbach_run.clock import REAL, VIRTUAL, slowdown
 from openbach_run.errors import InputError
 from openbach_run.openbach.expand import expand
 from openbach_run.paths import REPOSITORY
@@ -61,14 +61,12 @@ def _of_rows(
 ) -> tuple[Sequence[str | None], Sequence[dict[str, str]]]:
     """Return the orbit and the engine's identity of each row, and take them out of `about`.
 
-    Files of before 1.0 have neither. Their orbits are None: an argument has them. Their clock is
-    that of their commands. Raises InputError for metadata that do not fit the rows.
+    Files of before 1.0 have neither, nor has a campaign's own file. Their orbits are None: an
+    argument has them. Their identity is what their commands say. Raises InputError for metadata
+    that do not fit the rows.
     """
     if "rows" not in about:
-        words = {one for command in about.get("commands", []) for one in re.split("[ =]", command)}
-        is_real = words & REAL_TIME
-        identity = {"clock": REAL} if is_real else {"engine": VIRTUAL, "clock": VIRTUAL}
-        return [None] * number, [identity] * number
+        return [None] * number, [_identity_by(about.get("commands", []))] * number
     rows = about.pop("rows")
     found = []
     for name in ("orbit", "identity"):
@@ -80,6 +78,18 @@ def _of_rows(
             raise InputError(f"{file}: no results.parquet of a report: its rows have no {name}")
         found.append(values)
     return found[0], found[1]
+
+
+def _identity_by(commands: Sequence[str]) -> dict[str, str]:
+    """Return what the commands of runs say of their engine.
+
+    Without a command the engine is not known. The clock then counts as virtual, so that nothing is
+    judged about a CPU.
+    """
+    words = {word for command in commands for word in re.split("[ =]", command)}
+    if any(word in REAL_TIME or slowdown(word) > 1 for word in words):
+        return {"clock": REAL}
+    return {"engine": VIRTUAL, "clock": VIRTUAL} if commands else {"clock": VIRTUAL}
 
 
 def _plot(name: str) -> dict[str, str]:
