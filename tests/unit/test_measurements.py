@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import resource
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -607,8 +610,13 @@ def test_a_csv_file_may_have_the_times_of_the_answers(tmp_path: Path) -> None:
     assert "a time is when the probe was sent (--times-of-answers)" in read(tmp_path, rows).assumed
 
 
-def test_a_million_lines_take_less_than_ten_seconds(tmp_path: Path) -> None:
-    """CPU time: what else runs on the machine does not count."""
+def test_a_million_lines_are_read_in_twelve_times_what_writing_them_takes(tmp_path: Path) -> None:
+    """Reading takes some 7 s where writing takes 1.2 s.
+
+    Both are CPU times: what else runs does not count, and a slow machine is slow at both. The
+    command is a process of its own, whose lines coverage does not count: that doubles its time.
+    """
+    begun_s = time.process_time()
     rows = ["PING h (192.0.2.1) 56(84) bytes of data."]
     for n in range(1_000_000):
         if n % 300:
@@ -617,9 +625,13 @@ def test_a_million_lines_take_less_than_ten_seconds(tmp_path: Path) -> None:
                 f" ttl=55 time={40 + n % 7} ms"
             )
     (tmp_path / "ping").write_text("\n".join(rows))
-    begun_s = time.process_time()
-    assert link.main(["import", str(tmp_path / "ping"), "-o", str(tmp_path / "l.csv")]) == 0
-    assert time.process_time() - begun_s < 10
+    written_s = time.process_time() - begun_s
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    words = ["link", "import", str(tmp_path / "ping"), "-o", str(tmp_path / "l.csv")]
+    subprocess.run([sys.executable, "-m", "openbach_run", *words], check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    read_s = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+    assert read_s < 12 * written_s
 
 
 TEXTS = st.text(max_size=200) | st.binary(max_size=200)
