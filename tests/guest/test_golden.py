@@ -31,6 +31,7 @@ CELLS = (
     "lan_tcp vpn=openvpn_dco impairment=none rate=10M duration_s=2",
     "web vpn=tinc_router http=2 pep=B loss=0.1 loads=1",
     "voip orbit=leo vpn=none background=download duration_s=5",
+    "voip orbit=geo_rcs2 access=dama return_rate=none vpn=wireguard background=download duration_s=60",
 )
 
 
