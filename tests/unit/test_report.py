@@ -11,11 +11,13 @@ import html
 import json
 import re
 import tarfile
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Any, Self
 
+import pyarrow.parquet
 import pytest
 from helpers.made_up import ERROR, FAILED, NOT_RUN, write_results
 from hypothesis import given
@@ -62,7 +64,7 @@ from openbach_run.report.settings import Setting, conditions, settings
 from openbach_run.report.verdicts import sentences, undecided, verdict_in_words, verdict_of
 from openbach_run.report.words import decimals, figure, in_good_units, named, said, value_of
 from openbach_run.report.write import CLAIMS, TEMPLATES, about
-from openbach_run.results.files import write_parquet
+from openbach_run.results.files import ABOUT, places, write_parquet
 from openbach_run.results.intervals import Estimate
 from openbach_run.results.record import NOT_LOCKED, Record, Store
 from openbach_run.results.seeds import WARNING
@@ -1149,19 +1151,42 @@ def test_a_table_of_runs_of_before_has_the_clock_of_its_command(
     commands: list[str], clock: str, engine: str | None, campaigns: Campaigns, tmp_path: Path
 ) -> None:
     file = tmp_path / "results.parquet"
-    old = {name: value for name, value in about(campaigns).items() if name != "rows"}
-    write_parquet(campaigns.records, file, {**old, "commands": commands})
+    write_parquet(campaigns.records, file)
+    write_about(file, {"commands": commands})
     records = read_campaigns([file]).records
     assert {(one.clock, one.identity.get("engine")) for one in records} == {(clock, engine)}
 
 
-@pytest.mark.parametrize("rows", [{}, {"orbit": {"values": ["geo"], "of_row": [0]}}, [1]])
+def write_about(file: Path, about: Mapping[str, object]) -> None:
+    """Write other metadata into results.parquet."""
+    table = pyarrow.parquet.read_table(file)
+    told = {ABOUT: json.dumps(about).encode()}
+    pyarrow.parquet.write_table(table.replace_schema_metadata(told), file)
+
+
+@pytest.mark.parametrize("clock", ["virtual", "real"])
+def test_a_campaigns_own_table_has_the_clock_of_its_runs(
+    clock: str, campaigns: Campaigns, tmp_path: Path
+) -> None:
+    """Runs in real time counted as virtual: claims about a CPU then had no verdict."""
+    identity = {"engine": "native", "clock": clock}
+    file = tmp_path / "results.parquet"
+    write_parquet([replace(one, identity=identity) for one in campaigns.records], file)
+    assert [one.identity for one in read_campaigns([file]).records] == [identity] * len(
+        campaigns.records
+    )
+
+
+@pytest.mark.parametrize("name", ["identity", "orbit"])
+@pytest.mark.parametrize("wrong", [{}, [1], {"values": ["geo"], "of_row": [0]}])
 def test_a_table_whose_metadata_do_not_fit_is_refused(
-    rows: object, campaigns: Campaigns, tmp_path: Path
+    wrong: object, name: str, campaigns: Campaigns, tmp_path: Path
 ) -> None:
     file = tmp_path / "results.parquet"
-    write_parquet(campaigns.records, file, {**about(campaigns), "rows": rows})
-    with pytest.raises(InputError, match="its rows have no orbit"):
+    write_parquet(campaigns.records, file)
+    identities = places([one.identity for one in campaigns.records])
+    write_about(file, {"rows": {"identity": identities, name: wrong}})
+    with pytest.raises(InputError, match=f"its rows have no {name}"):
         read_campaigns([file])
 
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Read the campaigns of a report from its results.parquet, where the runs themselves are gone.
 
-The file has what each run was given and what it measured, and in its metadata its orbit and the
-engine's identity. It has no time series, no hosts and no packages; a report says so.
+The file has what each run was given and what it measured, and in its metadata the engine's
+identity and, if a report wrote it, the orbit. It has no time series, no hosts and no packages; a
+report says so.
 """
 
 from __future__ import annotations
@@ -61,23 +62,23 @@ def _of_rows(
 ) -> tuple[Sequence[str | None], Sequence[dict[str, str]]]:
     """Return the orbit and the engine's identity of each row, and take them out of `about`.
 
-    Files of before 1.0 have neither, nor has a campaign's own file. Their orbits are None: an
-    argument has them. Their identity is what their commands say. Raises InputError for metadata
-    that do not fit the rows.
+    A campaign's own file has no orbits; files of before 1.0 have no identities either. Their orbits
+    are None: an argument has them. Their identity is what their commands say. Raises InputError for
+    metadata that do not fit the rows.
     """
     if "rows" not in about:
         return [None] * number, [_identity_by(about.get("commands", []))] * number
     rows = about.pop("rows")
-    found = []
-    for name in ("orbit", "identity"):
+    found: dict[str, Sequence[Any]] = {"orbit": [None] * number}
+    for name in ("identity", *(["orbit"] if "orbit" in rows else [])):
         try:
             values = [rows[name]["values"][place] for place in rows[name]["of_row"]]
         except (LookupError, TypeError):
             values = []
         if len(values) != number:
             raise InputError(f"{file}: no results.parquet of a report: its rows have no {name}")
-        found.append(values)
-    return found[0], found[1]
+        found[name] = values
+    return found["orbit"], found["identity"]
 
 
 def _identity_by(commands: Sequence[str]) -> dict[str, str]:

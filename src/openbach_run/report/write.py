@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -31,7 +30,7 @@ from openbach_run.report.front import (
 from openbach_run.report.hosts import hosts, pep_hosts, runs_of_scenarios
 from openbach_run.report.page_one import missing_commands
 from openbach_run.report.settings import Setting, conditions, described, settings
-from openbach_run.results.files import as_csv, write_parquet
+from openbach_run.results.files import as_csv, places, write_parquet
 from openbach_run.results.record import not_locked
 from openbach_run.results.tables import (
     Markdown,
@@ -229,12 +228,10 @@ def _assumptions(claims: Sequence[Claim]) -> Map | None:
 def about(campaigns: Campaigns) -> dict[str, Any]:
     """Return what a report needs of its campaigns besides the rows of results.parquet.
 
-    `rows` has what the columns lack: a run's orbit, which the scenario's jobs may have, and its
-    identity, such as the clock. Each has its different `values`, and `of_row`, the place of a row's
-    value among them. `not_run` has the runs that were asked for and have no row.
+    `rows` has what the columns lack: a run's orbit, which the scenario's jobs may have. `not_run`
+    has the runs that were asked for and have no row.
     """
-    orbits, identities = [], []
-    not_run = []
+    orbits, not_run = [], []
     for cell in campaigns.cells:
         orbit = cell.values.get("orbit", "")
         arguments = {k: v for k, v in cell.values.items() if k not in ("scenario", "orbit")}
@@ -244,20 +241,12 @@ def about(campaigns: Campaigns) -> dict[str, Any]:
                 not_run.append({"run_id": "", **asked, "seed": run.seed})
             else:
                 orbits.append(orbit)
-                identities.append(run.record.identity)
     return {
         "commands": campaigns.commands,
         "plots": {name: asdict(plot) for name, plot in campaigns.plots.items()},
-        "rows": {"orbit": _places(orbits), "identity": _places(identities)},
+        "rows": {"orbit": places(orbits)},
         "not_run": not_run,
     }
-
-
-def _places(values: Sequence[Any]) -> dict[str, list[Any]]:
-    """Return the different values, and for each of `values` its place among them."""
-    texts = [json.dumps(one, sort_keys=True) for one in values]
-    place = {text: number for number, text in enumerate(dict.fromkeys(texts))}
-    return {"values": [json.loads(one) for one in place], "of_row": [place[one] for one in texts]}
 
 
 def see(sections: Sequence[Setting]) -> dict[str, Markdown]:

@@ -125,8 +125,11 @@ def write_parquet(
     """Write the rows of results.csv as a Parquet file.
 
     Arguments are text. Measures have the types, units and titles that their jobs declare. `about`
-    is kept in the file's metadata.
+    is kept in the file's metadata. Its `rows` have what the columns lack, in the form of `places`:
+    here the identity of each run, such as its clock.
     """
+    about = about or {}
+    rows = {"identity": places([one.identity for one in records]), **about.get("rows", {})}
     pyarrow = arrow()
     declared = flat(measures_of_all(records))
     measured: dict[str, Measure] = {}
@@ -153,12 +156,19 @@ def write_parquet(
             )
             for name in names
         ],
-        metadata={ABOUT: json.dumps(about).encode()} if about else None,
+        metadata={ABOUT: json.dumps({**about, "rows": rows}).encode()},
     )
     with pyarrow.parquet.ParquetWriter(file, schema) as writer:
         # Of no records there is one empty part: a file without any has no columns.
         for first in range(0, len(records), BATCH) or [0]:
             writer.write_table(_table(records[first : first + BATCH], schema))
+
+
+def places(values: Sequence[Any]) -> dict[str, list[Any]]:
+    """Return the different `values`, and `of_row`: for each of them its place among those."""
+    texts = [json.dumps(one, sort_keys=True) for one in values]
+    place = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+    return {"values": [json.loads(one) for one in place], "of_row": [place[one] for one in texts]}
 
 
 def _table(records: Sequence[Record], schema: Any) -> Any:
