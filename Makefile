@@ -11,7 +11,7 @@ JOBS := $(wildcard jobs/*/files)
 EMPTY :=
 WITH_JOBS := env PYTHONPATH=src:src/openbach_run/guest/agent_library:tests:pep/tests:$(subst $(EMPTY) $(EMPTY),:,$(JOBS))
 
-.PHONY: check lint smoke test unit guest pages pep peers vpns chaos fuzz house words readme reports golden bump-debian add-debian modules kernel-tests openbach openbach-jobs scenarios vpn-lists control-lists man lock wheel site results-site clean
+.PHONY: check lint smoke test unit guest pages pep peers vpns chaos fuzz house words readme reports golden other-cpu bump-debian add-debian modules kernel-tests openbach openbach-jobs scenarios vpn-lists control-lists man lock wheel site results-site clean
 .PHONY: kernel-rebase kernel-export soak
 .PHONY: bench bench-return-link bench-budget bench-paired bench-scale bench-cluster bench-serve bench-pep bench-peers bench-clock bench-native
 
@@ -98,6 +98,10 @@ reports: # every campaign of reports/ anew, or some: make reports ONLY="etosat f
 
 golden: # the packets have changed, and the commit says why
 	UPDATE_GOLDEN=1 $(DEV) python -m pytest tests/guest/test_golden.py
+
+CPU := SandyBridge
+other-cpu: # the golden cells on an emulated CPU, below another kernel of the host: make other-cpu CPU=Haswell
+	$(DEV) python tests/other_cpu.py --cpu $(CPU)
 
 kernel-rebase: # tries kernel/series on another source of Debian's: make kernel-rebase VERSION=7.3
 	$(DEV) python tests/kernel_rebase.py $(VERSION)

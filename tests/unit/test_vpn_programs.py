@@ -12,6 +12,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import vpn_go_program
 
 from openbach_run.catalog import is_used
 from openbach_run.engine.virtual import programs
@@ -325,3 +326,46 @@ def test_a_script_is_a_host_program_too(tmp_path: Path, monkeypatch: pytest.Monk
     assert list(host_programs(wants_a_host_program(tmp_path), tmp_path)) == [
         "vpn-configs/mine/bin/mined"
     ]
+
+
+ASKS_FOR_AVX512 = """
+func HasFastScanSpanPacked() bool {
+	return avx512ScanPackedReqsMet
+}
+"""
+
+
+def go_root(folder: Path, monkeypatch: pytest.MonkeyPatch, collector: str | None) -> Path:
+    """Make a Go whose garbage collector has this source; return the folder of a module."""
+    if collector is not None:
+        file = folder / "go" / vpn_go_program.COLLECTOR
+        file.parent.mkdir(parents=True)
+        file.write_text(collector)
+    known = {"GOROOT": str(folder / "go"), "GOVERSION": "go1.27"}
+    monkeypatch.setattr(vpn_go_program, "said", lambda words, _: known[words[-1]] + "\n")
+    (folder / "work/mine").mkdir(parents=True)
+    return folder / "work/mine"
+
+
+def test_go_collects_garbage_as_without_avx512(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With AVX-512 its collector reads the clock at other times, and packets moved."""
+    source = go_root(tmp_path, monkeypatch, ASKS_FOR_AVX512)
+    (option,) = vpn_go_program.same_on_every_cpu(source)
+    (changed,) = json.loads(Path(option.partition("=")[2]).read_text())["Replace"].values()
+    assert "bool {\n\treturn false\n}" in Path(changed).read_text()
+
+
+def test_go_without_such_a_collector_is_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert vpn_go_program.same_on_every_cpu(go_root(tmp_path, monkeypatch, None)) == []
+
+
+def test_a_go_whose_collector_is_not_known_builds_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = go_root(tmp_path, monkeypatch, "func Other() {}")
+    with pytest.raises(SystemExit, match=r"it is not known how go1\.27 asks for AVX-512"):
+        vpn_go_program.same_on_every_cpu(source)

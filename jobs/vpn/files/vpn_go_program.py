@@ -34,6 +34,8 @@ LAST_LINES = 30
 ENVIRONMENT = {"CGO_ENABLED": "0", "GOFLAGS": "", "GOWORK": "off"}
 BUILD = ("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-v")
 """`-v` names each package that is compiled."""
+COLLECTOR = "src/internal/runtime/gc/scan/scan_amd64.go"
+"""The file of Go's own source that says whether its garbage collector uses AVX-512."""
 
 
 def main(kind: str, program: str, directory: Path) -> None:
@@ -106,7 +108,8 @@ def build(source: Path, packages: list[str], modules: str, directory: Path) -> N
     """Build packages of a source tree, and print the progress."""
     print("0 downloading what it needs", flush=True)
     number = len(said(["go", "list", "-deps", *packages], source).split())
-    command = [*BUILD, f"-mod={modules}", "-o", f"{directory}/", *packages]
+    options = [f"-mod={modules}", *same_on_every_cpu(source), "-o", f"{directory}/"]
+    command = [*BUILD, *options, *packages]
     printed: list[str] = []
     with subprocess.Popen(
         command,
@@ -124,6 +127,31 @@ def build(source: Path, packages: list[str], modules: str, directory: Path) -> N
         sys.exit(
             f"{' '.join(command)}: exit code {go.returncode}:\n{''.join(printed[-LAST_LINES:])}"
         )
+
+
+def same_on_every_cpu(source: Path) -> list[str]:
+    """Return the options with which a program collects garbage in the same steps on every CPU.
+
+    With AVX-512 the collector of Go 1.26 looks at whole blocks at once and counts its work
+    otherwise (runtime/mgcmark_greenteagc.go). It then reads the clock at other times, and in
+    virtual time that moves packets. Older versions have no such file.
+    """
+    collector = Path(said(["go", "env", "GOROOT"], source).strip()) / COLLECTOR
+    if not collector.exists():
+        return []
+    asks = r"(func HasFastScanSpanPacked\(\) bool \{\s*return )\w+"
+    text, found = re.subn(asks, r"\1false", collector.read_text())
+    if found != 1:
+        version = said(["go", "env", "GOVERSION"], source).strip()
+        sys.exit(
+            f"{collector}: not as in Go 1.26: it is not known how {version} asks for AVX-512, which"
+            " would move packets from one CPU to another. Go 1.26 builds this program"
+        )
+    ours = source.resolve().parent / "scan_amd64.go"
+    ours.write_text(text)
+    overlay = source.resolve().parent / "overlay.json"
+    overlay.write_text(json.dumps({"Replace": {str(collector): str(ours)}}))
+    return [f"-overlay={overlay}"]
 
 
 def said(command: list[str], cwd: Path) -> str:

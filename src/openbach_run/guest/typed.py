@@ -49,6 +49,9 @@ CHANGES = "/run/typed"
 JOBS = "/run/openbach/jobs"
 STATISTICS = "/run/openbach/statistics.jsonl"
 SHELL = "/bin/sh"
+ON_ANY_CPU = {"GODEBUG": "cpu.avx512vl=off"}
+"""For people's own programs in Go 1.26: with AVX-512 its garbage collector looks at the clock at
+other times (jobs/vpn/files/vpn_go_program.py)."""
 PATH = "/opt/openbach-run/bin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 GRACE_US = 2_000_000
 """From SIGTERM to SIGKILL for what still runs at the end."""
@@ -338,7 +341,7 @@ class Commands:
             pid = os.posix_spawn(
                 SHELL,
                 [SHELL, "-c", command],
-                {"PATH": PATH, "HOME": "/root", "LANG": "C.UTF-8", "TERM": "dumb"},
+                {"PATH": PATH, "HOME": "/root", "LANG": "C.UTF-8", "TERM": "dumb", **ON_ANY_CPU},
                 setsid=True,
                 setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],  # Python ignores them
                 file_actions=actions,
