@@ -54,7 +54,6 @@ mount --bind /dev /new/dev
 mkdir -p /new/dev/shm /new/dev/pts
 mount -t tmpfs memory /new/dev/shm
 mount -t devpts devpts /new/dev/pts
-mount -t tmpfs memory /new/tmp
 mount -t 9p -o $options out /new/mnt
 ln -s /proc/self/fd /new/dev/fd
 ip link set lo up
@@ -71,7 +70,7 @@ def run_here(command: str, results: Path) -> str:
     """Run a cell on this machine; return the capture's hash."""
     words = [*command.split(), "--quiet", "--results", str(results)]
     subprocess.run(words, cwd=REPOSITORY, check=True, stdout=subprocess.DEVNULL)
-    return next(iter(hashes_in(results)))
+    return next(hashes_in(results))
 
 
 def hashes_in(results: Path) -> Iterator[str]:

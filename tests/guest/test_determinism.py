@@ -71,8 +71,8 @@ def test_another_cpu_changes_no_packet(
 
     glibc is told of one without SSE 4.2. strongSwan's programs have directories of libraries of
     their own. Of a call of 60 s ITGDec writes 3000 lines without a sleep, each a system call that
-    counts (awake-syscalls.patch). (init.py is not edited: it is in the image, which would be made anew, with the
-    packages that Debian has by now.)
+    counts (awake-syscalls.patch). (init.py is not edited: it is in the image, which would be made
+    anew, with the packages that Debian has by now.)
     """
     edited = copy_of_the_checkout(tmp_path / "edited")
     for name, place, added in (
