@@ -177,8 +177,9 @@ MOVE = (
     " 10.10.1.77/24 dev to_st; ip route replace $$way; echo $$way"
 )
 ROAMS = {
-    "connect_ip", "easytier", "openvpn_dco", "quic_split", "rosenpass", "tailscale", "tinc_router",
-    "tinc_switch", "wireguard", "wireguard_go", "yggdrasil",
+    "connect_ip", "easytier", "nebula", "nebula_chacha", "nebula_lighthouse", "openvpn_dco",
+    "quic_split", "rosenpass", "tailscale", "tinc_router", "tinc_switch", "wireguard",
+    "wireguard_go", "yggdrasil",
 }  # fmt: skip
 """VPNs whose tunnel outlives the address of the client: tinc connects anew from the new one."""
 ROAMED_S = 150
