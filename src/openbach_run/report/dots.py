@@ -152,7 +152,7 @@ def costs(page: PageOne) -> Drawing | None:
     )
     rows = [vpn for vpn in vpns if vpn != "none"]
     return _drawn(
-        "page-2", caption, "against no VPN (%)", page, series, seen, dress, rows, greatest + 6
+        "page-2", caption, "against no VPN (%)", page, series, seen, dress, rows, greatest
     )
 
 
@@ -342,16 +342,19 @@ def _point(axes: Axes, found: Seen, y: float, one: Series, right: float) -> None
     middle, low, high = found
     if high > low:
         axes.plot([low, high], [y, y], color=one.colour, linewidth=1.2, label=INTERVAL + one.label)
-    axes.plot(middle, y, one.marker, color=one.colour, markersize=5, label=one.label)
+    has_marker = middle <= right  # else not a half of one at the edge; the CSV has its point
+    size = 5 if has_marker else 0
+    axes.plot(middle, y, one.marker, color=one.colour, markersize=size, label=one.label)
     if high > right:
         axes.text(
-            right,
-            y - 0.12,
+            1,
+            y - 0.12 if has_marker else y,  # not on its own marker
             f"→ {short(high)}",
             ha="right",
-            va="bottom",
+            va="bottom" if has_marker else "center",
             fontsize=6.5,
             color=one.colour,
+            transform=axes.get_yaxis_transform(),
         )
 
 
