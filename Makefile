@@ -70,6 +70,7 @@ words: # how the pages for users read: sentences, private words
 vpns: # builds the programs that no Debian package has: some 30 minutes, once
 	BUILT_VPNS=1 $(DEV) python -m pytest tests/guest/test_vpns.py tests/guest/test_vpn_failures.py tests/guest/test_vpn_coordinator.py \
 		tests/guest/test_quic_tunnels.py
+	BUILT_VPNS=1 $(DEV) python -m pytest tests/guest/test_determinism.py -k another_cpu
 
 modules: # for Debian's 6.1, 6.12 and current kernel, in a guest; downloads their headers and compilers once
 	$(DEV) python -m pytest tests/guest/test_module.py

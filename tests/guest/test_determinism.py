@@ -6,11 +6,13 @@ Another seed gives others.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from blake3 import blake3
 from helpers.guest_runs import RunCells, command, copy_of_the_checkout, records
+from helpers.vpns_tested import VPNS as TESTED_VPNS
 
 VPNS = ("none", "wireguard", "openvpn_udp", "openvpn_tcp")
 CELL = ("cc=cubic", "loss=1", "size=2M")
@@ -56,53 +58,74 @@ def test_an_edit_that_does_nothing_changes_no_packet(run_cells: RunCells, tmp_pa
     assert before.row["capture_hash"] == after.row["capture_hash"]
 
 
+MAIN = "def _run(events: TextIO, began_ns: int) -> dict[str, Any]:\n"
+
+
+def test_calls_of_the_setup_change_no_packet(run_cells: RunCells, tmp_path: Path) -> None:
+    """The guest's first program makes more calls for more hosts: they do not count as polling.
+
+    With two links two programs measure at the same time, and each reading of a clock counts.
+    """
+    edited = copy_of_the_checkout(tmp_path / "edited")
+    file = edited / "src/openbach_run/guest/main.py"
+    text = file.read_text()
+    assert text.count(MAIN) == 1
+    file.write_text(text.replace(MAIN, f"{MAIN}    [os.getppid() for _ in range(3000)]\n"))
+    cell = ("multipath_udp", "vpn=none", "first=geo", "second=leo", "event=none")
+    there = hashes(edited, cell, tmp_path / "results")
+    assert there == {run.row["vpn"]: run.row["capture_hash"] for run in run_cells(*cell)}
+
+
+@pytest.fixture(scope="module")
+def of_cpus(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two checkouts: the guest's glibc is told of a CPU without SSE 4.2, and of nothing.
+
+    The words are as long, since a program's memory has them, too.
+    """
+    place = tmp_path_factory.mktemp("of_cpus")
+    checkouts = []
+    for cpu in ("-SSE4_2", "-XXX4_2"):
+        edited = copy_of_the_checkout(place / cpu)
+        # init.py is not edited: it is in the image, which would be made anew, with the packages
+        # that Debian has by now.
+        for name, before, added in (
+            ("agent.py", '"PYTHONHASHSEED": "0",', f'"GLIBC_TUNABLES": "glibc.cpu.hwcaps={cpu}",'),
+            ("main.py", MAIN, f'    os.environ["GLIBC_TUNABLES"] = "glibc.cpu.hwcaps={cpu}"\n'),
+        ):
+            file = edited / "src/openbach_run/guest" / name
+            text = file.read_text()
+            assert text.count(before) == 1
+            file.write_text(text.replace(before, before + added))
+        checkouts.append(edited)
+    return checkouts
+
+
 @pytest.mark.parametrize(
     "cell",
     [
-        *(("geo_loss", f"vpn={vpn}", *CELL) for vpn in ("wireguard", "openvpn_udp", "strongswan")),
+        ("geo_loss", f"vpn={','.join(TESTED_VPNS)}", *CELL),
         ("voip", "vpn=none", "orbit=leo", "background=none", "duration_s=60"),
     ],
-    ids=lambda cell: f"{cell[0]} {cell[1]}",
+    ids=lambda cell: str(cell[0]),
 )
 def test_another_cpu_changes_no_packet(
-    run_cells: RunCells, cell: tuple[str, ...], tmp_path: Path
+    of_cpus: list[Path], cell: tuple[str, ...], tmp_path: Path
 ) -> None:
     """The CPU says where the loader looks for a program's libraries.
 
-    glibc is told of one without SSE 4.2. strongSwan's programs have directories of libraries of
-    their own. Of a call of 60 s ITGDec writes 3000 lines without a sleep, each a system call that
-    counts (awake-syscalls.patch). (init.py is not edited: it is in the image, which would be made
-    anew, with the packages that Debian has by now.)
+    strongSwan's programs have directories of libraries of their own. Of a call of 60 s ITGDec
+    writes 3000 lines without a sleep, each a system call that counts (awake-syscalls.patch).
     """
-    edited = copy_of_the_checkout(tmp_path / "edited")
-    for name, place, added in (
-        ("agent.py", '"PYTHONHASHSEED": "0",', '"GLIBC_TUNABLES": "glibc.cpu.hwcaps=-SSE4_2",'),
-        (
-            "main.py",
-            "def _run(events: TextIO, began_ns: int) -> dict[str, Any]:\n",
-            '    os.environ["GLIBC_TUNABLES"] = "glibc.cpu.hwcaps=-SSE4_2"\n',
-        ),
-    ):
-        file = edited / "src/openbach_run/guest" / name
-        text = file.read_text()
-        assert text.count(place) == 1
-        file.write_text(text.replace(place, place + added))
-    scenario, *values = cell
-    results = str(tmp_path / "results")
-    done = command(
-        f"scenarios/{scenario}.json",
-        *values,
-        "--seeds",
-        "1",
-        "--results",
-        results,
-        cwd=edited,
-        checkout=edited,
-    )
+    without, with_all = (hashes(one, cell, tmp_path / one.name) for one in of_cpus)
+    assert without == with_all
+
+
+def hashes(checkout: Path, cell: Sequence[str], results: Path) -> dict[str, str]:
+    """Return the capture's hash of the run with each VPN."""
+    words = (*cell, "--seeds", "1", "--results", str(results))
+    done = command(*words, cwd=checkout, checkout=checkout)
     assert done.returncode == 0, done.stderr
-    (here,), (there,) = run_cells(scenario, *values), records(tmp_path / "results")
-    assert here.row["run_id"] != there.row["run_id"], "the edit was not run"
-    assert here.row["capture_hash"] == there.row["capture_hash"]
+    return {run.row["vpn"]: run.row["capture_hash"] for run in records(results)}
 
 
 @pytest.mark.parametrize("vpn", VPNS)

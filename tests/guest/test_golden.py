@@ -32,6 +32,7 @@ CELLS = (
     "web vpn=tinc_router http=2 pep=B loss=0.1 loads=1",
     "voip orbit=leo vpn=none background=download duration_s=5",
     "voip orbit=geo_rcs2 access=dama return_rate=none vpn=wireguard background=download duration_s=60",
+    "multipath_udp vpn=none first=geo second=leo event=none",
 )
 
 

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The packets of reports/ are those of today: samples of each report's runs are made again."""
+
+from __future__ import annotations
+
+import os
+from itertools import chain
+from pathlib import Path
+
+import pytest
+from helpers.guest_runs import command, records
+from helpers.vpns_tested import VPNS
+
+from openbach_run.report.runs_file import read
+from openbach_run.results.record import FINISHED, Record
+
+REPORTS = Path(__file__).resolve().parents[2] / "reports"
+NAMES = sorted(file.parent.name for file in REPORTS.glob("*/results.parquet"))
+OTHERS = {("return_link", "voip")}
+"""Report and scenario whose runs are of before a change of packets, as reports/README.md says."""
+MOST = int(os.environ.get("REPORT_SAMPLES", "4"))
+"""How many runs of each scenario are made again, each with another VPN, the shortest first."""
+
+
+def samples(name: str) -> list[Record]:
+    """Return the shortest runs of each scenario, each with another VPN of those tested here."""
+    shortest: dict[tuple[str, str], Record] = {}
+    for run in read(REPORTS / name / "results.parquet")[1]:
+        vpn = run.arguments.get("vpn", "none")
+        is_here = vpn in ("none", *VPNS) and (name, run.scenario) not in OTHERS
+        if is_here and run.status == FINISHED:
+            best = shortest.setdefault((run.scenario, vpn), run)
+            if run.wall_s < best.wall_s:
+                shortest[run.scenario, vpn] = run
+    chosen: dict[str, list[Record]] = {}
+    for run in sorted(shortest.values(), key=lambda one: one.wall_s):
+        of_scenario = chosen.setdefault(run.scenario, [])
+        if len(of_scenario) < MOST:
+            of_scenario.append(run)
+    return list(chain.from_iterable(chosen.values()))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_report_has_the_packets_of_today(name: str, tmp_path: Path) -> None:
+    chosen = samples(name)
+    assert chosen, "no run of it is tested"
+    moved = []
+    for number, run in enumerate(chosen):
+        values = [f"{argument}={value}" for argument, value in run.arguments.items() if value]
+        results = tmp_path / str(number)
+        words = (run.scenario, *values, "--seeds", f"{run.seed},", "--results", str(results))
+        done = command(*words)
+        assert done.returncode == 0, done.stderr
+        (again,) = records(results)
+        if again.row["capture_hash"] != run.capture_hash:
+            moved.append(" ".join(words))
+    assert not moved, "other packets today: make reports"
