@@ -166,7 +166,7 @@ lock: # the Python packages of a bundle, from the ranges of pyproject.toml: ever
 wheel: # for `pipx install dist/openbach_run-….whl`
 	rm -rf build dist
 	$(DEV) pip wheel --quiet --no-deps --wheel-dir dist .
-	rm -rf build
+	rm -rf build src/openbach_run.egg-info
 
 site: # the documentation, with a search that needs no network: site/index.html; a dead link fails
 	rm -rf build/pages site
