@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from blake3 import blake3
-from helpers.guest_runs import RunCells, command, copy_of_the_checkout, records
+from helpers.guest_runs import Run, RunCells, command, copy_of_the_checkout, records
 from helpers.vpns_tested import VPNS as TESTED_VPNS
 
 VPNS = ("none", "wireguard", "openvpn_udp", "openvpn_tcp")
@@ -44,18 +44,7 @@ def test_an_edit_that_does_nothing_changes_no_packet(run_cells: RunCells, tmp_pa
         head, found, rest = file.read_text().partition('if __name__ == "__main__":')
         file.write_text(f"{head}{EDIT}\n\n{found}{rest}")
     cell = ("vpn=none", "pep=B", "http=2", "loads=1")
-    done = command(
-        "scenarios/web.json",
-        *cell,
-        "--results",
-        str(tmp_path / "results"),
-        cwd=edited,
-        checkout=edited,
-    )
-    assert done.returncode == 0, done.stderr
-    (before,), (after,) = run_cells("web", *cell), records(tmp_path / "results")
-    assert before.row["run_id"] != after.row["run_id"], "the edit was not run"
-    assert before.row["capture_hash"] == after.row["capture_hash"]
+    check_packets(run_cells("web", *cell), runs_of(edited, ("web", *cell), tmp_path / "results"))
 
 
 MAIN = "def _run(events: TextIO, began_ns: int) -> dict[str, Any]:\n"
@@ -72,8 +61,7 @@ def test_calls_of_the_setup_change_no_packet(run_cells: RunCells, tmp_path: Path
     assert text.count(MAIN) == 1
     file.write_text(text.replace(MAIN, f"{MAIN}    [os.getppid() for _ in range(3000)]\n"))
     cell = ("multipath_udp", "vpn=none", "first=geo", "second=leo", "event=none")
-    there = hashes(edited, cell, tmp_path / "results")
-    assert there == {run.row["vpn"]: run.row["capture_hash"] for run in run_cells(*cell)}
+    check_packets(run_cells(*cell), runs_of(edited, cell, tmp_path / "results"))
 
 
 @pytest.fixture(scope="module")
@@ -116,16 +104,26 @@ def test_another_cpu_changes_no_packet(
     strongSwan's programs have directories of libraries of their own. Of a call of 60 s ITGDec
     writes 3000 lines without a sleep, each a system call that counts (awake-syscalls.patch).
     """
-    without, with_all = (hashes(one, cell, tmp_path / one.name) for one in of_cpus)
-    assert without == with_all
+    without, with_all = (runs_of(one, cell, tmp_path / one.name) for one in of_cpus)
+    check_packets(without, with_all)
 
 
-def hashes(checkout: Path, cell: Sequence[str], results: Path) -> dict[str, str]:
-    """Return the capture's hash of the run with each VPN."""
+def runs_of(checkout: Path, cell: Sequence[str], results: Path) -> list[Run]:
+    """Return the runs that a checkout makes of a cell, with seed 1."""
     words = (*cell, "--seeds", "1", "--results", str(results))
     done = command(*words, cwd=checkout, checkout=checkout)
     assert done.returncode == 0, done.stderr
-    return {run.row["vpn"]: run.row["capture_hash"] for run in records(results)}
+    return records(results)
+
+
+def check_packets(before: Sequence[Run], after: Sequence[Run]) -> None:
+    """Fail where runs of two checkouts have other packets, or are of the same code."""
+    identities, others = ({run.row["run_id"] for run in runs} for runs in (before, after))
+    assert not identities & others, "the edit was not run"
+    hashes, now = (
+        {run.row["vpn"]: run.row["capture_hash"] for run in runs} for runs in (before, after)
+    )
+    assert hashes == now
 
 
 @pytest.mark.parametrize("vpn", VPNS)

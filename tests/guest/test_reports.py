@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import os
 from fnmatch import fnmatch
-from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -19,26 +17,21 @@ REPORTS = Path(__file__).resolve().parents[2] / "reports"
 NAMES = sorted(file.parent.name for file in REPORTS.glob("*/results.parquet"))
 OTHERS = ("return_link voip *", "ten_vpns lan_reconnect nebula")
 """Report, scenario and VPN of runs that are of before a change of packets (reports/README.md)."""
-MOST = int(os.environ.get("REPORT_SAMPLES", "4"))
+MOST = 4
 """How many runs of each scenario are made again, each with another VPN, the shortest first."""
 
 
 def samples(name: str) -> list[Record]:
     """Return the shortest runs of each scenario, each with another VPN of those tested here."""
-    shortest: dict[tuple[str, str], Record] = {}
-    for run in read(REPORTS / name / "results.parquet")[1]:
+    chosen: dict[str, dict[str, Record]] = {}
+    for run in sorted(read(REPORTS / name / "results.parquet")[1], key=lambda one: one.wall_s):
         vpn = run.arguments.get("vpn", "none")
         is_other = any(fnmatch(f"{name} {run.scenario} {vpn}", other) for other in OTHERS)
         if vpn in ("none", *VPNS) and not is_other and run.status == FINISHED:
-            best = shortest.setdefault((run.scenario, vpn), run)
-            if run.wall_s < best.wall_s:
-                shortest[run.scenario, vpn] = run
-    chosen: dict[str, list[Record]] = {}
-    for run in sorted(shortest.values(), key=lambda one: one.wall_s):
-        of_scenario = chosen.setdefault(run.scenario, [])
-        if len(of_scenario) < MOST:
-            of_scenario.append(run)
-    return list(chain.from_iterable(chosen.values()))
+            of_scenario = chosen.setdefault(run.scenario, {})
+            if len(of_scenario) < MOST:
+                of_scenario.setdefault(vpn, run)
+    return [run for of_scenario in chosen.values() for run in of_scenario.values()]
 
 
 @pytest.mark.parametrize("name", NAMES)
