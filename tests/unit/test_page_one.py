@@ -98,6 +98,21 @@ def test_a_figure_has_panels_with_points_and_the_least_time_where_the_rate_stays
     assert lines == {"LEO_HOLD": 1, "STARLINK": 0}
 
 
+def test_differences_of_a_millionth_are_not_spread_over_the_figure() -> None:
+    """Equal VPNs stand one below the other, whatever their last digit; labels are whole numbers."""
+    last_digit = {vpn: place * 1e-5 for place, vpn in enumerate(VPNS)}
+
+    def time_s(values: dict[str, str], luck: random.Random) -> float:
+        return 30 + last_digit[values["vpn"]]
+
+    page = page_one(campaign(time_s, orbit=("starlink",), vpn=VPNS))
+    assert page is not None
+    (axes,) = times(page).figure.axes
+    low, high = axes.get_xlim()
+    assert high - low >= 3 and low < 30 < high
+    assert not axes.xaxis.get_major_formatter().get_offset()
+
+
 def test_a_transport_and_a_value_of_a_vpn_are_no_links() -> None:
     """QUIC is another transport than TCP, and a VPN at a fixed rate is another VPN."""
 

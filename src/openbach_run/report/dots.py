@@ -50,6 +50,8 @@ LONGEST, LONGEST_NARROW = 34, 22
 """The most letters of a name beside a panel."""
 GREATEST_COST = 60.0
 """The greatest cost in % that is drawn to scale; of a greater one the figure has the number."""
+LEAST_SPAN = 0.2
+"""The least length of a linear axis, as a part of its greatest value."""
 TIE_GREY, LEAST_GREY = "#dddddd", "#999999"
 
 
@@ -105,13 +107,23 @@ def times(page: PageOne) -> Drawing:
             axes.set_xlim(min([*every, *least]) / 1.3, max(every) * 1.3)
             plain_log(axes.xaxis)
         else:
-            axes.xaxis.set_major_locator(MaxNLocator(4))
+            axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
+            if widened := _widened([*every, *least]):
+                axes.set_xlim(widened)
         of_panel = least_times_s(cells) if least else []
         if of_panel and all(cell.least_transfer_time_s for cell in cells):
             axes.axvline(of_panel[0], color=LEAST_GREY, linewidth=1, label=INTERVAL)
 
     caption = f"{capital(page.of_measure.title)} on each link; {note}"
     return _drawn("page-1", caption, words, page, _series(page), seen, dress)
+
+
+def _widened(values: Sequence[float]) -> tuple[float, float] | None:
+    """Return the ends of an axis on which values that are almost equal look so, else None."""
+    low, high = min(values), max(values)
+    half = LEAST_SPAN * max(abs(low), abs(high)) / 2
+    middle = (low + high) / 2
+    return (middle - half, middle + half) if high - low < 2 * half else None
 
 
 def costs(page: PageOne) -> Drawing | None:
