@@ -327,12 +327,16 @@ def test_unwritable_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        ([], "name a scenario, such as scenarios/geo_loss.json"),
         (["nothing.json"], "no such file"),
         (
             ["geo_los"],
             "geo_los: no such scenario or campaign; did you mean geo_loss? there are buffers, ",
         ),
         (["geo", "vpm=none"], "did you mean vpn"),
+        (["geo", "--vpn", "none"], "--vpn: no such option; a scenario's values are written vpn=…"),
+        (["geo", "--vpn=none"], "--vpn: no such option; a scenario's values are written vpn=…"),
+        (["geo", "-x"], "-x: no such option; openbach-run --help lists them"),
         (["geo", "--seeds", "x"], "--seeds x"),
         (["geo", "--workers", "0"], "at least 1"),
         (

@@ -283,7 +283,12 @@ def _main(words: Sequence[str]) -> int:
             # Only the module of this command: each imports what the others have no use for.
             code: int = import_module(COMMANDS[words[0]]).main(words[1:])
             return code
-        arguments = parser().parse_intermixed_args(words)
+        if not words:
+            example = "name a scenario, such as scenarios/geo_loss.json"
+            raise InputError(f"{example}; openbach-run --help has all commands")
+        arguments, unknown = parser().parse_known_intermixed_args(words)
+        if unknown:
+            raise InputError(_no_option(unknown[0]))
         # Late, as it takes long: --help, a mistyped option and the other commands need none of it.
         from openbach_run.commands.run import run
 
@@ -307,6 +312,16 @@ def _main(words: Sequence[str]) -> int:
             file=sys.stderr,
         )
         return INTERRUPTED
+
+
+def _no_option(word: str) -> str:
+    """Return what is wrong with an option that there is not, and what would be right."""
+    option = word.partition("=")[0]
+    name = option.removeprefix("--").replace("-", "_")
+    right = "openbach-run --help lists them"
+    if option.startswith("--") and name.isidentifier():
+        right = f"a scenario's values are written {name}=…; {right}"
+    return f"{option}: no such option; {right}"
 
 
 def _first(error: OSError) -> OSError:
