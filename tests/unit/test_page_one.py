@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from openbach_run.report.cells import Campaigns, Cell, Run
-from openbach_run.report.dots import LEAST_GREY, times
+from openbach_run.report.dots import LEAST_GREY, costs, times
 from openbach_run.report.page_one import (
     MOST_SENTENCES,
     NOT_RUN,
@@ -96,6 +96,33 @@ def test_a_figure_has_panels_with_points_and_the_least_time_where_the_rate_stays
         seen = [line for line in axes.lines if line.get_color() == LEAST_GREY]
         lines[axes.get_title(loc="left")] = len(seen)
     assert lines == {"LEO_HOLD": 1, "STARLINK": 0}
+
+
+def test_each_panel_of_a_phone_has_numbers_on_its_axis() -> None:
+    """Else one scrolls past the others to read the first."""
+    page = page_one(campaign(vpn_most, orbit=("geo", "leo"), vpn=VPNS, loss=LOSSES))
+    assert page is not None
+    narrow = times(page).narrow
+    assert narrow is not None and len(narrow.axes) == 6
+    for axes in narrow.axes:
+        assert any(label.get_visible() and label.get_text() for label in axes.get_xticklabels())
+
+
+def test_a_cost_beyond_the_scale_stands_above_its_bar() -> None:
+    """OpenVPN TCP's seeds cost 20 or 180 %, WireGuard's all 150: a number and no bar."""
+
+    def time_s(values: dict[str, str], luck: random.Random) -> float:
+        cost = {"none": (0.0,), "openvpn_tcp": (0.2, 1.8), "wireguard": (1.5,)}
+        return 30 * (1 + luck.choice(cost[values["vpn"]]))
+
+    page = page_one(campaign(time_s, vpn=("none", "wireguard", "openvpn_tcp")))
+    assert page is not None
+    drawing = costs(page)
+    assert drawing is not None
+    (axes,) = drawing.figure.axes
+    wireguard, openvpn = axes.texts
+    assert wireguard.get_position()[1] == 0 and openvpn.get_position()[1] < 1
+    assert openvpn.get_verticalalignment() == "bottom"
 
 
 def test_differences_of_a_millionth_are_not_spread_over_the_figure() -> None:

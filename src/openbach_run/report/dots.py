@@ -43,7 +43,7 @@ MOST_ACROSS = 4
 """The most losses that have a panel each; of more there are the least, the greatest and two
 between."""
 MOST_PANELS = 12
-ROW_IN, HEAD_IN, LINE_IN = 0.25, 0.3, 0.14
+ROW_IN, HEAD_IN, LINE_IN, NUMBERS_IN = 0.25, 0.3, 0.14, 0.15
 TITLE = 26
 """The most letters of a line above a panel."""
 LONGEST, LONGEST_NARROW = 34, 22
@@ -321,10 +321,12 @@ def _drawn(
     with matplotlib.rc_context(
         {**SETTINGS, "font.size": 9, "axes.titlesize": 9, "legend.fontsize": 8}
     ):
-        narrow = Figure(figsize=(NARROW_IN, 0.9 + 0.2 * len(series) + (height + 0.05) * len(flat)))
+        each = height + 0.05 + NUMBERS_IN
+        narrow = Figure(figsize=(NARROW_IN, 0.9 + 0.2 * len(series) + each * len(flat)))
         stacked = narrow.subplots(len(flat), 1, sharex=True, squeeze=False)
         for panel, axes in zip(flat, stacked[:, 0], strict=True):
             fill(axes, panel, LONGEST_NARROW)
+            axes.tick_params(axis="x", labelbottom=True)  # the lowest is a screen or more away
         _label(narrow, words, series, 1)
     return Drawing(name, caption + _left_out(page, grid), wide, narrow)
 
@@ -358,12 +360,13 @@ def _point(axes: Axes, found: Seen, y: float, one: Series, right: float) -> None
     size = 5 if has_marker else 0
     axes.plot(middle, y, one.marker, color=one.colour, markersize=size, label=one.label)
     if high > right:
+        is_above = low < right  # else its own marker or bar would strike it out
         axes.text(
             1,
-            y - 0.12 if has_marker else y,  # not on its own marker
+            y - 0.12 if is_above else y,
             f"→ {short(high)}",
             ha="right",
-            va="bottom" if has_marker else "center",
+            va="bottom" if is_above else "center",
             fontsize=6.5,
             color=one.colour,
             transform=axes.get_yaxis_transform(),
