@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -15,8 +14,6 @@ from openbach_run.results.record import FINISHED, Record
 
 REPORTS = Path(__file__).resolve().parents[2] / "reports"
 NAMES = sorted(file.parent.name for file in REPORTS.glob("*/results.parquet"))
-OTHERS = ("return_link voip *", "ten_vpns lan_reconnect nebula")
-"""Report, scenario and VPN of runs that are of before a change of packets (reports/README.md)."""
 MOST = 4
 """How many runs of each scenario are made again, each with another VPN, the shortest first."""
 
@@ -26,8 +23,7 @@ def samples(name: str) -> list[Record]:
     chosen: dict[str, dict[str, Record]] = {}
     for run in sorted(read(REPORTS / name / "results.parquet")[1], key=lambda one: one.wall_s):
         vpn = run.arguments.get("vpn", "none")
-        is_other = any(fnmatch(f"{name} {run.scenario} {vpn}", other) for other in OTHERS)
-        if vpn in ("none", *VPNS) and not is_other and run.status == FINISHED:
+        if vpn in ("none", *VPNS) and run.status == FINISHED:
             of_scenario = chosen.setdefault(run.scenario, {})
             if len(of_scenario) < MOST:
                 of_scenario.setdefault(vpn, run)
