@@ -25,7 +25,7 @@ SETTINGS: Any = {
     "legend.fontsize": 7,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.formatter.useoffset": False,  # else labels lack a number that stands at the axis's end
+    "axes.formatter.useoffset": False,  # else a label is right only with what is added
     "figure.constrained_layout.use": True,
     "text.parse_math": False,  # a $ in a value is a $
 }

@@ -126,7 +126,7 @@ def test_a_cost_beyond_the_scale_stands_above_its_bar() -> None:
 
 
 def test_differences_of_a_millionth_are_not_spread_over_the_figure() -> None:
-    """Equal VPNs stand one below the other, whatever their last digit; labels are whole numbers."""
+    """Equal VPNs stand one below the other, whatever their last digit; labels have no offset."""
     last_digit = {vpn: place * 1e-5 for place, vpn in enumerate(VPNS)}
 
     def time_s(values: dict[str, str], luck: random.Random) -> float:
