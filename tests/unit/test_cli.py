@@ -336,6 +336,8 @@ def test_unwritable_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         (["geo", "vpm=none"], "did you mean vpn"),
         (["geo", "--vpn", "none"], "--vpn: no such option; a scenario's values are written vpn=…"),
         (["geo", "--vpn=none"], "--vpn: no such option; a scenario's values are written vpn=…"),
+        (["exec", "geo", "--vpn", "none", "--", "pc", "ls"], "; openbach-run exec --help lists"),
+        (["shell", "geo", "--vpn", "none"], "a scenario's values are written vpn=…"),
         (["geo", "-x"], "-x: no such option; openbach-run --help lists them"),
         (["geo", "--seeds", "x"], "--seeds x"),
         (["geo", "--workers", "0"], "at least 1"),

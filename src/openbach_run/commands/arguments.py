@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Options that several commands have."""
+"""Options that several commands have, and how a command line is read."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
+
+from openbach_run.errors import InputError
 
 
 def add_with(parser: argparse.ArgumentParser, text: str) -> None:
@@ -26,3 +29,19 @@ def add_jobs(
 ) -> None:
     """Add --jobs, the user's jobs beside those of the checkout; `text` is its help."""
     parser.add_argument("--jobs", type=Path, action="append", default=[], metavar="PATH", help=text)
+
+
+def parsed(parser: argparse.ArgumentParser, words: Sequence[str]) -> argparse.Namespace:
+    """Return what a command line with a scenario's NAME=VALUE says.
+
+    Raises InputError for an option that there is not.
+    """
+    arguments, unknown = parser.parse_known_intermixed_args(words)
+    if unknown:
+        option = unknown[0].partition("=")[0]
+        name = option.removeprefix("--").replace("-", "_")
+        right = f"{parser.prog} --help lists them"
+        if option.startswith("--") and name.isidentifier():
+            right = f"a scenario's values are written {name}=…; {right}"
+        raise InputError(f"{option}: no such option; {right}")
+    return arguments

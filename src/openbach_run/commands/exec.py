@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from openbach_run.campaign.options import Options
-from openbach_run.commands.arguments import add_jobs, add_with
+from openbach_run.commands.arguments import add_jobs, add_with, parsed
 from openbach_run.errors import InputError
 from openbach_run.json_files import read_text
 from openbach_run.progress import shown, shown_when_due
@@ -144,7 +144,7 @@ def add_files(made: argparse.ArgumentParser) -> None:
 def main(argv: list[str]) -> int:
     """Run the commands; return the exit code. Raises InputError, SetupError, OSError."""
     before, words = _split(argv)
-    arguments = parser().parse_intermixed_args(before)
+    arguments = parsed(parser(), before)
     if arguments.pcap and arguments.output is None:
         raise InputError("--pcap: the capture goes to the directory of -o DIR")
     if not 0 <= arguments.seed < 2**31:

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 
 from openbach_run.clock import VIRTUAL
-from openbach_run.commands.arguments import add_jobs, add_with
+from openbach_run.commands.arguments import add_jobs, add_with, parsed
 from openbach_run.errors import InputError, SetupError
 from openbach_run.paths import PROJECT
 from openbach_run.progress import only_shown
@@ -286,9 +286,7 @@ def _main(words: Sequence[str]) -> int:
         if not words:
             example = "name a scenario, such as scenarios/geo_loss.json"
             raise InputError(f"{example}; openbach-run --help has all commands")
-        arguments, unknown = parser().parse_known_intermixed_args(words)
-        if unknown:
-            raise InputError(_no_option(unknown[0]))
+        arguments = parsed(parser(), words)
         # Late, as it takes long: --help, a mistyped option and the other commands need none of it.
         from openbach_run.commands.run import run
 
@@ -312,16 +310,6 @@ def _main(words: Sequence[str]) -> int:
             file=sys.stderr,
         )
         return INTERRUPTED
-
-
-def _no_option(word: str) -> str:
-    """Return what is wrong with an option that there is not, and what would be right."""
-    option = word.partition("=")[0]
-    name = option.removeprefix("--").replace("-", "_")
-    right = "openbach-run --help lists them"
-    if option.startswith("--") and name.isidentifier():
-        right = f"a scenario's values are written {name}=…; {right}"
-    return f"{option}: no such option; {right}"
 
 
 def _first(error: OSError) -> OSError:

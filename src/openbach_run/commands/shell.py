@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from openbach_run.commands.arguments import parsed
 from openbach_run.commands.exec import add_testbed, options_of, say_chosen
 from openbach_run.errors import InputError
 from openbach_run.openbach.refusals import near
@@ -75,7 +76,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str]) -> int:
     """Open a prompt; return the exit code of its shell. Raises InputError, SetupError, OSError."""
-    arguments = parser().parse_intermixed_args(argv)
+    arguments = parsed(parser(), argv)
     try:
         return _joined(arguments) if arguments.join is not None else _opened(arguments)
     except NoTestbed as ended:

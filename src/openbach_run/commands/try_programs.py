@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from openbach_run.campaign.settings import parse_seeds
+from openbach_run.commands.arguments import parsed
 from openbach_run.commands.exec import add_testbed, options_of, say_chosen
 from openbach_run.errors import InputError, SetupError
 from openbach_run.openbach.refusals import near
@@ -146,7 +147,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str]) -> int:
     """Try the programs; return the exit code. Raises InputError, SetupError, OSError."""
-    arguments = parser().parse_intermixed_args(argv)
+    arguments = parsed(parser(), argv)
     try:
         code = _tried(arguments)
     except (InputError, SetupError) as error:
