@@ -26,6 +26,7 @@ from openbach_run.report.figures import WIDE, Drawing, least_times_s, plain_log
 from openbach_run.report.page_one import (
     PageOne,
     at_loss,
+    best_hosts,
     best_pep,
     capital,
     link_in_words,
@@ -181,7 +182,8 @@ def _series(page: PageOne) -> list[Series]:
     by_time = sorted(others, key=lambda cc: _against(page, first, {**plain, "cc": cc}))
     chosen.append((f"{named(first)} end to end", {**plain, "cc": first}))
     if by_time:
-        best = by_time[0] if page.is_time else others[-1]
+        # Page 1 names one in words, by what is lost most; if none is faster, the best on average.
+        best = best_hosts(page) or (by_time[0] if page.is_time else others[-1])
         chosen.append((f"{named(best)} end to end", {**plain, "cc": best}))
     if pep := best_pep(page):
         position, of_pep = pep
@@ -291,8 +293,10 @@ def _drawn(
                 found = seen(cell) if cell else None
                 if found:
                     y = at + (place - (len(series) - 1) / 2) * 0.28
-                    _point(axes, found, y, one, right)
-        axes.set_ylim(len(vpns) - 0.5, -0.5)
+                    _point(axes, found, y, one, right, is_upper=place == 0)
+        # The number below a lower bar needs room above the axis.
+        room = 0.25 if len(series) > 1 and right < math.inf else 0.0
+        axes.set_ylim(len(vpns) - 0.5 + room, -0.5)
         axes.yaxis.set_major_locator(FixedLocator(range(len(vpns))))
         axes.set_yticks(
             range(len(vpns)), [_lines(said("vpn", vpn), longest) if vpn else "" for vpn in vpns]
@@ -352,7 +356,8 @@ def _cell(page: PageOne, wanted: Mapping[str, str]) -> Cell | None:
     return next(iter(found), None)
 
 
-def _point(axes: Axes, found: Seen, y: float, one: Series, right: float) -> None:
+def _point(axes: Axes, found: Seen, y: float, one: Series, right: float, is_upper: bool) -> None:
+    """Draw a marker with its bar; of one beyond `right` the end in words, above it or below."""
     middle, low, high = found
     if high > low:
         axes.plot([low, high], [y, y], color=one.colour, linewidth=1.2, label=INTERVAL + one.label)
@@ -360,13 +365,15 @@ def _point(axes: Axes, found: Seen, y: float, one: Series, right: float) -> None
     size = 5 if has_marker else 0
     axes.plot(middle, y, one.marker, color=one.colour, markersize=size, label=one.label)
     if high > right:
-        is_above = low < right  # else its own marker or bar would strike it out
+        has_bar = low < right  # its own marker or bar would strike the number out
+        # Those of two series would stand on each other between their bars.
+        side = (-1 if is_upper else 1) if has_bar else 0
         axes.text(
             1,
-            y - 0.12 if is_above else y,
+            y + side * 0.12,
             f"→ {short(high)}",
             ha="right",
-            va="bottom" if is_above else "center",
+            va={-1: "bottom", 0: "center", 1: "top"}[side],
             fontsize=6.5,
             color=one.colour,
             transform=axes.get_yaxis_transform(),

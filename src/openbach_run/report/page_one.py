@@ -353,27 +353,21 @@ def what_hosts_do(page: PageOne) -> str:
     most = page.losses[-1] if page.losses else ""
     told: dict[str, list[str]] = {}
     price: dict[str, list[str]] = {}
-    for link in page.links:
-        own = page.find(**link, **_loss(most))
-        others = [cell for cell in _other_controls(page, link, most) if cell is not own]
-        if own is None or not others:
-            continue
-        best = min(others, key=lambda cell: median_of(cell, page.measure))
-        if slower(own, best, page.measure, page.tie):
-            cc = best.values["cc"]
-            every = [page.find(**link, cc=cc, **_loss(loss)) for loss in page.losses or [""]]
-            medians = [median_of(cell, page.measure) for cell in every if cell]
-            low, high = _ends(medians)
-            unit = page.of_measure.unit
-            told.setdefault(cc, []).append(
-                f"{_span(low, high)} {unit}{_over(link)} (CUBIC up to"
-                f" {short(median_of(own, page.measure))})"
-            )
-            least = page.losses[0] if page.losses else ""
-            bare, dear = page.find(**link, **_loss(least)), page.find(**link, cc=cc, **_loss(least))
-            if bare and dear and least != most and slower(dear, bare, page.measure, page.tie):
-                more = median_of(dear, page.measure) - median_of(bare, page.measure)
-                price.setdefault(cc, []).append(f"{short(more)} {unit} more{_over(link)}")
+    for link, own, best in _faster_hosts(page, most):
+        cc = best.values["cc"]
+        every = [page.find(**link, cc=cc, **_loss(loss)) for loss in page.losses or [""]]
+        medians = [median_of(cell, page.measure) for cell in every if cell]
+        low, high = _ends(medians)
+        unit = page.of_measure.unit
+        told.setdefault(cc, []).append(
+            f"{_span(low, high)} {unit}{_over(link)} (CUBIC up to"
+            f" {short(median_of(own, page.measure))})"
+        )
+        least = page.losses[0] if page.losses else ""
+        bare, dear = page.find(**link, **_loss(least)), page.find(**link, cc=cc, **_loss(least))
+        if bare and dear and least != most and slower(dear, bare, page.measure, page.tie):
+            more = median_of(dear, page.measure) - median_of(bare, page.measure)
+            price.setdefault(cc, []).append(f"{short(more)} {unit} more{_over(link)}")
     if not told:
         return _no_better_hosts(page, most)
     parts = []
@@ -384,6 +378,32 @@ def what_hosts_do(page: PageOne) -> str:
             text += f"; {at_loss(page.losses[0])} it takes {_list(price[cc])} than CUBIC"
         parts.append(text)
     return f"{'; '.join(parts)}."
+
+
+def best_hosts(page: PageOne) -> str | None:
+    """Return the hosts' congestion control that page 1 says is faster, on most links; or None."""
+    if not page.is_time:
+        return None
+    faster = _faster_hosts(page, page.losses[-1] if page.losses else "")
+    names = [best.values["cc"] for _, _, best in faster]
+    return max(names, key=names.count) if names else None
+
+
+def _faster_hosts(page: PageOne, loss: str) -> list[tuple[dict[str, str], Cell, Cell]]:
+    """Return the links where hosts with another control than the usual are faster.
+
+    Each is with the cell of usual hosts, and that of the fastest, both without VPN and PEP.
+    """
+    found = []
+    for link in page.links:
+        own = page.find(**link, **_loss(loss))
+        others = [cell for cell in _other_controls(page, link, loss) if cell is not own]
+        if own is None or not others:
+            continue
+        best = min(others, key=lambda cell: median_of(cell, page.measure))
+        if slower(own, best, page.measure, page.tie):
+            found.append((link, own, best))
+    return found
 
 
 def _no_better_hosts(page: PageOne, most: str) -> str:
