@@ -13,6 +13,7 @@ from typing import NamedTuple, cast
 import numpy as np
 import pytest
 
+from openbach_run.openbach.measures import Measure
 from openbach_run.report.cells import Campaigns, Cell, Run
 from openbach_run.report.dots import LEAST_GREY, costs, times
 from openbach_run.report.page_one import (
@@ -289,24 +290,42 @@ def untold(values: dict[str, str], luck: random.Random) -> float:
     return 1.0
 
 
+def measured_by(campaigns: Campaigns, scenario: str, measure: str) -> list[Cell]:
+    """Return the cells of a campaign as those of another scenario, with another measure."""
+    cells = []
+    for cell in campaigns.cells:
+        runs = []
+        for run in cell.runs:
+            assert run.record is not None
+            measured = Measured({measure: run.record.measures[TIME]})
+            runs.append(Run(run.seed, run.run_dir, cast("Record", measured)))
+        cells.append(Cell({**cell.values, "scenario": scenario}, runs))
+    return cells
+
+
 def test_page_one_is_of_a_scenario_in_which_something_changes() -> None:
     """More cells of pings that nothing changes are no reason to leave the throughput out."""
-    cells = []
     pings = campaign(untold, vpn=VPNS, ping_payload_bytes=("100", "500", "1000"))
     flows = campaign(vpn_most, vpn=VPNS)
-    for scenario, measure, some in (
-        ("lan_ping", "ping_rtt_ms", pings),
-        ("lan_tcp", "tcp_mbps", flows),
-    ):
-        for cell in some.cells:
-            runs = []
-            for run in cell.runs:
-                assert run.record is not None
-                measured = Measured({measure: run.record.measures[TIME]})
-                runs.append(Run(run.seed, run.run_dir, cast("Record", measured)))
-            cells.append(Cell({**cell.values, "scenario": scenario}, runs))
+    cells = measured_by(pings, "lan_ping", "ping_rtt_ms")
+    cells += measured_by(flows, "lan_tcp", "tcp_mbps")
     page, found = told(Campaigns([], cells))
     assert page.measure == "tcp_mbps" and found[0].startswith("The VPN decides")
+
+
+def carried(values: dict[str, str], luck: random.Random) -> float:
+    """Plant throughputs of four VPNs: two that carry most, by chance, and one that is the last."""
+    megabits = {"none": 96.0, "openvpn_tcp": 60.0, "openvpn_udp": 80.0}
+    return megabits.get(values["vpn"], 92.0) * luck.uniform(0.999, 1.001)
+
+
+def test_vpns_that_tie_have_the_most_or_the_least_together() -> None:
+    flows = campaign(carried, vpn=(*VPNS, "nebula"), loss=("0", "0.1"))
+    declared = {"iperf3": (Measure("tcp_mbps", "", "Mbit/s", "TCP throughput", better="more"),)}
+    _, found = told(Campaigns([], measured_by(flows, "lan_tcp", "tcp_mbps"), declared))
+    (of_vpns,) = (one for one in found if one.startswith("Of 4 VPNs"))
+    assert "WireGuard and Nebula (92" in of_vpns and "have the most TCP throughput" in of_vpns
+    assert "OpenVPN TCP (60" in of_vpns and of_vpns.endswith("has the least.")
 
 
 def spread(values: dict[str, str], luck: random.Random) -> float:

@@ -693,22 +693,43 @@ def best_vpns(page: PageOne) -> str:
         return ""
     sign = -1 if better == "more" else 1
     ranks: dict[str, list[float]] = {vpn: [] for vpn in vpns}
-    first: dict[str, Cell] = {}
+    groups: list[dict[str, Cell]] = []
     for group in next((one.groups for one in page.effects if one.name == "vpn"), []):
         measured = [cell for cell in group if cell.values["vpn"] in ranks]
         measured.sort(key=lambda cell: sign * median_of(cell, page.measure))
         for rank, cell in enumerate(measured):
             ranks[cell.values["vpn"]].append(rank)
-            first.setdefault(cell.values["vpn"], cell)
-    order = sorted(first, key=lambda vpn: sum(ranks[vpn]) / len(ranks[vpn]))
-    if len(order) < 2 or not differ(first[order[0]], first[order[-1]], page.measure, page.tie):
+        groups.append({cell.values["vpn"]: cell for cell in measured})
+    ranked = [vpn for vpn in vpns if ranks[vpn]]
+    order = sorted(ranked, key=lambda vpn: sum(ranks[vpn]) / len(ranks[vpn]))
+    if len(order) < 2:
         return ""
-    best, last = (f"{named(vpn)} ({page.median(first[vpn])})" for vpn in (order[0], order[-1]))
+    first = {vpn: next(one[vpn] for one in groups if vpn in one) for vpn in order}
+    if not differ(first[order[0]], first[order[-1]], page.measure, page.tie):
+        return ""
+    best = _same_everywhere(page, order[0], order, groups)
+    last = [one for one in _same_everywhere(page, order[-1], order, groups) if one not in best]
     most, least = ("most", "least") if better == "more" else ("least", "most")
+    have_best, have_last = ("has" if len(some) == 1 else "have" for some in (best, last))
+    whose = "its" if len(best) == 1 else "their"
     return (
-        f"Of {len(order)} VPNs {best} has the {most} {page.of_measure.title}, by its rank in every"
-        f" condition; {last} has the {least}."
+        f"Of {len(order)} VPNs {_some(best, 'and')} ({page.median(first[order[0]])}) {have_best}"
+        f" the {most} {page.of_measure.title}, by {whose} rank in every condition;"
+        f" {_some(last, 'and')} ({page.median(first[order[-1]])}) {have_last} the {least}."
     )
+
+
+def _same_everywhere(
+    page: PageOne, vpn: str, others: Sequence[str], groups: Sequence[Mapping[str, Cell]]
+) -> list[str]:
+    """Return a VPN, and the others that do not differ from it in any condition, in their order."""
+    found = []
+    for other in others:
+        pairs = [(one[vpn], one[other]) for one in groups if vpn in one and other in one]
+        is_same = all(differ(*pair, page.measure, page.tie) is False for pair in pairs)
+        if other == vpn or (pairs and is_same):
+            found.append(other)
+    return found
 
 
 def vpns_to_avoid(page: PageOne) -> str:
