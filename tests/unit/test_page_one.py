@@ -16,6 +16,7 @@ import pytest
 from openbach_run.openbach.measures import Measure
 from openbach_run.report.cells import Campaigns, Cell, Run
 from openbach_run.report.dots import LEAST_GREY, costs, times
+from openbach_run.report.figures import Drawing
 from openbach_run.report.page_one import (
     MOST_SENTENCES,
     NOT_RUN,
@@ -70,6 +71,14 @@ def told(campaigns: Campaigns) -> tuple[PageOne, list[str]]:
     return page, found
 
 
+def drawn(page: PageOne | None, draw: Callable[[PageOne], Drawing | None] = times) -> Drawing:
+    """Return a figure of page 1 or 2, which has to be there."""
+    assert page is not None
+    drawing = draw(page)
+    assert drawing is not None
+    return drawing
+
+
 def rows(page: PageOne) -> list[list[str]]:
     table = use_table(page)
     return table.rows if table else []
@@ -90,7 +99,7 @@ def test_a_figure_has_panels_with_points_and_the_least_time_where_the_rate_stays
     cells = [cell for cell in both.cells if cell.values["loss"] == own[cell.values["orbit"]]]
     page = page_one(Campaigns([], cells))
     assert page is not None
-    drawing = times(page)
+    drawing = drawn(page)
     assert "no line where the rate changes with time" in drawing.caption
     lines = {}
     for axes in drawing.figure.axes:
@@ -103,7 +112,7 @@ def test_each_panel_of_a_phone_has_numbers_on_its_axis() -> None:
     """Else one scrolls past the others to read the first."""
     page = page_one(campaign(vpn_most, orbit=("geo", "leo"), vpn=VPNS, loss=LOSSES))
     assert page is not None
-    narrow = times(page).narrow
+    narrow = drawn(page).narrow
     assert narrow is not None and len(narrow.axes) == 6
     for axes in narrow.axes:
         assert any(label.get_visible() and label.get_text() for label in axes.get_xticklabels())
@@ -117,13 +126,23 @@ def test_a_cost_beyond_the_scale_stands_above_its_bar() -> None:
         return 30 * (1 + luck.choice(cost[values["vpn"]]))
 
     page = page_one(campaign(time_s, vpn=("none", "wireguard", "openvpn_tcp")))
-    assert page is not None
-    drawing = costs(page)
-    assert drawing is not None
+    drawing = drawn(page, costs)
     (axes,) = drawing.figure.axes
     wireguard, openvpn = axes.texts
     assert wireguard.get_position()[1] == 0 and openvpn.get_position()[1] < 1
     assert openvpn.get_verticalalignment() == "bottom"
+
+
+def test_a_gain_beyond_the_scale_stands_at_the_left() -> None:
+    """QUIC split takes 99 % less time: the panel is not empty."""
+
+    def time_s(values: dict[str, str], luck: random.Random) -> float:
+        return 15 if values["vpn"] == "quic_split" else 1500
+
+    page = page_one(campaign(time_s, vpn=("none", "wireguard", "quic_split")))
+    (axes,) = drawn(page, costs).figure.axes
+    (gain,) = axes.texts
+    assert gain.get_text() == "← −99" and gain.get_horizontalalignment() == "left"
 
 
 def test_costs_beyond_the_scale_of_two_series_do_not_stand_on_each_other() -> None:
@@ -133,13 +152,30 @@ def test_costs_beyond_the_scale_of_two_series_do_not_stand_on_each_other() -> No
         return 30 * (1 + (luck.choice((0.2, 1.8)) if values["vpn"] == "openvpn_tcp" else 0))
 
     page = page_one(campaign(time_s, vpn=("none", "openvpn_tcp"), cc=("cubic", "bbr")))
-    assert page is not None
-    drawing = costs(page)
-    assert drawing is not None
+    drawing = drawn(page, costs)
     (axes,) = drawing.figure.axes
     upper, lower = axes.texts
     assert upper.get_position()[1] < lower.get_position()[1] - 0.4
     assert [one.get_verticalalignment() for one in axes.texts] == ["bottom", "top"]
+
+
+def test_panels_and_hosts_without_a_cost_are_not_drawn() -> None:
+    """LEO was run without a VPN only, and BBR hosts without one, too."""
+    both = campaign(
+        vpn_most, orbit=("geo", "leo"), vpn=("none", "openvpn_tcp"), cc=("cubic", "bbr")
+    )
+    cells = []
+    for cell in both.cells:
+        is_bare = cell.values["vpn"] == "none"
+        if is_bare or (cell.values["orbit"], cell.values["cc"]) == ("geo", "cubic"):
+            cells.append(cell)
+    page = page_one(Campaigns([], cells))
+    drawing = drawn(page, costs)
+    (axes,) = drawing.figure.axes
+    assert axes.get_title(loc="left") == "GEO, without loss" and "links" not in drawing.caption
+    legend = [text.get_text() for text in drawing.figure.legends[0].get_texts()]
+    assert legend == ["CUBIC end to end"]
+    assert len(drawn(page).figure.axes) == 2
 
 
 def test_the_figure_has_the_hosts_that_the_sentence_names() -> None:
@@ -154,7 +190,7 @@ def test_the_figure_has_the_hosts_that_the_sentence_names() -> None:
 
     page, found = told(campaign(time_s, cc=("cubic", "bbr", "bbr2"), loss=("0", "1")))
     assert any(one.startswith("BBR on the hosts takes") for one in found)
-    drawing = times(page)
+    drawing = drawn(page)
     legend = [text.get_text() for text in drawing.figure.legends[0].get_texts()]
     assert legend == ["CUBIC end to end", "BBR end to end"]
 
@@ -168,7 +204,7 @@ def test_differences_of_a_millionth_are_not_spread_over_the_figure() -> None:
 
     page = page_one(campaign(time_s, orbit=("starlink",), vpn=VPNS))
     assert page is not None
-    (axes,) = times(page).figure.axes
+    (axes,) = drawn(page).figure.axes
     low, high = axes.get_xlim()
     assert high - low >= 3 and low < 30 < high
     assert not axes.xaxis.get_major_formatter().get_offset()
@@ -220,7 +256,7 @@ def test_the_lowest_panel_of_each_column_has_numbers() -> None:
     page = page_one(campaign(vpn_most, orbit=four, vpn=VPNS, loss=("0",)))
     assert page is not None
     labelled = []
-    for axes in times(page).figure.axes:
+    for axes in drawn(page).figure.axes:
         labelled.append(axes.xaxis.get_tick_params()["labelbottom"])
     assert labelled == [False, True, True, True]
 
@@ -271,7 +307,7 @@ def test_of_too_many_panels_those_of_the_greatest_size_are_drawn() -> None:
         campaign(narrow, vpn=VPNS, loss=LOSSES, size=("1M", "3M", "30M"), orbit=("geo", "leo"))
     )
     assert page is not None
-    drawing = times(page)
+    drawing = drawn(page)
     assert {one.get_title(loc="left")[:10] for one in drawing.figure.axes} == {
         "GEO, 30 MB",
         "LEO, 30 MB",

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import chain, product
 from textwrap import wrap
 
 import matplotlib
@@ -50,7 +52,8 @@ TITLE = 26
 LONGEST, LONGEST_NARROW = 34, 22
 """The most letters of a name beside a panel."""
 GREATEST_COST = 60.0
-"""The greatest cost in % that is drawn to scale; of a greater one the figure has the number."""
+"""The greatest cost or gain in % that is drawn to scale; of a greater one the figure has the
+number."""
 LEAST_SPAN = 0.2
 """The least length of a linear axis, as a part of its greatest value."""
 TIE_GREY, LEAST_GREY = "#dddddd", "#999999"
@@ -78,8 +81,8 @@ Seen = tuple[float, float, float]
 """Median, least and greatest value over the seeds."""
 
 
-def times(page: PageOne) -> Drawing:
-    """Draw the measure of page 1 by VPN, for each link and loss."""
+def times(page: PageOne) -> Drawing | None:
+    """Draw the measure of page 1 by VPN, for each link and loss; None without a point."""
     measure = page.measure
 
     def seen(cell: Cell) -> Seen | None:
@@ -164,9 +167,8 @@ def costs(page: PageOne) -> Drawing | None:
         f" paired with the same seed without VPN; grey: a tie, ±{tie:.1f} %"
     )
     rows = [vpn for vpn in vpns if vpn != "none"]
-    return _drawn(
-        "page-2", caption, "against no VPN (%)", page, series, seen, dress, rows, greatest
-    )
+    scale = (least, greatest)
+    return _drawn("page-2", caption, "against no VPN (%)", page, series, seen, dress, rows, scale)
 
 
 def _series(page: PageOne) -> list[Series]:
@@ -212,10 +214,10 @@ def _against(page: PageOne, first: str, wanted: dict[str, str]) -> float:
     return sum(found) / len(found) if found else float("inf")
 
 
-def _panels(page: PageOne) -> list[list[Panel]]:
+def _panels(page: PageOne, has_points: Callable[[Mapping[str, str]], bool]) -> list[list[Panel]]:
     """Return the panels: a row for each link, a column for each loss; else all in rows of three.
 
-    A link's own loss may be one that no other link has, so only panels with cells are there.
+    A link's own loss may be one that no other link has, so only panels with points are there.
     """
     losses = _drawn_losses(page)
     grid = []
@@ -226,15 +228,15 @@ def _panels(page: PageOne) -> list[list[Panel]]:
             is_told = len(losses) > 1 or is_numeral(loss)
             words = [link_in_words(link, is_brief=True), at_loss(loss) if is_told else ""]
             wanted = {**link, "loss": loss} if loss else dict(link)
-            if page.of(**wanted):
+            if has_points(wanted):
                 row.append(Panel(", ".join(filter(None, words)), wanted))
         if row:
             grid.append(row)
-    flat = [panel for row in grid for panel in row]
-    is_full = len(flat) == len(grid) * len(grid[0]) > len(grid)
+    flat = list(chain.from_iterable(grid))
+    is_full = bool(grid) and len(flat) == len(grid) * len(grid[0]) > len(grid)
     if len(grid) > 1 and not is_full:
         grid = [flat[first : first + 3] for first in range(0, len(flat), 3)]
-    return grid[: max(1, MOST_PANELS // len(grid[0]))]
+    return grid[: max(1, MOST_PANELS // len(grid[0]))] if grid else []
 
 
 def _drawn_losses(page: PageOne) -> list[str]:
@@ -255,15 +257,20 @@ def _drawn_links(page: PageOne) -> list[dict[str, str]]:
     return [link for link, size in zip(links, sizes, strict=True) if size == max(sizes)]
 
 
-def _left_out(page: PageOne, grid: Sequence[Sequence[Panel]]) -> str:
-    """Return what a caption says of the links that have no panel."""
-    panels = [panel.wanted for row in grid for panel in row]
-    drawn = 0
+def _left_out(
+    page: PageOne,
+    panels: Sequence[Panel],
+    has_points: Callable[[Mapping[str, str]], bool],
+) -> str:
+    """Return what a caption says of links that have no panel, though they have points."""
+    losses = [{"loss": loss} for loss in page.losses] or [{}]
+    drawn = others = 0
     for link in page.links:
-        drawn += any(link.items() <= wanted.items() for wanted in panels)
-    if drawn == len(page.links):
-        return ""
-    return f"; {drawn} of {len(page.links)} links, the others are in the appendix"
+        if any(link.items() <= panel.wanted.items() for panel in panels):
+            drawn += 1
+        else:
+            others += any(has_points({**link, **loss}) for loss in losses)
+    return f"; {drawn} of {drawn + others} links, the others are in the appendix" if others else ""
 
 
 def _drawn(
@@ -275,12 +282,33 @@ def _drawn(
     seen: Callable[[Cell], Seen | None],
     dress: Callable[[Axes, Sequence[Cell]], None],
     rows: Sequence[str] | None = None,
-    right: float = math.inf,
-) -> Drawing:
-    """Draw the figure, and its narrow form; what reaches beyond `right` has its end in words."""
-    grid = _panels(page)
+    scale: tuple[float, float] = (-math.inf, math.inf),
+) -> Drawing | None:
+    """Draw the figure, and its narrow form; None if it has no point.
+
+    What reaches beyond the ends of `scale` has its end in words.
+    """
     vpns = rows if rows is not None else page.campaigns.distinct("vpn", page.cells)
     vpns = [vpn for vpn in vpns if page.of(vpn=vpn)] or [""]
+
+    @cache
+    def point_of(wanted: frozenset[tuple[str, str]]) -> Seen | None:
+        cell = _cell(page, dict(wanted))
+        return seen(cell) if cell else None
+
+    def point(panel: Mapping[str, str], one: Series, vpn: str) -> Seen | None:
+        wanted = {**panel, **one.wanted, **({"vpn": vpn} if vpn else {})}
+        return point_of(frozenset(wanted.items()))
+
+    def has_points(panel: Mapping[str, str]) -> bool:
+        return any(point(panel, one, vpn) for one, vpn in product(series, vpns))
+
+    grid = _panels(page, has_points)
+    flat = list(chain.from_iterable(grid))
+    if not flat:
+        return None
+    of_all = list(product([panel.wanted for panel in flat], vpns))
+    series = [one for one in series if any(point(panel, one, vpn) for panel, vpn in of_all)]
 
     def fill(axes: Axes, panel: Panel, longest: int = LONGEST) -> None:
         axes.set_title("\n".join(wrap(panel.title, TITLE)), loc="left")
@@ -288,14 +316,11 @@ def _drawn(
         axes.grid(axis="x", color="#eeeeee")
         for place, one in enumerate(series):
             for at, vpn in enumerate(vpns):
-                wanted = {**panel.wanted, **one.wanted, **({"vpn": vpn} if vpn else {})}
-                cell = _cell(page, wanted)
-                found = seen(cell) if cell else None
-                if found:
+                if found := point(panel.wanted, one, vpn):
                     y = at + (place - (len(series) - 1) / 2) * 0.28
-                    _point(axes, found, y, one, right, is_upper=place == 0)
+                    _point(axes, found, y, one, scale, is_upper=place == 0)
         # The number below a lower bar needs room above the axis.
-        room = 0.25 if len(series) > 1 and right < math.inf else 0.0
+        room = 0.25 if len(series) > 1 and scale[1] < math.inf else 0.0
         axes.set_ylim(len(vpns) - 0.5 + room, -0.5)
         axes.yaxis.set_major_locator(FixedLocator(range(len(vpns))))
         axes.set_yticks(
@@ -320,8 +345,6 @@ def _drawn(
                     # Now it is the lowest one of its column.
                     above[column].tick_params(axis="x", labelbottom=True)
         _label(wide, words, series, len(series))
-    narrow = None
-    flat = [panel for row in grid for panel in row]
     with matplotlib.rc_context(
         {**SETTINGS, "font.size": 9, "axes.titlesize": 9, "legend.fontsize": 8}
     ):
@@ -332,7 +355,8 @@ def _drawn(
             fill(axes, panel, LONGEST_NARROW)
             axes.tick_params(axis="x", labelbottom=True)  # the lowest is a screen or more away
         _label(narrow, words, series, 1)
-    return Drawing(name, caption + _left_out(page, grid), wide, narrow)
+    left_out = _left_out(page, flat, has_points)
+    return Drawing(name, caption + left_out, wide, narrow)
 
 
 def _lines(words: str, longest: int) -> str:
@@ -356,23 +380,28 @@ def _cell(page: PageOne, wanted: Mapping[str, str]) -> Cell | None:
     return next(iter(found), None)
 
 
-def _point(axes: Axes, found: Seen, y: float, one: Series, right: float, is_upper: bool) -> None:
-    """Draw a marker with its bar; of one beyond `right` the end in words, above it or below."""
+def _point(
+    axes: Axes, found: Seen, y: float, one: Series, scale: tuple[float, float], is_upper: bool
+) -> None:
+    """Draw a marker with its bar; of one beyond the scale the end in words, above it or below."""
     middle, low, high = found
+    left, right = scale
     if high > low:
         axes.plot([low, high], [y, y], color=one.colour, linewidth=1.2, label=INTERVAL + one.label)
-    has_marker = middle <= right  # else not a half of one at the edge; the CSV has its point
+    has_marker = left <= middle <= right  # else not a half of one at the edge; the CSV has it
     size = 5 if has_marker else 0
     axes.plot(middle, y, one.marker, color=one.colour, markersize=size, label=one.label)
-    if high > right:
-        has_bar = low < right  # its own marker or bar would strike the number out
-        # Those of two series would stand on each other between their bars.
-        side = (-1 if is_upper else 1) if has_bar else 0
+    has_bar = high > left and low < right  # its own marker or bar would strike the number out
+    # Those of two series would stand on each other between their bars.
+    side = (-1 if is_upper else 1) if has_bar else 0
+    ends = [(1.0, f"→ {short(high)}")] if high > right else []
+    ends += [(0.01, f"← {short(low)}".replace("-", "−"))] if low < left else []
+    for place, end in ends:
         axes.text(
-            1,
+            place,
             y + side * 0.12,
-            f"→ {short(high)}",
-            ha="right",
+            end,
+            ha="right" if place == 1 else "left",
             va={-1: "bottom", 0: "center", 1: "top"}[side],
             fontsize=6.5,
             color=one.colour,

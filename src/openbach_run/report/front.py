@@ -147,8 +147,8 @@ def flow_figures(campaigns: Campaigns) -> list[Drawing]:
         if measured:
             page = PageOne(measured, measure, campaigns)
             page = replace(page, swept=[one.name for one in page.effects])
-            drawing = dots.times(page)
-            made.append(replace(drawing, name=f"flows-{number}"))
+            if drawing := dots.times(page):
+                made.append(replace(drawing, name=f"flows-{number}"))
     return made
 
 
