@@ -21,8 +21,6 @@ from openbach_run.results.record import Store
 ROOT = Path(__file__).resolve().parents[2]
 REPORTS = ROOT / "reports"
 GOLDEN = "tests/data/golden.json"
-EARLIER = {"encrypted_pep", "etosat"}
-"""Not made anew with the others; the search for assumptions is not, either (reports/README.md)."""
 
 
 def commit_of(report: Path) -> str | None:
@@ -74,11 +72,8 @@ def test_the_search_for_assumptions_is_of_an_ancestor_with_the_packets_of_today(
     check_commit(commit, "assumptions")
 
 
-def test_reports_are_of_one_commit_but_earlier_ones() -> None:
-    search = json.loads((REPORTS / "assumptions/map.json").read_text())["commit"]
-    commits = {name: str(commit_of(REPORTS / name))[:12] for name in REPORTED}
-    assert {commits[name] for name in EARLIER} == {search[:12]}
-    assert len({commits[name] for name in REPORTED if name not in EARLIER}) == 1
+def test_reports_are_of_one_commit() -> None:
+    assert len({commit_of(REPORTS / name) for name in REPORTED}) == 1
 
 
 def test_commits_that_are_gone_and_other_packets_are_refused() -> None:

@@ -318,7 +318,8 @@ def _drawn(
             for at, vpn in enumerate(vpns):
                 if found := point(panel.wanted, one, vpn):
                     y = at + (place - (len(series) - 1) / 2) * 0.28
-                    _point(axes, found, y, one, scale, is_upper=place == 0)
+                    side = 0 if len(series) == 1 else -1 if place == 0 else 1
+                    _point(axes, found, y, one, scale, side)
         # The number below a lower bar needs room above the axis.
         room = 0.25 if len(series) > 1 and scale[1] < math.inf else 0.0
         axes.set_ylim(len(vpns) - 0.5 + room, -0.5)
@@ -381,9 +382,12 @@ def _cell(page: PageOne, wanted: Mapping[str, str]) -> Cell | None:
 
 
 def _point(
-    axes: Axes, found: Seen, y: float, one: Series, scale: tuple[float, float], is_upper: bool
+    axes: Axes, found: Seen, y: float, one: Series, scale: tuple[float, float], side: int
 ) -> None:
-    """Draw a marker with its bar; of one beyond the scale the end in words, above it or below."""
+    """Draw a marker with its bar; of one beyond the scale the end in words.
+
+    The words go to a side: −1 is above, 1 below, 0 where there is no other series.
+    """
     middle, low, high = found
     left, right = scale
     if high > low:
@@ -393,16 +397,16 @@ def _point(
     axes.plot(middle, y, one.marker, color=one.colour, markersize=size, label=one.label)
     has_bar = high > left and low < right  # its own marker or bar would strike the number out
     # Those of two series would stand on each other between their bars.
-    side = (-1 if is_upper else 1) if has_bar else 0
+    shift = (side or -1) * 0.12 if has_bar else side * 0.08
     ends = [(1.0, f"→ {short(high)}")] if high > right else []
     ends += [(0.01, f"← {short(low)}".replace("-", "−"))] if low < left else []
     for place, end in ends:
         axes.text(
             place,
-            y + side * 0.12,
+            y + shift,
             end,
             ha="right" if place == 1 else "left",
-            va={-1: "bottom", 0: "center", 1: "top"}[side],
+            va=("bottom" if shift < 0 else "top") if has_bar else "center",
             fontsize=6.5,
             color=one.colour,
             transform=axes.get_yaxis_transform(),
