@@ -303,12 +303,14 @@ def _drawn(
     def has_points(panel: Mapping[str, str]) -> bool:
         return any(point(panel, one, vpn) for one, vpn in product(series, vpns))
 
+    def has_point(one: Series, panels: Sequence[Panel]) -> bool:
+        return any(point(panel.wanted, one, vpn) for panel, vpn in product(panels, vpns))
+
     grid = _panels(page, has_points)
     flat = list(chain.from_iterable(grid))
     if not flat:
         return None
-    of_all = list(product([panel.wanted for panel in flat], vpns))
-    series = [one for one in series if any(point(panel, one, vpn) for panel, vpn in of_all)]
+    series = [one for one in series if has_point(one, flat)]
 
     def fill(axes: Axes, panel: Panel, longest: int = LONGEST) -> None:
         axes.set_title("\n".join(wrap(panel.title, TITLE)), loc="left")

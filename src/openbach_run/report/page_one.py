@@ -704,7 +704,9 @@ def best_vpns(page: PageOne) -> str:
     order = sorted(ranked, key=lambda vpn: sum(ranks[vpn]) / len(ranks[vpn]))
     if len(order) < 2:
         return ""
-    first = {vpn: next(one[vpn] for one in groups if vpn in one) for vpn in order}
+    first: dict[str, Cell] = {}
+    for one in groups:
+        first = {**one, **first}
     if not differ(first[order[0]], first[order[-1]], page.measure, page.tie):
         return ""
     best = _same_everywhere(page, order[0], order, groups)
