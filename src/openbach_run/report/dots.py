@@ -181,11 +181,13 @@ def _series(page: PageOne) -> list[Series]:
     controls = page.campaigns.distinct("cc", page.cells)
     first = END_HOSTS if END_HOSTS in controls else controls[0]
     others = [one for one in controls if one != first]
-    by_time = sorted(others, key=lambda cc: _against(page, first, {**plain, "cc": cc}))
     chosen.append((f"{named(first)} end to end", {**plain, "cc": first}))
-    if by_time:
+    if others:
         # Page 1 names one in words, by what is lost most; if none is faster, the best on average.
-        best = best_hosts(page) or (by_time[0] if page.is_time else others[-1])
+        best = best_hosts(page)
+        if best is None and page.is_time:
+            best = min(others, key=lambda cc: _against(page, first, {**plain, "cc": cc}))
+        best = best or others[-1]
         chosen.append((f"{named(best)} end to end", {**plain, "cc": best}))
     if pep := best_pep(page):
         position, of_pep = pep
@@ -300,17 +302,18 @@ def _drawn(
         wanted = {**panel, **one.wanted, **({"vpn": vpn} if vpn else {})}
         return point_of(frozenset(wanted.items()))
 
-    def has_points(panel: Mapping[str, str]) -> bool:
-        return any(point(panel, one, vpn) for one, vpn in product(series, vpns))
-
-    def has_point(one: Series, panels: Sequence[Panel]) -> bool:
-        return any(point(panel.wanted, one, vpn) for panel, vpn in product(panels, vpns))
+    def has_points(panel: Mapping[str, str], some: Sequence[Series] = series) -> bool:
+        return any(point(panel, one, vpn) for one, vpn in product(some, vpns))
 
     grid = _panels(page, has_points)
     flat = list(chain.from_iterable(grid))
     if not flat:
         return None
-    series = [one for one in series if has_point(one, flat)]
+
+    def is_drawn(one: Series) -> bool:
+        return any(has_points(panel.wanted, [one]) for panel in flat)
+
+    series = list(filter(is_drawn, series))
 
     def fill(axes: Axes, panel: Panel, longest: int = LONGEST) -> None:
         axes.set_title("\n".join(wrap(panel.title, TITLE)), loc="left")

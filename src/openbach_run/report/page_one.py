@@ -711,6 +711,8 @@ def best_vpns(page: PageOne) -> str:
         return ""
     best = _same_everywhere(page, order[0], order, groups)
     last = [one for one in _same_everywhere(page, order[-1], order, groups) if one not in best]
+    if not last:  # the two were not run under one condition
+        return ""
     most, least = ("most", "least") if better == "more" else ("least", "most")
     have_best, have_last = ("has" if len(some) == 1 else "have" for some in (best, last))
     whose = "its" if len(best) == 1 else "their"
