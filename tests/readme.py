@@ -60,6 +60,7 @@ def figure(campaigns: Campaigns) -> bytes:
     page = page_one(campaigns)
     assert page is not None
     drawing = times(page)
+    assert drawing is not None, "page 1 of full has no point to draw"
     with TemporaryDirectory() as folder:
         drawing.save(Path(folder))
         return (Path(folder) / f"{drawing.name}.svg").read_bytes()
