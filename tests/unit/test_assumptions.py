@@ -540,6 +540,7 @@ class MadeUp:
         self.interrupts_at: int | None = None
         self.codel_over_leo = 1.0
         self.debian = "13.7"
+        self.fails_with_buffer: str | None = None
 
     def __call__(
         self,
@@ -592,6 +593,7 @@ class MadeUp:
         (place / "run.json").write_text(json.dumps({"scenario": {"openbach_functions": [link]}}))
         (place / "statistics.jsonl").write_text("")
         measures = {"transfer_time_s": taken}
+        failed = arguments["buffer_bdp"] == self.fails_with_buffer
         identity = {"engine": "virtual"}
         major, minor = self.debian.split(".")
         packages = (f"base-files_13.8+deb{major}u{minor}_amd64",)
@@ -600,12 +602,12 @@ class MadeUp:
             scenario,
             arguments,
             seed,
-            "Finished Ok",
-            None,
+            "Finished Ko" if failed else "Finished Ok",
+            "iperf3: control socket has closed unexpectedly" if failed else None,
             taken,
             2.0,
             "",
-            measures,
+            {} if failed else measures,
             "",
             identity,
             packages,
@@ -841,6 +843,21 @@ def test_a_search_on_another_debian_goes_on_and_has_verdicts_of_its_own(
         " 13.8."
     )
     assert said in (tmp_path / "o/assumptions.md").read_text() and not first.versions
+
+
+def test_choices_whose_runs_failed_are_named(
+    made_up: MadeUp, options: list[str], tmp_path: Path
+) -> None:
+    """A finding that does not hold because its runs failed read as one that was measured."""
+    made_up.fails_with_buffer = "4"
+    main.main(["explain", "C3", *options])
+    found = assumptions_of(tmp_path / "o")
+    assert found is not None and found.failed == ["buffer: four (36 of 36 runs)"]
+    said = (
+        "Runs failed, and a comparison that has none left does not hold: buffer: four (36 of 36"
+        " runs)."
+    )
+    assert said in (tmp_path / "o/assumptions.md").read_text()
 
 
 def test_the_runs_of_a_search_are_counted_before(

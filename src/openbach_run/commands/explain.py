@@ -204,6 +204,7 @@ def main(argv: list[str]) -> int:
         _in_words(searching),
         _in_words(judging),
         platform.versions,
+        platform.failed,
     )
     if arguments.agree_with:
         told = agree(told, _judged(arguments.agree_with, described))
@@ -313,6 +314,8 @@ class Platform:
     run again."""
     used: dict[str, Record] = field(default_factory=dict)
     """The records that were judged, by run_id."""
+    under: dict[str, dict[str, Record]] = field(default_factory=dict)
+    """The records of each choice, in words, by run_id."""
 
     def __post_init__(self) -> None:
         self._note(Store(self.results).all())
@@ -343,7 +346,9 @@ class Platform:
             raise Stop from None
         campaigns = read_campaigns([folder])
         self._note(campaigns.records)
-        self.used.update({one.run_id: one for one in campaigns.records})
+        judged = {one.run_id: one for one in campaigns.records}
+        self.used.update(judged)
+        self.under.setdefault(words(choice), {}).update(judged)
         claimed = as_claimed(campaigns, choice, self.assumptions)
         claims = []
         for name, described in self.described.items():
@@ -368,6 +373,15 @@ class Platform:
                 f" Debian {others}."
             )
         )
+
+    @property
+    def failed(self) -> list[str]:
+        """Return the choices under which runs failed, with their number, in words."""
+        told = []
+        for choice, records in self.under.items():
+            if failed := sum(not one.finished for one in records.values()):
+                told.append(f"{choice} ({failed} of {len(records)} runs)")
+        return told
 
     def _entries(self, choice: Choice, of: Collection[Of] | None) -> list[dict[str, Any]]:
         """Return the scenarios of a choice, with the cells of the claims on some orbits.

@@ -8,7 +8,7 @@ It says under which assumptions each finding holds, and what each alternative ch
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -52,7 +52,7 @@ MAP = {
         ),
         str,
     ),
-    **dict.fromkeys(("untried", "without_effect", "again", "findings"), list),
+    **dict.fromkeys(("untried", "without_effect", "again", "failed", "findings"), list),
     "tried": int,
     "whole": bool,
 }
@@ -163,6 +163,8 @@ class Map:
     with the other seeds."""
     versions: str = ""
     """A sentence if the runs are from several versions of Debian."""
+    failed: list[str] = field(default_factory=list)
+    """The choices under which runs failed, with their number."""
 
     def of(self, claim: str) -> list[Explained]:
         """Return the findings of a claim."""
@@ -207,12 +209,11 @@ def assumptions_of(folder: Path) -> Map | None:
 
 def _wrong(content: Any) -> str | None:
     """Return what is wrong with the content of a map.json, or None."""
-    if wrong := fields(
-        {"promising": "", "versions": "", **content} if isinstance(content, dict) else content, MAP
-    ):
+    absent = {"promising": "", "versions": "", "failed": []}
+    if wrong := fields({**absent, **content} if isinstance(content, dict) else content, MAP):
         return wrong
-    listed = ("untried", "without_effect", "again")
-    texts = chain.from_iterable(content[name] for name in listed)
+    listed = ("untried", "without_effect", "again", "failed")
+    texts = chain.from_iterable(content.get(name, ()) for name in listed)
     if not all(type(one) is str for one in texts):
         return f"{', '.join(listed)} should be lists of texts"
     for one in content["findings"]:
@@ -251,6 +252,7 @@ def map_of(
     searched: str,
     confirmed: str,
     versions: str = "",
+    failed: Sequence[str] = (),
 ) -> Map:
     """Return the map of what a search has found.
 
@@ -292,6 +294,7 @@ def map_of(
         findings,
         "" if is_judged else f"{words(found.best.choice)} ({found.best.held} of {len(findings)})",
         versions,
+        list(failed),
     )
 
 
@@ -496,6 +499,11 @@ def _tried(found: Map) -> str:
         told.append(
             f"Change nothing by more than {100 * MARGIN:g} % alone:"
             f" {'; '.join(found.without_effect)}."
+        )
+    if found.failed:
+        told.append(
+            "Runs failed, and a comparison that has none left does not hold:"
+            f" {'; '.join(found.failed)}."
         )
     if found.untried:
         told.append(f"Not tried, for want of time: {'; '.join(found.untried)}.")
