@@ -187,6 +187,7 @@ def test_given_values_are_swept_in_place_of_the_files() -> None:
     ("settings", "words"),
     [
         (["vpm=none"], "did you mean vpn"),
+        (["seeds=3"], r"did you mean --seeds 3\?"),
         (["vpn=ipsec"], "vpn is one of none, boringtun, connect_ip, easytier"),
         (["vpn"], "NAME=VALUE"),
         (["cc=bbr,"], "empty value"),

@@ -24,6 +24,11 @@ from openbach_run.satellite.checks import Presets, read_file_of, read_presets
 
 NO_FILE = "none"
 """The value of an argument for a link file that names no file."""
+OPTIONS = {
+    "seed": "--seeds",
+    **{name: f"--{name}" for name in ("seeds", "workers", "results", "engine", "clock")},
+}
+"""A name that people give like an argument → the option of the command that they mean."""
 
 
 def read_with_subs(
@@ -147,9 +152,10 @@ def _check_name(text: str, name: str, scenario: Scenario, settings: Mapping[str,
         has = ", ".join(scenario.arguments) + (
             f" and the constants {constants}" if constants else ""
         )
-        raise InputError(
-            f"{text}: {scenario.name} has no argument {name}; {near(name, settings)}it has {has}"
-        )
+        option = OPTIONS.get(name)
+        value = text.partition("=")[2]
+        meant = f"did you mean {option} {value}? " if option else near(name, settings)
+        raise InputError(f"{text}: {scenario.name} has no argument {name}; {meant}it has {has}")
 
 
 def check_references(values: Mapping[str, Sequence[str]]) -> None:
