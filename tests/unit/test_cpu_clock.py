@@ -58,6 +58,13 @@ def test_lengths_are_those_of_binutils() -> None:
     assert checked > 100_000
 
 
+def test_what_is_no_instruction_has_no_length_wherever_it_is() -> None:
+    """Its end was 0, and the length of one at byte 3 was −3."""
+    for none in ("6200000000", "c40000", "0f04"):
+        code = bytes.fromhex(none)
+        assert length(code, 0) == length(b"\0\0\0" + code, 3) == 0, none
+
+
 @given(st.binary(max_size=40), st.integers(0, 40))
 def test_any_bytes_are_decoded(code: bytes, at: int) -> None:
     found = length(code, at)

@@ -79,9 +79,9 @@ def _length(code: bytes, start: int) -> int:
         wide, at = bool(byte & 8), at + 1
         byte = code[at]
     if byte in (0xC4, 0xC5, 0x62):
-        return _vector(code, at, byte) - start
+        return max(_vector(code, at, byte) - start, 0)
     if byte == 0x0F:
-        return _two_bytes(code, at + 1, short=short) - start
+        return max(_two_bytes(code, at + 1, short=short) - start, 0)
     if byte not in _KNOWN:
         return 0
     at += 1
