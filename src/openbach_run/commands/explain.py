@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -312,10 +312,8 @@ class Platform:
     there: set[str] = field(default_factory=set)
     """The run_ids of all runs. One that did not finish is included: it would not finish if it were
     run again."""
-    used: dict[str, Record] = field(default_factory=dict)
-    """The records that were judged, by run_id."""
     under: dict[str, dict[str, Record]] = field(default_factory=dict)
-    """The records of each choice, in words, by run_id."""
+    """The records that were judged under each choice, in words, by run_id."""
 
     def __post_init__(self) -> None:
         self._note(Store(self.results).all())
@@ -346,9 +344,8 @@ class Platform:
             raise Stop from None
         campaigns = read_campaigns([folder])
         self._note(campaigns.records)
-        judged = {one.run_id: one for one in campaigns.records}
-        self.used.update(judged)
-        self.under.setdefault(words(choice), {}).update(judged)
+        records = self.under.setdefault(words(choice), {})
+        records.update({one.run_id: one for one in campaigns.records})
         claimed = as_claimed(campaigns, choice, self.assumptions)
         claims = []
         for name, described in self.described.items():
@@ -356,6 +353,11 @@ class Platform:
             wanted = [one for one in claim.findings if of is None or (name, one.orbit) in of]
             claims.append(replace(claim, findings=wanted))
         return claims
+
+    @property
+    def used(self) -> dict[str, Record]:
+        """Return the records that were judged, by run_id."""
+        return dict(chain.from_iterable(records.items() for records in self.under.values()))
 
     @property
     def versions(self) -> str:

@@ -65,13 +65,15 @@ NO_0F = frozenset(
 def length(code: bytes, at: int) -> int:
     """Return the length of the x86-64 instruction at a place; 0 if there is none."""
     try:
-        return _length(code, at)
+        end = _end(code, at)
     except IndexError:
         return 0
+    return end - at if end else 0
 
 
-def _length(code: bytes, start: int) -> int:
-    at, short, wide = start, False, False
+def _end(code: bytes, at: int) -> int:
+    """Return the end of the instruction at a place; 0 if there is none."""
+    short, wide = False, False
     while (byte := code[at]) in PREFIXES:
         short |= byte == 0x66
         at += 1
@@ -79,9 +81,9 @@ def _length(code: bytes, start: int) -> int:
         wide, at = bool(byte & 8), at + 1
         byte = code[at]
     if byte in (0xC4, 0xC5, 0x62):
-        return max(_vector(code, at, byte) - start, 0)
+        return _vector(code, at, byte)
     if byte == 0x0F:
-        return max(_two_bytes(code, at + 1, short=short) - start, 0)
+        return _two_bytes(code, at + 1, short=short)
     if byte not in _KNOWN:
         return 0
     at += 1
@@ -96,7 +98,7 @@ def _length(code: bytes, start: int) -> int:
         data = 8
     if byte in MODRM:
         at = _operand(code, at)
-    return at + data - start
+    return at + data
 
 
 def _two_bytes(code: bytes, at: int, *, short: bool) -> int:

@@ -209,11 +209,13 @@ def assumptions_of(folder: Path) -> Map | None:
 
 def _wrong(content: Any) -> str | None:
     """Return what is wrong with the content of a map.json, or None."""
-    absent = {"promising": "", "versions": "", "failed": []}
-    if wrong := fields({**absent, **content} if isinstance(content, dict) else content, MAP):
+    if isinstance(content, dict):
+        # Maps of before have no such fields.
+        content = {"promising": "", "versions": "", "failed": [], **content}
+    if wrong := fields(content, MAP):
         return wrong
     listed = ("untried", "without_effect", "again", "failed")
-    texts = chain.from_iterable(content.get(name, ()) for name in listed)
+    texts = chain.from_iterable(content[name] for name in listed)
     if not all(type(one) is str for one in texts):
         return f"{', '.join(listed)} should be lists of texts"
     for one in content["findings"]:
