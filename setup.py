@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Build of a wheel, which has the checkout's version and the command's part of the checkout.
+"""Build of a wheel, which has the command's part of the checkout.
 
 That part is data of the package, in openbach_run/checkout. A wheel has no links: in their place are
 copies of what they lead to.
@@ -15,7 +15,6 @@ from setuptools.command.build_py import build_py
 CHECKOUT = Path(__file__).resolve().parent
 sys.path.insert(0, str(CHECKOUT / "src"))
 from openbach_run.paths import CONTENT, INSTALLED  # noqa: E402
-from openbach_run.version import version  # noqa: E402
 
 NOT_INSTALLED = shutil.ignore_patterns("__pycache__", "*.egg-info")
 
@@ -37,4 +36,4 @@ class WithCheckout(build_py):
                     shutil.copy(source, copy)
 
 
-setup(version=version(), cmdclass={"build_py": WithCheckout})
+setup(cmdclass={"build_py": WithCheckout})

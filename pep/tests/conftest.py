@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import helpers.job_paths  # noqa: F401
 import pytest
 from lab import ROOT, Lab, Satpep, StartSatpep
 

@@ -18,6 +18,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
+from helpers.job_paths import job_paths
 from helpers.rooms import MODULES, ROOMS, SOURCE, changes_sys_path, imported, room
 from helpers.stages import STAGES, scenario_way
 
@@ -204,9 +205,10 @@ PATH_CHANGERS = {
     "setup.py",
     "src/openbach_run/guest/init.py",
     "src/openbach_run/guest/warm.py",
+    "tests/helpers/job_paths.py",
 }
 """A build of a wheel has no path yet; init starts Python in the guest; warm starts a job there, which
-looks in its own folder first."""
+looks in its own folder first; job_paths finds the jobs for tests."""
 
 
 def test_no_more_files_change_where_python_looks() -> None:
@@ -234,12 +236,13 @@ def test_no_more_symbolic_links() -> None:
     assert Counter(name.split("/")[0] for name in links) == LINKS
 
 
-def test_every_job_is_where_mypy_and_pytest_look() -> None:
-    """Each job's own modules are imported by their names, as on an agent from the job's folder."""
-    tools = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]
-    jobs = {str(file.relative_to(REPOSITORY)) for file in REPOSITORY.glob("jobs/*/files")}
-    assert jobs <= {*tools["mypy"]["mypy_path"]}
-    assert jobs <= {*tools["pytest"]["ini_options"]["pythonpath"]}
+def test_a_new_job_is_listed_nowhere(tmp_path: Path) -> None:
+    """Tests and mypy find each job's own modules in its folder, as an agent does."""
+    module = tmp_path / "jobs/mine/files/mine.py"
+    module.parent.mkdir(parents=True)
+    module.touch()
+    assert job_paths(tmp_path) == [str(module.parent)]
+    assert "jobs/" not in (REPOSITORY / "pyproject.toml").read_text()
 
 
 def test_no_module_of_a_job_is_called_like_another() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A tag vX.Y.Z gives the version."""
+"""One version: it stands in pyproject.toml, and all that names a version names this one."""
 
 from __future__ import annotations
 
@@ -12,68 +12,54 @@ import pytest
 from openbach_run import version
 from openbach_run.commands import main
 
-PEP_440 = re.compile(r"\d+(\.\d+)*((a|b|rc)\d+)?(\.post\d+)?(\+[a-z0-9]+(\.[a-z0-9]+)*)?")
+ROOT = Path(__file__).resolve().parents[2]
+RELEASE = re.compile(r"\d+\.\d+\.\d+(\.dev0)?")
+SECTION = re.compile(r"^## (\S+) \((not yet released|\d{4}-\d\d-\d\d)\)$", re.MULTILINE)
 
 
-@pytest.fixture
-def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for role in ("AUTHOR", "COMMITTER"):
-        monkeypatch.setenv(f"GIT_{role}_NAME", "nobody")
-        monkeypatch.setenv(f"GIT_{role}_EMAIL", "nobody@localhost")
-    git(tmp_path, "init", "--quiet")
-    commit(tmp_path)
-    return tmp_path
+def test_it_is_a_release_or_on_the_way_to_one() -> None:
+    """Python's packages, Debian's and people read `1.1.0`, or `1.1.0.dev0` before it."""
+    assert RELEASE.fullmatch(version.version())
 
 
-def git(checkout: Path, *words: str) -> str:
-    return subprocess.run(
-        ["git", "-C", checkout, *words], check=True, capture_output=True, text=True
-    ).stdout.strip()
-
-
-def commit(checkout: Path) -> str:
-    git(checkout, "commit", "--quiet", "--allow-empty", "--message", "one")
-    return git(checkout, "rev-parse", "--short", "HEAD")
-
-
-def test_before_the_first_tag_the_commit_is_the_version(checkout: Path) -> None:
-    assert version.version_of(checkout) == f"0+g{git(checkout, 'rev-parse', '--short', 'HEAD')}"
-
-
-@pytest.mark.parametrize("annotated", [True, False])
-def test_a_tag_gives_it(checkout: Path, annotated: bool) -> None:
-    git(checkout, "tag", *(["--annotate", "--message", "first"] if annotated else []), "v1.2.3")
-    git(checkout, "tag", "measured-here")
-    assert version.version_of(checkout) == "1.2.3"
-    (checkout / "file").write_text("1")
-    git(checkout, "add", "file")
-    dirty = version.version_of(checkout)
-    assert re.fullmatch(r"1\.2\.3\.post0\+g[0-9a-f]+\.dirty", dirty)
-    git(checkout, "commit", "--quiet", "--message", "two")
-    assert (
-        version.version_of(checkout)
-        == f"1.2.3.post1+g{git(checkout, 'rev-parse', '--short', 'HEAD')}"
-    )
-    for one in (dirty, version.version_of(checkout)):
-        assert PEP_440.fullmatch(one)
-
-
-def test_without_git_it_is_what_the_metadata_say(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert version.version_of(tmp_path / "nowhere") == version.UNKNOWN
-    monkeypatch.setattr(version, "REPOSITORY", tmp_path)
-    told = tmp_path / "openbach_run-1.2.3.dist-info/METADATA"
-    told.parent.mkdir()
-    told.write_text(f"Metadata-Version: 2.1\nName: {version.NAME}\nVersion: 1.2.3\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    assert version.version() == "1.2.3"
-
-
-def test_the_command_prints_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(version, "version", lambda: "1.2.3")
+def test_the_command_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main.main(["--version"])
-    assert (ended.value.code, capsys.readouterr().out) == (0, "openbach-run 1.2.3\n")
+    assert (ended.value.code, capsys.readouterr().out) == (
+        0,
+        f"openbach-run {version.version()}\n",
+    )
+
+
+def test_it_is_what_stands_in_the_checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A wheel and a bundle have pyproject.toml, so theirs is the checkout's that made them."""
+    (tmp_path / "pyproject.toml").write_text('[project]\nversion = "7.8.9"\n')
+    monkeypatch.setattr(version, "REPOSITORY", tmp_path)
+    assert version.version() == "7.8.9"
+
+
+def test_the_citation_has_it() -> None:
+    (cited,) = re.findall(r"^version: (.+)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)
+    assert cited == version.version()
+
+
+def test_the_first_section_of_the_changes_is_about_it() -> None:
+    """It has a date once it is released."""
+    named, when = SECTION.findall((ROOT / "CHANGELOG.md").read_text())[0]
+    release = version.version().removesuffix(".dev0")
+    assert (named, when == "not yet released") == (release, version.version() != release)
+
+
+def wrong_tags(tags: str, expected: str) -> list[str]:
+    """Return the tags of a version, one a line, that name another version than the expected one."""
+    return [tag for tag in tags.split() if re.match(r"v\d", tag) and tag != f"v{expected}"]
+
+
+def test_a_tag_of_this_commit_agrees_with_it() -> None:
+    command = ["git", "-C", str(ROOT), "tag", "--points-at", "HEAD"]
+    tags = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert not wrong_tags(tags, version.version())
+
+
+def test_another_tag_is_seen() -> None:
+    assert wrong_tags("v1.1.0\nmeasured-here\nvirtual\nv1.1.1\n", "1.1.0") == ["v1.1.1"]

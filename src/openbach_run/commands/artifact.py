@@ -37,14 +37,14 @@ from openbach_run.bundle.artifact import (
 )
 from openbach_run.bundle.artifact_readme import QUICK_MIN, About, readme
 from openbach_run.campaign.options import Options
-from openbach_run.campaign.run import run_with_progress
+from openbach_run.campaign.run import commit, run_with_progress
 from openbach_run.commands.archive import BUNDLE, SUMS, put_bundle, put_sums, wrong_files
 from openbach_run.commands.report import write_report
 from openbach_run.errors import InputError, SetupError
 from openbach_run.paths import REPOSITORY
 from openbach_run.report.cells import read_campaigns
 from openbach_run.results.record import Record, Store
-from openbach_run.version import DIRTY, version
+from openbach_run.version import version
 
 FIGURES, CLAIMS_FILE, RESULTS = "figures.json", "claims.yml", "results"
 SLOWER = 3
@@ -183,9 +183,9 @@ def _make(arguments: argparse.Namespace) -> int:
     print(f"{output}: {len(said.figures)} figures, {len(said.claims)} claims, {runs} runs")
     if not about.licence:
         print("README.md names no licence of the results: --licence TEXT does")
-    if about.version.endswith(DIRTY):
+    if (REPOSITORY / ".git").exists() and commit() is None:
         print(
-            f"its version, {about.version}, has changes that are in no commit: whoever looks for"
+            f"this checkout of {about.version} has changes that are in no commit: whoever looks for"
             " this code finds it in the bundle only. To name a commit: commit, and make it again",
             file=sys.stderr,
         )
