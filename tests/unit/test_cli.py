@@ -359,6 +359,20 @@ def test_bad_input_exits_with_2(
     assert words in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("more", [[], ["--help"], ["C1", "--budget", "2h"]])
+def test_a_withdrawn_command_says_what_took_its_place(
+    more: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.main(["explain", *more]) == 2
+    printed = capsys.readouterr()
+    assert "docs/trust.md says why" in printed.err and printed.err.count("\n") == 1
+    # What it names in its place can be typed.
+    words = printed.err.partition("openbach-run campaigns/")[2].partition(" (")[0]
+    assert main.main([*f"campaigns/{words}".split(), "--dry-run"]) == 0
+    assert "**Withdrawn**" in (ROOT / "docs/trust.md").read_text()
+    assert "explain" not in main.parser().format_help()
+
+
 def test_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["--check", "geo"]) == 0
     assert "accepted" in capsys.readouterr().out

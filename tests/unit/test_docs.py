@@ -119,11 +119,8 @@ def test_changes_of_the_newest_version_are_in_four_groups() -> None:
     title, _, rest = text.partition("\n## ")[2].partition("\n")
     assert re.fullmatch(r"Not yet released|\d+\.\d+\.\d+ \(\d{4}-\d\d-\d\d\)", title), title
     section = rest.partition("\n## ")[0].strip()
-    assert re.findall("^### (.+)$", section, re.MULTILINE) == [
-        "Packets change",
-        "Added",
-        "Changed",
-        "Fixed",
-    ]
+    groups = re.findall("^### (.+)$", section, re.MULTILINE)
+    every = ("Packets change", "Added", "Changed", "Fixed")
+    assert groups == [group for group in every if group in groups]
     first = section.splitlines()[0]
-    assert first == "### Packets change", f"in a group, please: {first}"
+    assert first == f"### {groups[0]}", f"in a group, please: {first}"

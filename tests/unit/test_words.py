@@ -78,7 +78,6 @@ ALLOWED: dict[str, int] = {
     "docs/guide.md": 8,
     "docs/jobs.md": 12,
     "docs/limitations.md": 13,
-    "docs/method/assumptions.md": 23,
     "docs/method/calls.md": 2,
     "docs/method/careful-resume.md": 9,
     "docs/method/congestion-control.md": 1,

@@ -29,7 +29,6 @@ COMMANDS = {
     "completion": "openbach_run.commands.completion",
     "exec": "openbach_run.commands.exec",
     "expand": "openbach_run.commands.expand",
-    "explain": "openbach_run.commands.explain",
     "export": "openbach_run.commands.export",
     "link": "openbach_run.commands.link",
     "matrix": "openbach_run.commands.matrix",
@@ -40,6 +39,14 @@ COMMANDS = {
 }
 """First argument → module, whose `main(argv)` takes the other arguments and returns the exit
 code."""
+WITHDRAWN = {
+    "explain": (
+        "explain is withdrawn; docs/trust.md says why. In its place, run the claims' cells as a"
+        " campaign, with an assumption's values and five seeds: openbach-run campaigns/claims.yml"
+        " return_loss=0 --results results/one_way (docs/guide.md)"
+    ),
+}
+"""First argument that was a command → what took its place."""
 
 DESCRIPTION = """\
 Runs an OpenBACH scenario of the SATCOM VPN/PEP testbed in virtual time, once per
@@ -50,7 +57,6 @@ commands (each has its own --help):
   openbach-run shell SCENARIO                    a prompt on the hosts of a path
   openbach-run try --server … --client …         your own programs at both ends, also for CI
   openbach-run report RESULTS… -o reports/NAME   the technical report of campaigns
-  openbach-run explain --budget 2h               assumptions under which published claims hold
   openbach-run export RESULTS…                   their statistics, for InfluxDB
   openbach-run capture RUN --at HOST -o FILE     the packets of one host or interface
   openbach-run expand FILE… -o DIR               OpenBACH's JSON of scenarios written as YAML
@@ -283,6 +289,8 @@ def _main(words: Sequence[str]) -> int:
             # Only the module of this command: each imports what the others have no use for.
             code: int = import_module(COMMANDS[words[0]]).main(words[1:])
             return code
+        if words and words[0] in WITHDRAWN:
+            raise InputError(WITHDRAWN[words[0]])
         if not words:
             example = "name a scenario, such as scenarios/geo_loss.json"
             raise InputError(f"{example}; openbach-run --help has all commands")
