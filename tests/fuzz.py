@@ -41,12 +41,12 @@ from fuzz_trees import JSON, LINES, YAML, Tree, trees
 
 from openbach_jobs import link_file
 from openbach_run import yaml_files
+from openbach_run.bundle.artifact_files import wrong_files
 from openbach_run.campaign.file import plan_file
 from openbach_run.campaign.plan import plan
 from openbach_run.campaign.settings import parse_seeds, parse_settings
 from openbach_run.catalog import Catalog, description, packages_of, wanted_by
 from openbach_run.commands import capture, link
-from openbach_run.commands.archive import wrong_files
 from openbach_run.engine.platform.engine import as_collected
 from openbach_run.engine.platform.rest import read_access
 from openbach_run.engine.virtual import series

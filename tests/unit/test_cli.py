@@ -373,6 +373,15 @@ def test_a_withdrawn_command_says_what_took_its_place(
     assert "explain" not in main.parser().format_help()
 
 
+def test_a_renamed_command_is_understood_and_says_its_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.main(["archive", "--verify", str(tmp_path), "--runs", "all"]) == 2
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "openbach-run: archive is now artifact --plain"
+    assert second == f"openbach-run: {tmp_path}: is no artifact: it lacks SHA256SUMS"
+
+
 def test_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["--check", "geo"]) == 0
     assert "accepted" in capsys.readouterr().out

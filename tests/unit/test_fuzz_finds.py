@@ -14,9 +14,9 @@ from helpers.altered import changed
 from helpers.job_code import ROOT, load
 
 from openbach_jobs import link_file
+from openbach_run.bundle.artifact_files import wrong_files
 from openbach_run.campaign.plan import plan
 from openbach_run.catalog import packages_of
-from openbach_run.commands.archive import wrong_files
 from openbach_run.engine.platform.engine import as_collected
 from openbach_run.engine.platform.rest import Lost, read_access
 from openbach_run.engine.virtual import series

@@ -21,7 +21,6 @@ OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 TABLE_FORMATS = ("table", "markdown", "latex", "html")
 COMMANDS = {
     "report": "openbach_run.commands.report",
-    "archive": "openbach_run.commands.archive",
     "artifact": "openbach_run.commands.artifact",
     "bundle": "openbach_run.commands.bundle",
     "calibrate": "openbach_run.commands.calibrate",
@@ -47,6 +46,8 @@ WITHDRAWN = {
     ),
 }
 """First argument that was a command → what took its place."""
+RENAMED = {"archive": ("artifact", "--plain")}
+"""First argument that is still understood → today's words."""
 
 DESCRIPTION = """\
 Runs an OpenBACH scenario of the SATCOM VPN/PEP testbed in virtual time, once per
@@ -64,8 +65,7 @@ commands (each has its own --help):
   openbach-run matrix RESULTS… -o DIR            a site: VPN × link × transport, and each result
   openbach-run package -o DIR                    what an OpenBACH administrator imports
   openbach-run bundle -o FILE                    one file that runs anywhere, without network
-  openbach-run archive RESULTS… -o DIR           results, report and bundle together
-  openbach-run artifact RESULTS… -o DIR          the same for an artifact evaluation, with claims
+  openbach-run artifact RESULTS… -o DIR          results, report, bundle, claims for evaluation
   openbach-run calibrate NAME                    what packets of VPNs cost this CPU (cpu=NAME)
   openbach-run serve                             a page; a controller for OpenBACH's web UI
 """
@@ -284,6 +284,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(words: Sequence[str]) -> int:
     """Run a command; return its exit code. Known errors become a line on stderr."""
+    if words and words[0] in RENAMED:
+        today = RENAMED[words[0]]
+        print(f"openbach-run: {words[0]} is now {' '.join(today)}", file=sys.stderr)
+        words = [*today, *words[1:]]
     try:
         if words and words[0] in COMMANDS:
             # Only the module of this command: each imports what the others have no use for.
