@@ -25,9 +25,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from openbach_run.bundle.artifact import PARTS, Chosen, Said, differences, said_by, some_of, spread
-from openbach_run.bundle.artifact_readme import QUICK_MIN, About, plain_readme, readme
+from openbach_run.bundle.artifact_readme import QUICK_MIN, plain_readme, readme
 from openbach_run.bundle.content import content
 from openbach_run.bundle.file import write
 from openbach_run.campaign.model import Campaign
@@ -102,7 +103,8 @@ def make(wanted: Wanted, output: Path, write_report: WriteReport) -> None:
             shutil.copyfile(wanted.claims, new / CLAIMS_FILE)
             shutil.copyfile(REPOSITORY / "LICENSE", new / "LICENSE")
             (new / FIGURES).write_text(said.as_json(), encoding="utf-8")
-            text = readme(said, _about(wanted, said, commands, new, home))
+            quick = some_of(said.figures, QUICK_MIN * 60 / SLOWER)
+            text = readme(said, quick, {"commands": commands, **_about(wanted, new, home)})
         (new / "README.md").write_text(text, encoding="utf-8")
         put_sums(new)
         if said is not None:
@@ -155,7 +157,7 @@ def _in_empty_home(home: Path, *words: str | Path) -> subprocess.CompletedProces
     )
 
 
-def _about(wanted: Wanted, said: Said, commands: Sequence[str], new: Path, home: Path) -> About:
+def _about(wanted: Wanted, new: Path, home: Path) -> dict[str, Any]:
     """Return what README.md says besides the results. Raises InputError for a strange bundle."""
     bundle = (new / BUNDLE).absolute()
     began_s = time.monotonic()
@@ -170,19 +172,17 @@ def _about(wanted: Wanted, said: Said, commands: Sequence[str], new: Path, home:
     sizes = [place.lstat().st_size for place in home.rglob("*") if not place.is_dir()]
     directories = sorted((new / RESULTS).iterdir())
     record = read_campaigns(directories).records[0]
-    return About(
-        wanted.title or f"Results of {', '.join(one.name for one in directories)}",
-        version(),
-        commands,
-        record.identity.get("kernel", ""),
-        len(record.packages),
-        record.identity.get("memory", ""),
-        round(sum(sizes) / 1e6),
-        unpacked_s,
-        round(bundle.stat().st_size / 1e6),
-        wanted.licence or "",
-        some_of(said.figures, QUICK_MIN * 60 / SLOWER),
-    )
+    return {
+        "title": wanted.title or f"Results of {', '.join(one.name for one in directories)}",
+        "version": version(),
+        "kernel": record.identity.get("kernel", ""),
+        "packages": len(record.packages),
+        "memory": record.identity.get("memory", ""),
+        "unpacked_mb": round(sum(sizes) / 1e6),
+        "unpacked_s": unpacked_s,
+        "bundle_mb": round(bundle.stat().st_size / 1e6),
+        "licence": wanted.licence or "",
+    }
 
 
 def _try_it(new: Path, home: Path, quiet: bool) -> None:

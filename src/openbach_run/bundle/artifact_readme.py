@@ -7,8 +7,7 @@ Its text is reports/templates/artifact.md.j2, that of a plain one plain_artifact
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from openbach_run.bundle.artifact import Chosen, Claimed, Figure, Said
@@ -22,38 +21,21 @@ QUICK_MIN = 10
 """Minutes in which a stranger has to see that it works."""
 
 
-@dataclass(frozen=True)
-class About:
-    """Facts on an artifact besides its results."""
+def readme(said: Said, quick: Sequence[Chosen], about: Mapping[str, Any]) -> str:
+    """Return the text of README.md: `quick` are the runs of the first minutes.
 
-    title: str
-    version: str
-    commands: Sequence[str]
-    """Those that made the results."""
-    kernel: str
-    packages: int
-    memory: str
-    """Of a run."""
-    unpacked_mb: int
-    unpacked_s: float
-    bundle_mb: int
-    licence: str
-    """Of the results; "" if none is named."""
-    quick: Sequence[Chosen]
-
-
-def readme(said: Said, about: About) -> str:
-    """Return the text of README.md."""
+    `about` has facts on the artifact besides its results, under the names of the template.
+    """
     return _set(
         "artifact.md.j2",
         said=said,
-        about=about,
         runs=sum(len(figure.seeds) for figure in said.figures),
         total_s=sum(sum(figure.wall_s) for figure in said.figures),
         first=min(said.figures, key=lambda figure: sum(figure.wall_s)),
         minutes=QUICK_MIN,
-        quick=sum(len(choice.seeds) for choice in about.quick),
-        quick_s=sum(choice.wall_s for choice in about.quick),
+        quick=sum(len(choice.seeds) for choice in quick),
+        quick_s=sum(choice.wall_s for choice in quick),
+        **about,
     )
 
 
