@@ -392,7 +392,7 @@ def spread(directories: Sequence[Path], count: int) -> list[Chosen]:
         # Every n-th run, n rounded up.
         for record in finished[:: max(1, -(-len(finished) // count))] if count else []:
             words, seeds = shlex.join(record.repetition[:-1]), (record.seed,)
-            name = directory.name
+            name = directory.resolve().name
             figure = Figure(record.run_id, name, words, seeds, (record.run_id,), title=f"of {name}")
             chosen.append(Chosen(figure, seeds, (record,)))
     return chosen

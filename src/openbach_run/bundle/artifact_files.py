@@ -81,16 +81,16 @@ def make(wanted: Wanted, output: Path, write_report: WriteReport) -> None:
     Raises InputError, SetupError.
     """
     said = wanted.said
-    # Under another name until it is whole: an interruption leaves no half artifact.
     new = output.with_name(f"{output.name}.unfinished")
+    if said is None:
+        chosen = spread(wanted.results, wanted.runs)
+        if not _are_same(new, chosen, wanted.options, wanted.quiet, plain=True):
+            raise SetupError("this checkout is not the one that made these results (see above)")
+    # Under another name until it is whole: an interruption leaves no half artifact.
     shutil.rmtree(new, ignore_errors=True)
     (new / RESULTS).mkdir(parents=True)
     for directory in wanted.results:
         _copy(directory, said, new / RESULTS / directory.resolve().name)
-    if said is None:
-        chosen = spread(_results(new), wanted.runs)
-        if not _are_same(new, chosen, wanted.options, wanted.quiet, plain=True):
-            raise SetupError("this checkout is not the one that made these results (see above)")
     write_report(wanted.results, new / "report")
     if not wanted.without_bundle:
         _put_bundle(new / BUNDLE, wanted)
@@ -331,9 +331,11 @@ def _are_same(
 def _asked(choice: Chosen, store: Store) -> tuple[list[str], list[Record]]:
     """Return scenario and values of runs, and their records, which can be read."""
     words = shlex.split(choice.figure.command.split(" --seeds ")[0])
+    if choice.records:
+        return words, list(choice.records)
     runs = dict(zip(choice.figure.seeds, choice.figure.runs, strict=True))
-    loaded = [store.load(runs[seed]) for seed in choice.seeds]
-    return words, list(choice.records) or [record for record in loaded if record is not None]
+    loaded = (store.load(runs[seed]) for seed in choice.seeds)
+    return words, [record for record in loaded if record is not None]
 
 
 def _repeated(
