@@ -41,12 +41,12 @@ from fuzz_trees import JSON, LINES, YAML, Tree, trees
 
 from openbach_jobs import link_file
 from openbach_run import yaml_files
+from openbach_run.bundle.artifact_files import wrong_files
 from openbach_run.campaign.file import plan_file
 from openbach_run.campaign.plan import plan
 from openbach_run.campaign.settings import parse_seeds, parse_settings
 from openbach_run.catalog import Catalog, description, packages_of, wanted_by
 from openbach_run.commands import capture, link
-from openbach_run.commands.archive import wrong_files
 from openbach_run.engine.platform.engine import as_collected
 from openbach_run.engine.platform.rest import read_access
 from openbach_run.engine.virtual import series
@@ -60,10 +60,8 @@ from openbach_run.openbach.reading import read_scenario
 from openbach_run.paths import REPOSITORY
 from openbach_run.playbook import installation_of
 from openbach_run.report import hosts, published
-from openbach_run.report.assumptions import read_assumptions
 from openbach_run.report.cells import Campaigns, Cell, Run, read_campaigns
 from openbach_run.report.claims import judge, read_claims
-from openbach_run.report.explained import assumptions_of
 from openbach_run.results import campaign_file as asked_files
 from openbach_run.results import run_files, run_json
 from openbach_run.results.captures import last_time_ns, packets
@@ -404,10 +402,6 @@ def published_figures(file: Path) -> None:
     published.tables(campaigns(), file)
 
 
-def assumption_map(file: Path) -> None:
-    assumptions_of(run_directory(file, "map.json"))
-
-
 def archive_sums(file: Path) -> None:
     list(wrong_files(run_directory(file, "SHA256SUMS")))
 
@@ -653,41 +647,6 @@ AS_WRITTEN = list(
         "x", [asked_files.AskedRun("0", "geo", {"vpn": "none"}, 1)], commit=None, apart={}
     )
 )
-MAP = line(
-    command="x",
-    commit="ab",
-    whole=True,
-    joint="x",
-    campaign="x",
-    searched="seed 1",
-    confirmed="",
-    tried=1,
-    untried=[],
-    without_effect=[],
-    again=[],
-    findings=[
-        {
-            "claim": "a",
-            "part": "b",
-            "orbit": "geo",
-            "ours": "holds",
-            "joint": "holds",
-            "holds_under": "x",
-            "changes": [
-                {
-                    "assumption": "a",
-                    "alternative": "b",
-                    "by": 1.1,
-                    "low": None,
-                    "high": None,
-                    "seeds": 1,
-                    "unit": "x",
-                    "more": 0,
-                }
-            ],
-        }
-    ],
-)
 SUMS = b"0" * 64 + b"  README.md\n" + b"1" * 64 + b"  results/geo/results.csv\n"
 LOCK = b"".join((REPOSITORY / "debian.lock").read_bytes().splitlines(keepends=True)[:20])
 TREES = line(
@@ -776,12 +735,10 @@ def parsers() -> list[Parser]:
         ),
         Parser("irtt", [IRTT], lambda file: measured_in(file, Given(interval_s=1.0)), "rtt", JSON),
         Parser("D-ITG", [CALL], call_log, "log"),
-        Parser("assumptions", all_of("reports/assumptions.yml"), read_assumptions, "a.yml", YAML),
         Parser("claims", all_of("reports/claims.yml"), claims, "claims.yml", YAML),
         Parser(
             "published", all_of("reports/published.yml"), published_figures, "published.yml", YAML
         ),
-        Parser("map.json", [MAP], assumption_map, "in", JSON),
         Parser("SHA256SUMS", [SUMS], archive_sums, "in"),
         Parser("debian.lock", [LOCK], read_lock, "debian.lock"),
         Parser("kernel/series", all_of("kernel/series"), kernel_series, "in"),

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """`make reports`: every campaign of reports/ anew, with one code; `make reports ONLY="etosat full"`.
 
-First all runs, in results/reports/NAME; then, for `assumptions`, the search; then all reports, in
-results/reports/new; at last these take their places in reports/, and README and docs/ get their
-tables and figure. So all runs are of one commit, and what is in reports/ stays as it is until the
-new is whole. Interrupted, the same command goes on: finished runs are kept. A run that several
+First all runs, in results/reports/NAME; then all reports, in results/reports/new; at last these
+take their places in reports/, and README and docs/ get their tables and figure. So all runs are of
+one commit, and what is in reports/ stays as it is until the new is whole. Interrupted, the same command goes on: finished runs are kept. A run that several
 campaigns have is made once. A campaign whose random cells have fewer than five seeds gets five. One
 that fails is named, and the others go on. A failed run is a row of its report; it is named here,
 too.
@@ -39,13 +38,10 @@ CAMPAIGNS = (
     *("full", "matrix", "return_link", "leo", "etosat", "encrypted_pep"),
     *("vpncloud", "post_quantum", "multipath", "stability", "vpns", "ten_vpns"),
 )
-ASSUMPTIONS = "assumptions"
-SEARCH_S = 2400
-"""The budget of the search for assumptions: it does not end by itself for half a day."""
 PLACE = Path("results/reports")
 REPORTS = REPOSITORY / "reports"
 RUN_FAILED, INTERRUPTED = 1, 130
-WRITTEN = ("report.html", "report.pdf", "results.parquet", "assumptions.md", "map.json")
+WRITTEN = ("report.html", "report.pdf", "results.parquet")
 """Files of a report that belong into the repository. README's figure is written by readme.py."""
 Call = Callable[[Sequence[str]], int]
 
@@ -95,10 +91,6 @@ def estimate(campaigns: Sequence[str], place: Path) -> str:
     total_s = 0.0
     for one in campaigns:
         name = name_of(one)
-        if one == ASSUMPTIONS:
-            lines.append(f"{name:16} {'':10} {'':8} {duration(SEARCH_S):>8}")
-            total_s += SEARCH_S
-            continue
         seeds = seeds_of(one)[1:]
         options = Options(results=place)  # its runs are those of every campaign
         to_do = to_do_of(plan_of(_path(one), [], seeds[0] if seeds else None, options), options)
@@ -132,16 +124,6 @@ def run(campaign: str, place: Path, call: Call) -> Made:
     return Made(name, True, None if code == 0 else f"ended with exit code {code}")
 
 
-def search(place: Path, new: Path, call: Call) -> Made:
-    """Search for assumptions, with the verdicts of `full` on our scenarios."""
-    words = ["explain", "--campaign", "claims_few", "--budget", f"{SEARCH_S}s"]
-    words += ["--results", str(_with_common_runs(place, "explain")), "-o", str(new / ASSUMPTIONS)]
-    code = call([*words, "--agree-with", str(place / "full")])
-    # 1: the budget has ended it, as its map says.
-    well = code in (0, RUN_FAILED)
-    return Made(ASSUMPTIONS, well, None if well else f"ended with exit code {code}")
-
-
 def put(new: Path, reports: Path, names: Sequence[str]) -> None:
     """Let new reports take the places of the old ones."""
     for name in names:
@@ -162,21 +144,16 @@ def changes() -> str:
 def remake(campaigns: Sequence[str], place: Path, reports: Path, call: Call = call) -> list[Made]:
     """Make the reports of campaigns anew; return what became of each."""
     new, made = place / "new", dict[str, Made]()
-    of_runs = [one for one in campaigns if one != ASSUMPTIONS]
-    for number, one in enumerate(of_runs):
-        left = ", ".join(map(name_of, of_runs[number + 1 :])) or "none"
+    for number, one in enumerate(campaigns):
+        left = ", ".join(map(name_of, campaigns[number + 1 :])) or "none"
         print(
-            f"== runs of {name_of(one)} ({number + 1} of {len(of_runs)}; then: {left})", flush=True
+            f"== runs of {name_of(one)} ({number + 1} of {len(campaigns)}; then: {left})",
+            flush=True,
         )
         made[name_of(one)] = run(one, place, call)
         if problem := made[name_of(one)].problem:
             print(f"== {name_of(one)}: {problem}", flush=True)
-    if ASSUMPTIONS in campaigns:
-        print(f"== the search for assumptions, {duration(SEARCH_S)}", flush=True)
-        made[ASSUMPTIONS] = search(place, new, call)
-        # Reports show the map of assumptions.
-        put(new, reports, [ASSUMPTIONS])
-    for name in [name_of(one) for one in of_runs]:
+    for name in [name_of(one) for one in campaigns]:
         if made[name].has_report:
             print(f"== report of {name}", flush=True)
             code = call(["report", str(place / name), "-o", str(new / name), "--quiet"])
@@ -206,18 +183,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    names = (*CAMPAIGNS, ASSUMPTIONS)
-    parser.add_argument("campaigns", nargs="*", help=f"a file, or of {', '.join(names)} (all)")
+    parser.add_argument("campaigns", nargs="*", help=f"a file, or of {', '.join(CAMPAIGNS)} (all)")
     parser.add_argument("--results", type=Path, default=PLACE, help="where the runs go")
     parser.add_argument("--reports", type=Path, default=REPORTS, help="where the reports go")
     parser.add_argument("--dry-run", action="store_true", help="say only how long it takes")
     arguments = parser.parse_args(argv)
-    asked = list(dict.fromkeys(arguments.campaigns or names))
+    asked = list(dict.fromkeys(arguments.campaigns or CAMPAIGNS))
     for one in asked:
-        if one not in names and not (Path(one).suffix and Path(one).is_file()):
-            raise InputError(f"ONLY: no campaign {one}; there are {', '.join(names)}")
-    if ASSUMPTIONS in asked and "full" not in asked:
-        raise InputError("ONLY: assumptions takes its verdicts from the runs of full: name both")
+        if one not in CAMPAIGNS and not (Path(one).suffix and Path(one).is_file()):
+            raise InputError(f"ONLY: no campaign {one}; there are {', '.join(CAMPAIGNS)}")
     print(estimate(asked, arguments.results), flush=True)
     if arguments.dry_run:
         return 0

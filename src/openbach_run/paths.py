@@ -44,8 +44,6 @@ CONTENT = (
         "pep",
         "pyproject.toml",
         "quic-stacks",
-        "reports/alternatives",
-        "reports/assumptions.yml",
         "reports/claims.yml",
         "reports/published.yml",
     ),

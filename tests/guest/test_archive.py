@@ -1,21 +1,23 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Results are archived by the checkout that made them, and verified by another one.
+"""Plain artifacts are made by the checkout that made the results, and verified by another one.
 
-What differs is told.
+What differs is told. `archive`, as the command was called, still makes and verifies them.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 from helpers.guest_runs import command, copy_of_the_checkout
 
-from openbach_run.commands.archive import SUMS
-from openbach_run.engine.virtual.debian import sha256_of
+from openbach_run.bundle.artifact_files import SUMS, put_sums
 
+PLAIN = ("artifact", "--plain")
+RENAMED = "openbach-run: archive is now artifact --plain\n"
 CELLS = ("geo", "vpn=none,wireguard", "cc=cubic", "loss=0", "size=100k")
 
 
@@ -32,8 +34,9 @@ def archive(results: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = command(
         "archive", str(results), "-o", str(place), "--runs", "1", "--without-bundle", "--quiet"
     )
-    assert done.returncode == 0, done.stderr
-    assert "1 of 1 runs repeated have the same packets (2 finished)" in done.stdout
+    assert (done.returncode, done.stderr) == (0, RENAMED)
+    assert re.search(r"^[0-9a-f]{16} of small, 1 of 1 seeds: the same packets$", done.stdout, re.M)
+    assert done.stdout.endswith(f"1 runs repeated: all the same\n{place}: 2 runs of 1 campaigns\n")
     return place
 
 
@@ -44,7 +47,9 @@ def test_what_is_in_it(archive: Path) -> None:
         "report",
         "results",
     }
-    assert "vpn=none,wireguard" in (archive / "README.md").read_text()
+    readme = (archive / "README.md").read_text()
+    assert "vpn=none,wireguard" in readme
+    assert "./openbach artifact --plain --verify . --runs 3\n" in readme
     assert (archive / "report/report.pdf").exists() and (
         archive / "results/small/results.csv"
     ).exists()
@@ -52,18 +57,11 @@ def test_what_is_in_it(archive: Path) -> None:
 
 def test_another_checkout_verifies_it(archive: Path, tmp_path: Path) -> None:
     other = copy_of_the_checkout(tmp_path / "other")
-    done = command(
-        "archive",
-        "--verify",
-        str(archive),
-        "--runs",
-        "all",
-        "--quiet",
-        cwd=tmp_path,
-        checkout=other,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "2 of 2 runs repeated have the same packets" in done.stdout
+    for words, said in (PLAIN, ""), (("archive",), RENAMED):
+        verify = (*words, "--verify", str(archive), "--runs", "all", "--quiet")
+        done = command(*verify, cwd=tmp_path, checkout=other)
+        assert (done.returncode, done.stderr) == (0, said)
+        assert done.stdout.endswith("2 runs repeated: all the same\n")
 
 
 def test_one_that_makes_other_packets_says_what_differs(archive: Path, tmp_path: Path) -> None:
@@ -71,17 +69,15 @@ def test_one_that_makes_other_packets_says_what_differs(archive: Path, tmp_path:
     transfer = other / "jobs/satcom_link/files/satcom_link.py"
     transfer.write_text(transfer.read_text() + "\nCHANGED = 1\n")
     record = _altered(archive, tmp_path / "altered")
-    summed(tmp_path / "altered")
-    done = command(
-        "archive", "--verify", str(tmp_path / "altered"), "--quiet", cwd=tmp_path, checkout=other
-    )
+    put_sums(tmp_path / "altered")
+    verify = (*PLAIN, "--verify", str(tmp_path / "altered"), "--quiet")
+    done = command(*verify, cwd=tmp_path, checkout=other)
     assert done.returncode == 1
-    assert (
-        f"{record.parent.name}: other packets than then" in done.stderr and "code: " in done.stderr
-    )
-    refused = command(
-        "archive", str(tmp_path / "altered/results/small"), "-o", str(tmp_path / "no"), cwd=tmp_path
-    )
+    name = record.parent.name
+    assert re.search(rf"^{name} .*: other packets \(.*code: \w+ then, \w+ now", done.stdout, re.M)
+    assert done.stdout.endswith("2 runs repeated: not all the same\n")
+    make = (*PLAIN, str(tmp_path / "altered/results/small"), "-o", str(tmp_path / "no"))
+    refused = command(*make, cwd=tmp_path)
     assert refused.returncode == 1 and "is not the one that made these results" in refused.stderr
     assert not (tmp_path / "no").exists()
 
@@ -95,22 +91,15 @@ def _altered(archive: Path, place: Path) -> Path:
     return record
 
 
-def summed(archive: Path) -> None:
-    """With the sums of what is there now."""
-    files = sorted(file for file in archive.rglob("*") if file.is_file() and file.name != SUMS)
-    lines = [f"{sha256_of(file)}  {file.relative_to(archive)}\n" for file in files]
-    (archive / SUMS).write_text("".join(lines))
-
-
 @pytest.mark.parametrize("sums", ["", "0" * 64 + "  README.md\n"])
 def test_nothing_of_an_archive_with_wrong_sums_is_repeated(
     archive: Path, tmp_path: Path, sums: str
 ) -> None:
     place = Path(shutil.copytree(archive, tmp_path / "altered"))
     (place / SUMS).write_text(sums)
-    done = command("archive", "--verify", str(place), "--quiet", cwd=tmp_path)
+    done = command(*PLAIN, "--verify", str(place), "--quiet", cwd=tmp_path)
     assert done.returncode == 1
-    assert done.stderr.endswith("it is not what was archived: nothing of it is repeated\n")
+    assert done.stderr.endswith("is not as it was made: nothing is repeated\n")
     assert done.stdout == ""
 
 
@@ -129,10 +118,26 @@ def test_an_archive_runs_no_code_of_its_own(archive: Path, tmp_path: Path) -> No
             {**told, "command": f"{told['command']} --with {place}/evil --results {tmp_path}/out"}
         )
     )
-    summed(place)
-    done = command("archive", "--verify", str(place), "--runs", "1", "--quiet", cwd=tmp_path)
+    put_sums(place)
+    done = command(*PLAIN, "--verify", str(place), "--runs", "1", "--quiet", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert not (tmp_path / "out").exists()
+
+
+def test_results_are_kept_that_no_artifact_with_figures_takes(
+    results: Path, tmp_path: Path
+) -> None:
+    """One of two runs is missing, and the other failed: neither is repeated."""
+    copy = Path(shutil.copytree(results, tmp_path / "small"))
+    first, second = sorted(copy.glob("runs/*"))
+    shutil.rmtree(first)
+    told = json.loads((second / "record.json").read_text())
+    (second / "record.json").write_text(json.dumps({**told, "status": "Finished Ko"}))
+    words = ("-o", str(tmp_path / "a"), "--without-bundle", "--quiet")
+    done = command(*PLAIN, str(copy), *words, cwd=tmp_path)
+    assert done.returncode == 2 and "no run in virtual time has finished" in done.stderr
+    assert command(*PLAIN, str(copy), *words, "--runs", "0", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "a/results/small/runs" / second.name / "record.json").exists()
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from helpers.empty_system import an_empty_home, in_an_empty_system
 from helpers.guest_runs import command, copy_of_the_checkout
 
 from openbach_run.bundle.artifact import CLAIMS, said_by
-from openbach_run.commands.archive import put_sums
+from openbach_run.bundle.artifact_files import put_sums
 from openbach_run.errors import InputError
 
 CELLS = ("geo", "vpn=none,wireguard", "cc=cubic", "loss=0", "size=100k", "--seeds", "5")
@@ -140,7 +140,8 @@ def test_figures_that_the_records_do_not_have_are_found(artifact: Path, tmp_path
     place = altered(artifact, tmp_path / "altered", "figures.json", better)
     done = command("artifact", "--verify", str(place), "--quiet")
     assert (done.returncode, done.stdout) == (1, "")
-    assert "figures.json has 0.5 for F1, the records 1." in done.stderr
+    assert 'figures.json has "median": 0.5 where the records have "median": 1.' in done.stderr
+    assert done.stderr.endswith('("name": "F1")\n')
 
 
 def test_records_that_no_run_gives_are_found(artifact: Path, tmp_path: Path) -> None:
@@ -278,6 +279,10 @@ def test_what_a_record_says_is_no_markdown_and_no_shell(results: Path, tmp_path:
         (("src", "-o", "x", "--only", "F1"), "--only goes with --verify"),
         (("src", "-o", "x", "--results", "y"), "--results goes with --verify"),
         (("src", "-o", "x", "--bundle", "nothere"), "no such file"),
+        (("src", "-o", "x", "--runs", "3"), "--runs goes with --plain"),
+        (("--verify", "src", "--with", "y"), "--with goes with --plain"),
+        (("--plain", "src", "-o", "x", "--title", "y"), "--title goes without --plain"),
+        (("--plain", "--verify", "src", "--minutes", "9"), "--minutes goes without --plain"),
     ],
 )
 def test_wrong_words_are_refused(words: tuple[str, ...], said: str) -> None:

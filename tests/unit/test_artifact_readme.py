@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openbach_run.bundle.artifact import Chosen, Claimed, Figure, Said, differences, some_of
-from openbach_run.bundle.artifact_readme import About, readme
+from openbach_run.bundle.artifact_readme import readme
 from openbach_run.errors import InputError
 
 
@@ -34,7 +34,18 @@ FIGURES = (
     figure(2, "geo vpn=wireguard", 5.0, 6.0),
     figure(3, "leo vpn=none", 3.0, 1.5),
 )
-ABOUT = About("T", "1.0", ["./openbach-run geo"], "7.2", 9, "512M", 700, 2.0, 280, "", ())
+ABOUT = {
+    "title": "T",
+    "version": "1.0",
+    "commands": ["./openbach-run geo"],
+    "licence": "",
+    "kernel": "7.2",
+    "packages": 9,
+    "memory": "512M",
+    "unpacked_mb": 700,
+    "unpacked_s": 2.0,
+    "bundle_mb": 280,
+}
 
 
 def taken(seconds: float) -> dict[str, tuple[int, ...]]:
@@ -85,7 +96,7 @@ def test_a_repeated_run_that_differs_says_in_what() -> None:
 
 def test_a_table_is_one_line_for_each_whatever_the_words_are() -> None:
     said = Said((figure(1), figure(2, "geo vpn='a|b'")), (claim("C1", "F1"),))
-    text = readme(said, replace(ABOUT, title="a\n# b", quick=[Chosen(said.figures[0], (1,))]))
+    text = readme(said, [Chosen(said.figures[0], (1,))], {**ABOUT, "title": "a\n# b"})
     assert text.startswith("# a\\n# b\n")
     rows = [line for line in text.splitlines() if line.startswith(("| F", "| **C1"))]
     assert [line.replace("\\|", "").count("|") for line in rows] == [6, 6, 6]
@@ -94,10 +105,10 @@ def test_a_table_is_one_line_for_each_whatever_the_words_are() -> None:
 
 def test_runs_that_fail_are_a_result() -> None:
     failed = replace(figure(1), median=None, failed=2)
-    assert "| 2 of 2 runs fail |" in readme(Said((failed,), ()), ABOUT)
+    assert "| 2 of 2 runs fail |" in readme(Said((failed,), ()), (), ABOUT)
     table = replace(figure(1), median=None, parts=36)
-    assert "| a table of 36 values |" in readme(Said((table,), ()), ABOUT)
+    assert "| a table of 36 values |" in readme(Said((table,), ()), (), ABOUT)
     some = replace(figure(1), failed=1)
-    shown = readme(Said((some,), ()), ABOUT)
+    shown = readme(Said((some,), ()), (), ABOUT)
     assert "| transfer time 2.00 [1.90–2.10] s, 1 of 2 runs fail |" in shown
     assert "## Claims" not in shown

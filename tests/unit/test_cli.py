@@ -359,6 +359,29 @@ def test_bad_input_exits_with_2(
     assert words in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("more", [[], ["--help"], ["C1", "--budget", "2h"]])
+def test_a_withdrawn_command_says_what_took_its_place(
+    more: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.main(["explain", *more]) == 2
+    printed = capsys.readouterr()
+    assert "docs/trust.md says why" in printed.err and printed.err.count("\n") == 1
+    # What it names in its place can be typed.
+    words = printed.err.partition("openbach-run campaigns/")[2].partition(" (")[0]
+    assert main.main([*f"campaigns/{words}".split(), "--dry-run"]) == 0
+    assert "**Withdrawn**" in (ROOT / "docs/trust.md").read_text()
+    assert "explain" not in main.parser().format_help()
+
+
+def test_a_renamed_command_is_understood_and_says_its_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.main(["archive", "--verify", str(tmp_path), "--runs", "all"]) == 2
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "openbach-run: archive is now artifact --plain"
+    assert second == f"openbach-run: {tmp_path}: is no artifact: it lacks SHA256SUMS"
+
+
 def test_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["--check", "geo"]) == 0
     assert "accepted" in capsys.readouterr().out

@@ -17,7 +17,7 @@ from openbach_run.commands.completion import script
         ("geo_l", {"geo_loss"}),
         ("geo --see", {"--seeds"}),
         ("geo vp", {"vpn="}),
-        ("archive --ver", {"--verify"}),
+        ("artifact --ver", {"--verify"}),
     ],
 )
 def test_bash_completes(typed: str, completed: set[str]) -> None:

@@ -14,9 +14,9 @@ from helpers.altered import changed
 from helpers.job_code import ROOT, load
 
 from openbach_jobs import link_file
+from openbach_run.bundle.artifact_files import wrong_files
 from openbach_run.campaign.plan import plan
 from openbach_run.catalog import packages_of
-from openbach_run.commands.archive import wrong_files
 from openbach_run.engine.platform.engine import as_collected
 from openbach_run.engine.platform.rest import Lost, read_access
 from openbach_run.engine.virtual import series
@@ -27,10 +27,8 @@ from openbach_run.openbach.project import for_2_6
 from openbach_run.openbach.reading import read_scenario
 from openbach_run.openbach.refusals import Malformed
 from openbach_run.report import published
-from openbach_run.report.assumptions import read_assumptions
 from openbach_run.report.cells import Campaigns, Cell
 from openbach_run.report.claims import read_claims
-from openbach_run.report.explained import FILE, assumptions_of
 from openbach_run.results import campaign_file
 from openbach_run.satellite.formats.table import read as measured_in
 from openbach_run.satellite.measured import Given
@@ -72,56 +70,6 @@ def test_a_file_that_is_no_text_is_named(tmp_path: Path, read: Callable[[Path], 
 def written(place: Path, content: Any) -> Path:
     place.write_text(yaml.safe_dump(content))
     return place
-
-
-CHANGE = {
-    "assumption": "a", "alternative": "b", "by": 1.1, "low": None, "high": 2, "seeds": 1,
-    "unit": "×", "more": 0,
-}  # fmt: skip
-EXPLAINED = {
-    "claim": "a", "part": "b", "orbit": "geo", "ours": "holds", "joint": "holds",
-    "holds_under": "x", "changes": [CHANGE],
-}  # fmt: skip
-MAP: Content = {
-    **dict.fromkeys(("command", "commit", "joint", "campaign", "searched", "confirmed"), "x"),
-    "whole": True, "tried": 1,
-    "untried": ["x"], "without_effect": ["x"], "again": ["x"], "findings": [EXPLAINED],
-}  # fmt: skip
-
-
-def test_a_map_is_read(tmp_path: Path) -> None:
-    (tmp_path / FILE).write_text(json.dumps(MAP))
-    found = assumptions_of(tmp_path)
-    assert found is not None
-    assert found.findings[0].changes[0].by == 1.1
-
-
-@pytest.mark.parametrize(
-    ("path", "value", "said"),
-    [
-        ("findings", ..., 'has no "findings"'),
-        ("findings", {}, '"findings" is {}; list was expected'),
-        ("untried", [5], "should be lists of texts"),
-        ("unknown", 1, "unexpected keyword argument 'unknown'"),
-        ("findings.0.changes", ..., 'findings: has no "changes"'),
-        ("findings.0.changes.0.by", "x", "findings: \"by\" is 'x'"),
-        ("findings.0.changes.0.low", "x", "findings: \"low\" is 'x'"),
-        ("findings.0.changes.0.other", 1, "unexpected keyword argument 'other'"),
-    ],
-)
-def test_a_map_of_another_shape_is_named(tmp_path: Path, path: str, value: Any, said: str) -> None:
-    (tmp_path / FILE).write_text(json.dumps(changed(MAP, path, value)))
-    with pytest.raises(InputError) as error:
-        assumptions_of(tmp_path)
-    assert str(error.value).startswith(f"{tmp_path / FILE}: ")
-    assert said in str(error.value)
-
-
-@pytest.mark.parametrize("content", ["", "{", "[]", "[" * 5000, '{"a": ' + "9" * 5000 + "}"])
-def test_a_map_that_is_no_json_is_named(tmp_path: Path, content: str) -> None:
-    (tmp_path / FILE).write_text(content)
-    with pytest.raises(InputError, match=rf"{FILE}: "):
-        assumptions_of(tmp_path)
 
 
 CLAIMS = {
@@ -196,48 +144,6 @@ def test_a_cell_without_a_vpn_is_beside_no_published_figure(tmp_path: Path) -> N
         tmp_path / "published.yml", changed(PUBLISHED, "d.tables.0.cell", {"scenario": ["mine"]})
     )
     assert published.tables(Campaigns([], [Cell({"scenario": "mine"})]), file) == {}
-
-
-ASSUMPTIONS: Content = {
-    "a": {
-        "asks": "x",
-        "ours": "y",
-        "needs": {"loss": {"above": "0"}, "vpn": ["none"]},
-        "alternatives": {
-            "b": {
-                "set": {"x": "1"},
-                "scenarios": ["geo"],
-                "read": {"x": {"1": "2"}},
-                "add": {"m": ["n"]},
-            }
-        },
-    }
-}
-
-
-@pytest.mark.parametrize(
-    ("path", "value", "said"),
-    [
-        ("a.needs", "x", "a.needs: should have lists of values by argument"),
-        ("a.needs.loss", "x", "a.needs.loss: should be a list of values, or {above: NUMBER}"),
-        ("a.needs.loss", {"above": "x"}, "a.needs.loss: should be a list of values"),
-        ("a.asks", {}, "a: asks and ours should be texts"),
-        ("a.alternatives.b.set", ["x"], "a.alternatives.b.set: is not as"),
-        ("a.alternatives.b.set.x", ["1"], "a.alternatives.b.set: is not as"),
-        ("a.alternatives.b.scenarios", "geo", "a.alternatives.b.scenarios: is not as"),
-        ("a.alternatives.b.read.x", "1", "a.alternatives.b.read: is not as"),
-        ("a.alternatives.b.add.m", "n", "a.alternatives.b.add: is not as"),
-    ],
-)
-def test_an_assumption_of_another_shape_is_named(
-    tmp_path: Path, path: str, value: Any, said: str
-) -> None:
-    assert read_assumptions(written(tmp_path / "good.yml", ASSUMPTIONS))["a"].needs["loss"] == {
-        "above": 0.0
-    }
-    with pytest.raises(InputError) as error:
-        read_assumptions(written(tmp_path / "a.yml", changed(ASSUMPTIONS, path, value)))
-    assert str(error.value).startswith(f"{tmp_path / 'a.yml'}: {said}")
 
 
 def test_statistics_of_a_controller_are_a_whole_csv_or_lost() -> None:

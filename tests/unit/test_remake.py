@@ -31,13 +31,6 @@ def commit_of(report: Path) -> str | None:
     return found.pop() if found else None
 
 
-def commit_of_search() -> str:
-    """Return the commit that the search for assumptions says its runs are of."""
-    found = json.loads((REPORTS / "assumptions/map.json").read_text())["commit"]
-    assert isinstance(found, str)
-    return found
-
-
 def git(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["git", *words], check=False, cwd=ROOT, capture_output=True, text=True)
 
@@ -74,13 +67,8 @@ def test_a_report_is_of_an_ancestor_with_the_packets_of_today() -> None:
         check_commit(commit, name)
 
 
-def test_the_search_for_assumptions_is_of_an_ancestor_with_the_packets_of_today() -> None:
-    check_commit(commit_of_search(), "assumptions")
-
-
 def test_reports_are_of_one_commit() -> None:
-    # A command has the first 12 digits.
-    assert {commit_of(REPORTS / name) for name in REPORTED} == {commit_of_search()[:12]}
+    assert len({commit_of(REPORTS / name) for name in REPORTED}) == 1
 
 
 def test_commits_that_are_gone_and_other_packets_are_refused() -> None:
@@ -187,8 +175,6 @@ def test_failed_and_missing_runs_are_said(tmp_path: Path) -> None:
 def test_unknown_names_are_refused_before_anything_is_made(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no campaign fulll; there are full, matrix"):
         remake.main(["fulll", "--results", str(tmp_path)])
-    with pytest.raises(InputError, match="name both"):
-        remake.main(["assumptions", "--results", str(tmp_path)])
     assert not list(tmp_path.iterdir())
 
 

@@ -57,7 +57,6 @@ from openbach_run.report.content import (
     platform_table,
     times_table,
 )
-from openbach_run.report.explained import FILE, Change, Explained, Map, assumptions_of
 from openbach_run.report.figures import _drawn_over_time, _to_scale
 from openbach_run.report.recommendations import advice, recommend
 from openbach_run.report.settings import Setting, conditions, settings
@@ -1350,69 +1349,6 @@ def test_advice_is_by_what_one_controls(campaigns: Campaigns) -> None:
     assert row[5] == "none", "the others take 1.4 % longer"
     of_vpn = next(row for row in table.rows if row[0] == "GEO, 0 % loss" and "VPN only" in row[1])
     assert of_vpn[5] == "CUBIC: OpenVPN UDP and OpenVPN TCP (no PEP)"
-
-
-def test_a_claim_has_the_assumptions_under_which_it_holds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With their effects: an interval over the seeds, or that there was one seed."""
-    changes = [
-        Change("buffer", "2 BDP", 1.131, 1.102, 1.164, 5, "×", -3),
-        Change("queue", "fq_codel", 0.95, None, None, 1, "×", 1),
-        Change("LEO delay", "20 ms", 1.0, None, None, 1, "×", 0),
-    ]
-    found = Explained(
-        "C1",
-        "VPN against no VPN, no PEP",
-        "geo",
-        "not",
-        "reproduced",
-        "buffer: 2 BDP",
-        changes,
-    )
-    same = replace(
-        found,
-        orbit="leo",
-        ours="reproduced",
-        holds_under="ours and under each alternative alone",
-        changes=[],
-    )
-    findings = [found, same, replace(same, orbit="meo")]
-    told = (
-        "./openbach-run explain",
-        "",
-        False,
-        "buffer: 2 BDP",
-        "campaigns/claims.yml",
-        "seed 101",
-        "seeds 1 to 5",
-    )
-    made = Map(*told, 7, ["LEO delay: 50 ms"], [], ["all as ours"], findings)
-    (tmp_path / FILE).write_text(made.as_json())
-    assert assumptions_of(tmp_path) == made
-    monkeypatch.setattr(write, "ASSUMPTIONS", tmp_path)
-    results = write_results(
-        tmp_path / "own", vpn=("none", "wireguard"), pep=("none",), cc=("cubic",), loss=("0",)
-    )
-    assert main.main(["report", str(results), "-o", str(tmp_path / "report"), "--quiet"]) == 0
-    text = (tmp_path / "report/report.md").read_text()
-    drivers = (
-        "Driven by buffer: 2 BDP (× 1.13 [1.10–1.16]); queue: fq_codel (× 0.95, one seed). Under"
-        " the joint set: reproduced."
-    )
-    text = re.sub(r"\s+", " ", text)
-    assert f"VPN against no VPN, no PEP, GEO: holds under buffer: 2 BDP. {drivers}" in text
-    assert (
-        "VPN against no VPN, no PEP, LEO: holds under ours and under each alternative alone. "
-        in text
-    )
-    assert "Driven by nothing" not in text and text.count("Under the joint set") == 2
-    assert "MEO" not in text, "of an orbit that was not run nothing is said"
-    assert (
-        "Of 3 findings 1 are reproduced as our scenarios are, 3 under the joint set, with seeds 1 to 5"
-        in text
-    )
-    assert len(PdfDocument(tmp_path / "report/report.pdf")) > 1
 
 
 def test_one_configuration_is_no_choice(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = {"alternatives", "assumptions", "templates"}
+SOURCES = {"templates"}
 """Folders of reports/ that are no campaign's."""
 OF_A_REPORT = {"report.html", "report.pdf", "results.parquet"}
 MOST_FILES, MOST_LINES = 1300, 197_000

@@ -12,18 +12,15 @@ import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import Path
-from types import NoneType
-from typing import Any
 
 from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.options import Options
 from openbach_run.campaign.request import Plan, ours, plan_of
 from openbach_run.clock import VIRTUAL
 from openbach_run.errors import InputError
-from openbach_run.json_files import read_json
 from openbach_run.openbach.measures import in_words, measure_of
 from openbach_run.paths import REPOSITORY
 from openbach_run.report.cells import Campaigns, Cell, Run, read_campaigns
@@ -32,7 +29,6 @@ from openbach_run.report.runs_file import ENDING
 from openbach_run.results import campaign_file
 from openbach_run.results.intervals import estimate
 from openbach_run.results.record import FINISHED, Record, Store
-from openbach_run.results.run_files import fields
 
 FAILED = "Finished Ko"
 REPEATED = (FINISHED, FAILED)
@@ -55,19 +51,19 @@ class Figure:
     seeds: tuple[int, ...]
     runs: tuple[str, ...]
     """The run_id for each seed."""
-    measure: str
+    measure: str = ""
     """The column of its median; "" if its runs measure nothing."""
-    title: str
+    title: str = ""
     """The measure in words."""
-    unit: str
-    median: float | None
-    low: float | None
-    high: float | None
-    failed: int
+    unit: str = ""
+    median: float | None = None
+    low: float | None = None
+    high: float | None = None
+    failed: int = 0
     """How many of its runs end as "Finished Ko", which is a result, too."""
-    parts: int
+    parts: int = 0
     """How many runs of other scenarios each of its runs consists of; 0 for most scenarios."""
-    wall_s: tuple[float, ...]
+    wall_s: tuple[float, ...] = ()
     """How long each run took when the results were made."""
 
 
@@ -128,6 +124,8 @@ class Chosen:
 
     figure: Figure
     seeds: tuple[int, ...]
+    records: tuple[Record, ...] = ()
+    """Those of the runs, if they are not looked up by their run_ids."""
 
     @property
     def wall_s(self) -> float:
@@ -165,8 +163,7 @@ def said_by(directories: Sequence[Path], claims: Path) -> Said:
     for directory in directories:
         if directory.suffix == ENDING or not directory.is_dir():
             raise InputError(f"{directory}: no results directory, with the records of its runs")
-    if len({one.resolve().name for one in directories}) < len(directories):
-        raise InputError("two of the results directories have the same name")
+    check_names(directories)
     described = read_claims(claims)
     for directory in directories:
         _check_files(directory)
@@ -187,6 +184,12 @@ def said_by(directories: Sequence[Path], claims: Path) -> Said:
                 if finding.comparisons:
                     findings.append(_claimed(name, judged.statement, finding, names))
     return Said(tuple(figures), tuple(findings))
+
+
+def check_names(directories: Sequence[Path]) -> None:
+    """Raise InputError for two of the same name: in an artifact they lie side by side."""
+    if len({one.resolve().name for one in directories}) < len(directories):
+        raise InputError("two of the results directories have the same name")
 
 
 def _check_files(directory: Path) -> None:
@@ -349,24 +352,6 @@ def _cells(one: Comparison) -> list[Cell]:
     return [cell for cell in (one.cell, one.against) if cell is not None]
 
 
-FIGURE: dict[str, Any] = {
-    **dict.fromkeys(("name", "results", "command", "measure", "title", "unit"), str),
-    **dict.fromkeys(("seeds", "runs", "wall_s"), list),
-    **dict.fromkeys(("median", "low", "high"), (float, NoneType)),
-    **dict.fromkeys(("failed", "parts"), int),
-}
-"""The fields of a figure in figures.json."""
-
-
-def read_figures(file: Path) -> Any:
-    """Return the content of figures.json, to be compared. Raises InputError if it is no JSON."""
-    content = read_json(file)
-    listed = content.get("figures") if isinstance(content, dict) else None
-    if not isinstance(listed, list) or any(fields(one, FIGURE) for one in listed):
-        raise InputError(f"{file}: no list of figures, as `openbach-run artifact` writes it")
-    return content
-
-
 def some_of(figures: Sequence[Figure], seconds: float) -> list[Chosen]:
     """Return runs that take at most some seconds one after the other; at least one.
 
@@ -391,22 +376,47 @@ def some_of(figures: Sequence[Figure], seconds: float) -> list[Chosen]:
     return [Chosen(one, tuple(sorted(taken[one.name]))) for one in figures if one.name in taken]
 
 
-def plan_of_all(chosen: Sequence[Chosen]) -> Plan:
-    """Return one plan for runs of several figures. Raises InputError."""
-    plans = []
-    for one in chosen:
-        scenario, *settings = shlex.split(one.figure.command.split(" --seeds ")[0])
-        plans.append(
-            plan_of(ours(scenario), settings, ",".join(map(str, one.seeds)) + ",", Options())
-        )
-    campaigns = tuple(campaign for plan in plans for campaign in plan.campaigns)
-    return replace(plans[0], campaigns=campaigns)
+def spread(directories: Sequence[Path], count: int) -> list[Chosen]:
+    """Return finished runs of each results directory, evenly spread, as figures of a run each.
+
+    Raises InputError if no run in virtual time has finished.
+    """
+    chosen = []
+    for directory in directories:
+        finished = [run for run in Store(directory).all() if run.finished and run.clock == VIRTUAL]
+        if not finished and count:
+            raise InputError(
+                f"{directory}: no run in virtual time has finished: of others no packet is the same"
+                " again"
+            )
+        # Every n-th run, n rounded up.
+        for record in finished[:: max(1, -(-len(finished) // count))] if count else []:
+            words, seeds = shlex.join(record.repetition[:-1]), (record.seed,)
+            name = directory.resolve().name
+            figure = Figure(record.run_id, name, words, seeds, (record.run_id,), title=f"of {name}")
+            chosen.append(Chosen(figure, seeds, (record,)))
+    return chosen
 
 
-def differences(before: Record, again: Record | None) -> str:
-    """Return how a repeated run differs from its record, for a person; "" if it does not."""
+def differences(before: Record, again: Record | None, *, packets_only: bool = False) -> str:
+    """Return how a repeated run differs from its record, for a person; "" if it does not.
+
+    With what else differs, such as the kernel.
+    """
     if again is None:
         return "it left no record"
+    if packets_only and again.finished and again.capture_hash == before.capture_hash:
+        return ""
+    found = _differences(before, again)
+    others = [
+        f"{name}: {value} then, {again.identity.get(name)} now"
+        for name, value in before.identity.items()
+        if again.identity.get(name) != value
+    ]
+    return f"{found} ({'; '.join(others)})" if found and others else found
+
+
+def _differences(before: Record, again: Record) -> str:
     if again.status != before.status:
         return f"{before.status} then, {again.status} now ({again.error})"
     if again.measures != before.measures:

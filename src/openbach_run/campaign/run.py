@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A campaign from its plan to its result: `run_campaign(plan_of("geo", …), Options())`.
 
-The command line, `explain`, `calibrate`, `archive` and the Python interface call it.
+The command line, `calibrate`, `artifact` and the Python interface call it.
 """
 
 from __future__ import annotations

@@ -21,7 +21,6 @@ OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 TABLE_FORMATS = ("table", "markdown", "latex", "html")
 COMMANDS = {
     "report": "openbach_run.commands.report",
-    "archive": "openbach_run.commands.archive",
     "artifact": "openbach_run.commands.artifact",
     "bundle": "openbach_run.commands.bundle",
     "calibrate": "openbach_run.commands.calibrate",
@@ -29,7 +28,6 @@ COMMANDS = {
     "completion": "openbach_run.commands.completion",
     "exec": "openbach_run.commands.exec",
     "expand": "openbach_run.commands.expand",
-    "explain": "openbach_run.commands.explain",
     "export": "openbach_run.commands.export",
     "link": "openbach_run.commands.link",
     "matrix": "openbach_run.commands.matrix",
@@ -40,6 +38,16 @@ COMMANDS = {
 }
 """First argument → module, whose `main(argv)` takes the other arguments and returns the exit
 code."""
+WITHDRAWN = {
+    "explain": (
+        "explain is withdrawn; docs/trust.md says why. In its place, run the claims' cells as a"
+        " campaign, with an assumption's values and five seeds: openbach-run campaigns/claims.yml"
+        " return_loss=0 --results results/one_way (docs/guide.md)"
+    ),
+}
+"""First argument that was a command → what took its place."""
+RENAMED = {"archive": ("artifact", "--plain")}
+"""First argument that is still understood → today's words."""
 
 DESCRIPTION = """\
 Runs an OpenBACH scenario of the SATCOM VPN/PEP testbed in virtual time, once per
@@ -50,7 +58,6 @@ commands (each has its own --help):
   openbach-run shell SCENARIO                    a prompt on the hosts of a path
   openbach-run try --server … --client …         your own programs at both ends, also for CI
   openbach-run report RESULTS… -o reports/NAME   the technical report of campaigns
-  openbach-run explain --budget 2h               assumptions under which published claims hold
   openbach-run export RESULTS…                   their statistics, for InfluxDB
   openbach-run capture RUN --at HOST -o FILE     the packets of one host or interface
   openbach-run expand FILE… -o DIR               OpenBACH's JSON of scenarios written as YAML
@@ -58,8 +65,7 @@ commands (each has its own --help):
   openbach-run matrix RESULTS… -o DIR            a site: VPN × link × transport, and each result
   openbach-run package -o DIR                    what an OpenBACH administrator imports
   openbach-run bundle -o FILE                    one file that runs anywhere, without network
-  openbach-run archive RESULTS… -o DIR           results, report and bundle together
-  openbach-run artifact RESULTS… -o DIR          the same for an artifact evaluation, with claims
+  openbach-run artifact RESULTS… -o DIR          results, report, bundle, claims for evaluation
   openbach-run calibrate NAME                    what packets of VPNs cost this CPU (cpu=NAME)
   openbach-run serve                             a page; a controller for OpenBACH's web UI
 """
@@ -278,11 +284,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(words: Sequence[str]) -> int:
     """Run a command; return its exit code. Known errors become a line on stderr."""
+    if words and words[0] in RENAMED:
+        today = RENAMED[words[0]]
+        print(f"openbach-run: {words[0]} is now {' '.join(today)}", file=sys.stderr)
+        words = [*today, *words[1:]]
     try:
         if words and words[0] in COMMANDS:
             # Only the module of this command: each imports what the others have no use for.
             code: int = import_module(COMMANDS[words[0]]).main(words[1:])
             return code
+        if words and words[0] in WITHDRAWN:
+            raise InputError(WITHDRAWN[words[0]])
         if not words:
             example = "name a scenario, such as scenarios/geo_loss.json"
             raise InputError(f"{example}; openbach-run --help has all commands")

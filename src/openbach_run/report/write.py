@@ -18,7 +18,6 @@ from openbach_run.report.cells import Campaigns
 from openbach_run.report.charts import chart_of
 from openbach_run.report.claims import Claim, judge, read_claims
 from openbach_run.report.csv_files import cells_csv, claims_csv
-from openbach_run.report.explained import Map, agree, assumptions_of
 from openbach_run.report.front import (
     costs_table,
     effects_table,
@@ -55,7 +54,6 @@ FIRST = "page-1.html"
 """Page 1, as a part of another page."""
 PAGES = ("What a VPN costs", "Claims", "Several flows", "Appendix: claims in full")
 """Sections that begin a page of the PDF."""
-ASSUMPTIONS = REPOSITORY / "reports/assumptions"
 PUBLISHED = REPOSITORY / "reports/published.yml"
 
 
@@ -209,7 +207,6 @@ def _text(campaigns: Campaigns, **more: Any) -> str:
         verdicts=verdicts,
         described=described,
         conditions=conditions,
-        assumptions=_assumptions(more["claims"]),
         next_of=numbers(),
         rows=markdown_rows,
         from_file=not any(run.has_files for run in campaigns.runs),
@@ -217,12 +214,6 @@ def _text(campaigns: Campaigns, **more: Any) -> str:
         **more,
     )
     return text.strip() + "\n"
-
-
-def _assumptions(claims: Sequence[Claim]) -> Map | None:
-    """Return the map of assumptions with the report's own verdicts; None if there is no map."""
-    found = assumptions_of(ASSUMPTIONS)
-    return agree(found, claims) if found else None
 
 
 def about(campaigns: Campaigns) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Pack the runs of a results directory into one small file that git can keep.
 
-It holds what reports and later searches read of the runs, about a kilobyte per run. Unpacked in
+It holds what reports read of the runs, about a kilobyte per run. Unpacked in
 results/ (`tar -xJf runs.tar.xz -C results`), they are results again. The output of programs and the
 director's events are not in it.
 """

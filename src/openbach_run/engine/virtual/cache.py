@@ -64,11 +64,6 @@ def looking_only() -> Iterator[None]:
         _LOOKS_ONLY.reset(before)
 
 
-def looks_only() -> bool:
-    """Return whether nothing is to be made now."""
-    return _LOOKS_ONLY.get()
-
-
 def refuse_to_make(name: str) -> None:
     """Raise NotMade if nothing is to be made now."""
     if _LOOKS_ONLY.get():
