@@ -21,6 +21,7 @@ from openbach_run.bundle.artifact import CLAIMS, said_by
 from openbach_run.commands.archive import put_sums
 from openbach_run.errors import InputError
 
+pytestmark = pytest.mark.nightly
 CELLS = ("geo", "vpn=none,wireguard", "cc=cubic", "loss=0", "size=100k", "--seeds", "5")
 
 

@@ -21,6 +21,7 @@ import pytest
 from distributed import Client
 from helpers.guest_runs import REPOSITORY, command, copy_of_the_checkout
 
+pytestmark = pytest.mark.nightly
 READY_LIMIT_S = 180
 DASK = ("-m", "dask")
 WRONG = """

@@ -28,6 +28,7 @@ from openbach_run.engine.native.enter import ROOT, USER
 from openbach_run.openbach.job_folders import load_packages, parts_of
 from openbach_run.results.record import Store
 
+pytestmark = pytest.mark.nightly
 NOBODY = "65534"
 NATIVE = ("--engine", "native", "cc=reno", "rate=unlimited", "delay_ms=0", "--quiet")
 PINGS = ("lan_ping", *NATIVE, "vpn=none", "pings=10", "ping_s=0.01")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`make reports`: every campaign of reports/ anew, with one code; `make reports ONLY="etosat full"`.
+"""Make every campaign of reports/ anew, with one code: `make reports`, or ONLY="etosat full".
 
 First all runs, in results/reports/NAME; then, for `assumptions`, the search; then all reports, in
 results/reports/new; at last these take their places in reports/, and README and docs/ get their
