@@ -16,6 +16,7 @@ Absolute times are only an order of magnitude.
 
 from __future__ import annotations
 
+import argparse
 import csv
 import itertools
 import os
@@ -165,6 +166,9 @@ def matrix(results: Path) -> str:
 
 def main() -> None:
     """Print each measurement as soon as it is taken."""
+    argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    ).parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         empty, transfer = (

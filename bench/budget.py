@@ -12,6 +12,7 @@ line has what the host's kernel accounted to the command without perf, the media
 
 from __future__ import annotations
 
+import argparse
 import bisect
 import re
 import resource
@@ -21,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Mapping
 from pathlib import Path
 
 from bench import ENVIRONMENT
@@ -145,8 +146,13 @@ def cpu_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def main(arguments: Sequence[str]) -> int:
+def main() -> int:
     """Print the table of a run, and return the exit code."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("arguments", nargs="+", help="a scenario and its settings")
+    arguments = parser.parse_args().arguments
     if not shutil.which("perf"):
         print("budget: perf is missing: sudo apt-get install linux-perf", file=sys.stderr)
         return 2
@@ -201,4 +207,4 @@ def main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

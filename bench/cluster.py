@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Cost of a cluster beside its guests (`make bench-cluster`).
+"""Cost of a cluster beside its guests (`tools/dev bench/cluster.py`).
 
 64 workers, whose runs take 2 s (made up; they leave the files of real ones), at a real Dask
 scheduler, and the command with `--scheduler`.

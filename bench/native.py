@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Compare VPNs natively between two computers on a LAN without a rate (`make bench-native`).
+"""Compare VPNs natively between two computers on a LAN without a rate.
+
+    tools/dev bench/native.py
 
 The CPU is the bottleneck there. For networks of 1500 and of 9000 bytes: TCP and UDP throughput,
 round-trip time and CPU seconds per GB (TCP) of each VPN that this host's kernel can run, medians

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Cost of a return link that has to be asked for (`make bench-return-link`).
+"""Cost of a return link that has to be asked for (`tools/dev bench/return_link.py`).
 
 First the model alone, in user space: nanoseconds of wall time for a superframe and terminal, with
 25 to 400 simulated terminals that ask for more than there is. It should not grow with their number.
@@ -9,6 +9,7 @@ geo's. The two take turns, and the median of the pairs counts.
 
 from __future__ import annotations
 
+import argparse
 import csv
 import statistics
 import subprocess
@@ -60,6 +61,9 @@ def speed(orbit: str, place: Path) -> float:
 
 def main() -> int:
     """Print the figures; return 1 if geo_rcs2 is slower than it may be."""
+    argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    ).parse_args()
     with tempfile.TemporaryDirectory(prefix="openbach-run-") as folder:
         place = Path(folder)
         program = place / "dama"

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Measure the pages of `openbach-run serve` with 20 000 runs, and its memory (`make bench-serve`).
+"""Measure the pages of `openbach-run serve` with 20 000 runs, and its memory.
+
+    tools/dev bench/serve.py
 
 The runs are made up; their records are as the engine leaves them. Prints how long the index takes,
 then for each view the median time of the answer as a client sees it and the server's CPU time in
@@ -9,6 +11,7 @@ first paint, and how long curves of 100 000 points take to zoom.
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import json
 import os
@@ -41,6 +44,9 @@ LIMIT_MS, LIMIT_MB = 300, 250
 
 def main() -> int:
     """Make the results, start the server, print its figures, and return the exit code."""
+    argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    ).parse_args()
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder) / "results"
         make_store(results)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Compare satpep with no proxy, haproxy and pepsal on the same path (`make bench-pep`).
+"""Compare satpep with no proxy, haproxy and pepsal on the same path (`tools/dev pep/bench.py`).
 
 haproxy and pepsal are compared where they are installed. Three hosts in network namespaces of this
 machine, joined by veth pairs (pep/tests/lab.py), in real time. All paths are measured in turn, so
@@ -10,6 +10,7 @@ rounds' ratios. CPU time is that of the proxy's process, with what the kernel do
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import resource
@@ -17,7 +18,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -316,7 +316,11 @@ def paths(out: Path, connections: int, pipes: int) -> dict[str, list[str]]:
 
 def main() -> None:
     """Measure all paths round by round, and print the tables."""
-    only_flows = [int(flows) for flows in sys.argv[1:]]
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("flows", type=int, nargs="*", help="measure throughput only, so many flows")
+    only_flows = parser.parse_args().flows
     ensure_tools({"nft": "nftables", "iperf3": "iperf3", "make": "make", "gcc": "gcc"})
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

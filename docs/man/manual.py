@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The manual pages, from the commands' own --help.
 
-`make man` writes them, a wheel installs them.
+`tools/dev docs/man/manual.py` writes them, a wheel installs them.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ def summary(parser: ArgumentParser) -> str:
 
 
 if __name__ == "__main__":
+    ArgumentParser(description=__doc__).parse_args()
     for old in PLACE.glob("*.1"):
         old.unlink()
     for file, text in pages().items():

@@ -10,6 +10,7 @@ with the tests.
 
 from __future__ import annotations
 
+import argparse
 import os
 import random
 import socket
@@ -187,8 +188,12 @@ def soak(lab: Lab, satpep: Satpep, seconds: float, seed: int) -> str:
 
 def main() -> None:
     """Run the soak test of the command line."""
-    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 3600.0
-    seed = int(sys.argv[2]) if len(sys.argv) > 2 else 1
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("seconds", type=float, nargs="?", default=3600.0)
+    parser.add_argument("seed", type=int, nargs="?", default=1)
+    asked = parser.parse_args()
     os.environ["ASAN_OPTIONS"] = (
         "quarantine_size_mb=1"  # or memory that was freed would count as resident
     )
@@ -196,7 +201,7 @@ def main() -> None:
         subprocess.run(["make", "-s", "-C", ROOT / "pep", f"OUT={out}", "satpep-asan"], check=True)
         lab = Lab()
         satpep = Satpep(lab, Path(out) / "satpep-asan", Path(out) / "log")
-        print(soak(lab, satpep, seconds, seed))
+        print(soak(lab, satpep, asked.seconds, asked.seed))
         exit_code, said = satpep.stop()
         lab.close()
     sys.exit(f"exit code {exit_code}: {said}" if exit_code else 0)

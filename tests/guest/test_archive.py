@@ -40,6 +40,7 @@ def archive(results: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+@pytest.mark.nightly
 def test_what_is_in_it(archive: Path) -> None:
     assert {file.name for file in archive.iterdir()} == {
         "README.md",
@@ -55,6 +56,7 @@ def test_what_is_in_it(archive: Path) -> None:
     ).exists()
 
 
+@pytest.mark.nightly
 def test_another_checkout_verifies_it(archive: Path, tmp_path: Path) -> None:
     other = copy_of_the_checkout(tmp_path / "other")
     for words, said in (PLAIN, ""), (("archive",), RENAMED):
@@ -64,6 +66,7 @@ def test_another_checkout_verifies_it(archive: Path, tmp_path: Path) -> None:
         assert done.stdout.endswith("2 runs repeated: all the same\n")
 
 
+@pytest.mark.nightly
 def test_one_that_makes_other_packets_says_what_differs(archive: Path, tmp_path: Path) -> None:
     other = copy_of_the_checkout(tmp_path / "other")
     transfer = other / "jobs/satcom_link/files/satcom_link.py"

@@ -50,6 +50,7 @@ def table(readme: str, first: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in found.splitlines()]
 
 
+@pytest.mark.nightly
 def test_its_readme_says_what_a_stranger_asks(artifact: Path) -> None:
     readme = (artifact / "README.md").read_text()
     assert readme.startswith("# A | paper\n")
@@ -70,6 +71,7 @@ def test_its_readme_says_what_a_stranger_asks(artifact: Path) -> None:
     assert full == "10"
 
 
+@pytest.mark.nightly
 def test_its_hashes_are_those_of_sha256sum(artifact: Path) -> None:
     check = ["sha256sum", "--quiet", "--check", "SHA256SUMS"]
     done = subprocess.run(check, check=False, cwd=artifact, capture_output=True, text=True)
@@ -79,6 +81,7 @@ def test_its_hashes_are_those_of_sha256sum(artifact: Path) -> None:
     assert len(listed) == len(there) - 1
 
 
+@pytest.mark.nightly
 def test_a_stranger_follows_its_readme_in_an_empty_system(artifact: Path) -> None:
     """As another user, without network and without any file but the artifact's."""
     readme = (artifact / "README.md").read_text()
@@ -101,6 +104,7 @@ def test_a_stranger_follows_its_readme_in_an_empty_system(artifact: Path) -> Non
         assert value in one.stdout
 
 
+@pytest.mark.nightly
 def test_a_second_checkout_verifies_it_with_its_bundle_only(artifact: Path, tmp_path: Path) -> None:
     other = copy_of_the_checkout(tmp_path / "other")
     moved = Path(shutil.copytree(artifact, tmp_path / "moved"))
@@ -136,6 +140,7 @@ def better(said: Any) -> Any:
     return {**said, "figures": [{**first, "median": 0.5}, *others]}
 
 
+@pytest.mark.nightly
 def test_figures_that_the_records_do_not_have_are_found(artifact: Path, tmp_path: Path) -> None:
     place = altered(artifact, tmp_path / "altered", "figures.json", better)
     done = command("artifact", "--verify", str(place), "--quiet")
@@ -144,6 +149,7 @@ def test_figures_that_the_records_do_not_have_are_found(artifact: Path, tmp_path
     assert done.stderr.endswith('("name": "F1")\n')
 
 
+@pytest.mark.nightly
 def test_records_that_no_run_gives_are_found(artifact: Path, tmp_path: Path) -> None:
     """All say the same: records, figures and hashes. Only to repeat the run finds it."""
     place = altered(artifact, tmp_path / "altered", "results/small/runs/*/record.json", faster)
@@ -156,6 +162,7 @@ def test_records_that_no_run_gives_are_found(artifact: Path, tmp_path: Path) -> 
     assert done.stdout.endswith("10 runs of 2 figures repeated: not all the same\n")
 
 
+@pytest.mark.nightly
 def test_a_changed_file_is_named_and_nothing_is_repeated(artifact: Path, tmp_path: Path) -> None:
     place = Path(shutil.copytree(artifact, tmp_path / "altered"))
     (place / "README.md").write_text("better\n")
@@ -179,6 +186,7 @@ def test_a_bundle_of_another_version_is_refused(results: Path, tmp_path: Path) -
     assert not (tmp_path / "a").exists()
 
 
+@pytest.mark.nightly
 def test_results_of_another_version_make_no_artifact(
     results: Path, bundle: Path, tmp_path: Path
 ) -> None:
@@ -291,6 +299,7 @@ def test_wrong_words_are_refused(words: tuple[str, ...], said: str) -> None:
     assert said in done.stderr
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("words", "said"),
     [(("--only", "F9"), "F1 to F2, MINE"), (("--minutes", "0"), "more than 0")],

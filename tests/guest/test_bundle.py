@@ -16,6 +16,7 @@ import pytest
 from helpers.empty_system import an_empty_home, in_an_empty_system
 from helpers.guest_runs import command, records
 
+pytestmark = pytest.mark.nightly
 CELLS = (
     "geo_loss",
     "vpn=none,wireguard,openvpn_udp,openvpn_tcp",

@@ -6,7 +6,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
 from helpers.guest_runs import REPOSITORY
+
+pytestmark = pytest.mark.nightly
 
 
 def test_nothing_is_lost_and_nothing_is_left() -> None:

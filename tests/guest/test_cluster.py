@@ -115,6 +115,7 @@ def rows(results: Path) -> list[dict[str, str]]:
         ]
 
 
+@pytest.mark.nightly
 def test_a_worker_dies_and_nothing_is_lost_or_kept_twice(
     cluster: Callable[..., list[subprocess.Popen[bytes]]], tmp_path: Path
 ) -> None:
@@ -140,6 +141,7 @@ def test_a_worker_dies_and_nothing_is_lost_or_kept_twice(
     assert rows(results) == rows(here), "a run on the cluster is not what it is here"
 
 
+@pytest.mark.nightly
 def test_a_wrong_worker_costs_its_runs_and_nothing_else(
     cluster: Callable[..., list[subprocess.Popen[bytes]]], tmp_path: Path
 ) -> None:
@@ -154,6 +156,7 @@ def test_a_wrong_worker_costs_its_runs_and_nothing_else(
     assert rows(tmp_path / "results") == rows(here)
 
 
+@pytest.mark.nightly
 def test_the_only_worker_dies(
     cluster: Callable[..., list[subprocess.Popen[bytes]]], tmp_path: Path
 ) -> None:
@@ -192,6 +195,7 @@ def test_the_only_worker_dies(
     assert "Traceback" not in told
 
 
+@pytest.mark.nightly
 def test_a_worker_of_another_checkout_refuses(
     cluster: Callable[..., list[subprocess.Popen[bytes]]], tmp_path: Path
 ) -> None:

@@ -3,7 +3,7 @@
 
 They are run on the packages of debian.lock. An edit that should change no packet changes none here.
 Where one does, `make golden` writes the file anew, in the commit that says why packets change.
-Where the locked packages can no longer be had, the test fails: `make bump-debian` locks those of
+Where the locked packages can no longer be had, the test fails: `tools/bump_debian.py` locks those of
 today.
 """
 
@@ -40,7 +40,9 @@ def run_of(cell: str, results: Path) -> dict[str, Any]:
     """The command, capture's hash and virtual time of a cell's one run."""
     words = ("./openbach-run", *cell.split(), "--seeds", "1")
     ended = command(*words[1:], "--locked", "--results", str(results))
-    assert ended.returncode != 2, f"{ended.stderr}\nmake bump-debian locks the packages of today"
+    assert ended.returncode != 2, (
+        f"{ended.stderr}\ntools/bump_debian.py locks the packages of today"
+    )
     assert ended.returncode == 0, ended.stderr
     (run,) = records(results)
     record = json.loads((run.record / "record.json").read_text())

@@ -14,6 +14,7 @@ import pytest
 from helpers.guest_code import engine_with
 from helpers.guest_runs import REPOSITORY
 
+pytestmark = pytest.mark.nightly
 TESTS = REPOSITORY / "kernel/upstream/tests"
 
 

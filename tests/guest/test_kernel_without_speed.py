@@ -15,6 +15,7 @@ from helpers.guest_runs import Run, RunCells
 from openbach_run.engine.virtual.series import WITHOUT_VARIABLE
 from openbach_run.results.record import Store
 
+pytestmark = pytest.mark.nightly
 CELLS = ("vpn=none,wireguard,openvpn_udp", "cc=cubic", "pep=B", "loss=1", "size=100k")
 
 

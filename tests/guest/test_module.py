@@ -4,7 +4,7 @@
 DKMS builds them, without a warning, for Debian's kernels and compilers, and checkpatch has nothing
 to say of our kernel code.
 
-`make modules` runs these tests alone.
+tools/moved.txt has the command that runs these tests alone.
 
 Headers, compiler and DKMS are unpacked into trees of their own in the cache and run in a guest:
 nothing is installed. checkpatch is that of the virtual kernel's source.

@@ -109,6 +109,7 @@ def test_a_finished_run_is_one_of_its_engine(pings: tuple[Path, Run]) -> None:
     )
 
 
+@pytest.mark.nightly
 def test_daemons_tell_their_cpu_time(tmp_path: Path) -> None:
     cell = (
         "lan_stability",
@@ -205,6 +206,7 @@ def without_user_namespaces(drop: str, results: Path) -> subprocess.CompletedPro
     )
 
 
+@pytest.mark.nightly
 def test_without_user_namespaces_root_is_enough(tmp_path: Path) -> None:
     done = without_user_namespaces("", tmp_path)
     assert done.returncode == 0, done.stderr
@@ -238,6 +240,7 @@ def test_what_the_kernel_lacks_is_said_before_anything_starts(tmp_path: Path) ->
     assert not (tmp_path / "none/runs").exists() or not any((tmp_path / "none/runs").iterdir())
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("victim", ["command", "keeper", "process 1"])
 def test_killed_in_the_middle_it_leaves_nothing(victim: str, tmp_path: Path) -> None:
     before = of_the_host()
@@ -304,6 +307,7 @@ def with_both_clocks(
     return virtual, real
 
 
+@pytest.mark.nightly
 def test_the_kernel_with_its_clock_running_agrees(
     run_cells: Callable[..., list[Run]], tmp_path: Path
 ) -> None:
@@ -322,6 +326,7 @@ def test_the_kernel_with_its_clock_running_agrees(
     } == {1540}
 
 
+@pytest.mark.nightly
 def test_a_slow_clock_comes_nearer(run_cells: Callable[..., list[Run]], tmp_path: Path) -> None:
     """What the machine disturbs is ten times less of the guest's time."""
     virtual, slow = with_both_clocks(run_cells, "real/10", tmp_path)

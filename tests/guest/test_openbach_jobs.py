@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Two agents with OpenBACH's own wireguard job: packets cross their tunnel.
 
-It needs the checkouts of `make openbach-jobs`.
+It needs the checkouts of tools/upstream_jobs.py.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CHECKOUTS = [Path(path) for name in ("OPENBACH", "EXTRA") if (path := os.environ
 
 @pytest.mark.skipif(
     len(CHECKOUTS) < 2,
-    reason="OPENBACH and EXTRA name no checkouts: make openbach-jobs OPENBACH=… EXTRA=…",
+    reason="OPENBACH and EXTRA name no checkouts: tools/upstream_jobs.py",
 )
 def test_a_tunnel_of_upstreams_job_carries_packets() -> None:
     assert upstream_jobs.tried("wireguard", upstream_jobs.CASES["wireguard"], CHECKOUTS) == ""

@@ -12,6 +12,7 @@ from helpers.vpns_tested import VPNS
 from openbach_run.report.runs_file import read
 from openbach_run.results.record import FINISHED, Record
 
+pytestmark = pytest.mark.nightly
 REPORTS = Path(__file__).resolve().parents[2] / "reports"
 NAMES = sorted(file.parent.name for file in REPORTS.glob("*/results.parquet"))
 MOST = 4

@@ -57,6 +57,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place / "bin/openbach-run"
 
 
+@pytest.mark.nightly
 def test_it_runs_in_another_directory_and_gets_the_same_packets(
     installed: Path, tmp_path: Path
 ) -> None:

@@ -42,8 +42,8 @@ export LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive PIP_NO_CACHE_DIR=1 PIP_DISA
 export PATH=/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin
 printf '#!/bin/sh\\nexit 101\\n' > /usr/sbin/policy-rc.d
 chmod 755 /usr/sbin/policy-rc.d
-apt-get update -qq
-apt-get install -y -qq --no-install-recommends $PACKAGES
+apt-get -o DPkg::Lock::Timeout=600 update -qq
+apt-get -o DPkg::Lock::Timeout=600 install -y -qq --no-install-recommends $PACKAGES
 useradd --create-home --shell /bin/bash openbach
 echo 'openbach ALL=(ALL) NOPASSWD: ALL' > /etc/sudoers.d/passwordless_openbach
 chmod 440 /etc/sudoers.d/passwordless_openbach

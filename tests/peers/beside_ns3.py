@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run the same transfers here and in ns-3, and print both beside theory (`make bench-peers`).
+"""Run the same transfers here and in ns-3, and print both beside theory (`tools/dev tests/peers/beside_ns3.py`).
 
 Bulk transfers without a VPN and a PEP: Reno and CUBIC, one-way delays of 250 ms (GEO) and 20 ms,
 random loss of 0, 0.1 and 1 % in each direction, 3 and 30 MB, 10 Mbit/s, one bandwidth-delay product

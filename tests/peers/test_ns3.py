@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The same bulk transfers here and in ns-3, and where they differ: the mechanism that explains it.
 
-`make bench-peers` prints all cells. Here are those that show the mechanisms.
+`tests/peers/beside_ns3.py` prints all cells. Here are those that show the mechanisms.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What `make bump-debian` says has moved, and the table that it keeps."""
+"""What `tools/bump_debian.py` says has moved, and the table that it keeps."""
 
 from __future__ import annotations
 

@@ -6,12 +6,16 @@ It is read from sources of every form, without package lists.
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from openbach_run.engine.virtual import debian
 from openbach_run.errors import SetupError
+from openbach_run.paths import REPOSITORY
 
 DEB822 = """\
 Types: deb deb-src
@@ -134,3 +138,57 @@ def test_another_system_is_told_in_its_own_words(
             {"apt-get": "apt", "no-such-compressor": "xz-utils", "/no/such/header.h": "libc6-dev"}
         )
     assert words in str(refused.value) and "docs/bundle.md" in str(refused.value)
+
+
+FAKE_APT = """#!/bin/sh
+case "$*" in "-o DPkg::Lock::Timeout="*) ;; *) echo "does not wait: $*"; exit 9 ;; esac
+mkdir {place}/busy || exit 8
+mkfifo {place}/pipe.$$ && timeout 0.2 cat {place}/pipe.$$
+case "$*" in *install*) touch {place}/the-tool; echo "$*" >> {place}/installed ;; esac
+rmdir {place}/busy
+"""
+"""An apt-get that takes a while, fails where another one is at work, and installs one file."""
+INSTALLS = """
+import os, sys
+os.geteuid = lambda: 0
+from openbach_run.engine.virtual import debian
+debian.ensure_tools({sys.argv[1]: "some-package"})
+"""
+
+
+def test_two_commands_do_not_install_at_once(tmp_path: Path) -> None:
+    """Both find it missing; the second waits, and then it is there."""
+    fake = tmp_path / "bin/apt-get"
+    fake.parent.mkdir()
+    fake.write_text(FAKE_APT.replace("{place}", str(tmp_path)))
+    fake.chmod(0o755)
+    path = f"{fake.parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    command = [sys.executable, "-c", INSTALLS, str(tmp_path / "the-tool")]
+    both = [subprocess.Popen(command, env=environment) for _ in range(2)]
+    assert [one.wait() for one in both] == [0, 0]
+    assert len((tmp_path / "installed").read_text().splitlines()) == 1
+
+
+def test_every_apt_get_waits_for_another_one() -> None:
+    """Wherever this repository installs something, by its own text; not where it only reads."""
+    listed = [
+        "git",
+        "grep",
+        "-nE",
+        r"apt-get.* (install -y|update -qq)|\"apt-get\", .*(update|install)",
+    ]
+    lines = subprocess.run(
+        listed, cwd=REPOSITORY, check=True, capture_output=True, text=True
+    ).stdout
+    calls = [
+        line
+        for line in lines.splitlines()
+        if not line.startswith(("docs/", "tests/unit/", "CHANGELOG"))
+    ]
+    assert len(calls) >= 4
+    reads = "--print-uris"
+    waits = ("DPkg::Lock::Timeout=", "*DPKG_WAITS", "${waits[@]}")
+    assert not [
+        call for call in calls if reads not in call and not any(one in call for one in waits)
+    ]

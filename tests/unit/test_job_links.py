@@ -417,9 +417,9 @@ def test_a_sender_with_another_one() -> None:
 
 
 def test_the_lists_are_those_of_the_folders() -> None:
-    """What `make control-lists` writes."""
+    """What tools/control_lists.py writes."""
     for file, text in control_lists.texts().items():
-        assert file.read_text() == text, f"{file}: run `make control-lists`"
+        assert file.read_text() == text, f"{file}: run tools/control_lists.py"
 
 
 def test_each_folder_is_a_profile() -> None:

@@ -291,7 +291,7 @@ def test_ip_is_started_only_when_there_is_a_way(
 
 def test_the_lists_follow_from_the_folders() -> None:
     for file, text in vpn_lists.texts().items():
-        assert file.read_text() == text, f"{file}: run `make vpn-lists`"
+        assert file.read_text() == text, f"{file}: run tools/vpn_lists.py"
 
 
 @pytest.mark.parametrize("kind", folders.kinds())

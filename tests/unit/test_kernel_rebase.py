@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What becomes of each patch (`make kernel-rebase`), and mended ones (`make kernel-export`)."""
+"""What becomes of each patch (tools/kernel_rebase.py), and mended ones (`--export`)."""
 
 from __future__ import annotations
 

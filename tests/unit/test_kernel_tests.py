@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The harness of `make kernel-tests` reads verdicts as the kernel's tests print them."""
+"""The harness of kernel/tests/kernel_tests.py reads verdicts as the kernel's tests print them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
+import kernel_tests as command
 import making
 import pytest
-import run as command
 import verdicts as harness
 
 from openbach_run.errors import SetupError

@@ -84,7 +84,7 @@ def test_a_cache_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     ],
 )
 def test_python_is_installed_where_that_is_possible(tmp_path: Path, user: int, said: str) -> None:
-    for name in ("bash", "dirname", "realpath", "cat"):
+    for name in ("bash", "dirname", "realpath", "cat", "mkdir", "flock"):
         (tmp_path / name).symlink_to(shutil.which(name) or name)
     for name, script in {"id": f"echo {user}", "apt-get": f"echo $* >> {tmp_path}/called"}.items():
         (tmp_path / name).write_text(f"#!{tmp_path}/bash\n{script}\n")
@@ -97,7 +97,8 @@ def test_python_is_installed_where_that_is_possible(tmp_path: Path, user: int, s
     assert (
         not called.exists()
         if user
-        else called.read_text() == "update -qq\ninstall -y -qq python3-venv\n"
+        else called.read_text() == "-o DPkg::Lock::Timeout=600 update -qq\n"
+        "-o DPkg::Lock::Timeout=600 install -y -qq python3-venv\n"
     )
 
 

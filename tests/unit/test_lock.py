@@ -251,6 +251,6 @@ def test_an_entry_of_other_packages_stays_apart(tmp_path: Path) -> None:
 
 def test_the_lock_has_every_package_that_this_checkout_names() -> None:
     tree = VirtualEngine(REPOSITORY, guest_code(REPOSITORY, {})).tree()
-    assert tree.additions == [], "make add-debian"
+    assert tree.additions == [], "tools/bump_debian.py --add"
     places = {one.place for one in lock.read_lock(DEBIAN_LOCK)}
     assert places == {ROOT, KERNEL, "/opt/openvpn-2.7"}

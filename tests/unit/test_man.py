@@ -17,7 +17,7 @@ MADE = manual.pages()
 
 @pytest.mark.parametrize("file", MADE)
 def test_a_page_is_as_the_command_helps(file: str) -> None:
-    assert (PLACE / file).read_text() == MADE[file], "run `make man`"
+    assert (PLACE / file).read_text() == MADE[file], "run docs/man/manual.py"
 
 
 def test_each_command_has_a_page_and_no_other_is_there() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The documentation's table of OpenBACH's own jobs is what `make openbach-jobs` recorded."""
+"""The documentation's table of OpenBACH's own jobs is what tools/upstream_jobs.py recorded."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ checks the signature of Debian's lists, and the hash of every file. No root is n
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import re
@@ -15,12 +16,14 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
 from openbach_run.catalog import check_package
 from openbach_run.errors import SetupError
+from openbach_run.paths import cache_directory
 from openbach_run.progress import Progress
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
@@ -79,6 +82,11 @@ OTHER_SYSTEMS = {
 differently. From their documentation; tried on none of them (docs/bundle.md)."""
 
 _INSTALLING = threading.Lock()
+INSTALL_LOCK = "apt.lock"
+"""The file of the cache that whoever installs packages holds, the launcher too."""
+APT_LISTS_LOCK = Path("/var/lib/apt/lists/lock")
+DPKG_WAITS = ("-o", "DPkg::Lock::Timeout=600")
+"""For apt-get: another program that installs is waited for."""
 
 
 def ensure_tools(tools: Mapping[str, str] = BUILD_TOOLS, *, install: bool = True) -> None:
@@ -89,19 +97,13 @@ def ensure_tools(tools: Mapping[str, str] = BUILD_TOOLS, *, install: bool = True
     """
     for name in tools.values():
         check_package("tools", name)
-    # Two threads set up at the same time, and dpkg lets only one program install.
+    # Threads and commands set up at the same time, and dpkg lets only one program install.
     with _INSTALLING:
         _ensure_tools(tools, install)
 
 
 def _ensure_tools(tools: Mapping[str, str], install: bool) -> None:
-    missing = sorted(
-        {
-            package
-            for tool, package in tools.items()
-            if not (shutil.which(tool) or Path(tool).exists())
-        }
-    )
+    missing = _missing(tools)
     if not missing:
         return
     if shutil.which("apt-get") is None:
@@ -111,13 +113,39 @@ def _ensure_tools(tools: Mapping[str, str], install: bool) -> None:
         raise SetupError(
             f"missing packages; install them with: sudo apt-get install {' '.join(missing)}"
         )
-    print(f"installing {' '.join(missing)}", flush=True)
-    run(["apt-get", "update", "-qq"], "apt-get update")
-    run(
-        ["apt-get", "install", "-y", "-qq", *missing],
-        "installing packages",
-        DEBIAN_FRONTEND="noninteractive",
-    )
+    with _only_installer():
+        missing = _missing(tools)  # another command may have installed them meanwhile
+        if not missing:
+            return
+        print(f"installing {' '.join(missing)}", flush=True)
+        run(["apt-get", *DPKG_WAITS, "update", "-qq"], "apt-get update")
+        run(
+            ["apt-get", *DPKG_WAITS, "install", "-y", "-qq", *missing],
+            "installing packages",
+            DEBIAN_FRONTEND="noninteractive",
+        )
+
+
+def _missing(tools: Mapping[str, str]) -> list[str]:
+    """Return the packages of the commands and files that are not there."""
+    there = {tool for tool in tools if shutil.which(tool) or Path(tool).exists()}
+    return sorted({package for tool, package in tools.items() if tool not in there})
+
+
+@contextmanager
+def _only_installer() -> Iterator[None]:
+    """Wait until no other command of ours installs, and nobody else updates apt's lists.
+
+    For the lists apt itself does not wait.
+    """
+    cache = cache_directory()
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / INSTALL_LOCK).open("w") as ours:
+        fcntl.flock(ours, fcntl.LOCK_EX)
+        if APT_LISTS_LOCK.exists():
+            with APT_LISTS_LOCK.open("a") as lists:
+                fcntl.lockf(lists, fcntl.LOCK_EX)
+        yield
 
 
 def _without_apt(missing: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ The file has a line for each package, with these columns:
 `place` is where the package is unpacked in the guest: `/`, or a directory of its own; `kernel`
 marks the kernel's source. `path` is that of the file on a mirror. The mirror of this machine has a
 version until the next one; Debian's snapshot archive has it for ever, by its SHA-1. What comes from
-either is right if it has the SHA-256. `make bump-debian` writes the file.
+either is right if it has the SHA-256. `tools/bump_debian.py` writes the file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ROOT, KERNEL = "/", "kernel"
 """Places of a lock: the guest's root, and the source that the kernel is built from."""
 COLUMNS = ("place", "name", "version", "architecture", "size", "sha256", "sha1", "path")
 HEADER = (
-    "# Debian packages of the guest and source of its kernel; make bump-debian\n#"
+    "# Debian packages of the guest and source of its kernel; tools/bump_debian.py\n#"
     f" {' '.join(COLUMNS)}\n"
 )
 ARCHIVES = "debian-archives"
@@ -78,7 +78,7 @@ def read_lock(file: Path) -> list[Locked]:
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{file}: {error}; make bump-debian writes it anew") from error
+        raise InputError(f"{file}: {error}; tools/bump_debian.py writes it anew") from error
     return [
         _read_line(line, f"{file}, line {number}")
         for number, line in enumerate(text.splitlines(), 1)
@@ -162,8 +162,8 @@ def refuse(missing: Collection[str], additions: Collection[str] = ()) -> None:
     """
     if missing:
         raise InputError(
-            f"--locked: locked packages cannot be had: {in_words(missing)}; make bump-debian locks"
-            " today's"
+            f"--locked: locked packages cannot be had: {in_words(missing)};"
+            " tools/bump_debian.py locks today's"
         )
     if additions:
         raise InputError(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Run the golden cells on an emulated computer with another CPU and another kernel of the host.
 
-QEMU computes each instruction, so the CPU may be any that it knows (`qemu-system-x86_64 -cpu help`).
+QEMU computes each instruction, so the CPU may be any of `qemu-system-x86_64 -cpu help`.
 The computer starts Debian's kernel with this machine's files, which it cannot change, and has no
 network. What the cells need is made here before. Needs the Debian packages qemu-system-x86,
 busybox-static and dpkg:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`make reports`: every campaign of reports/ anew, with one code; `make reports ONLY="etosat full"`.
+"""Make every campaign of reports/ anew, with one code: `make reports`, or ONLY="etosat full".
 
 First all runs, in results/reports/NAME; then all reports, in results/reports/new; at last these
-take their places in reports/, and README and docs/ get their tables and figure. So all runs are of
-one commit, and what is in reports/ stays as it is until the new is whole. Interrupted, the same command goes on: finished runs are kept. A run that several
-campaigns have is made once. A campaign whose random cells have fewer than five seeds gets five. One
-that fails is named, and the others go on. A failed run is a row of its report; it is named here,
-too.
+take their places in reports/, and README and docs/ get their tables and figure. So all runs are
+of one commit, and what is in reports/ stays as it is until the new is whole. Interrupted, the
+same command goes on: finished runs are kept. A run that several campaigns have is made once. A
+campaign whose random cells have fewer than five seeds gets five. One that fails is named, and the
+others go on. A failed run is a row of its report; it is named here, too.
 
 Exit codes: 0 all is made, 1 a campaign has no report, or failed runs in it; 2 bad input, 130
 interrupted.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`make kernel-rebase VERSION=7.3` tries kernel/series on another kernel source.
+"""Try kernel/series on another kernel source: `tools/dev tools/kernel_rebase.py 7.3`.
 
-`make kernel-export TREE=…` writes kernel/patches from the commits of a tree that was mended.
+`--export TREE` writes kernel/patches from the commits of a tree that was mended.
 kernel/README.md explains both.
 
 Of a kernel source git gets what the kernel build unpacks of it, so the tree can be built too.
@@ -51,7 +51,7 @@ APPLIES, WITH_OFFSET, MERGES, UPSTREAM = (
 MEND = """
 {tree} has the source (tag {pristine}) with the series up to the first patch that does not apply.
 In that directory: mend the files, `git add` them, `git am --continue`; until all are applied.
-Then here: make kernel-export TREE={tree}"""
+Then here: tools/dev tools/kernel_rebase.py --export {tree}"""
 
 
 @dataclass(frozen=True)

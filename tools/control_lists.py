@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Lists that follow from the folders of congestion-controls.
+"""Write anew the lists that follow from the folders of congestion-controls.
 
-`make control-lists` writes them anew.
+    tools/dev tools/control_lists.py
 
 They are the choices of the argument `cc` of three jobs, and the table of
 docs/congestion-controls.md.
@@ -9,22 +9,25 @@ docs/congestion-controls.md.
 
 from __future__ import annotations
 
+import argparse
 import re
 from pathlib import Path
 
 from openbach_jobs import profiles
+from openbach_run.paths import REPOSITORY
 
-HERE = Path(__file__).resolve().parent
 JOBS = ("transport_profile", "satpep", "file_transfer")
-TABLE = HERE.parents[1] / "docs/congestion-controls.md"
+TABLE = REPOSITORY / "docs/congestion-controls.md"
 CHOICES = re.compile(r"(name: cc\n(?:.+\n)+? *choices: )\[.*\]")
-ROWS = re.compile(r"(<!-- table: make control-lists -->\n).*?(<!-- end of table -->)", re.DOTALL)
+ROWS = re.compile(
+    r"(<!-- table: tools/control_lists.py -->\n).*?(<!-- end of table -->)", re.DOTALL
+)
 
 
 def texts() -> dict[Path, str]:
     """Return the files as they should be."""
     choices = f"[{', '.join(profiles.names())}]"
-    jobs = {job: HERE.parent / job / "files" / f"{job}.yml" for job in JOBS}
+    jobs = {job: REPOSITORY / "jobs" / job / "files" / f"{job}.yml" for job in JOBS}
     return {
         **{file: _replaced(CHOICES, rf"\g<1>{choices}", file) for file in jobs.values()},
         TABLE: _replaced(ROWS, rf"\g<1>{_rows()}\g<2>", TABLE),
@@ -46,5 +49,6 @@ def _rows() -> str:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     for file, text in texts().items():
         file.write_text(text)

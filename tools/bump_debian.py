@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`make bump-debian`: debian.lock for what the mirror has now.
+"""Write debian.lock for what the mirror has now (`tools/dev tools/bump_debian.py`).
 
 The golden cells and the table of geo_loss with it.
 
 Prints what moved: packages, golden cells, and the cells of the table by how much. The same stands
 in build/bump-debian.txt, for the commit (`git commit --file`) and a line of CHANGELOG.md.
 
-`make add-debian` locks only what debian.lock lacks: a package that a job or the guest names since.
+`--add` locks only what debian.lock lacks: a package that a job or the guest names since.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
@@ -45,7 +46,11 @@ SAID = REPOSITORY / "build/bump-debian.txt"
 
 def main() -> int:
     """Make all anew; the exit code is that of the first step that fails."""
-    if sys.argv[1:] == ["--add"]:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--add", action="store_true", help="lock only what debian.lock lacks")
+    if parser.parse_args().add:
         return add()
     if not DEBIAN_LOCK.exists():
         write_lock(DEBIAN_LOCK, [])

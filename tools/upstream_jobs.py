@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`make openbach-jobs OPENBACH=CHECKOUT EXTRA=CHECKOUT`.
+"""Run OpenBACH's own jobs: `tools/dev tools/upstream_jobs.py OPENBACH EXTRA [NAME…]`.
 
 Each of OpenBACH's own jobs in a guest, with a check of what it does.
 
@@ -13,6 +13,7 @@ the others stays.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
@@ -34,7 +35,7 @@ FOLDERS = ("src/jobs", "externals_jobs/stable_jobs")
 TEST_JOBS = REPOSITORY / "tests/guest/jobs"
 FILE = REPOSITORY / "tests/data/openbach_jobs.json"
 DOCUMENT = REPOSITORY / "docs/openbach.md"
-MARKERS = ("<!-- begin: make openbach-jobs -->", "<!-- end: make openbach-jobs -->")
+MARKERS = ("<!-- begin: tools/upstream_jobs.py -->", "<!-- end: tools/upstream_jobs.py -->")
 LIMIT_S = 900
 CLIENT, SERVER = "10.1.0.2", "10.2.0.2"
 INVENTORY = """\
@@ -1023,7 +1024,7 @@ def outcomes(
     for name in sorted(names or there):
         case = CASES.get(name)
         wrong = (
-            "has no case in tests/upstream_jobs.py"
+            "has no case in tools/upstream_jobs.py"
             if case is None
             else tried(name, case, checkouts)
         )
@@ -1033,12 +1034,16 @@ def outcomes(
         yield name, {"runs": not wrong, "does": case.does if case and not wrong else "", "why": why}
 
 
-def main(words: Sequence[str]) -> int:
-    """The exit code: 1 if a job does not run for another reason than those of OUTSIDE."""
-    checkouts, names = (
-        [Path(word) for word in words if "/" in word],
-        [word for word in words if "/" not in word],
+def main() -> int:
+    """Return the exit code: 1 if a job does not run for another reason than those of OUTSIDE."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("openbach", type=Path, help="a checkout of OpenBACH 2.7")
+    parser.add_argument("extra", type=Path, help="one of openbach-extra")
+    parser.add_argument("job", nargs="*", help="these only")
+    asked = parser.parse_args()
+    checkouts, names = [asked.openbach.resolve(), asked.extra.resolve()], asked.job
     unexpected = 0
     for name, one in outcomes(checkouts, names):
         known = {**(read_json(FILE) if FILE.exists() else {}), name: one}
@@ -1050,4 +1055,4 @@ def main(words: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

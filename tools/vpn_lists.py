@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lists that follow from the folders of vpn-configs: `make vpn-lists` writes them anew.
+"""Write anew the lists that follow from vpn-configs (`tools/dev tools/vpn_lists.py`).
 
 They are the choices of the job's `kind` and those of them that are not tested here (files/vpn.yml),
 the Debian packages that a real agent gets (install_vpn.yml), and the table of docs/vpns.md.
@@ -7,21 +7,24 @@ the Debian packages that a real agent gets (install_vpn.yml), and the table of d
 
 from __future__ import annotations
 
+import argparse
 import re
 from pathlib import Path
 from typing import Any
 
 from vpn_folders import describe, kinds
 
-HERE = Path(__file__).resolve().parent
+from openbach_run.paths import REPOSITORY
+
+FOLDER = REPOSITORY / "jobs/vpn"
 JOB, PLAYBOOK, TABLE = (
-    HERE / "files/vpn.yml",
-    HERE / "install_vpn.yml",
-    HERE.parents[1] / "docs/vpns.md",
+    FOLDER / "files/vpn.yml",
+    FOLDER / "install_vpn.yml",
+    REPOSITORY / "docs/vpns.md",
 )
 UNTESTED = "not tested here"
 PACKAGES_OF_THE_JOB = [
-    line for line in (HERE / "packages.txt").read_text().splitlines() if line[:1] != "#"
+    line for line in (FOLDER / "packages.txt").read_text().splitlines() if line[:1] != "#"
 ]
 COLUMNS = (
     *("VPN", "version", "licence", "packets by", "carrier", "overhead", "ciphers", "keys"),
@@ -54,12 +57,12 @@ def _with_list(text: str, start: str, names: list[str], first: str = "none") -> 
 
 
 def _with_table(text: str, described: dict[str, dict[str, Any]]) -> str:
-    head, _, rest = text.partition("<!-- table: make vpn-lists -->\n")
+    head, _, rest = text.partition("<!-- table: tools/vpn_lists.py -->\n")
     _, end, tail = rest.partition("<!-- end of table -->\n")
     assert end, f"{TABLE}: the marks of the table are missing"
     rows = [COLUMNS, ("---",) * len(COLUMNS), *(_row(kind, vpn) for kind, vpn in described.items())]
     table = "".join(f"| {' | '.join(row)} |\n" for row in rows)
-    return f"{head}<!-- table: make vpn-lists -->\n{table}<!-- end of table -->\n{tail}"
+    return f"{head}<!-- table: tools/vpn_lists.py -->\n{table}<!-- end of table -->\n{tail}"
 
 
 def _row(kind: str, vpn: dict[str, Any]) -> tuple[str, ...]:
@@ -84,5 +87,6 @@ def _row(kind: str, vpn: dict[str, Any]) -> tuple[str, ...]:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     for file, text in texts().items():
         file.write_text(text)
