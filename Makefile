@@ -21,7 +21,7 @@ check:
 lint:
 	$(DEV) ruff check .
 	$(DEV) ruff format --check .
-	$(DEV) mypy src jobs tests/unit tests/guest tests/helpers tests/*.py topologies docs/man docs/site kernel/tests/*.py
+	$(DEV) mypy src jobs tests/unit tests/satlink tests/guest tests/helpers tests/*.py topologies docs/man docs/site kernel/tests/*.py
 	$(DEV) mypy pep
 	$(DEV) mypy tests/pages
 	$(DEV) mypy tests/openbach
@@ -39,7 +39,7 @@ smoke: # in half a minute, without kernel and guest: style, and the tests of wha
 test: unit guest pages pep peers
 
 unit:
-	$(DEV) python -m pytest $(PARALLEL) tests/unit --cov=openbach_run --cov-report=
+	$(DEV) python -m pytest $(PARALLEL) tests/unit tests/satlink --cov=openbach_run --cov=satlink --cov-report=
 	@echo "lines that the unit tests run, in percent: $$($(DEV) coverage report --format=total)"
 
 guest:

@@ -15,9 +15,10 @@ import yaml
 from helpers.fake_engine import Transfers
 
 from openbach_run.campaign import engines
-from openbach_run.commands import link, main
-from openbach_run.satellite.formats.table import read as measured_in
-from openbach_run.satellite.measured import Given
+from openbach_run.commands import main
+from satlink import command as link
+from satlink.formats.table import read as measured_in
+from satlink.measured import Given
 
 ROOT = Path(__file__).resolve().parents[2]
 MARK = b"\xef\xbb\xbf"

@@ -32,10 +32,10 @@ from openbach_run.report.cells import Campaigns, Cell
 from openbach_run.report.claims import read_claims
 from openbach_run.report.explained import FILE, assumptions_of
 from openbach_run.results import campaign_file
-from openbach_run.satellite.formats.table import read as measured_in
-from openbach_run.satellite.measured import Given
 from openbach_run.web.index import Index
 from openbach_run.web.store import Database
+from satlink.formats.table import read as measured_in
+from satlink.measured import Given
 
 NO_TEXT = b"a\xff\n"
 NOT_UTF_8 = r"not UTF-8 text \(byte 1\)"

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from openbach_jobs import link_file, presets, reconfigurations
-from openbach_run.commands import link
 from openbach_run.errors import InputError
-from openbach_run.satellite import compare, fit, pings
-from openbach_run.satellite.formats import table
-from openbach_run.satellite.imported import Part
-from openbach_run.satellite.measured import Given, Measured, Probes, Series
+from satlink import command as link
+from satlink import compare, fit, pings
+from satlink.formats import table
+from satlink.imported import Part
+from satlink.measured import Given, Measured, Probes, Series
 
 RATES = {"forward": 50e6, "return": 10e6}
 KNOWN = {

@@ -31,7 +31,7 @@ COMMANDS = {
     "expand": "openbach_run.commands.expand",
     "explain": "openbach_run.commands.explain",
     "export": "openbach_run.commands.export",
-    "link": "openbach_run.commands.link",
+    "link": "satlink.command",
     "matrix": "openbach_run.commands.matrix",
     "package": "openbach_run.commands.package",
     "serve": "openbach_run.commands.serve",

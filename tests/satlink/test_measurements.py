@@ -19,10 +19,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openbach_jobs import link_file
-from openbach_run.commands import link
 from openbach_run.errors import InputError
-from openbach_run.satellite.formats import table
-from openbach_run.satellite.measured import Given, Measured
+from satlink import command as link
+from satlink.formats import table
+from satlink.measured import Given, Measured
 
 ANSWERS: list[float | None] = [40.0, 41.5, None, 43.0, 60.0, 44.0]
 """Round-trip times in ms, a second apart; the third probe has no answer."""
