@@ -39,7 +39,7 @@ smoke: # in half a minute, without kernel and guest: style, and the tests of wha
 	$(DEV) python -m pytest $(PARALLEL) $(SMOKE:%=tests/unit/test_%.py)
 
 unit:
-	$(DEV) python -m pytest $(PARALLEL) $(PYTEST) -m "$(MARK)" tests/unit --cov=openbach_run --cov-report=
+	$(DEV) python -m pytest $(PARALLEL) $(PYTEST) -m "$(MARK)" tests/unit tests/satlink --cov=openbach_run --cov=satlink --cov-report=
 	@echo "lines that the unit tests run, in percent: $$($(DEV) coverage report --format=total)"
 
 guest:

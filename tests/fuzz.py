@@ -46,13 +46,14 @@ from openbach_run.campaign.file import plan_file
 from openbach_run.campaign.plan import plan
 from openbach_run.campaign.settings import parse_seeds, parse_settings
 from openbach_run.catalog import Catalog, description, packages_of, wanted_by
-from openbach_run.commands import capture, link
+from openbach_run.commands import capture
 from openbach_run.engine.platform.engine import as_collected
 from openbach_run.engine.platform.rest import read_access
 from openbach_run.engine.virtual import series
 from openbach_run.engine.virtual.lock import read_lock
 from openbach_run.engine.virtual.outcome import outcome_of
 from openbach_run.errors import InputError, SetupError
+from openbach_run.link_checks import read_link_file, read_presets
 from openbach_run.openbach.job_folders import Package, load_packages
 from openbach_run.openbach.lint import lint
 from openbach_run.openbach.project import for_2_6
@@ -69,14 +70,14 @@ from openbach_run.results.files import as_csv
 from openbach_run.results.line_protocol import line_protocol
 from openbach_run.results.measures import measures
 from openbach_run.results.record import Record, Store, check, events, not_locked
-from openbach_run.satellite import mahimahi, opensand
-from openbach_run.satellite.checks import read_link_file, read_presets
-from openbach_run.satellite.formats.table import read as measured_in
-from openbach_run.satellite.measured import Given
 from openbach_run.topology.inventory import agent_addresses, load_inventory
 from openbach_run.web.index import Index
 from openbach_run.web.serve import read_password
 from openbach_run.web.store import Database
+from satlink import command as link
+from satlink import mahimahi, opensand
+from satlink.formats.table import read as measured_in
+from satlink.measured import Given
 
 LIMIT_S = 20.0
 MEMORY_BYTES = 1 << 30

@@ -19,7 +19,7 @@ MADE_AGAIN = "OPENBACH_RUN_MADE_AGAIN"
 def damaged(error: ImportError | SyntaxError) -> bool:
     """Return whether a package of the launcher's environment, and no module of ours, is missing."""
     where = error.filename if isinstance(error, SyntaxError) else error.path or error.name or ""
-    ours = str(where).startswith((str(LAUNCHER.parent), "openbach_run", "openbach_jobs"))
+    ours = str(where).startswith((str(LAUNCHER.parent), "openbach_run", "openbach_jobs", "satlink"))
     return not ours and (Path(sys.prefix) / "complete").exists() and MADE_AGAIN not in os.environ
 
 

@@ -17,7 +17,7 @@ from helpers.guest_runs import Run, RunCells, command, records
 from helpers.scenario_with import TEST_JOBS, Job, scenario_of
 
 from openbach_jobs import bursts, constellation, link_file, presets, reconfigurations
-from openbach_run.satellite import pings
+from satlink import pings
 
 LINK = {"forward_interface": "to_st", "return_interface": "to_gw"}
 ST, GW = "10.10.2.1", "10.10.3.2"

@@ -27,9 +27,9 @@ ROOMS = (
         "topology",
         "openbach",
         "results",
+        "link_checks",
     ),
     *(
-        "satellite",
         "guest",
         "engine",
         "campaign",

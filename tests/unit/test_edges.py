@@ -15,9 +15,7 @@ import yaml
 from helpers.fake_engine import Transfers
 
 from openbach_run.campaign import engines
-from openbach_run.commands import link, main
-from openbach_run.satellite.formats.table import read as measured_in
-from openbach_run.satellite.measured import Given
+from openbach_run.commands import main
 
 ROOT = Path(__file__).resolve().parents[2]
 MARK = b"\xef\xbb\xbf"
@@ -45,7 +43,7 @@ def test_a_scenario_with_a_byte_order_mark_is_read(name: str, here: Path) -> Non
     assert main.main([str(file), "vpn=none", "cc=cubic", "--dry-run", "--quiet"]) == 0
 
 
-def test_so_are_campaigns_inventories_jobs_links_and_measured_files(here: Path) -> None:
+def test_so_are_campaigns_inventories_jobs_and_satellites(here: Path) -> None:
     (here / "c.yml").write_bytes(MARK + CAMPAIGN.encode())
     inventory = marked(ROOT / "inventory.yml", here / "inventory.yml")
     for file in (ROOT / "jobs/voip").glob("**/*.*"):
@@ -71,21 +69,6 @@ def test_so_are_campaigns_inventories_jobs_links_and_measured_files(here: Path) 
         )
         == 0
     )
-    (here / "x.csv").write_bytes(MARK + b"time_s,rate_bps,delay_ms\n0,1000000,5\n")
-    assert link.main(["check", "x.csv"]) == 0
-    trip = {
-        "lost": "false",
-        "delay": {"rtt": 5},
-        "timestamps": {"client": {"send": {"monotonic": 0}}},
-    }
-    for name, text in (
-        ("irtt.json", json.dumps({"round_trips": [trip]})),
-        ("rtt.csv", "time_s,rtt_ms\n0,5\n"),
-        ("ping", "64 bytes from h: icmp_seq=1 ttl=64 time=5 ms\n"),
-    ):
-        (here / name).write_bytes(MARK + text.encode())
-        probes = measured_in(here / name, Given()).probes
-        assert probes is not None and len(probes) == 1, name
 
 
 def test_a_key_that_is_there_twice_is_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

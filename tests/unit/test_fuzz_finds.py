@@ -13,7 +13,6 @@ import yaml
 from helpers.altered import changed
 from helpers.job_code import ROOT, load
 
-from openbach_jobs import link_file
 from openbach_run.bundle.artifact_files import wrong_files
 from openbach_run.campaign.plan import plan
 from openbach_run.catalog import packages_of
@@ -30,8 +29,6 @@ from openbach_run.report import published
 from openbach_run.report.cells import Campaigns, Cell
 from openbach_run.report.claims import read_claims
 from openbach_run.results import campaign_file
-from openbach_run.satellite.formats.table import read as measured_in
-from openbach_run.satellite.measured import Given
 from openbach_run.web.index import Index
 from openbach_run.web.store import Database
 
@@ -300,29 +297,6 @@ def test_a_name_that_no_file_can_have_is_no_file(tmp_path: Path, key: str) -> No
     (tmp_path / "t.yml").write_text(f"{key}: {300 * 'a'}\n")
     with pytest.raises(InputError, match=f"t.yml: {key}: a+: no such file"):
         expand(tmp_path / "t.yml")
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (
-            f"[1.5] 64 bytes: icmp_seq={400 * '9'} ttl=5 time=20.1 ms\n",
-            "it has 16 bits, up to 65535",
-        ),
-        (
-            '{"round_trips": [{"timestamps": {"client": {"send": {"monotonic": 1}}}, "delay":'
-            ' {"rtt": 1' + 400 * "0" + '}, "lost": "false"}]}',
-            "not the JSON of irtt",
-        ),
-        ('{"round_trips": [{"delay": {"rtt": ' + 5000 * "1" + "}}]}", "not JSON that can be read"),
-    ],
-)
-def test_numbers_of_measured_round_trips_have_their_range(
-    tmp_path: Path, content: str, said: str
-) -> None:
-    (tmp_path / "rtt").write_text(content)
-    with pytest.raises(link_file.LinkFileError, match=said):
-        measured_in(tmp_path / "rtt", Given(interval_s=1.0))
 
 
 @pytest.mark.parametrize("name", ["mine.json", "mine/files/mine.yml"])

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tomllib
 from collections import Counter
+from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from helpers.rooms import MODULES, ROOMS, SOURCE, changes_sys_path, imported, ro
 from helpers.stages import STAGES, scenario_way
 
 from openbach_run.catalog import KINDS
+from openbach_run.commands.main import COMMANDS
 from openbach_run.engine.local import GUEST_MODULES
 from openbach_run.openbach.job_content import SHARED, imported_of_jobs
 from openbach_run.paths import CONTENT, REPOSITORY
@@ -47,6 +49,81 @@ def test_no_circle() -> None:
             {module: set(imported(module)) - {module} for module in MODULES}
         ).static_order()
     )
+
+
+def imported_names(tree: ast.AST) -> Iterator[str]:
+    """Yield the full names that a program imports anywhere: modules, and what it takes of them."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def without_functions(tree: ast.Module) -> ast.Module:
+    """Return a program without the bodies of its functions: what an import of it runs."""
+
+    class Bodiless(ast.NodeTransformer):
+        def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+            return None
+
+        def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
+            return None
+
+    bodiless: ast.Module = Bodiless().visit(tree)
+    return bodiless
+
+
+@pytest.mark.parametrize(
+    ("program", "names", "at_the_top"),
+    [
+        ("import satlink.plot", ["satlink.plot"], True),
+        ("from satlink.plot import draw", ["satlink.plot.draw"], True),
+        ("if x:\n from satlink import plot", ["satlink.plot"], True),
+        ("class A:\n import satlink", ["satlink"], True),
+        ("def f():\n from satlink import plot", ["satlink.plot"], False),
+        ("class A:\n async def f():\n  import satlink", ["satlink"], False),
+        ("'import satlink'", [], False),
+    ],
+)
+def test_imports_at_the_top_and_later_are_told_apart(
+    program: str, names: list[str], at_the_top: bool
+) -> None:
+    assert [*imported_names(ast.parse(program))] == names
+    assert [*imported_names(without_functions(ast.parse(program)))] == names * at_the_top
+
+
+TAKEN_BY_SATLINK = {"catalog", "drawing", "errors", "link_checks", "progress"}
+"""The modules of the command that the link tools import: all of the lowest rooms."""
+
+
+def test_the_link_tools_import_no_more_of_the_command() -> None:
+    """A module that satlink leaves leaves the list."""
+    taken = set()
+    for file in (SOURCE / "satlink").rglob("*.py"):
+        for name in imported_names(ast.parse(file.read_text())):
+            if name.split(".")[0] == "openbach_run":
+                taken.add(name.split(".")[1])
+    assert taken == TAKEN_BY_SATLINK
+    assert all(SOURCE / f"openbach_run/{name}.py" in MODULES.values() for name in taken)
+
+
+def test_the_command_imports_link_tools_only_when_they_are_called() -> None:
+    """By the name of the sub-command, and for the drawing of a link on the page."""
+    users = set()
+    for name, file in MODULES.items():
+        tree = ast.parse(file.read_text())
+        if any(one.split(".")[0] == "satlink" for one in imported_names(tree)):
+            users.add(name)
+            tops = imported_names(without_functions(tree))
+            assert not [one for one in tops if one.split(".")[0] == "satlink"], name
+    assert users == {"openbach_run.web.page"}
+    apart = {
+        command: module
+        for command, module in COMMANDS.items()
+        if not module.startswith("openbach_run.commands.")
+    }
+    assert apart == {"link": "satlink.command"}
 
 
 def test_a_scenario_is_read_then_expanded_then_checked() -> None:

@@ -15,7 +15,7 @@ from openbach_jobs.dvbs2 import ALL, MODCODS, RECEIVES, SENDS, SILENT, SLUGS, Ch
 from openbach_run.commands import main
 from openbach_run.errors import InputError
 from openbach_run.guest import agent
-from openbach_run.satellite.checks import kernel_modules, read_es_n0_file
+from openbach_run.link_checks import kernel_modules, read_es_n0_file
 from openbach_run.web import links
 
 qdisc = load("satcom_link", "dvbs2_qdisc")

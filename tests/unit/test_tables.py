@@ -18,11 +18,11 @@ from markdown_it import MarkdownIt
 from openbach_jobs import presets
 from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.table import MEDIANS, MOST_COLUMNS, campaign_table, not_sent
+from openbach_run.link_checks import is_random
 from openbach_run.openbach.measures import EVERY_STATISTIC
 from openbach_run.openbach.reading import parse_scenario
 from openbach_run.results.record import NOT_LOCKED, Record
 from openbach_run.results.tables import Table, as_html, as_latex, as_markdown, as_text, plain
-from openbach_run.satellite.checks import is_random
 
 
 def test_the_last_swept_argument_makes_the_columns() -> None:

@@ -9,9 +9,9 @@ from itertools import product
 from typing import Any
 
 from openbach_run.catalog import Entries, joined
+from openbach_run.link_checks import Presets, in_force, modules_of
 from openbach_run.openbach.limits import names_folders
 from openbach_run.openbach.uses import Use, folders_used
-from openbach_run.satellite.checks import Presets, in_force, modules_of
 
 
 @dataclass(frozen=True)

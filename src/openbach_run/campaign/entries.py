@@ -16,9 +16,9 @@ from openbach_run.catalog import DESCRIBED, Entries, Uses, description
 from openbach_run.engine.native.features import FEATURES
 from openbach_run.errors import InputError
 from openbach_run.json_files import read_json
+from openbach_run.link_checks import read_preset
 from openbach_run.openbach.refusals import near
 from openbach_run.openbach.shapes import Shape, check
-from openbach_run.satellite.checks import read_preset
 
 TEXT: Shape = {"type": "string"}
 TEXTS: Shape = {"type": "array", "items": TEXT}

@@ -17,6 +17,7 @@ from openbach_jobs.presets import ES_N0_FILE
 from openbach_run.campaign.cells import Instead, cells_of, uses_of
 from openbach_run.campaign.spec import CellSpec, Origin, RunSpec
 from openbach_run.catalog import Uses
+from openbach_run.link_checks import Presets, check_terminals, is_random, note_on_shares
 from openbach_run.openbach.addresses import shares_in, with_addresses
 from openbach_run.openbach.extras import MEASURE
 from openbach_run.openbach.job import Job
@@ -24,7 +25,6 @@ from openbach_run.openbach.job_folders import Package, entries_of
 from openbach_run.openbach.measures import Declared, Measure, in_words
 from openbach_run.openbach.scenario import Scenario, defaults_of, jobs_of
 from openbach_run.openbach.uses import Use, uses
-from openbach_run.satellite.checks import Presets, check_terminals, is_random, note_on_shares
 from openbach_run.topology.hosts import Inventory
 from openbach_run.topology.networks import check_mtus
 

@@ -10,12 +10,12 @@ from openbach_run.campaign.checks import first_of_each, own_values
 from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.reading import sweep_table
 from openbach_run.catalog import with_base
+from openbach_run.link_checks import remarks
 from openbach_run.openbach.job_folders import Package, entries_of
 from openbach_run.openbach.scenario import SAME
 from openbach_run.openbach.uses import Use, every_use
 from openbach_run.openbach.value_checks import idle, idle_here, names_asked, notes
 from openbach_run.openbach.values import sole_placeholder
-from openbach_run.satellite.checks import remarks
 
 
 def notes_of(campaign: Campaign, packages: Mapping[str, Package]) -> list[str]:

@@ -14,13 +14,13 @@ from typing import Any
 from openbach_run.campaign.settings import is_list, is_value
 from openbach_run.campaign.vpn_values import folded, setting_of
 from openbach_run.errors import InputError
+from openbach_run.link_checks import Presets, read_file_of, read_presets
 from openbach_run.openbach.extras import check_extras
 from openbach_run.openbach.job import Job
 from openbach_run.openbach.job_folders import Package, entries_of
 from openbach_run.openbach.reading import read_scenario
 from openbach_run.openbach.refusals import Malformed, near
 from openbach_run.openbach.scenario import Scenario, defaults_of
-from openbach_run.satellite.checks import Presets, read_file_of, read_presets
 
 NO_FILE = "none"
 """The value of an argument for a link file that names no file."""

@@ -11,6 +11,7 @@ from openbach_run.campaign.model import USUAL, Campaign
 from openbach_run.catalog import Catalog, with_base
 from openbach_run.clock import VIRTUAL
 from openbach_run.guest.main import HOST_KERNEL
+from openbach_run.link_checks import ORBIT
 from openbach_run.openbach.extras import MEASURE
 from openbach_run.openbach.measures import measure_of
 from openbach_run.results.intervals import estimate
@@ -18,7 +19,6 @@ from openbach_run.results.least_transfer_time import least_transfer_time_s, rate
 from openbach_run.results.record import Record, not_locked, statistics
 from openbach_run.results.seeds import WARNING
 from openbach_run.results.tables import Table, figure
-from openbach_run.satellite.checks import ORBIT
 
 MOST_COLUMNS = 6
 """The most columns of values in a table."""

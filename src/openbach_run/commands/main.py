@@ -29,7 +29,7 @@ COMMANDS = {
     "exec": "openbach_run.commands.exec",
     "expand": "openbach_run.commands.expand",
     "export": "openbach_run.commands.export",
-    "link": "openbach_run.commands.link",
+    "link": "satlink.command",
     "matrix": "openbach_run.commands.matrix",
     "package": "openbach_run.commands.package",
     "serve": "openbach_run.commands.serve",

@@ -32,13 +32,13 @@ from openbach_run.engine.virtual.lock import NOT_LOCKED, Entry, PackageSet, in_w
 from openbach_run.engine.virtual.modules import CPU_MODEL, DIRECTORY, module_source
 from openbach_run.engine.virtual.programs import ensure_programs, host_programs
 from openbach_run.errors import InputError, SetupError
+from openbach_run.link_checks import MODULES
 from openbach_run.paths import cache_directory
 from openbach_run.progress import Progress, beside
 from openbach_run.results import record, run_files
 from openbach_run.results.captures import CAPTURE
 from openbach_run.results.record import wrong_event
 from openbach_run.results.run_files import DamagedRecord
-from openbach_run.satellite.checks import MODULES
 
 SILENCE_LIMIT_S = 120.0
 """Wall time without a packet and an event after which a guest has hung; a heartbeat comes every 10

@@ -15,6 +15,7 @@ from itertools import chain, product
 from pathlib import Path
 
 from openbach_run.catalog import DESCRIBED, Catalog, packages_of
+from openbach_run.link_checks import is_random
 from openbach_run.openbach.measures import Measure, flat, measure_of
 from openbach_run.openbach.scenario import SAME
 from openbach_run.paths import REPOSITORY
@@ -46,7 +47,6 @@ from openbach_run.report.words import (
 from openbach_run.results.intervals import Estimate
 from openbach_run.results.seeds import MIN_SEEDS, WARNING
 from openbach_run.results.tables import Markdown, Table, plain
-from openbach_run.satellite.checks import is_random
 
 COMPARED = 4
 """Fewer comparisons with the baseline get no figure: their table is enough."""

@@ -16,11 +16,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import pvariance
 
+from openbach_run.link_checks import is_random
 from openbach_run.report.cells import Cell
 from openbach_run.report.recommendations import LEAST_TIE
 from openbach_run.report.words import ACCESS
 from openbach_run.results.intervals import Estimate, ratio
-from openbach_run.satellite.checks import is_random
 from openbach_run.units import number
 
 TOGETHER = {"pep": ("cc_pep", "cc_tunnel"), "orbit": ("scenario",)}

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from openbach_jobs.presets import ASSIGNED, DAMA
+from openbach_run.link_checks import is_random
 from openbach_run.openbach.measures import Measure, flat, measure_of
 from openbach_run.openbach.scenario import SAME
 from openbach_run.report.cells import Campaigns, Cell, is_numeral
@@ -43,7 +44,6 @@ from openbach_run.report.words import (
 from openbach_run.results.intervals import Estimate
 from openbach_run.results.seeds import MIN_SEEDS
 from openbach_run.results.tables import Table
-from openbach_run.satellite.checks import is_random
 from openbach_run.units import number
 
 MOST_SENTENCES = 6

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from openbach_run.errors import InputError
+from openbach_run.link_checks import is_random
 from openbach_run.openbach.measures import from_name
 from openbach_run.report.cells import Campaigns, Cell, file_name, is_selection, matches, name_of
 from openbach_run.report.words import figure, said
@@ -19,7 +20,6 @@ from openbach_run.results.intervals import ratio
 from openbach_run.results.run_files import fields, is_number
 from openbach_run.results.seeds import WARNING
 from openbach_run.results.tables import Table
-from openbach_run.satellite.checks import is_random
 from openbach_run.yaml_files import read_yaml
 
 TABLE: dict[str, Any] = {

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The arguments that make a run random, and how many seeds are then needed.
 
-`is_random` in satellite/checks.py applies them.
+`is_random` in link_checks.py applies them.
 """
 
 from __future__ import annotations

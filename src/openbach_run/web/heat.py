@@ -17,6 +17,7 @@ from statistics import median
 from typing import TypeVar
 
 from openbach_run.campaign.model import USUAL
+from openbach_run.link_checks import is_random
 from openbach_run.openbach.extras import MEASURE
 from openbach_run.openbach.measures import from_name
 from openbach_run.paths import PROJECT
@@ -24,7 +25,6 @@ from openbach_run.results.files import FIRST
 from openbach_run.results.intervals import Estimate, estimate
 from openbach_run.results.least_transfer_time import least_transfer_time_s
 from openbach_run.results.seeds import WARNING
-from openbach_run.satellite.checks import is_random
 from openbach_run.units import number
 from openbach_run.web.answers import Services
 from openbach_run.web.index import differing

@@ -12,8 +12,8 @@ from pathlib import Path
 from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.reading import NO_FILE
 from openbach_run.errors import InputError
+from openbach_run.link_checks import read_file_of, read_uploaded
 from openbach_run.openbach.refusals import near
-from openbach_run.satellite.checks import read_file_of, read_uploaded
 
 FOLDER = "serve.links"
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}\.csv")

@@ -21,10 +21,9 @@ from starlette.datastructures import UploadFile
 from openbach_jobs.presets import ES_N0_FILE
 from openbach_run import drawing
 from openbach_run.errors import InputError
+from openbach_run.link_checks import is_es_n0_file
 from openbach_run.openbach.refusals import Malformed
 from openbach_run.paths import PROJECT
-from openbach_run.satellite.checks import is_es_n0_file
-from openbach_run.satellite.plot import draw
 from openbach_run.web import answers, launch_form, launches, links, result_sets
 from openbach_run.web.answers import Json, Services, With, not_found, read_json
 from openbach_run.web.instances import find_scenario, read_scenario
@@ -181,6 +180,9 @@ def link_plot(name: str, services: With) -> Response:
     file = links.find(services.launcher.results, f"{name}.csv")
     if file is None:
         raise not_found("Link file", name=name)
+    # Late, as it imports matplotlib.
+    from satlink.plot import draw
+
     with TemporaryDirectory() as folder:
         draw(file, Path(folder) / "link.svg")
         content = (Path(folder) / "link.svg").read_bytes()

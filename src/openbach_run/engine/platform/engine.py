@@ -32,12 +32,12 @@ from openbach_run.engine.contract import Outcome
 from openbach_run.engine.platform import leftovers, reasons, rest
 from openbach_run.engine.platform.rest import Controller, Lost, Refused
 from openbach_run.errors import SetupError
+from openbach_run.link_checks import ORBIT, in_force, read_presets
 from openbach_run.openbach.job_folders import form_of
 from openbach_run.openbach.scenario import Scenario, defaults_of, jobs_by_entity
 from openbach_run.progress import Progress
 from openbach_run.results import run_files
 from openbach_run.results.run_files import DamagedRecord
-from openbach_run.satellite.checks import ORBIT, in_force, read_presets
 
 POLL_S = 1.0
 ARRIVAL_LIMIT_S = 10.0

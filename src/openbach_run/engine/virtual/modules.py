@@ -21,9 +21,9 @@ from openbach_run.engine.virtual.debian import ensure_tools, run
 from openbach_run.engine.virtual.jail import Jail
 from openbach_run.engine.virtual.kernel import FIXED_BUILD, Kernel
 from openbach_run.errors import SetupError
+from openbach_run.link_checks import kernel_modules
 from openbach_run.progress import Progress
 from openbach_run.results import run_files
-from openbach_run.satellite.checks import kernel_modules
 
 DIRECTORY = "modules"
 """Where they stand in the guest's code: the guest loads those that its run uses."""

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from openbach_jobs.link_file import LinkFileError
-from openbach_run.satellite import mahimahi, opensand
-from openbach_run.satellite.measured import Given, Measured, Numbers, Series, shown
+from satlink import mahimahi, opensand
+from satlink.measured import Given, Measured, Numbers, Series, shown
 
 FEW = 0.001
 """The share of steps back, below which times that go back are a mistake in a mahimahi trace."""

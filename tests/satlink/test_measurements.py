@@ -19,10 +19,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openbach_jobs import link_file
-from openbach_run.commands import link
 from openbach_run.errors import InputError
-from openbach_run.satellite.formats import table
-from openbach_run.satellite.measured import Given, Measured
+from satlink import command as link
+from satlink.formats import table
+from satlink.measured import Given, Measured
 
 ANSWERS: list[float | None] = [40.0, 41.5, None, 43.0, 60.0, 44.0]
 """Round-trip times in ms, a second apart; the third probe has no answer."""
@@ -632,6 +632,48 @@ def test_a_million_lines_are_read_in_twelve_times_what_writing_them_takes(tmp_pa
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     read_s = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
     assert read_s < 12 * written_s
+
+
+def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
+    mark = b"\xef\xbb\xbf"
+    (tmp_path / "x.csv").write_bytes(mark + b"time_s,rate_bps,delay_ms\n0,1000000,5\n")
+    assert link.main(["check", str(tmp_path / "x.csv")]) == 0
+    trip = {
+        "lost": "false",
+        "delay": {"rtt": 5},
+        "timestamps": {"client": {"send": {"monotonic": 0}}},
+    }
+    for name, text in (
+        ("irtt.json", json.dumps({"round_trips": [trip]})),
+        ("rtt.csv", "time_s,rtt_ms\n0,5\n"),
+        ("ping", "64 bytes from h: icmp_seq=1 ttl=64 time=5 ms\n"),
+    ):
+        (tmp_path / name).write_bytes(mark + text.encode())
+        probes = table.read(tmp_path / name, Given()).probes
+        assert probes is not None and len(probes) == 1, name
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (
+            f"[1.5] 64 bytes: icmp_seq={400 * '9'} ttl=5 time=20.1 ms\n",
+            "it has 16 bits, up to 65535",
+        ),
+        (
+            '{"round_trips": [{"timestamps": {"client": {"send": {"monotonic": 1}}}, "delay":'
+            ' {"rtt": 1' + 400 * "0" + '}, "lost": "false"}]}',
+            "not the JSON of irtt",
+        ),
+        ('{"round_trips": [{"delay": {"rtt": ' + 5000 * "1" + "}}]}", "not JSON that can be read"),
+    ],
+)
+def test_numbers_of_measured_round_trips_have_their_range(
+    tmp_path: Path, content: str, said: str
+) -> None:
+    (tmp_path / "rtt").write_text(content)
+    with pytest.raises(link_file.LinkFileError, match=said):
+        table.read(tmp_path / "rtt", Given(interval_s=1.0))
 
 
 TEXTS = st.text(max_size=200) | st.binary(max_size=200)

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from openbach_jobs.link_file import LinkFileError
-from openbach_run.satellite.formats import columns, ping, rates, stamped, structured, traces
-from openbach_run.satellite.measured import Given, Measured, content, text_of
+from satlink.formats import columns, ping, rates, stamped, structured, traces
+from satlink.measured import Given, Measured, content, text_of
 
 HEAD_LINES = 50
 JSON = re.compile(r"\s*[{\[]\s*(?:[\"{}\[\]]|-?[\d.]+\s*,|$)")

@@ -14,9 +14,9 @@ from sgp4.api import WGS72, Satrec, jday
 from sgp4.exporter import export_tle
 
 from openbach_jobs import constellation, link_file
-from openbach_run.commands import link
 from openbach_run.errors import InputError
-from openbach_run.satellite import tle
+from satlink import command as link
+from satlink import tle
 
 START = datetime(2025, 1, 29, 12, tzinfo=UTC)
 PLACES = ["--terminal", "43.60,1.44", "--gateway", "44.78,-0.57"]

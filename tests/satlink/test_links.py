@@ -15,12 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openbach_jobs import dvbs2, link_file
-from openbach_run.commands import link
 from openbach_run.errors import InputError
-from openbach_run.satellite import acm, imported, mahimahi, opensand
-from openbach_run.satellite.checks import read_link_file
-from openbach_run.satellite.formats import table
-from openbach_run.satellite.measured import Given, Probe
+from openbach_run.link_checks import read_link_file
+from satlink import acm, imported, mahimahi, opensand
+from satlink import command as link
+from satlink.formats import table
+from satlink.measured import Given, Probe
 
 TRACE = "1\n1\n3\n10\n"
 

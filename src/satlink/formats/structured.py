@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from openbach_jobs.link_file import LinkFileError
-from openbach_run.satellite.formats.rates import Rates
-from openbach_run.satellite.measured import (
+from satlink.formats.rates import Rates
+from satlink.measured import (
     ANSWERED,
     LOST,
     LOST_FORWARD,

@@ -20,9 +20,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from openbach_run.satellite import rtt
-from openbach_run.satellite.imported import Part, aligned
-from openbach_run.satellite.measured import (
+from satlink import rtt
+from satlink.imported import Part, aligned
+from satlink.measured import (
     LOST,
     LOST_FORWARD,
     LOST_RETURN,

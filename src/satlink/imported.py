@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from openbach_jobs.link_file import LEAST_RATE_BPS, Change, State
-from openbach_run.satellite import rtt
-from openbach_run.satellite.measured import LOST, Measured, Numbers, Probes, Series
+from satlink import rtt
+from satlink.measured import LOST, Measured, Numbers, Probes, Series
 
 RATE_BPS, DELAY_MS = 10e6, 250.0
 """The rate and the delay of a link of which no file says them."""

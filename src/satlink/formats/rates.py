@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from openbach_jobs.link_file import LinkFileError
-from openbach_run.satellite.measured import Given, Measured, Series, number_of, shown
+from satlink.measured import Given, Measured, Series, number_of, shown
 
 IPERF = re.compile(
     r"\[ *(\d+|SUM)\](?:\[(TX|RX)-\w\])? +([\d.]+) *- *([\d.]+) +sec +[\d.]+ +[KMGT]?i?Bytes"

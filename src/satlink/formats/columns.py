@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from openbach_jobs.link_file import LinkFileError, near
-from openbach_run.satellite.measured import (
+from satlink.measured import (
     GAP_INTERVALS,
     Given,
     Measured,

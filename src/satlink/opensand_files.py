@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from openbach_jobs import dama, dvbs2, netem, presets
 from openbach_jobs.link_file import LinkFileError
-from openbach_run.satellite import xml_file
-from openbach_run.satellite.xml_file import Element, printable
+from satlink import xml_file
+from satlink.xml_file import Element, printable
 
 VERSION = "1.0.0"
 """Of OpenSAND's model files, in all its versions from 6 on."""

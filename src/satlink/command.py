@@ -7,435 +7,29 @@ import argparse
 import math
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from openbach_jobs import constellation, dvbs2, link_file, netem, presets, reconfigurations
+from openbach_jobs import constellation, dvbs2, link_file, presets, reconfigurations
 from openbach_run.catalog import Catalog
 from openbach_run.errors import InputError
+from openbach_run.link_checks import is_es_n0_file, read_preset
 from openbach_run.progress import Reporter
-from openbach_run.satellite import acm, fit, imported, mahimahi, opensand, rtt
-from openbach_run.satellite.checks import is_es_n0_file, read_preset
-from openbach_run.satellite.formats import table
-from openbach_run.satellite.measured import Given, Probes
+from satlink import acm, fit, imported, mahimahi, opensand, rtt
+from satlink.formats import table
+from satlink.measured import Given, Probes
+from satlink.options import TLE_VALUES, parser
 
 if TYPE_CHECKING:
-    from openbach_run.satellite.compare import Side
+    from satlink.compare import Side
 
 ASSUMED = "assumed: "
 """The start of a comment that is also printed."""
 RATE_BPS, DELAY_MS = imported.RATE_BPS, imported.DELAY_MS
 """The rate and the delay of a source that has none."""
-IMPORT = f"""\
-Makes one link file of what was measured, in one file or in several. What a file is, its content
-says; known are {table.KNOWN}.
-
-A file that says its time of day is aligned by it with others that do. What a file does not say is
-assumed, and printed; `link rtt --help` says what becomes of probes. A line that is not understood
-is named.
-"""
-TLE = """\
-A link over the satellites of a file of two-line elements (TLE), as CelesTrak publishes them: where
-SGP4 has them. Every --handover-s that satellite is taken which stays highest until the next choice,
-seen from the place that sees it lower. --like adds the reconfigurations of a satellite: what they
-lose and hold, and steps of delay and rate. Without it a change of the satellite holds packets for
---outage-ms, and loses none.
-
-  openbach-run link tle oneweb.tle --terminal 43.60,1.44 --gateway 38.87,-9.28 -o oneweb.csv
-"""
-OPENSAND = """\
-Reads OpenSAND's files, and tells them by their content.
-
-Delay files (satellite delay of type "FileDelay") make a link file. A line has a time, counted in
-refresh periods, and the delay in ms between one ground entity and the satellite; # begins a
-comment. Between two lines OpenSAND interpolates in whole milliseconds.
-
-topology.xml and profile.xml, of OpenSAND 6 and later, make a satellite (NAME.yml) whose return link
-has to be asked for and whose forward link is in frames: carriers, symbol rates, waveform, Es/N0,
-superframe, what a terminal has and may ask for, delay, simulated terminals. Each line of them that
-is not modelled is named, and why.
-
-  openbach-run link opensand topology.xml st/profile.xml gw/profile.xml -o mine.yml
-  mkdir -p mine/satellites; mv mine.yml mine/satellites/
-  openbach-run rcs2 orbit=mine --with mine
-"""
-COMPARE = """\
-Prints the statistics of two links side by side, and draws them: quantiles of the RTT within and
-around reconfigurations, bursts of loss, rates of intervals, autocorrelation. A and B are
-measurements (files that `link import` reads), link files, or satellites (a name or NAME.yml).
-Several files of one measurement are joined by +: forward:down.trace+delays.txt (return: as well).
-A satellite is pinged as often as the other side, for at least half an hour.
-With a measurement as A and a satellite as B, "by chance" is where 90 % of the draws of B lie that
-are as short as A: a trace of a few reconfigurations differs even from the satellite that made it.
-"beyond" marks a statistic of A that does not lie there.
-
-  openbach-run link fit trace.txt --to-s 80 -o mine.yml
-  openbach-run link compare trace.txt mine.yml --from-s 80 -o mine.svg
-"""
-TLE_VALUES = (
-    "elevation_mask_deg",
-    "handover_s",
-    "ground_delay_ms",
-    "outage_ms",
-    "step_s",
-    "rate_bps",
-)
-"""Parameters of a constellation that a link over published orbits has, too."""
 QUIET_S = 2.0
 """Seconds after which a task reports its progress."""
-
-DESCRIPTION = """\
-Makes link files, checks them and draws them. A link file is CSV: from time_s on, a
-direction of the satellite link has this rate, delay and loss (docs/reference.md).
-
-  time_s,direction,rate_bps,delay_ms,loss_pct
-  0,both,10000000,250,0
-  12.5,forward,4000000,,
-"""
-
-EPILOG = """\
-examples:
-  openbach-run link leo --duration-s 600 -o leo.csv
-      satellite passes and handovers, seen from Toulouse; every parameter is an option
-  openbach-run link acm --seed 3 --duration-s 3600 -o rain.csv
-      a DVB-S2 link that adapts its MODCOD to a rain fade
-  openbach-run link acm --es-n0 --terminal 1 -o fade.csv
-      the Es/N0 of a terminal of a forward link in frames (es_n0_file=fade.csv)
-  openbach-run link mahimahi up.trace down.trace --delay-ms 20 -o cellular.csv
-  openbach-run link import ping.txt iperf3.json -o measured.csv
-  openbach-run link import --forward down.trace delays.txt -o starlink.csv
-      what somebody measured: rate, delay and loss together
-  openbach-run link check leo.csv && openbach-run link plot leo.csv -o leo.svg
-
-A file that cannot be made whole is not made. exit codes: 0 all well, 2 bad input.
-"""
-
-
-def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
-    raw = argparse.RawDescriptionHelpFormatter
-    made = argparse.ArgumentParser(
-        "openbach-run link", description=DESCRIPTION, epilog=EPILOG, formatter_class=raw
-    )
-    commands = made.add_subparsers(dest="command", metavar="COMMAND", required=True)
-
-    leo = commands.add_parser(
-        "leo", help="over a constellation of low satellites (docs/method/README.md)"
-    )
-    leo.set_defaults(make=_leo)
-    _add_parameters(leo, constellation.Constellation)
-
-    rain = commands.add_parser(
-        "acm",
-        help="DVB-S2 in the rain, with adaptive coding and modulation",
-        description=acm.__doc__,
-        formatter_class=raw,
-    )
-    rain.set_defaults(make=_acm)
-    _add_parameters(rain, acm.Acm)
-    rain.add_argument(
-        "--es-n0",
-        action="store_true",
-        help="write Es/N0 over time, for es_n0_file of a forward link in frames, in place of a link"
-        " file",
-    )
-    rain.add_argument(
-        "--terminal",
-        default=dvbs2.ALL,
-        metavar="N",
-        help="with --es-n0: whose it is, a number from 0 on, or all (default all)",
-    )
-
-    orbits = commands.add_parser(
-        "tle",
-        help="over the satellites of a file of two-line elements",
-        description=TLE,
-        formatter_class=raw,
-    )
-    orbits.set_defaults(make=_tle)
-    _add_tle(orbits)
-
-    traces = commands.add_parser(
-        "mahimahi",
-        help="from packet-delivery traces",
-        description=mahimahi.__doc__,
-        formatter_class=raw,
-    )
-    traces.set_defaults(make=_mahimahi)
-    traces.add_argument(
-        "up", type=Path, metavar="UP", help="trace of the return direction (from the user)"
-    )
-    traces.add_argument(
-        "down", type=Path, metavar="DOWN", help="trace of the forward direction (to the user)"
-    )
-    traces.add_argument(
-        "--bin-ms",
-        type=int,
-        default=100,
-        help="time over which packets are a rate, 1 to 10000 (default 100)",
-    )
-    traces.add_argument("--delay-ms", type=float, help="one way; traces have none (default 250)")
-
-    delays = commands.add_parser(
-        "opensand",
-        help="from OpenSAND's delay files, or a satellite from its topology and profile",
-        description=OPENSAND,
-        formatter_class=raw,
-    )
-    delays.set_defaults(make=_opensand)
-    _add_opensand(delays)
-
-    measured = commands.add_parser(
-        "import",
-        help="from measurements of any kind: rate, delay and loss together",
-        description=IMPORT,
-        formatter_class=raw,
-    )
-    _add_files(measured)
-    trips = commands.add_parser(
-        "rtt",
-        help="from round-trip times, as `import` of one file",
-        description=rtt.__doc__,
-        formatter_class=raw,
-    )
-    trips.set_defaults(forward=[], back=[])
-    trips.add_argument(
-        "file", type=Path, metavar="FILE", nargs=1, help="any file that `link import` reads"
-    )
-    for one in (measured, trips):
-        one.set_defaults(make=_import)
-        _add_import(one)
-
-    fitted = commands.add_parser(
-        "fit",
-        help="a satellite's file from measurements, with the uncertainty of each value",
-        description=fit.__doc__,
-        formatter_class=raw,
-    )
-    fitted.set_defaults(make=None)
-    _add_files(fitted)
-    _add_reading(fitted)
-    fitted.add_argument(
-        "--grid-s",
-        type=float,
-        help="time between two reconfigurations (default: found, or 15 if nothing tells it)",
-    )
-    _add_part(fitted)
-    fitted.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="FILE", help="the satellite, NAME.yml"
-    )
-
-    compared = commands.add_parser(
-        "compare",
-        help="two links side by side: measurements, link files or satellites",
-        description=COMPARE,
-        formatter_class=raw,
-    )
-    compared.set_defaults(make=None, forward=[], back=[])
-    compared.add_argument("one", metavar="A", help="a measurement, a link file or a satellite")
-    compared.add_argument("other", metavar="B", help="the same")
-    _add_reading(compared)
-    _add_part(compared)
-    compared.add_argument(
-        "--seed", type=int, default=1, help="of what a satellite draws by chance (default 1)"
-    )
-    compared.add_argument(
-        "-o", "--output", type=Path, metavar="FIGURE", help="one picture: .svg, .pdf or .png"
-    )
-
-    for generator in (leo, orbits, rain):
-        generator.add_argument(
-            "--duration-s", type=float, default=600.0, help="how much is written (default 600)"
-        )
-    for maker in (leo, orbits, rain, traces, delays, measured, trips):
-        maker.add_argument(
-            "-o",
-            "--output",
-            type=Path,
-            required=True,
-            metavar="FILE",
-            help="the link file" if maker is not delays else "the link file, or NAME.yml",
-        )
-        maker.add_argument("--quiet", action="store_true", help="no progress")
-
-    check = commands.add_parser(
-        "check", help="says what is wrong with a link file or a file of Es/N0, or what is in it"
-    )
-    check.set_defaults(make=None)
-    check.add_argument("file", type=Path, metavar="FILE")
-
-    plot = commands.add_parser("plot", help="draws rate, delay and loss over time")
-    plot.set_defaults(make=None)
-    plot.add_argument("file", type=Path, metavar="FILE")
-    plot.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="FIGURE", help=".svg, .pdf or .png"
-    )
-    return made
-
-
-def _add_opensand(parser: argparse.ArgumentParser) -> None:
-    """Add files and options of what OpenSAND has."""
-    parser.add_argument(
-        "file",
-        type=Path,
-        metavar="FILE",
-        nargs="+",
-        help="delays between terminal and satellite, then between gateway and satellite (default:"
-        " the same); or topology.xml, the terminal's profile.xml, and if you have them the"
-        " gateway's profile.xml and the terminal's infrastructure.xml",
-    )
-    of_delays = parser.add_argument_group("delay files")
-    of_delays.add_argument(
-        "--refresh-period-ms",
-        type=int,
-        help="OpenSAND's parameter of that name (default 1000)",
-    )
-    of_delays.add_argument(
-        "--loop", action="store_true", help="begin again after the last delay, as OpenSAND's `loop`"
-    )
-    of_models = parser.add_argument_group("topology and profile")
-    of_models.add_argument(
-        "--delay-ms", type=float, help="one way over both hops (default: of the profiles)"
-    )
-    of_models.add_argument(
-        "--gateway-id", metavar="ID", help="whose spot it is (default: of the topology)"
-    )
-    parser.add_argument(
-        "--rate-bps",
-        type=_rate,
-        metavar="RATE",
-        help="of each direction, as 20M (default 10M); with a topology of the forward direction"
-        " (default: its carrier and MODCOD)",
-    )
-
-
-def _add_tle(parser: argparse.ArgumentParser) -> None:
-    """Add file, places and values of a link over published orbits."""
-    parser.add_argument("file", type=Path, metavar="FILE", help="elements, two or three lines each")
-    for name, text in (("terminal", "the user's terminal"), ("gateway", "the gateway")):
-        parser.add_argument(
-            f"--{name}", required=True, metavar="LAT,LON", help=f"{text}, in degrees: 43.60,1.44"
-        )
-    parser.add_argument(
-        "--start", metavar="TIME", help="time of day at 0 s, UTC (default: of the newest elements)"
-    )
-    parser.add_argument(
-        "--like", metavar="NAME", help="a satellite whose reconfigurations and rates are on top"
-    )
-    parser.add_argument(
-        "--seed", type=int, default=1, help="of what --like draws by chance (default 1)"
-    )
-    known = constellation.Constellation.parameters()
-    for name in TLE_VALUES:
-        one = known[name]
-        parser.add_argument(
-            "--" + name.replace("_", "-"),
-            type=float,
-            help=f"{one.meaning} (default {one.default:g})",
-        )
-
-
-def _add_files(parser: argparse.ArgumentParser) -> None:
-    """Add the files of a command that takes several."""
-    parser.add_argument(
-        "file", type=Path, metavar="FILE", nargs="*", help="of both directions, or as it says"
-    )
-    parser.add_argument(
-        "--forward",
-        type=Path,
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="a file of the forward direction (to the user); may be given several times",
-    )
-    parser.add_argument(
-        "--return",
-        dest="back",
-        type=Path,
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="a file of the return direction (from the user)",
-    )
-
-
-def _add_part(parser: argparse.ArgumentParser) -> None:
-    """Add the options that leave out a part of the measurements."""
-    parser.add_argument(
-        "--from-s", type=float, default=0.0, help="begin so long after the begin (default 0)"
-    )
-    parser.add_argument("--to-s", type=float, help="end so long after the begin (default: all)")
-
-
-def _add_import(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the commands that make a link file of measurements."""
-    parser.add_argument(
-        "--bin-s",
-        type=float,
-        help="time over which probes are one delay and one loss (default: see `link rtt --help`)",
-    )
-    _add_reading(parser)
-    parser.add_argument(
-        "--rate-bps",
-        type=_rate,
-        metavar="RATE",
-        help="of each direction whose rate no file has, as 20M (default 10M)",
-    )
-    parser.add_argument(
-        "--delay-ms", type=float, help="one way, where no file has a delay (default 250)"
-    )
-    parser.add_argument("--loop", action="store_true", help="begin again after the end")
-
-
-def _add_reading(parser: argparse.ArgumentParser) -> None:
-    """Add the options of all commands that read measurements."""
-    parser.add_argument(
-        "--interval-s",
-        type=float,
-        help="time between two probes of a ping without -D (default: as ping says, else 1)",
-    )
-    parser.add_argument(
-        "--bin-ms",
-        type=int,
-        default=100,
-        help="mahimahi: time over which packets are a rate (default 100)",
-    )
-    parser.add_argument(
-        "--delay-period-ms",
-        type=float,
-        default=10.0,
-        help="time between two lines of a trace of delays (default 10)",
-    )
-    parser.add_argument(
-        "--refresh-period-ms",
-        type=int,
-        default=1000,
-        help="OpenSAND's parameter of that name (default 1000)",
-    )
-    parser.add_argument(
-        "--only",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="of several measurements in a file: a column's value, prb_id of RIPE Atlas, target of"
-        " fping, ping of flent; may be given several times",
-    )
-    parser.add_argument(
-        "--take-throughput",
-        action="store_true",
-        help="the Starlink dish: the throughput that was used is the rate of the link",
-    )
-    parser.add_argument(
-        "--gaps-are-lost",
-        action="store_true",
-        help="CSV in which no probe is marked as lost: gaps are lost probes",
-    )
-    parser.add_argument(
-        "--times-of-answers",
-        action="store_true",
-        help="CSV whose times are those of the answers, as `ping -D` writes them",
-    )
 
 
 def main(argv: list[str]) -> int:
@@ -446,7 +40,7 @@ def main(argv: list[str]) -> int:
             print(_checked(arguments.file))
         elif arguments.command == "plot":
             # Late, as it imports matplotlib.
-            from openbach_run.satellite import plot
+            from satlink import plot
 
             plot.draw(arguments.file, arguments.output)
         elif arguments.command == "fit":
@@ -458,8 +52,7 @@ def main(argv: list[str]) -> int:
         elif _is_opensand_model(arguments):
             _opensand_satellite(arguments)
         else:
-            # Each subcommand has its maker (set_defaults in parser).
-            changes, until_s, comments = arguments.make(arguments)
+            changes, until_s, comments = MAKERS[arguments.command](arguments)
             write(changes, until_s, comments, arguments)
     except (link_file.LinkFileError, ValueError) as error:
         raise InputError(str(error)) from error
@@ -481,7 +74,7 @@ def _leo(arguments: argparse.Namespace) -> Made:
 
 
 def _tle(arguments: argparse.Namespace) -> Made:
-    from openbach_run.satellite import tle
+    from satlink import tle
 
     known = constellation.Constellation.parameters()
     values = {}
@@ -657,14 +250,14 @@ def _is_opensand_model(arguments: argparse.Namespace) -> bool:
     """Return whether the files are OpenSAND's XML files. Raises LinkFileError."""
     if arguments.command != "opensand":
         return False
-    from openbach_run.satellite import xml_file
+    from satlink import xml_file
 
     return any(xml_file.is_xml(path) for path in arguments.file)
 
 
 def _opensand_satellite(arguments: argparse.Namespace) -> None:
     """Write a satellite's file of OpenSAND's topology and profiles, and print it."""
-    from openbach_run.satellite import opensand_files
+    from satlink import opensand_files
 
     output: Path = arguments.output
     if output.suffix != ".yml":
@@ -741,7 +334,7 @@ def _fit(arguments: argparse.Namespace) -> None:
 
 def _compare(arguments: argparse.Namespace) -> None:
     """Print the statistics of two links, and draw them."""
-    from openbach_run.satellite import compare
+    from satlink import compare
 
     one = _side(arguments.one, arguments, None)
     other = _side(arguments.other, arguments, one)
@@ -791,7 +384,7 @@ def _satellite(name: str) -> presets.Preset | None:
 
 def _side(name: str, arguments: argparse.Namespace, like: Side | None) -> Side:
     """Return one of the two links of a comparison."""
-    from openbach_run.satellite import compare
+    from satlink import compare
 
     path = Path(name)
     preset = _satellite(name)
@@ -889,14 +482,6 @@ def _binned(probes: Probes, bin_s: float | None) -> str:
     )
 
 
-def _rate(text: str) -> float:
-    """Return the rate in bit/s of an option, as 20M or 20000000."""
-    try:
-        return netem.number(text, 1.0, 1e12, "a rate in bit/s above 0, as 20M")
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-
-
 def _rate_bps(arguments: argparse.Namespace) -> tuple[float, list[str]]:
     """Return the rate of each direction, and a comment if the user did not give the rate."""
     if arguments.rate_bps is not None:
@@ -983,16 +568,6 @@ def _duration_s(arguments: argparse.Namespace) -> float:
     return duration_s
 
 
-def _add_parameters(parser: argparse.ArgumentParser, model: type[constellation.Model]) -> None:
-    """Add an option for each parameter of a model."""
-    for name, one in model.parameters().items():
-        option = "--" + name.replace("_", "-")
-        kind = type(one.default)
-        parser.add_argument(
-            option, type=kind, default=one.default, help=f"{one.meaning} (default {one.default:g})"
-        )
-
-
 def _parameters(arguments: argparse.Namespace, model: type[constellation.Model]) -> Any:
     """Return a model with the parameters that the options give. Raises ValueError."""
     return model(**{name: getattr(arguments, name) for name in model.parameters()})
@@ -1001,3 +576,15 @@ def _parameters(arguments: argparse.Namespace, model: type[constellation.Model])
 def _described_parameters(parameters: constellation.Model) -> list[str]:
     """Return a comment for each parameter, so that the file says what it was made from."""
     return [f"{name} = {value}" for name, value in vars(parameters).items()]
+
+
+MAKERS: dict[str, Callable[[argparse.Namespace], Made]] = {
+    "leo": _leo,
+    "acm": _acm,
+    "tle": _tle,
+    "mahimahi": _mahimahi,
+    "opensand": _opensand,
+    "import": _import,
+    "rtt": _import,
+}
+"""Sub-command → what makes its link file."""

@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from openbach_jobs.link_file import LinkFileError
-from openbach_run.satellite.formats.columns import is_heading
-from openbach_run.satellite.measured import (
+from satlink.formats.columns import is_heading
+from satlink.measured import (
     USUAL_INTERVAL_S,
     Given,
     Measured,

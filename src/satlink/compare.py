@@ -23,9 +23,9 @@ from matplotlib.figure import Figure
 from openbach_jobs import constellation, link_file, netem, presets, reconfigurations
 from openbach_run.drawing import COLOURS, SETTINGS, STYLES, WIDTH_IN
 from openbach_run.progress import Progress
-from openbach_run.satellite import fit, pings, rtt
-from openbach_run.satellite.imported import Part
-from openbach_run.satellite.measured import Measured, Numbers, Probes
+from satlink import fit, pings, rtt
+from satlink.imported import Part
+from satlink.measured import Measured, Numbers, Probes
 
 LEAST_S = 1800.0
 USUAL_PERIOD_S = 0.02

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from openbach_run.satellite.measured import (
+from satlink.measured import (
     LOST,
     LOST_FORWARD,
     LOST_RETURN,

@@ -27,7 +27,7 @@ from sgp4.api import Satrec, SatrecArray, jday
 
 from openbach_jobs.link_file import Change, LinkFileError, State, lines
 from openbach_jobs.reconfigurations import Delays
-from openbach_run.satellite.measured import Numbers, shown
+from satlink.measured import Numbers, shown
 
 LIGHT_KM_PER_MS = 299.792458
 EQUATOR_KM, FLATTENING = 6378.137, 1 / 298.257223563

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from openbach_jobs import dvbs2, link_file
 from openbach_run.drawing import COLOURS, SETTINGS, STYLES, WIDTH_IN
-from openbach_run.satellite.checks import is_es_n0_file
+from openbach_run.link_checks import is_es_n0_file
 
 # Without the date a figure of the same file is the same to the byte.
 METADATA = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from openbach_jobs import dama, presets
 from openbach_jobs.link_file import LinkFileError
-from openbach_run.commands import link
 from openbach_run.errors import InputError
-from openbach_run.satellite import opensand_files, xml_file
-from openbach_run.satellite.opensand_files import Found, Given
+from satlink import command as link
+from satlink import opensand_files, xml_file
+from satlink.opensand_files import Found, Given
 
 Tree = Mapping[str, Any]
 """Names → texts, trees, or lists of the trees of items."""

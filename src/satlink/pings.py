@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from openbach_jobs.link_file import Change
-from openbach_run.satellite.measured import ANSWERED, LOST_FORWARD, LOST_RETURN, Numbers, Probes
+from satlink.measured import ANSWERED, LOST_FORWARD, LOST_RETURN, Numbers, Probes
 
 TAIL_S = 30.0
 """How much longer than the last probe is sent the link is looked at."""
