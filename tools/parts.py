@@ -186,7 +186,8 @@ def installed(parts: Sequence[str]) -> Ended:
 def commit_count() -> int:
     """Return how many commits there are up to this one."""
     command = ["git", "rev-list", "--count", "HEAD"]
-    return int(subprocess.run(command, check=True, cwd=REPOSITORY, capture_output=True).stdout)
+    ended = subprocess.run(command, check=False, cwd=REPOSITORY, capture_output=True)
+    return int(ended.stdout or 0)
 
 
 def stamps() -> dict[str, int]:
