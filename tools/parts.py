@@ -45,7 +45,7 @@ same time; `unit` and `guest` use all CPUs."""
 HALVES = ("guest-1", "guest-2")
 NIGHTLY = {
     "reports": ("test_reports",),
-    "kernel": ("test_kernel_without_speed",),
+    "kernel": ("test_kernel_without_speed", "test_engine"),
     "upstream": ("test_kernel_upstream",),
     "bundles": ("test_bundle", "test_archive", "test_artifact"),
     "wheels": ("test_wheel",),
