@@ -26,7 +26,7 @@ nightly: # all of it, or a part: make nightly PART=wheels; .ci/nightly.stamp the
 lint:
 	$(DEV) ruff check .
 	$(DEV) ruff format --check .
-	MYPYPATH=bench:pep/tests:tests/openbach:tests/peers $(DEV) mypy --explicit-package-bases \
+	MYPYPATH=bench:pep/tests:tests/openbach:tests/peers:tests/satlink $(DEV) mypy --explicit-package-bases \
 		src jobs tests pep bench tools topologies docs/man docs/site kernel/tests
 	$(DEV) shellcheck --external-sources --source-path SCRIPTDIR $(SHELL_FILES)
 
@@ -38,7 +38,7 @@ smoke: # in half a minute, without kernel and guest: style, and the tests of wha
 	$(DEV) python -m pytest $(PARALLEL) $(SMOKE:%=tests/unit/test_%.py)
 
 unit:
-	$(DEV) python -m pytest $(PARALLEL) $(PYTEST) -m "$(MARK)" tests/unit --cov=openbach_run --cov-report=
+	$(DEV) python -m pytest $(PARALLEL) $(PYTEST) -m "$(MARK)" tests/unit $(wildcard tests/satlink) --cov=openbach_run --cov-report=
 	@echo "lines that the unit tests run, in percent: $$($(DEV) coverage report --format=total)"
 
 guest:
