@@ -27,7 +27,7 @@ nightly: # all of it, or a part: make nightly PART=wheels; .ci/nightly.stamp the
 lint:
 	$(DEV) ruff check .
 	$(DEV) ruff format --check .
-	MYPYPATH=bench:pep/tests:tests/openbach:tests/peers:$(JOBS) $(DEV) mypy --explicit-package-bases \
+	MYPYPATH=bench:pep/tests:tests/openbach:tests/peers:tests/satlink:$(JOBS) $(DEV) mypy --explicit-package-bases \
 		src jobs tests pep bench tools topologies docs/man docs/site kernel/tests
 	$(DEV) shellcheck --external-sources --source-path SCRIPTDIR $(SHELL_FILES)
 

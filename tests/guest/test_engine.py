@@ -86,6 +86,7 @@ MEASURE = """
 """
 
 
+@pytest.mark.nightly  # a minute of CPU time and more
 def test_a_program_that_measures_for_ever_how_fast_it_computes_is_named(tmp_path: Path) -> None:
     """Every hundredth reading of the clock enters the kernel.
 
@@ -100,6 +101,7 @@ def test_a_program_that_measures_for_ever_how_fast_it_computes_is_named(tmp_path
     assert re.search(said, outcome.error)
 
 
+@pytest.mark.nightly  # a minute of CPU time and more
 def test_many_programs_that_compute_a_little_are_no_program_that_computes_for_ever(
     tmp_path: Path,
 ) -> None:

@@ -7,14 +7,12 @@
 from __future__ import annotations
 
 import json
-import os
 import statistics
 import subprocess
 from pathlib import Path
 
 import pytest
 from beside_ns3 import (
-    TOOLS,
     WITHOUT_JUMP,
     Cell,
     expected_s,
@@ -25,10 +23,6 @@ from beside_ns3 import (
     program,
 )
 
-from openbach_run.engine.virtual.debian import ensure_tools
-
-if os.environ.get("CI"):
-    ensure_tools(TOOLS)
 pytestmark = pytest.mark.skipif(
     not is_there(), reason="needs ns-3: sudo apt-get install libns3-dev g++"
 )

@@ -122,7 +122,7 @@ def test_the_two_halves_of_the_guests_tests_are_all_of_them() -> None:
 
 def test_what_a_push_leaves_out_is_in_one_nightly_part() -> None:
     """A check runs all files without the mark's tests, a nightly part all of some files with it."""
-    listed = ["git", "grep", "-l", r"pytest\.mark\.nightly$", "--", "*.py"]
+    listed = ["git", "grep", "-l", r"pytest\.mark\.nightly\b", "--", "*.py"]
     printed = subprocess.run(listed, cwd=REPOSITORY, check=True, capture_output=True, text=True)
     nightly = [f"tests/guest/{file}.py" for files in parts.NIGHTLY.values() for file in files]
     assert sorted(nightly) == sorted(printed.stdout.split())
@@ -177,6 +177,13 @@ def test_what_took_its_place_says_how_it_is_called(program: str) -> None:
     command = [sys.executable, str(REPOSITORY / program), "--help"]
     ended = subprocess.run(command, check=True, env=environment, capture_output=True, text=True)
     assert ended.stdout.startswith("usage: ")
+
+
+@pytest.mark.parametrize("program", ["tools/try-empty", "tools/lock"])
+def test_a_script_says_what_it_does(program: str) -> None:
+    command = [REPOSITORY / program, "--help"]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert re.match(r"(Runs|Writes) ", said)
 
 
 WORKFLOWS = {
