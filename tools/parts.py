@@ -61,8 +61,8 @@ NIGHTS = (*NIGHTLY, *LONG)
 IN_TURN = (*NIGHTLY, "fuzz")
 
 SATPEP = {"nft": "nftables", "ip": "iproute2", "ss": "iproute2", "systemd-analyze": "systemd"}
-USUAL = {**BUILD_TOOLS, "ip": "iproute2", "tshark": "tshark", "tcptrace": "tcptrace", "perl": "perl",
-         "bwrap": "bubblewrap", "setpriv": "util-linux", "zstd": "zstd",
+USUAL = {**BUILD_TOOLS, "ip": "iproute2", "tshark": "tshark", "tcptrace": "tcptrace",
+         "perl": "perl", "bwrap": "bubblewrap", "setpriv": "util-linux", "zstd": "zstd",
          "/usr/include/zstd.h": "libzstd-dev"}  # fmt: skip
 NS3 = {"/usr/include/ns3/core-module.h": "libns3-dev", "g++": "g++"}
 TOOLS: Mapping[str, Mapping[str, str]] = {

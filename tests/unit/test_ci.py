@@ -181,7 +181,7 @@ def test_what_took_its_place_says_how_it_is_called(program: str) -> None:
 
 @pytest.mark.parametrize("program", ["tools/try-empty", "tools/lock"])
 def test_a_script_says_what_it_does(program: str) -> None:
-    command = [REPOSITORY / program, "--help"]
+    command = [str(REPOSITORY / program), "--help"]
     said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert re.match(r"(Runs|Writes) ", said)
 
