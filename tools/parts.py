@@ -87,7 +87,7 @@ class Ended:
         """Return its lines of the table."""
         result = "failed" if self.exit_code else "passed"
         tests = str(len(self.tests) or "")
-        slowest = [f"{seconds:7.1f} {name}" for seconds, name in self.tests[:SLOWEST]] or [""]
+        slowest = [f"{seconds:7.1f} {name:.90}" for seconds, name in self.tests[:SLOWEST]] or [""]
         first = f"{self.name:18} {result:6} {self.seconds:7.0f} {tests:>6} {slowest[0]}"
         return [first.rstrip(), *(f"{'':41}{line}" for line in slowest[1:])]
 
