@@ -61,18 +61,17 @@ NIGHTS = (*NIGHTLY, *LONG)
 IN_TURN = (*NIGHTLY, "fuzz")
 
 SATPEP = {"nft": "nftables", "ip": "iproute2", "ss": "iproute2", "systemd-analyze": "systemd"}
-GUEST = {"tshark": "tshark", "tcptrace": "tcptrace", "perl": "perl", "bwrap": "bubblewrap",
-         "setpriv": "util-linux", "zstd": "zstd", "/usr/include/zstd.h": "libzstd-dev"}  # fmt: skip
+USUAL = {**BUILD_TOOLS, "ip": "iproute2", "tshark": "tshark", "tcptrace": "tcptrace",
+         "perl": "perl", "bwrap": "bubblewrap", "setpriv": "util-linux", "zstd": "zstd",
+         "/usr/include/zstd.h": "libzstd-dev"}  # fmt: skip
 NS3 = {"/usr/include/ns3/core-module.h": "libns3-dev", "g++": "g++"}
 TOOLS: Mapping[str, Mapping[str, str]] = {
     "lint": {"make": "make"},
-    "unit": BUILD_TOOLS,
     "pep": {**BUILD_TOOLS, **SATPEP},
     "pages": {**BUILD_TOOLS, "chromium": "chromium"},
     "peers": {**BUILD_TOOLS, **NS3},
 }
-"""Part → programs and files that it needs of Debian, and their packages; others need those of
-`GUEST`."""
+"""Part → programs and files that it needs of Debian, and their packages; others need the usual."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ class Ended:
         """Return its lines of the table."""
         result = "failed" if self.exit_code else "passed"
         tests = str(len(self.tests) or "")
-        slowest = [f"{seconds:7.1f} {name}" for seconds, name in self.tests[:SLOWEST]] or [""]
+        slowest = [f"{seconds:7.1f} {name:.90}" for seconds, name in self.tests[:SLOWEST]] or [""]
         first = f"{self.name:18} {result:6} {self.seconds:7.0f} {tests:>6} {slowest[0]}"
         return [first.rstrip(), *(f"{'':41}{line}" for line in slowest[1:])]
 
@@ -173,7 +172,7 @@ def installed(parts: Sequence[str]) -> Ended:
     start_s = time.monotonic()
     tools: dict[str, str] = {}
     for part in parts:
-        tools |= TOOLS.get(part, {**BUILD_TOOLS, **GUEST})
+        tools |= TOOLS.get(part, USUAL)
     try:
         ensure_tools(tools)
         code = 0

@@ -143,7 +143,7 @@ CALL = re.compile(r"ensure_tools\(\s*(\{[^}]*\})", re.DOTALL)
 
 def test_what_tests_need_of_debian_is_installed_before_they_begin() -> None:
     known = {package for tools in parts.TOOLS.values() for package in tools.values()}
-    known |= {*parts.GUEST.values(), "iperf3"}  # of pep/bench.py, which is no test
+    known |= {*parts.USUAL.values(), "iperf3"}  # of pep/bench.py, which is no test
     for place in ("tests/guest", "tests/helpers", "tests/pages", "pep"):
         for file in (REPOSITORY / place).rglob("*.py"):
             for tools in CALL.findall(file.read_text()):
