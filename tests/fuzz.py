@@ -19,6 +19,7 @@ import gzip
 import importlib
 import io
 import json
+import math
 import os
 import random
 import resource
@@ -844,7 +845,9 @@ def main(argv: list[str] | None = None) -> int:
     options = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    options.add_argument("--seconds", type=float, default=60, help="in all (default 60)")
+    options.add_argument(
+        "--seconds", type=float, help="in all (default 60, or without end if --inputs is given)"
+    )
     options.add_argument("--seed", type=int, default=1, help="of the inputs (default 1)")
     options.add_argument("--only", metavar="NAME", help="just this parser")
     options.add_argument(
@@ -867,9 +870,8 @@ def tried(given: argparse.Namespace, cache_place: Path) -> int:
         server()
     has_kb = int(Path("/proc/self/status").read_text().split("VmSize:")[1].split()[0])
     resource.setrlimit(resource.RLIMIT_AS, ((has_kb << 10) + MEMORY_BYTES, resource.RLIM_INFINITY))
-    for count, (parser, number) in enumerate(
-        turns(chosen, given.first, given.seconds, given.inputs)
-    ):
+    seconds = given.seconds or (60 if given.inputs is None else math.inf)
+    for count, (parser, number) in enumerate(turns(chosen, given.first, seconds, given.inputs)):
         if count % CLEAN_EVERY == 0:
             shutil.rmtree(cache_place / "yaml", ignore_errors=True)
         if found := attempt(parser, given.seed, number):
@@ -883,7 +885,12 @@ def tried(given: argparse.Namespace, cache_place: Path) -> int:
             f" {len(parser.finds)} finds"
         )
     tried, finds = sum(one.tried for one in chosen), sum(len(one.finds) for one in chosen)
-    print(json.dumps({"inputs": tried, "finds": finds, "peak_mb": peak_mb, "seed": given.seed}))
+    print(
+        json.dumps(
+            {"parsers": len(chosen), "inputs": tried, "finds": finds, "peak_mb": peak_mb}
+            | {"seed": given.seed}
+        )
+    )
     return 1 if finds else 0
 
 

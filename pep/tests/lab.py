@@ -37,7 +37,7 @@ ADDRESSES = {
     ("pep", "to_server"): ("10.2.0.1/24", "fd02::1/64"),
     ("server", "to_pep"): ("10.2.0.2/24", "fd02::2/64"),
 }
-LIMIT_S = 20.0
+LIMIT_S = 600.0
 RST_ON_CLOSE = struct.pack("ii", 1, 0)
 
 libc = ctypes.CDLL(None, use_errno=True)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from helpers.waiting import HANG_S
 from openbach_run.catalog import Uses
 from openbach_run.engine.contract import OnEvent, Outcome
 from openbach_run.engine.virtual.engine import GUEST_START_NS
@@ -24,7 +25,6 @@ from openbach_run.guest.director import SECOND_US, Director, JobInstance, JobSta
 from openbach_run.progress import Progress
 
 FOR_EVER_S = 1e9
-GATE_LIMIT_S = 30
 Spec = Mapping[str, Any]
 Play = Callable[["FakeEngine", Spec, Path, OnEvent], Outcome]
 """Leave what a run leaves in its directory, and say how it ended."""
@@ -78,7 +78,7 @@ class FakeEngine:
     def wait_for_the_gate(self) -> None:
         """Wait until a run may go on. Raises Stopped."""
         if self.gate:
-            assert self.gate.wait(GATE_LIMIT_S), f"no run was let go on within {GATE_LIMIT_S} s"
+            assert self.gate.wait(HANG_S), "no run was let go on"
         if self.stopping.is_set():
             raise Stopped
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from helpers.guest_runs import REPOSITORY
 
-LIMIT_S = 120
+LIMIT_S = 600
 
 
 class Terminal:

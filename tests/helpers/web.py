@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from helpers.fake_engine import FakeEngine
+from helpers.waiting import HANG_S, wait_for
 from openbach_run.catalog import Catalog
 from openbach_run.openbach.job_folders import load_packages
 from openbach_run.topology.inventory import agent_addresses, load_inventory
@@ -31,7 +31,6 @@ PLATFORM = Platform(
     load_inventory(ROOT / "inventory.yml"), agent_addresses(ROOT / "inventory.yml"), PACKAGES
 )
 ARGUMENTS = {"vpn": "none", "cc": "bbr", "pep": "none", "loss": "0", "size": "1M"}
-LIMIT_S = 20
 
 
 def application(
@@ -84,7 +83,7 @@ def listening(app: FastAPI, connections: int = CONNECTIONS) -> Iterator[str]:
         yield f"http://127.0.0.1:{place.getsockname()[1]}/"
     finally:
         server.should_exit = True
-        thread.join(10)
+        thread.join(HANG_S)
 
 
 def start(client: TestClient, scenario: str = "geo", **arguments: str) -> int:
@@ -92,15 +91,6 @@ def start(client: TestClient, scenario: str = "geo", **arguments: str) -> int:
     answer = client.post(f"/project/satvpn/scenario/{scenario}/scenario_instance/", json=sent)
     assert answer.status_code == 200, answer.text
     return int(answer.json()["scenario_instance_id"])
-
-
-def wait_for(state: Callable[[], Any], what: str) -> Any:
-    """What `state` returns, as soon as it is true."""
-    end_s = time.monotonic() + LIMIT_S
-    while not (found := state()):
-        assert time.monotonic() < end_s, f"{what} did not come within {LIMIT_S} s"
-        time.sleep(0.01)
-    return found
 
 
 def ended(client: TestClient, number: int) -> dict[str, Any]:

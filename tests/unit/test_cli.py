@@ -20,6 +20,7 @@ import pandas
 import pytest
 import yaml
 from helpers.fake_engine import FakeEngine, Transfers
+from helpers.waiting import HANG_S
 
 from openbach_run.campaign import engines
 from openbach_run.commands import main
@@ -171,7 +172,7 @@ def test_sigterm_keeps_what_finished(
     def run_until_stopped(self: FakeEngine, spec: Mapping[str, Any], *more: Any) -> Outcome:
         if transfers.ran:
             os.kill(os.getpid(), signal.SIGTERM)
-            assert stopped.wait(10), "the engine was not stopped within 10 s"
+            assert stopped.wait(HANG_S), "the engine was not stopped"
             return Outcome("Guest Lost", 0.0, 1.0, "", "killed")
         return transfer(self, spec, *more)
 

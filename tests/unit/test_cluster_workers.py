@@ -7,7 +7,6 @@ When they have nothing to do, and what becomes of the run of one that dies.
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +18,7 @@ import distributed
 import pytest
 from helpers.fake_cluster import RUNS, Client, Worker, execute_by, right, wrong
 from helpers.fake_engine import FakeEngine, few_files
+from helpers.waiting import HANG_S, wait_for
 
 from openbach_run.engine import cluster
 from openbach_run.engine.cluster import ClusterEngine
@@ -27,7 +27,6 @@ from openbach_run.errors import SetupError
 from openbach_run.results.record import Store
 
 SPEC = {"arguments": {"vpn": "none"}, "seed": 1, "uses": {}, "identity": {"engine": "made up"}}
-LIMIT_S = 20
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +58,7 @@ def test_a_worker_with_two_threads_gets_two(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(
         client, "scheduler_info", lambda n_workers: {"workers": {"a": {"name": "A", "nthreads": 2}}}
     )
-    both = threading.Barrier(2, timeout=LIMIT_S)
+    both = threading.Barrier(2, timeout=HANG_S)
     client.workers["a"].before = lambda number: cast(None, both.wait())
     client.at("a").executor = ThreadPoolExecutor(2, thread_name_prefix="a")
     engine = engine_of(client, monkeypatch)
@@ -203,17 +202,17 @@ def test_runs_are_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def wait(number: int) -> None:
         begun.set()
-        go_on.wait(LIMIT_S)
+        go_on.wait(HANG_S)
 
     client.workers["a"].before = wait
     engine = engine_of(client, monkeypatch)
     with ThreadPoolExecutor(3) as threads:
         runs = [threads.submit(engine._executed, SPEC) for _ in range(3)]
-        begun.wait(LIMIT_S)
+        begun.wait(HANG_S)
         engine.stop()
         for run in runs:
             with pytest.raises(SetupError, match="taken back"):
-                run.result(LIMIT_S)
+                run.result(HANG_S)
         go_on.set()
     assert client.workers["a"].got == [("none", 1)], "the others had not begun"
     with pytest.raises(SetupError, match="taken back"):
@@ -260,10 +259,7 @@ def test_a_run_is_a_task_of_dask_that_is_forgotten_at_its_end(
         worker.address for worker in dask.workers.workers.values()
     }
     assert {outcome.capture_hash for _, outcome, _ in done} == {"ab"}
-    due_s = time.monotonic() + LIMIT_S
-    while dask.workers.scheduler.tasks:
-        assert time.monotonic() < due_s, "what runs leave stays in the workers' memory"
-        time.sleep(0.01)
+    wait_for(lambda: not dask.workers.scheduler.tasks, "the end of what runs leave in memory")
 
 
 def test_what_a_worker_of_dask_refuses_is_told(
@@ -285,17 +281,17 @@ def test_a_worker_of_dask_closes_while_it_has_a_run(
     def wait(number: int) -> None:
         if not begun.is_set():
             begun.set()
-            go_on.wait(LIMIT_S)
+            go_on.wait(HANG_S)
 
     dask.engine.before = wait
     engine = engine_of(dask.client, monkeypatch)
     with ThreadPoolExecutor(1) as threads:
         run = threads.submit(engine._executed, SPEC)
-        begun.wait(LIMIT_S)
+        begun.wait(HANG_S)
         (first,) = (
             address for address in engine._workers.there if address not in engine._workers._free
         )
         (worker,) = (one for one in dask.workers.workers.values() if one.address == first)
         dask.workers.sync(worker.close, executor_wait=False, nanny=False)
-        assert run.result(LIMIT_S)[0] != first
+        assert run.result(HANG_S)[0] != first
         go_on.set()

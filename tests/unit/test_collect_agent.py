@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from multiprocessing import get_context
 from pathlib import Path
 
 import collect_agent
 import pytest
+from helpers.waiting import wait_for
 
 NOW_MS = 1_795_216_367_675
 
@@ -78,11 +78,11 @@ def test_wait_for_signal_returns_and_calls_its_handler() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
         collect_agent.wait_for_signal(lambda number, _: os._exit(number))
         os._exit(0)
-    end = time.monotonic() + 10
-    while not (ended := os.waitpid(pid, os.WNOHANG))[0]:
-        if time.monotonic() > end:
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-            pytest.fail("wait_for_signal missed the signal")
-        time.sleep(0.01)
-    assert os.waitstatus_to_exitcode(ended[1]) == signal.SIGTERM
+    try:
+        status = wait_for(
+            lambda: (ended := os.waitpid(pid, os.WNOHANG))[0] and ended, "the end of the wait"
+        )
+    except AssertionError:
+        os.kill(pid, signal.SIGKILL)
+        raise
+    assert os.waitstatus_to_exitcode(status[1]) == signal.SIGTERM

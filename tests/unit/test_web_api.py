@@ -27,6 +27,7 @@ from fastapi.testclient import TestClient
 from helpers import rest_shapes as shapes
 from helpers.fake_engine import FakeEngine
 from helpers.rest_shapes import differences
+from helpers.waiting import HANG_S, wait_for
 from helpers.web import (
     ARGUMENTS,
     ROOT,
@@ -37,7 +38,6 @@ from helpers.web import (
     listening,
     start,
     visiting,
-    wait_for,
 )
 
 from openbach_run.web import instances, reports
@@ -1011,7 +1011,7 @@ def test_five_clicks_on_report_make_it_once(
 
     def make(services: Any, item: str) -> None:
         made.append(item)
-        assert gate.wait(20)
+        assert gate.wait(HANG_S)
         place = reports.directory_of(services, item) / "report"
         place.mkdir(parents=True)
         (place / "report.html").write_text("the report")
@@ -1028,13 +1028,16 @@ def test_five_clicks_on_report_make_it_once(
     app = application(tmp_path)
     with listening(app) as url:
         session = requests.Session()
-        page = session.get(entrance(app, url), timeout=20).text
+        page = session.get(entrance(app, url), timeout=HANG_S).text
         token = page.partition('name="token" value="')[2].partition('"')[0]
         form = {f"values.{name}": value for name, value in ARGUMENTS.items()} | {"token": token}
-        session.post(f"{url}page/scenario/satvpn/geo", data=form, timeout=20).raise_for_status()
+        session.post(f"{url}page/scenario/satvpn/geo", data=form, timeout=HANG_S).raise_for_status()
         with ThreadPoolExecutor(5) as clients:
             post = partial(
-                session.post, f"{url}page/set/launch/1/report", data={"token": token}, timeout=20
+                session.post,
+                f"{url}page/set/launch/1/report",
+                data={"token": token},
+                timeout=HANG_S,
             )
             answers = [clients.submit(post) for _ in range(5)]
             wait_for(lambda: made, "the first click")

@@ -22,7 +22,8 @@ import requests
 from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 from helpers.fake_engine import FakeEngine
-from helpers.web import ARGUMENTS, LIMIT_S, application, entrance, listening, visiting, wait_for
+from helpers.waiting import HANG_S, wait_for
+from helpers.web import ARGUMENTS, application, entrance, listening, visiting
 
 from openbach_run.errors import InputError
 from openbach_run.web import connections, guard
@@ -56,7 +57,7 @@ def connected(sockets: ExitStack, url: str, sent: bytes = b"") -> socket.socket:
     place = urlsplit(url)
     assert place.hostname and place.port
     made = sockets.enter_context(
-        socket.create_connection((place.hostname, place.port), timeout=LIMIT_S)
+        socket.create_connection((place.hostname, place.port), timeout=HANG_S)
     )
     made.sendall(sent)
     return made
@@ -87,7 +88,7 @@ def test_who_holds_connections_keeps_nobody_out(
     with listening(app, FEW) as url:
         held = [connected(sockets, url, begun) for _ in range(5 * FEW)]
         for _ in range(3):
-            assert requests.get(f"{url}version/", timeout=LIMIT_S).status_code == 200
+            assert requests.get(f"{url}version/", timeout=HANG_S).status_code == 200
         wait_for(
             lambda: sum(map(is_closed, held)) >= 4 * FEW, "the end of connections over the limit"
         )
@@ -150,9 +151,9 @@ def test_a_run_goes_on_whatever_clients_do(tmp_path: Path, sockets: ExitStack) -
         session.headers["Connection"] = (
             "close"  # one that is kept open and idle has to make room, too
         )
-        session.get(entrance(app, url), timeout=LIMIT_S).raise_for_status()
+        session.get(entrance(app, url), timeout=HANG_S).raise_for_status()
         path = f"{url}project/satvpn/scenario/geo/scenario_instance/"
-        number = session.post(path, json={"arguments": ARGUMENTS}, timeout=LIMIT_S).json()[
+        number = session.post(path, json={"arguments": ARGUMENTS}, timeout=HANG_S).json()[
             "scenario_instance_id"
         ]
         for _ in range(20 * FEW):
@@ -160,7 +161,7 @@ def test_a_run_goes_on_whatever_clients_do(tmp_path: Path, sockets: ExitStack) -
         gate.set()
 
         def is_finished() -> bool:
-            shown = session.get(f"{url}scenario_instance/{number}/?quiet", timeout=LIMIT_S).json()
+            shown = session.get(f"{url}scenario_instance/{number}/?quiet", timeout=HANG_S).json()
             return bool(shown["status"] == "Finished Ok")
 
         wait_for(is_finished, "the end of the run")

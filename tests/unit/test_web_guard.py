@@ -11,6 +11,7 @@ from urllib.parse import urljoin, urlsplit
 import pytest
 import requests
 from fastapi.testclient import TestClient
+from helpers.waiting import HANG_S
 from helpers.web import application, entrance, listening, visiting
 
 from openbach_run.commands import main
@@ -224,9 +225,13 @@ def test_neither_token_nor_password_is_logged(
 ) -> None:
     app = application(tmp_path, password=PASSWORD)
     with listening(app) as url:
-        requests.get(entrance(app, url), timeout=20)
-        requests.get(f"{url}page/launch/7?token={app.state.services.sessions.token}", timeout=20)
-        requests.post(f"{url}login/", json={"login": "openbach", "password": PASSWORD}, timeout=20)
+        requests.get(entrance(app, url), timeout=HANG_S)
+        requests.get(
+            f"{url}page/launch/7?token={app.state.services.sessions.token}", timeout=HANG_S
+        )
+        requests.post(
+            f"{url}login/", json={"login": "openbach", "password": PASSWORD}, timeout=HANG_S
+        )
     printed = capfd.readouterr()
     assert app.state.services.sessions.token not in printed.out + printed.err
     assert PASSWORD not in printed.out + printed.err

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 from helpers.made_up import write_results
-from helpers.web import application, visiting, wait_for
+from helpers.waiting import wait_for
+from helpers.web import application, visiting
 
 from openbach_run.results import run_files
 from openbach_run.results.record import Store
