@@ -54,11 +54,12 @@ NIGHTLY = {
     "native": ("test_native_runs",),
 }
 """Part of the nightly tests → files of tests/guest of which it runs tests marked `nightly`."""
-LONG = {"fuzz": "fuzz", "builds": "vpns"}
-"""Further parts → targets of the Makefile: an hour of mutated inputs, and the VPNs whose programs
-are built from registries of Go and Rust, which not every machine reaches: that one has no turn."""
+LONG = {"examples": ("unit", "MARK=nightly"), "fuzz": ("fuzz",), "builds": ("vpns",)}
+"""Further parts → targets of the Makefile: more examples of what unit tests try, an hour of mutated
+inputs, and the VPNs whose programs are built from registries of Go and Rust, which not every
+machine reaches: that one has no turn."""
 NIGHTS = (*NIGHTLY, *LONG)
-IN_TURN = (*NIGHTLY, "fuzz")
+IN_TURN = (*NIGHTLY, "examples", "fuzz")
 
 SATPEP = {"nft": "nftables", "ip": "iproute2", "ss": "iproute2", "systemd-analyze": "systemd"}
 USUAL = {**BUILD_TOOLS, "ip": "iproute2", "tshark": "tshark", "tcptrace": "tcptrace",
@@ -124,7 +125,7 @@ def words_of(part: str, report: Path, *, in_turn: bool = False) -> list[str]:
     if name == part:
         return [*make, part]
     if name in LONG:
-        return [*make, LONG[name], f"SECONDS={FUZZ_IN_TURN_S if in_turn else FUZZ_S}"]
+        return [*make, *LONG[name], f"SECONDS={FUZZ_IN_TURN_S if in_turn else FUZZ_S}"]
     files = " ".join(f"tests/guest/{file}.py" for file in NIGHTLY[name])
     return [*make, "guest", "MARK=nightly", f"GUEST={files}"]
 

@@ -165,7 +165,7 @@ def test_a_router_that_knows_no_way_is_heard(lab: Lab, satpep: StartSatpep) -> N
         client.recv(1)
     ended = running.ended()[0]
     assert ended["outcome"] == "unreachable"
-    assert ended["duration_s"] < 2
+    assert ended["duration_s"] < 20, "not by the time-out"
 
 
 @pytest.mark.parametrize("family", [4, 6])
@@ -266,7 +266,7 @@ def test_a_daemon_that_cannot_start_says_so(lab: Lab, program: Path) -> None:
             check=False,
             capture_output=True,
             text=True,
-            timeout=20,
+            timeout=LIMIT_S,
         )
     assert done.returncode == 1
     assert "there is no such user" in done.stderr

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import satpep
-from lab import ROOT, Lab, until
+from lab import LIMIT_S, ROOT, Lab, until
 
 from openbach_run.engine.virtual.debian import ensure_tools
 
@@ -55,7 +55,7 @@ def start(lab: Lab, program: Path, tmp_path: Path) -> Iterator[Start]:
     for job in started:
         if job.poll() is None:
             job.terminate()
-            job.communicate(timeout=60)
+            job.communicate(timeout=LIMIT_S)
 
 
 def state(lab: Lab) -> str:
@@ -73,7 +73,7 @@ def state(lab: Lab) -> str:
 
 def ended(job: subprocess.Popen[str]) -> tuple[int, str]:
     """Return exit code and output of a job that ends by itself."""
-    said, _ = job.communicate(timeout=60)
+    said, _ = job.communicate(timeout=LIMIT_S)
     return job.returncode, said
 
 

@@ -25,6 +25,7 @@ import pytest
 import satpep
 from lab import (
     CLIENT,
+    LIMIT_S,
     ROOT,
     SERVER,
     Lab,
@@ -197,7 +198,7 @@ def test_a_silent_server_is_a_reset_after_the_time_out(lab: Lab, satpep: StartSa
         lab.connect().recv(1)
     ended = running.ended()[0]
     assert ended["outcome"] == "timed out"
-    assert 1 <= ended["duration_s"] < 5
+    assert 1 <= ended["duration_s"] < 30, "not by the time-out of other runs"
 
 
 def test_a_client_that_gives_up_while_the_server_is_silent_leaves_nothing(
@@ -465,7 +466,7 @@ def test_it_starts_without_root_with_the_capabilities_that_systemd_gives(
     client.sendall(b"works")
     assert server.recv(5) == b"works"
     running.send_signal(signal.SIGINT)
-    assert running.communicate(timeout=20)[1] == ""
+    assert running.communicate(timeout=LIMIT_S)[1] == ""
     shutil.rmtree(reachable.parent)
     permitted = int(re.search(r"CapPrm:\s+(\w+)", status)[1], 16)  # type: ignore[index]
     assert permitted == 1 << CAP_NET_ADMIN | 1 << CAP_NET_BIND_SERVICE
@@ -535,7 +536,9 @@ def test_a_port_in_time_wait_here_is_no_reason_to_refuse(lab: Lab, satpep: Start
 
 def test_daemon_returns_when_it_listens(lab: Lab, program: Path, tmp_path: Path) -> None:
     with lab.inside("pep"):
-        subprocess.run([program, "-d", "-u", "", "-l", tmp_path / "log"], check=True, timeout=20)
+        subprocess.run(
+            [program, "-d", "-u", "", "-l", tmp_path / "log"], check=True, timeout=LIMIT_S
+        )
         shown = lab.run("ss", "-Hltnp", "sport = :5000")
     os.kill(int(re.search(r"pid=(\d+)", shown)[1]), 15)  # type: ignore[index]
     until(lambda: '"totals"' in (tmp_path / "log").read_text(), "the end")
@@ -577,7 +580,7 @@ def test_what_the_host_does_not_have_is_named_before_the_start(
 ) -> None:
     with lab.inside("pep"):
         done = subprocess.run(
-            [program, *options], check=False, capture_output=True, text=True, timeout=20
+            [program, *options], check=False, capture_output=True, text=True, timeout=LIMIT_S
         )
     assert done.returncode == 1
     assert said in done.stderr

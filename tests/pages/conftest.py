@@ -29,7 +29,7 @@ FLAGS = [
 ]
 
 
-expect.set_options(timeout=30_000)  # a busy machine
+expect.set_options(timeout=300_000)  # a busy machine
 
 
 @pytest.fixture

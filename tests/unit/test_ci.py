@@ -111,7 +111,8 @@ def test_a_part_that_is_not_there_is_refused(
 
 
 def test_every_part_is_a_target_of_the_makefile() -> None:
-    assert {part for stage in parts.STAGES for part in stage} | {*parts.LONG.values()} <= TARGETS
+    targets = {part for stage in parts.STAGES for part in stage}
+    assert targets | {words[0] for words in parts.LONG.values()} <= TARGETS
 
 
 def test_the_two_halves_of_the_guests_tests_are_all_of_them() -> None:
@@ -121,11 +122,20 @@ def test_the_two_halves_of_the_guests_tests_are_all_of_them() -> None:
 
 
 def test_what_a_push_leaves_out_is_in_one_nightly_part() -> None:
-    """A check runs all files without the mark's tests, a nightly part all of some files with it."""
+    """A check runs all files without the mark's tests, a nightly part all of some files with it.
+
+    Those of the unit tests are all in the part `examples`.
+    """
     listed = ["git", "grep", "-l", r"pytest\.mark\.nightly\b", "--", "*.py"]
     printed = subprocess.run(listed, cwd=REPOSITORY, check=True, capture_output=True, text=True)
     nightly = [f"tests/guest/{file}.py" for files in parts.NIGHTLY.values() for file in files]
-    assert sorted(nightly) == sorted(printed.stdout.split())
+    examples = [
+        file
+        for file in printed.stdout.split()
+        if file.startswith(("tests/unit/", "tests/satlink/"))
+    ]
+    assert examples and parts.LONG["examples"] == ("unit", "MARK=nightly")
+    assert sorted([*nightly, *examples]) == sorted(printed.stdout.split())
     runs = re.findall(
         r"^\t\$\(DEV\) python -m pytest .*(?:tests\S*|GUEST\)).*$", MAKEFILE, re.MULTILINE
     )

@@ -572,9 +572,7 @@ def links(draw: st.DrawFn) -> tuple[dict[str, int], list[Packet]]:
     return values, sorted(draw(st.lists(packet, max_size=60)))
 
 
-@settings(max_examples=1000, deadline=None, suppress_health_check=[*HealthCheck])
-@given(links())
-def test_nothing_is_lost_or_made(program: Path, link: tuple[dict[str, int], list[Packet]]) -> None:
+def nothing_is_lost_or_made(program: Path, link: tuple[dict[str, int], list[Packet]]) -> None:
     """Bytes in = out + dropped + queued, for each class of each terminal, whatever the values.
 
     No superframe has more grants than slots, bursts are full to the byte, and no packet leaves
@@ -597,6 +595,12 @@ def test_nothing_is_lost_or_made(program: Path, link: tuple[dict[str, int], list
             expected.setdefault((packet.terminal, packet.kind), []).append(outcome.left_us[number])
     for times_us in expected.values():
         assert times_us == sorted(times_us)
+
+
+@pytest.mark.parametrize("examples", [100, pytest.param(1000, marks=pytest.mark.nightly)])
+def test_nothing_is_lost_or_made(program: Path, examples: int) -> None:
+    limits = settings(max_examples=examples, deadline=None, suppress_health_check=[*HealthCheck])
+    limits(given(links())(nothing_is_lost_or_made))(program)
 
 
 # Shares of their own

@@ -428,12 +428,7 @@ def scenarios(draw: st.DrawFn) -> tuple[Forward, int, list[Packet], list[Change]
     return link, terminals, packets, sorted(changes), queue
 
 
-@settings(
-    max_examples=500, deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)  # fmt: skip
-@given(scenario=scenarios())
-def test_nothing_is_lost_or_made(
+def nothing_is_lost_or_made(
     program: Path,
     scenario: tuple[Forward, int, list[Packet], list[Change], dict[str, int]],
 ) -> None:
@@ -463,3 +458,11 @@ def test_nothing_is_lost_or_made(
     air = sum(one.frames * SLUGS[name].frame_symbols for name, one in outcome.modcods.items())
     longest = max(one.frame_symbols for one in MODCODS)
     assert air <= 4 * link["symbols"] + longest
+
+
+@pytest.mark.parametrize("examples", [100, pytest.param(500, marks=pytest.mark.nightly)])
+def test_nothing_is_lost_or_made(program: Path, examples: int) -> None:
+    limits = settings(
+        max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
+    limits(given(scenario=scenarios())(nothing_is_lost_or_made))(program)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -13,13 +13,25 @@ from urllib.parse import quote
 import pytest
 from fastapi.testclient import TestClient
 from helpers.web import ARGUMENTS, ROOT, application, visiting
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 SCENARIO = json.loads((ROOT / "scenarios/geo_loss.json").read_text())
-CHECKS = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+MANY = pytest.param(150, marks=pytest.mark.nightly)
+
+
+def drawn(**arguments: st.SearchStrategy[Any]) -> Callable[[Callable[..., None]], Any]:
+    """Return what makes a test of a property: few examples at each push, and many nightly."""
+
+    def test_of(check: Callable[..., None]) -> Any:
+        @pytest.mark.parametrize("examples", [30, MANY])
+        def test(client: TestClient, examples: int) -> None:
+            settings(max_examples=examples, deadline=None)(given(**arguments)(check))(client)
+
+        return test
+
+    return test_of
+
 
 queries = st.dictionaries(
     st.sampled_from(["limit", "offset", "type", "address", "delay", "quiet"]), st.text(max_size=5)
@@ -125,8 +137,7 @@ def post(client: TestClient, path: str, content: Any) -> Any:
     return client.post(path, content=json.dumps(content).encode(), headers=headers)
 
 
-@CHECKS
-@given(sent=broken_scenarios())
+@drawn(sent=broken_scenarios())
 def test_scenarios(client: TestClient, sent: Any) -> None:
     before = everything(client)
     answer = post(client, "/project/satvpn/scenario/", sent)
@@ -141,8 +152,7 @@ def test_scenarios(client: TestClient, sent: Any) -> None:
         assert client.put("/project/satvpn/scenario/geo/", json={"name": "geo"}).status_code == 400
 
 
-@CHECKS
-@given(sent=broken_scenarios())
+@drawn(sent=broken_scenarios())
 def test_changes_of_a_scenario(client: TestClient, sent: Any) -> None:
     kept = client.get("/project/satvpn/scenario/geo_loss/").json()
     headers = {"Content-Type": "application/json"}
@@ -154,8 +164,7 @@ def test_changes_of_a_scenario(client: TestClient, sent: Any) -> None:
     assert now == (answer.json() if answer.status_code == 200 else kept)
 
 
-@CHECKS
-@given(sent=broken_projects())
+@drawn(sent=broken_projects())
 def test_projects(client: TestClient, sent: Any) -> None:
     before = everything(client)
     answer = post(client, "/project/", sent)
@@ -167,8 +176,7 @@ def test_projects(client: TestClient, sent: Any) -> None:
         assert everything(client) == before
 
 
-@CHECKS
-@given(arguments=values, path=st.sampled_from(["geo", "geo_loss", "geo_loss_table", "none"]))
+@drawn(arguments=values, path=st.sampled_from(["geo", "geo_loss", "geo_loss_table", "none"]))
 def test_starts(client: TestClient, arguments: Any, path: str) -> None:
     answer = post(
         client, f"/project/satvpn/scenario/{path}/scenario_instance/", {"arguments": arguments}
@@ -191,8 +199,7 @@ ROUTES = [
 ]
 
 
-@CHECKS
-@given(
+@drawn(
     route=st.sampled_from(ROUTES),
     method=st.sampled_from(["GET", "POST", "PUT", "DELETE"]),
     body=st.one_of(values, st.binary()),
@@ -219,8 +226,7 @@ def token_of(client: TestClient) -> str:
     return client.get("/").text.partition('name="token" value="')[2].partition('"')[0]
 
 
-@CHECKS
-@given(
+@drawn(
     file=st.one_of(
         st.binary(max_size=200), broken_scenarios().map(lambda sent: json.dumps(sent).encode())
     )
@@ -250,8 +256,7 @@ def test_an_upload_with_half_a_character_is_refused(client: TestClient) -> None:
 FIELDS = ["value.vpn", "values.loss", "values.size", "seeds", "value.cc", "value.x"]
 
 
-@CHECKS
-@given(
+@drawn(
     fields=st.dictionaries(
         st.one_of(st.sampled_from(FIELDS), st.text(max_size=6)),
         st.lists(st.text(max_size=12), max_size=3),
