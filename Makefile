@@ -176,8 +176,12 @@ site: # the documentation, with a search that needs no network: site/index.html;
 	$(DEV) mkdocs build --strict
 	rm -rf build
 
-results-site: # the results of reports/ as a site: results-site/index.html
+REPORTED := $(filter-out full,$(patsubst reports/%/results.parquet,%,$(wildcard reports/*/results.parquet)))
+results-site: $(REPORTED:%=reports/%/report.html) # the results of reports/ and its reports as a site: results-site/index.html; first some minutes
 	./openbach-run matrix reports/* -o results-site
+
+reports/%/report.html: reports/%/results.parquet
+	./openbach-run report $< -o $(@D) --quiet
 
 clean:
 	rm -rf results build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
