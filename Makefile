@@ -146,7 +146,7 @@ bench-pep:
 bench-peers: # the same transfers here and in ns-3 (Debian's libns3-dev): times, theory, speed
 	$(DEV) python tests/peers/beside_ns3.py
 
-scenarios: # those that people open or import as JSON
+scenarios: # those that people open as JSON, anew; `openbach-run expand` and `package` make any other
 	./openbach-run expand -o scenarios $(patsubst %.json,%.yml,$(wildcard scenarios/*.json))
 	$(DEV) python topologies/build.py
 

@@ -162,7 +162,7 @@ def test_entities_that_an_inventory_lacks() -> None:
 
 
 def test_runs_have_the_addresses_of_the_inventory_and_no_setting_for_them(tmp_path: Path) -> None:
-    campaign = plan(ROOT / "scenarios/geo_loss_table.json", [], (1,), PACKAGES)
+    campaign = plan(ROOT / "scenarios/geo_loss_table.yml", [], (1,), PACKAGES)
     (run,) = campaign.runs(PACKAGES, load_inventory(other_inventory(tmp_path)), lambda uses: {})
     (sub,) = run.sub_scenarios.values()
     assert (sub["constants"]["server_ip"], sub["constants"]["enterprise_network"]) == (
