@@ -163,7 +163,7 @@ lock: # the Python packages of a bundle, from the ranges of pyproject.toml: ever
 	$(DEV) uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header --upgrade \
 		--custom-compile-command "make lock" --quiet --output-file requirements.lock
 
-wheel: # for `pipx install dist/openbach_run-….whl`
+wheel: man # for `pipx install dist/openbach_run-….whl`
 	rm -rf build dist
 	$(DEV) pip wheel --quiet --no-deps --wheel-dir dist .
 	rm -rf build src/openbach_run.egg-info

@@ -34,8 +34,8 @@ SHORT, LONG = 13, 60
 """Numbers of letters. A table that is wider than a page breaks the lines of columns with more
 letters than the first, and widens no column beyond the second."""
 
-AS_IT_IS = '"/:;,=<>()'
-"""Signs that an address has as they are, between single quotes."""
+AS_IT_IS = '"/:;,=()'
+"""Signs that an address has as they are."""
 
 
 def templates(
@@ -210,9 +210,10 @@ def address(file: Path, *, spaces: bool = True) -> str:
 
     Without spaces it fits into `srcset`, where a space ends an address.
     """
-    kind = {".svg": "image/svg+xml", ".csv": "text/csv"}[file.suffix]
-    text = file.read_text(encoding="utf-8").rstrip("\n" if kind == "image/svg+xml" else "")
-    return f"data:{kind},{quote(text, safe=' ' * spaces + AS_IT_IS)}"
+    text, safe = file.read_text(encoding="utf-8"), AS_IT_IS + " " * spaces
+    if file.suffix == ".csv":
+        return "data:text/csv," + quote(text, safe=safe)
+    return "data:image/svg+xml," + quote(text.strip(), safe=safe + "<>")
 
 
 def _typst(node: SyntaxTreeNode) -> str:
