@@ -161,7 +161,8 @@ man: # the manual pages, from each command's --help
 
 lock: # the Python packages of a bundle, from the ranges of pyproject.toml: every version, and the hashes of its files
 	$(DEV) uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header --upgrade \
-		--custom-compile-command "make lock" --quiet --output-file requirements.lock
+		--no-annotate --custom-compile-command "make lock" --quiet --output-file requirements.lock
+	sed -zi 's/ \\\n */ /g' requirements.lock
 
 wheel: man # for `pipx install dist/openbach_run-….whl`
 	rm -rf build dist

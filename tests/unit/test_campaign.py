@@ -126,7 +126,7 @@ def of_satellite(tmp_path: Path, name: str, text: str, *settings: str) -> list[l
     packages = load_packages([REPOSITORY / "jobs"], Catalog((tmp_path, REPOSITORY)))
     orbit = f"orbit={Path(name).stem}"
     campaign = plan(
-        REPOSITORY / "scenarios/geo.json", [orbit, "vpn=none", "cc=bbr", *settings], (1,), packages
+        REPOSITORY / "scenarios/geo.yml", [orbit, "vpn=none", "cc=bbr", *settings], (1,), packages
     )
     return [[cell[value] for value in LINK] for cell in campaign.cells]
 

@@ -41,4 +41,4 @@ def test_a_page_has_each_option_with_its_text(name: str) -> None:
     for action in PARSERS[name]._actions:
         if action.dest not in ("help", "command"):
             assert all(option in page for option in action.option_strings)
-            assert str(action.help).split("%")[0].strip() in page
+            assert (action.help or "").split("%")[0].strip() in page
