@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 import re
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import matplotlib
@@ -18,7 +19,7 @@ from pypdfium2 import PdfDocument
 
 from openbach_run.drawing import SETTINGS
 from openbach_run.report.pdf_objects import packed
-from openbach_run.svg import slim
+from openbach_run.report.svg import slim
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +77,7 @@ def test_places_are_rounded_without_a_sum_of_errors(figure: str) -> None:
 def test_a_packed_pdf_is_the_same_document() -> None:
     rows = " ".join(f"[{number}], [word {number}]," for number in range(300))
     source = f"#set document(date: none)\n= Title\n#table(columns: 2, {rows})\n#link(<end>)[x]\n= End <end>"
-    pdf = typst.compile(source.encode(), format="pdf", timestamp=0)  # type: ignore[call-overload]
+    pdf: Any = typst.compile(source.encode(), format="pdf", timestamp=0)
     small = packed(pdf)
     assert len(small) < 0.5 * len(pdf) and small == packed(pdf)
     before, after = PdfDocument(pdf), PdfDocument(small)

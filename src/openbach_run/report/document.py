@@ -115,7 +115,7 @@ def _body(tokens: Sequence[Token], folder: Path, charts: Mapping[str, Any]) -> s
         flags=re.DOTALL,
     )
     body = body.replace(' style="text-align:right"', " class=right")
-    body = re.sub(r"(<tr>|</t[dh]>)\n(?=<t[dh]|</tr>)", r"\1", body)  # a row is a line
+    body = re.sub(r"\n(?=</?(?:table|thead|tbody|tr|td|th)\b)", "", body)  # a table is a line
     body = re.sub(r"<th(?=[ >])", '<th scope="col"', body)
     body = body.replace("<table>", '<div class="wide" tabindex="0"><table>').replace(
         "</table>", "</table></div>"

@@ -24,11 +24,11 @@ from openbach_run.drawing import COLOURS, MARKERS, SETTINGS, STYLES, WIDTH_IN
 from openbach_run.openbach.measures import Declared, Measure, over_time
 from openbach_run.report.cells import Cell, Partners, file_name, is_numeral
 from openbach_run.report.charts import INTERVAL, NARROW, points_csv
+from openbach_run.report.svg import slim
 from openbach_run.report.words import heading, in_good_units, named, said, suffix_in_words
 from openbach_run.results import run_files
 from openbach_run.results.intervals import Estimate, ratio
 from openbach_run.results.record import statistics
-from openbach_run.svg import slim
 from openbach_run.topology.inventory import host_of
 
 TRANSFER_TIME = "transfer_time_s"
