@@ -88,11 +88,12 @@ bench:
 bench-clock: # the virtual clock against the real one: half an hour of an idle machine
 	$(DEV) python bench/clock.py
 
-scenarios: # those that people open or import as JSON
+scenarios: # those that people open as JSON, anew; `openbach-run expand` and `package` make any other
 	./openbach-run expand -o scenarios $(patsubst %.json,%.yml,$(wildcard scenarios/*.json))
 	$(DEV) python topologies/build.py
 
-wheel: # for `pipx install dist/openbach_run-….whl`
+wheel: # for `pipx install dist/openbach_run-….whl`, with the manual pages, from each command's --help
+	$(DEV) python docs/man/manual.py
 	rm -rf build dist
 	$(DEV) pip wheel --quiet --no-deps --wheel-dir dist .
 	rm -rf build src/openbach_run.egg-info
@@ -105,8 +106,12 @@ site: # the documentation, with a search that needs no network: site/index.html;
 	$(DEV) mkdocs build --strict
 	rm -rf build
 
-results-site: # the results of reports/ as a site: results-site/index.html
+REPORTED := $(filter-out full,$(patsubst reports/%/results.parquet,%,$(wildcard reports/*/results.parquet)))
+results-site: $(REPORTED:%=reports/%/report.html) # the results of reports/ and its reports as a site: results-site/index.html; first some minutes
 	./openbach-run matrix reports/* -o results-site
+
+reports/%/report.html: reports/%/results.parquet
+	./openbach-run report $< -o $(@D) --quiet
 
 clean:
 	rm -rf results build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

@@ -304,7 +304,7 @@ def addition(file: Path, place: str, scenario: str, *settings: str) -> None:
     (root / place).write_bytes(file.read_bytes())
     catalog = Catalog.beside_ours([root])
     packages = load_packages([REPOSITORY / "jobs"], catalog)
-    planned = plan(REPOSITORY / f"scenarios/{scenario}.json", list(settings), (1,), packages)
+    planned = plan(REPOSITORY / f"scenarios/{scenario}.yml", list(settings), (1,), packages)
     for uses in planned.uses(packages):
         for kind, names in uses.items():
             for name in names if kind in ("vpn-configs", "congestion-controls") else ():

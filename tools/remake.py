@@ -41,8 +41,10 @@ CAMPAIGNS = (
 PLACE = Path("results/reports")
 REPORTS = REPOSITORY / "reports"
 RUN_FAILED, INTERRUPTED = 1, 130
-WRITTEN = ("report.html", "report.pdf", "results.parquet")
+WRITTEN = ("results.parquet",)
 """Files of a report that belong into the repository. README's figure is written by readme.py."""
+PAGES = ("full",)
+"""Reports whose pages belong there, too; they are made of results.parquet, without curves."""
 Call = Callable[[Sequence[str]], int]
 
 
@@ -159,7 +161,11 @@ def remake(campaigns: Sequence[str], place: Path, reports: Path, call: Call = ca
             code = call(["report", str(place / name), "-o", str(new / name), "--quiet"])
             if code:
                 made[name] = Made(name, False, f"its report ended with exit code {code}")
-    put(new, reports, [name for name, one in made.items() if one.has_report])
+    whole = [name for name, one in made.items() if one.has_report]
+    put(new, reports, whole)
+    for name in {*PAGES} & {*whole}:
+        place = reports / name
+        call(["report", str(place / "results.parquet"), "-o", str(place), "--quiet"])
     return list(made.values())
 
 

@@ -1049,7 +1049,8 @@ def main() -> int:
         known = {**(read_json(FILE) if FILE.exists() else {}), name: one}
         unexpected += not one["runs"] and name not in OUTSIDE
         print(f"{name}: {'runs' if one['runs'] else one['why']}", flush=True)
-        FILE.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
+        jobs = [f" {json.dumps(name)}: {json.dumps(known[name])}" for name in sorted(known)]
+        FILE.write_text("{\n" + ",\n".join(jobs) + "\n}\n")
         write_table(known)
     return int(unexpected > 0)
 

@@ -285,13 +285,19 @@ def write_star(folder: Path, terminals: int) -> None:
 
 
 def write(folder: Path, scenario: dict[str, Any]) -> None:
-    """With the addresses of its inventory."""
+    """Write a scenario with the addresses of its inventory, a line for each function."""
     inventory = load_inventory(folder / scenario["x-inventory"]["file"])
     references = scenario["x-inventory"]["constants"]
     addresses = {name: value_of(reference, inventory) for name, reference in references.items()}
     constants = {**scenario["constants"], **addresses}
-    text = json.dumps({**scenario, "constants": constants}, indent=2, ensure_ascii=False)
-    (folder / f"{scenario['name']}.json").write_text(text + "\n")
+    lines = []
+    for name, value in {**scenario, "constants": constants}.items():
+        text = json.dumps(value, ensure_ascii=False)
+        if name == "openbach_functions":
+            functions = [json.dumps(function, ensure_ascii=False) for function in value]
+            text = "[\n  " + ",\n  ".join(functions) + "]"
+        lines.append(f" {json.dumps(name)}: {text}")
+    (folder / f"{scenario['name']}.json").write_text("{\n" + ",\n".join(lines) + "}\n")
 
 
 if __name__ == "__main__":

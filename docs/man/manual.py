@@ -50,9 +50,14 @@ def summary(parser: ArgumentParser) -> str:
     return re.split(r"[.:](?: |$)", text)[0].replace("-", "\\-")
 
 
-if __name__ == "__main__":
-    ArgumentParser(description=__doc__).parse_args()
-    for old in PLACE.glob("*.1"):
+def write(place: Path) -> None:
+    """Write the pages anew."""
+    for old in place.glob("*.1"):
         old.unlink()
     for file, text in pages().items():
-        (PLACE / file).write_text(text)
+        (place / file).write_text(text)
+
+
+if __name__ == "__main__":
+    ArgumentParser(description=__doc__).parse_args()
+    write(PLACE)

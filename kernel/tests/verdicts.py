@@ -235,14 +235,17 @@ def _differences_table(found: Sequence[Difference], known: Sequence[Mapping[str,
 
 
 def _every_test(clock: str, tests: Mapping[str, Mapping[str, list[Verdicts]]]) -> str:
-    lines = [
-        f"## Every test, {clock} clock",
-        "",
-        "| test | unpatched | patched | points: unpatched | points: patched |",
-        "|---" * 5 + "|",
-    ]
+    """Return a table of all tests; those with the same figures share a line."""
+    alike: dict[str, list[str]] = {}
     for key, kernels in tests.items():
         own = [kernels[kernel][0][WHOLE] for kernel in KERNELS]
         points = _row([kernels]).split(" | ")[2:]
-        lines.append(f"| {' | '.join((key, *own, *points))} |")
+        alike.setdefault(" | ".join((*own, *points)), []).append(key)
+    lines = [
+        f"## Every test, {clock} clock",
+        "",
+        "| tests | unpatched | patched | points: unpatched | points: patched |",
+        "|---" * 5 + "|",
+        *(f"| {', '.join(keys)} | {figures} |" for figures, keys in alike.items()),
+    ]
     return "\n".join(lines)

@@ -13,6 +13,7 @@ import pytest
 from helpers.guest_runs import REPOSITORY, Run, RunCells, command
 
 from openbach_jobs import constellation
+from openbach_run.openbach.expand import expand
 
 SMALL = ("size=1M",)
 
@@ -41,7 +42,7 @@ def test_other_ways_to_transfer(run_cells: RunCells, setting: str) -> None:
 
 
 def test_a_scenario_may_have_any_name(tmp_path: Path) -> None:
-    scenario = json.loads((REPOSITORY / "scenarios/geo.json").read_text())
+    scenario = expand(REPOSITORY / "scenarios/geo.yml")
     name = "a b'\"\n%é,$HOME ${vpn} `id` <b> {x} \\ ünï*|#"
     (tmp_path / name).write_text(json.dumps({**scenario, "name": name}))
     row = run_one(

@@ -38,6 +38,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shell=True,
         check=True,
     )
+    # As `make wheel` does. Without it a wheel has no manual pages.
+    words = [sys.executable, "docs/man/manual.py"]
+    environment = {**os.environ, "PYTHONPATH": str(place / "clone/src")}
+    subprocess.run(words, check=True, cwd=place / "clone", env=environment)
     pip("wheel", "--quiet", "--no-deps", "--wheel-dir", str(place / "dist"), str(place / "clone"))
     (file,) = (place / "dist").glob("*.whl")
     return file

@@ -13,6 +13,8 @@ from helpers import pcapng
 from helpers.guest_runs import REPOSITORY, Run, RunCells, command, records
 from scipy.stats import binom
 
+from openbach_run.openbach.expand import expand
+
 GEO_RTT_S = 0.5
 RATE_BPS = 10e6
 CALL = ("vpn=none", "duration_s=30")
@@ -159,7 +161,7 @@ def test_each_flow_has_its_own_tunnel_with_a_proxy_at_its_ends_too(run_cells: Ru
     ids=["short", "missing"],
 )
 def test_a_load_without_an_object_fails(tmp_path: Path, damage: str, said: str) -> None:
-    scenario = json.loads((REPOSITORY / "scenarios/web.json").read_text())
+    scenario = expand(REPOSITORY / "scenarios/web.yml")
     functions = scenario["openbach_functions"]
     by_label = {function["label"]: function for function in functions}
     functions.append(

@@ -84,7 +84,7 @@ def scenario_way(rooms: Sequence[str]) -> tuple[list[str], list[str]]:
     settings = ["vpn=none,wireguard", "cc=cubic", "loss=0,1"]
 
     def planned() -> None:
-        campaign = plan(REPOSITORY / "scenarios/geo.json", settings, (1,), packages)
+        campaign = plan(REPOSITORY / "scenarios/geo.yml", settings, (1,), packages)
         runs = campaign.runs(packages, inventory, lambda _uses: {})
         assert all(run.run_id for run in runs)
 

@@ -26,6 +26,7 @@ from stack import AUDITORIUM_URL, COLLECTOR, CONTROLLER_URL
 from steps import PROJECT, REPOSITORY, Run, until
 
 from openbach_run.engine.platform.rest import Access, Controller
+from openbach_run.openbach.expand import expand
 
 LINK = "satcom_link"
 NAME = "geo_without_link"
@@ -45,7 +46,7 @@ REQUESTS, THREADS = 400, 16
 
 def write_scenario(file: Path) -> None:
     """Geo without its satellite link."""
-    scenario = json.loads((REPOSITORY / "scenarios/geo.json").read_text())
+    scenario = expand(REPOSITORY / "scenarios/geo.yml")
     kept = [
         one
         for one in scenario["openbach_functions"]

@@ -162,7 +162,7 @@ def test_entities_that_an_inventory_lacks() -> None:
 
 
 def test_runs_have_the_addresses_of_the_inventory_and_no_setting_for_them(tmp_path: Path) -> None:
-    campaign = plan(ROOT / "scenarios/geo_loss_table.json", [], (1,), PACKAGES)
+    campaign = plan(ROOT / "scenarios/geo_loss_table.yml", [], (1,), PACKAGES)
     (run,) = campaign.runs(PACKAGES, load_inventory(other_inventory(tmp_path)), lambda uses: {})
     (sub,) = run.sub_scenarios.values()
     assert (sub["constants"]["server_ip"], sub["constants"]["enterprise_network"]) == (
@@ -173,7 +173,7 @@ def test_runs_have_the_addresses_of_the_inventory_and_no_setting_for_them(tmp_pa
     (same,) = campaign.runs(PACKAGES, OURS, lambda uses: {})
     assert same.run_id != run.run_id
     with pytest.raises(InputError, match="has no argument server_ip"):
-        plan(ROOT / "scenarios/geo.json", ["server_ip=10.0.0.1"], (1,), PACKAGES)
+        plan(ROOT / "scenarios/geo.yml", ["server_ip=10.0.0.1"], (1,), PACKAGES)
 
 
 def test_a_package_has_the_addresses_of_the_platform(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_a_host_that_the_inventory_lacks_is_refused_before_a_run(
 ) -> None:
     lan = ROOT / "topologies/lan.yml"
     asked = [
-        str(ROOT / "scenarios/geo.json"),
+        str(ROOT / "scenarios/geo.yml"),
         "--inventory",
         str(lan),
         "--results",
@@ -207,7 +207,7 @@ def test_a_host_that_the_inventory_lacks_is_refused_before_a_run(
     ]
     assert main.main(asked) == 2
     said = capsys.readouterr().err
-    assert "geo.json: geo: openbach_functions." in said
+    assert "geo.yml: geo: openbach_functions." in said
     assert (
         "the inventory has no entity satvpn_pop; it has satvpn_pc_1, satvpn_pc_2" in said
         and str(lan) in said

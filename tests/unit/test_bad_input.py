@@ -30,8 +30,8 @@ from openbach_run.report.cells import read_campaigns
 from openbach_run.topology.inventory import load_inventory
 
 ROOT = Path(__file__).resolve().parents[2]
-GEO = json.loads((ROOT / "scenarios/geo.json").read_text())
-TABLE = json.loads((ROOT / "scenarios/geo_loss_table.json").read_text())
+GEO = expand(ROOT / "scenarios/geo.yml")
+TABLE = expand(ROOT / "scenarios/geo_loss_table.yml")
 VALUES_OF_ONE: dict[str, Any] = {"vpn": ["none"], "cc": ["cubic"], "pep": ["none"]}
 CAMPAIGN = {
     "seeds": 2,

@@ -126,7 +126,7 @@ def of_satellite(tmp_path: Path, name: str, text: str, *settings: str) -> list[l
     packages = load_packages([REPOSITORY / "jobs"], Catalog((tmp_path, REPOSITORY)))
     orbit = f"orbit={Path(name).stem}"
     campaign = plan(
-        REPOSITORY / "scenarios/geo.json", [orbit, "vpn=none", "cc=bbr", *settings], (1,), packages
+        REPOSITORY / "scenarios/geo.yml", [orbit, "vpn=none", "cc=bbr", *settings], (1,), packages
     )
     return [[cell[value] for value in LINK] for cell in campaign.cells]
 
@@ -271,7 +271,7 @@ def test_constants_are_set_and_swept_like_arguments() -> None:
 
 
 def test_constants_of_a_sub_scenario_are_set_through_its_parent() -> None:
-    campaign = planned("rate=20M", "size=1M", path=REPOSITORY / "scenarios/geo_loss_table.json")
+    campaign = planned("rate=20M", "size=1M", path=REPOSITORY / "scenarios/geo_loss_table.yml")
     (run,) = runs(campaign)
     assert run.arguments == {"pep": "none", "size": "1M"}
     assert run.sub_scenarios["geo_loss"]["constants"]["rate"] == "20M"
@@ -282,7 +282,7 @@ def test_a_link_file_may_be_a_constant(tmp_path: Path) -> None:
     """Also a sub-scenario's. The guest reads its copy, a platform the path that was given."""
     file = tmp_path / "link.csv"
     file.write_text("time_s,rate_bps,delay_ms\n0,1000000,250\n")
-    (run,) = runs(planned(f"link_file={file}", path=REPOSITORY / "scenarios/geo_loss_table.json"))
+    (run,) = runs(planned(f"link_file={file}", path=REPOSITORY / "scenarios/geo_loss_table.yml"))
     assert run.cell.link_files == {"link_file": file.read_text()}
     given = run.for_guest()
     assert given["sub_scenarios"]["geo_loss"]["constants"]["link_file"] == f"{LINK_FILES}/link_file"

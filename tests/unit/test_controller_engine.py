@@ -37,7 +37,7 @@ from openbach_run.results.record import Store
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = load_packages([ROOT / "jobs"])
-CAMPAIGN = plan(ROOT / "scenarios/geo.json", ["vpn=none", "cc=bbr"], (1,), PACKAGES)
+CAMPAIGN = plan(ROOT / "scenarios/geo.yml", ["vpn=none", "cc=bbr"], (1,), PACKAGES)
 VALUES = {"vpn": "none", "pep": "none", "cc": "bbr", "loss": "0", "size": "1M"}
 HOSTS = ("pc", "box", "st", "sat", "gw", "pop", "server")
 
@@ -94,7 +94,7 @@ def test_same_table_and_files_as_the_virtual_engine(
     Path("controller").write_text(
         json.dumps({"controller": fake.url, "login": "admin", "password": "secret"})
     )
-    arguments = [str(ROOT / "scenarios/geo.json"), "vpn=none", "cc=bbr", "--engine", "controller"]
+    arguments = [str(ROOT / "scenarios/geo.yml"), "vpn=none", "cc=bbr", "--engine", "controller"]
     assert main.main(arguments) == 0
     printed = capsys.readouterr()
     assert "1.50" in printed.out

@@ -16,6 +16,7 @@ from helpers.fake_engine import Transfers
 
 from openbach_run.campaign import engines
 from openbach_run.commands import main
+from openbach_run.openbach.expand import expand
 
 ROOT = Path(__file__).resolve().parents[2]
 MARK = b"\xef\xbb\xbf"
@@ -37,7 +38,7 @@ def marked(source: Path, place: Path) -> Path:
 CAMPAIGN = "scenarios:\n  - {scenario: geo, values: {vpn: [none], cc: [cubic]}}\n"
 
 
-@pytest.mark.parametrize("name", ["scenarios/geo.json", "scenarios/geo.yml"])
+@pytest.mark.parametrize("name", ["scenarios/geo_loss.json", "scenarios/geo.yml"])
 def test_a_scenario_with_a_byte_order_mark_is_read(name: str, here: Path) -> None:
     file = marked(ROOT / name, here / Path(name).name)
     assert main.main([str(file), "vpn=none", "cc=cubic", "--dry-run", "--quiet"]) == 0
@@ -146,9 +147,7 @@ def test_unknown_keys_are_told_before_a_guest_starts(
             (here / "i.yml").write_text(yaml.safe_dump(nested(whole, more)))
             asked += ["--inventory", "i.yml"]
         case _:
-            (here / "t.json").write_text(
-                json.dumps(json.loads((ROOT / "scenarios/geo.json").read_text()) | more)
-            )
+            (here / "t.json").write_text(json.dumps(expand(ROOT / "scenarios/geo.yml") | more))
             asked = ["t.json", *asked[1:]]
     assert main.main([*asked, "--dry-run", "--quiet"]) == 2
     assert words in capsys.readouterr().err

@@ -240,7 +240,7 @@ def test_choices_are_texts_or_numbers(tmp_path: Path) -> None:
     "place", ["8.start_", "8.label", "8.start_job_instance", "8.start_job_instance.pep.none"]
 )
 def test_what_follows_another_value_is_an_argument_of_a_job(tmp_path: Path, place: str) -> None:
-    content = json.loads((ROOT / "scenarios/leo.json").read_text())
+    content = expand(ROOT / "scenarios/leo.yml")
     content["x-same"] = {**content["x-same"], "mine": [place]}
     (tmp_path / "mine.json").write_text(json.dumps(content))
     jobs = {name: package.job for name, package in load_packages([ROOT / "jobs"]).items()}

@@ -193,7 +193,7 @@ UNUSED: list[tuple[str, Callable[[str], str]]] = [
     ("src/openbach_jobs/iperf3_test.py", added("x = 1\n")),
     ("pep/README.md", added("More words.\n")),
     ("scenarios/geo_loss.json", in_json("x-sweep.values.loss", ["3", "4"])),
-    ("scenarios/leo.json", in_json("constants.rate", "1M")),
+    ("scenarios/leo.yml", replaced("value: leo", "value: meo")),
 ]
 USED: list[tuple[str, Callable[[str], str]]] = [
     ("vpn-configs/wireguard/up", added("true\n")),

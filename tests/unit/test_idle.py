@@ -208,7 +208,7 @@ def test_so_is_a_satellite_that_is_a_link_file(tmp_path: Path, text: str, count:
     with pytest.raises(
         InputError, match=r"delay_ms=20: the satellite's .*trace\.csv has rate and delay over time"
     ):
-        plan(ROOT / "scenarios/geo.json", ["orbit=trace", "delay_ms=20"], None, packages)
+        plan(ROOT / "scenarios/geo.yml", ["orbit=trace", "delay_ms=20"], None, packages)
 
 
 @pytest.mark.parametrize(("name", "count"), [("none", 1), ("baseline", 1), ("medium", 5)])

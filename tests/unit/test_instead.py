@@ -14,6 +14,7 @@ import pytest
 from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.plan import plan
 from openbach_run.errors import InputError
+from openbach_run.openbach.expand import expand
 from openbach_run.openbach.job_folders import load_packages
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,7 +22,7 @@ PACKAGES = load_packages([ROOT / "jobs"])
 NARROW = ("vpn=none", "cc=cubic")
 
 
-def campaign(*settings: str, path: Path = ROOT / "scenarios/geo.json") -> Campaign:
+def campaign(*settings: str, path: Path = ROOT / "scenarios/geo.yml") -> Campaign:
     return plan(path, settings, None, PACKAGES)
 
 
@@ -77,7 +78,7 @@ def test_a_size_beside_a_duration_is_refused(settings: str, said: str) -> None:
 def test_what_is_no_such_declaration_is_refused(
     tmp_path: Path, instead: dict[str, object], said: str
 ) -> None:
-    scenario = json.loads((ROOT / "scenarios/geo.json").read_text()) | {"x-instead": instead}
+    scenario = expand(ROOT / "scenarios/geo.yml") | {"x-instead": instead}
     path = tmp_path / "geo.json"
     path.write_text(json.dumps(scenario))
     with pytest.raises(InputError, match=said):

@@ -13,13 +13,14 @@ import pytest
 
 from openbach_run.campaign.plan import plan
 from openbach_run.errors import InputError
+from openbach_run.openbach.expand import expand
 from openbach_run.openbach.job_folders import load_packages
 from openbach_run.openbach.reading import read_scenario
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = load_packages([ROOT / "jobs"])
 JOBS = {name: package.job for name, package in PACKAGES.items()}
-GEO = ROOT / "scenarios/geo.json"
+GEO = ROOT / "scenarios/geo.yml"
 
 
 def test_the_function_is_there_with_the_value_only_and_nothing_waits_for_it() -> None:
@@ -52,7 +53,7 @@ def test_what_is_no_such_declaration_is_refused(
     tmp_path: Path, only_if: dict[str, str], said: str
 ) -> None:
     path = tmp_path / "geo.json"
-    path.write_text(json.dumps(json.loads(GEO.read_text()) | {"x-only-if": only_if}))
+    path.write_text(json.dumps(expand(GEO) | {"x-only-if": only_if}))
     with pytest.raises(InputError, match=said):
         plan(path, ("vpn=none",), None, PACKAGES)
 

@@ -16,6 +16,7 @@ from openbach_run.campaign.options import Options
 from openbach_run.commands.exec import Printer, main
 from openbach_run.errors import InputError
 from openbach_run.guest.typed import JOB, named
+from openbach_run.openbach.expand import expand
 from openbach_run.paths import INVENTORY, REPOSITORY
 from openbach_run.prompt.lines import Command, Entry, Wait, check_jobs, of_script, of_words
 from openbach_run.prompt.session import (
@@ -40,8 +41,7 @@ ENTRY = {"host": "pc", "command": "true", "apart": False}
 
 def stored(name: str) -> dict[str, Any]:
     """A scenario of ours in stored form."""
-    read: dict[str, Any] = json.loads((REPOSITORY / f"scenarios/{name}.json").read_text())
-    return read
+    return expand(REPOSITORY / f"scenarios/{name}.yml")
 
 
 # Lines

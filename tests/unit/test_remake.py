@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 import remake
 from helpers.made_up import write_results
 
+from openbach_run.commands import main
 from openbach_run.errors import InputError
 from openbach_run.report.runs_file import read
 from openbach_run.results.record import Store
@@ -96,8 +98,27 @@ def test_the_commits_that_trust_md_names_are_of_this_history() -> None:
 def test_every_report_is_in_the_list_of_reports() -> None:
     text = (REPORTS / "README.md").read_text()
     for name in REPORTED:
-        named = f"({name}/report.html)" in text and f"`campaigns/{name}.yml`" in text
-        assert named, f"{name} is missing in the table of reports/README.md"
+        listed = re.search(rf"^\| \[?{name}\b.* \| `campaigns/{name}.yml` \|", text, re.MULTILINE)
+        assert listed, f"{name} is missing in the table of reports/README.md"
+
+
+def test_a_report_is_made_beside_its_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As reports/README.md says it, in a clone; what git has of it stays the same."""
+    monkeypatch.chdir(tmp_path)
+    results = tmp_path / "reports/post_quantum/results.parquet"
+    results.parent.mkdir(parents=True)
+    shutil.copyfile(REPORTS / "post_quantum/results.parquet", results)
+    command = ["report", "reports/post_quantum/results.parquet", "--quiet"]
+    for _ in ("new", "again"):
+        assert main.main(command) == 0
+        assert results.read_bytes() == (REPORTS / "post_quantum/results.parquet").read_bytes()
+        assert {"report.html", "report.pdf"} <= {file.name for file in results.parent.iterdir()}
+    (results.parent / "report.md").unlink()
+    (results.parent / "campaign.json").write_text("{}")
+    assert main.main(command) == 2
+    assert (results.parent / "campaign.json").exists()
 
 
 def test_every_campaign_of_a_report_is_made_by_make_reports() -> None:
@@ -121,10 +142,10 @@ class Fake:
     def __call__(self, words: Sequence[str]) -> int:
         results = Path(words[words.index("--results") + 1]) if "--results" in words else None
         if words[0] == "report":
-            name = Path(words[1]).name
             output = Path(words[words.index("-o") + 1])
+            name = output.name
             output.mkdir(parents=True, exist_ok=True)
-            for file in ("report.html", "report.md"):
+            for file in ("report.html", "results.parquet"):
                 (output / file).write_text(name)
         else:
             name = Path(words[0]).stem
@@ -140,7 +161,7 @@ class Fake:
 def test_a_campaign_that_fails_is_named_and_the_others_go_on(tmp_path: Path) -> None:
     fake = Fake(matrix=2)
     (tmp_path / "reports/matrix").mkdir(parents=True)
-    (tmp_path / "reports/matrix/report.html").write_text("the old one")
+    (tmp_path / "reports/matrix/results.parquet").write_text("the old one")
     made = remake.remake(["matrix", "vpns"], tmp_path / "runs", tmp_path / "reports", fake)
     assert made == [
         remake.Made("matrix", False, "ended with exit code 2"),
@@ -148,8 +169,19 @@ def test_a_campaign_that_fails_is_named_and_the_others_go_on(tmp_path: Path) -> 
     ]
     # All runs come before the first report, and what is no file of the repository stays away.
     assert fake.calls == ["runs matrix", "runs vpns", "report vpns"]
-    assert (tmp_path / "reports/matrix/report.html").read_text() == "the old one"
-    assert [one.name for one in (tmp_path / "reports/vpns").iterdir()] == ["report.html"]
+    assert (tmp_path / "reports/matrix/results.parquet").read_text() == "the old one"
+    assert [one.name for one in (tmp_path / "reports/vpns").iterdir()] == ["results.parquet"]
+
+
+def test_the_pages_of_full_are_made_of_the_results_that_git_has(tmp_path: Path) -> None:
+    """They have no curves over time, and anybody can make them again from a clone."""
+    fake = Fake()
+    remake.remake(["full"], tmp_path / "runs", tmp_path / "reports", fake)
+    assert fake.calls == ["runs full", "report full", "report full"]
+    assert {one.name for one in (tmp_path / "reports/full").iterdir()} == {
+        "report.html",
+        "results.parquet",
+    }
 
 
 def test_a_run_of_two_campaigns_is_made_once(tmp_path: Path) -> None:

@@ -9,11 +9,15 @@ from typing import Any
 
 import pytest
 
+from openbach_run.campaign.options import Options
+from openbach_run.campaign.request import plan_of
 from openbach_run.commands.expand import as_text
 from openbach_run.openbach.expand import expand
 from openbach_run.openbach.job import Job
 from openbach_run.openbach.job_folders import load_packages
 from openbach_run.openbach.reading import parse_scenario
+from openbach_run.paths import INVENTORY
+from openbach_run.topology.inventory import load_inventory
 
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
 JOBS = {name: package.job for name, package in load_packages([SCENARIOS.parent / "jobs"]).items()}
@@ -27,6 +31,32 @@ def test_file_is_in_step_with_its_source(source: Path) -> None:
     assert source.with_suffix(".json").read_text() == as_text(expand(source)), (
         "run `make scenarios`"
     )
+
+
+@pytest.mark.parametrize("name", ["leo", "voip", "geo_loss_table"])
+def test_json_that_is_not_there_is_the_yaml_beside_it(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command of before, in a record or a script, runs what it ran: the same runs."""
+    for place in (SCENARIOS.parent, tmp_path):
+        monkeypatch.chdir(place)
+        first, second = (runs_of(text) for text in (f"scenarios/{name}.json", name))
+        assert first and first == second
+    source = expand(SCENARIOS / f"{name}.yml")
+    starts = [one.get("start_scenario_instance", {}) for one in source["openbach_functions"]]
+    subs = {start["scenario_name"] for start in starts if start}
+    for file in (name, *subs):
+        made = as_text(expand(SCENARIOS / f"{file}.yml"))
+        (tmp_path / f"{file}.json").write_text(made)
+    assert runs_of(str(tmp_path / f"{name}.json")) == first
+
+
+def runs_of(scenario: str) -> list[str]:
+    """Return the names of a scenario's runs with the first seed."""
+    plan = plan_of(scenario, [], "1", Options())
+    inventory = load_inventory(INVENTORY)
+    campaigns = [one.runs(plan.packages, inventory, lambda uses: {}) for one in plan.campaigns]
+    return [run.run_id for runs in campaigns for run in runs]
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
@@ -63,7 +93,7 @@ def test_positions_are_the_same_in_job_and_scenario() -> None:
 
 def with_old_names(scenario: str) -> dict[str, Any]:
     """A scenario that somebody made before the job `pep` was called satpep."""
-    text = json.dumps(json.loads((SCENARIOS / f"{scenario}.json").read_text()))
+    text = json.dumps(expand(SCENARIOS / f"{scenario}.yml"))
     old: dict[str, Any] = json.loads(
         text.replace('"satpep": {', '"pep": {').replace(".satpep.", ".pep.")
     )
@@ -73,7 +103,7 @@ def with_old_names(scenario: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("scenario", ["geo", "multi_flow"])
 def test_old_names_of_our_jobs_are_understood(scenario: str) -> None:
-    now = json.loads((SCENARIOS / f"{scenario}.json").read_text())
+    now = expand(SCENARIOS / f"{scenario}.yml")
     read = parse_scenario(with_old_names(scenario), JOBS)
     assert read == parse_scenario(now, JOBS)
     assert read.with_constants({"cc_pep": "bbr"}).constants["cc_pep"] == "bbr"

@@ -10,7 +10,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = {"templates"}
 """Folders of reports/ that are no campaign's."""
-OF_A_REPORT = {"report.html", "report.pdf", "results.parquet"}
+PAGES = {Path("reports/full/report.html"), Path("reports/full/report.pdf")}
+PAGE_BYTES = 1_000_000
 MOST_FILES, MOST_LINES = 1300, 197_000
 BINARY = {".pdf", ".parquet", ".png"}
 
@@ -22,17 +23,20 @@ def tracked() -> list[Path]:
     return [Path(name) for name in listed.stdout.split("\0") if name and (ROOT / name).exists()]
 
 
-def test_a_campaigns_report_is_three_files() -> None:
-    """Tables, figures, CSV and Markdown are made by `openbach-run report`.
+def test_a_campaigns_report_is_its_results() -> None:
+    """All else is made by `openbach-run report`.
 
-    Only the pictures that a page shows are tracked, too.
+    Only the pages of `full`, which README shows, and the pictures on a page are tracked, too.
     """
     pages = "".join(
         page.read_text() for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))
     )
     for file in tracked():
         if file.parts[0] == "reports" and len(file.parts) > 2 and file.parts[1] not in SOURCES:
-            assert file.name in OF_A_REPORT or f"({file})" in pages, file
+            is_shown = file in PAGES or f"({file})" in pages
+            assert file.name == "results.parquet" or is_shown, file
+    for page in PAGES:
+        assert (ROOT / page).stat().st_size <= PAGE_BYTES, page
 
 
 def test_a_scenario_is_json_where_people_open_it() -> None:
@@ -42,8 +46,10 @@ def test_a_scenario_is_json_where_people_open_it() -> None:
         for file in tracked()
         if file.parent == Path("scenarios") and file.suffix == ".json"
     }
-    assert not {name for name in made if name.startswith(("lan_", "multipath"))}
+    pages = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"))
+    text = "".join(page.read_text() for page in pages)
     assert "geo_loss" in made
+    assert {name for name in made if f"scenarios/{name}.json" in text} == made
 
 
 def test_nothing_is_tracked_that_a_program_leaves_behind() -> None:

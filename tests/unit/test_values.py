@@ -455,7 +455,7 @@ def test_a_campaign_is_counted_before_its_cells_are_made() -> None:
     losses = ",".join(str(n / 100) for n in range(1500))
     rates = ",".join(f"{n}k" for n in range(1000, 2500))
     with pytest.raises(InputError, match="27000000 runs; at most 200000 at once"):
-        plan(ROOT / "scenarios/geo.json", [f"loss={losses}", f"rate={rates}"], (1,), PACKAGES)
+        plan(ROOT / "scenarios/geo.yml", [f"loss={losses}", f"rate={rates}"], (1,), PACKAGES)
 
 
 def test_instance_types_have_no_limits() -> None:

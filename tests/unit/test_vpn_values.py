@@ -31,7 +31,7 @@ tunnel_mtu = importlib.import_module("tunnel_mtu")
 
 
 def campaign(*settings: str, scenario: str = "geo") -> Campaign:
-    return plan(ROOT / f"scenarios/{scenario}.json", settings, (1,), PACKAGES)
+    return plan(ROOT / f"scenarios/{scenario}.yml", settings, (1,), PACKAGES)
 
 
 def values(*settings: str) -> tuple[str, ...]:

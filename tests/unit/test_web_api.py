@@ -40,6 +40,7 @@ from helpers.web import (
     visiting,
 )
 
+from openbach_run.openbach.expand import expand
 from openbach_run.web import instances, reports
 from openbach_run.web.shared_work import Once
 
@@ -367,7 +368,7 @@ def test_malformed_scenarios_as_the_backend(client: TestClient, name: str) -> No
 
 
 def test_scenario_comes_back_as_stored(client: TestClient) -> None:
-    sent = json.loads((ROOT / "scenarios/geo.json").read_text()) | {"name": "mine"}
+    sent = expand(ROOT / "scenarios/geo.yml") | {"name": "mine"}
     stored = client.post("/project/satvpn/scenario/", json=sent).json()
     assert "x-sweep" not in stored
     assert client.get("/project/satvpn/scenario/mine/").json() == stored

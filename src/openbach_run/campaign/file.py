@@ -22,7 +22,7 @@ from openbach_run.catalog import Catalog
 from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import Package
 from openbach_run.openbach.refusals import Malformed, near
-from openbach_run.openbach.source import SUFFIXES
+from openbach_run.openbach.source import SUFFIXES, file_of
 from openbach_run.yaml_files import read_yaml
 
 
@@ -120,7 +120,7 @@ def _entry(
         raise InputError(f"{where}.values: should be an object of lists by argument name")
     name = entry["scenario"]
     file = (
-        here / name
+        file_of(here / name)
         if "/" in name or name.endswith((".json", *SUFFIXES))
         else catalog.find("scenarios", name)
     )

@@ -21,6 +21,7 @@ from openbach_run.openbach.job_folders import Package, entries_of
 from openbach_run.openbach.reading import read_scenario
 from openbach_run.openbach.refusals import Malformed, near
 from openbach_run.openbach.scenario import Scenario, defaults_of
+from openbach_run.openbach.source import file_of
 
 NO_FILE = "none"
 """The value of an argument for a link file that names no file."""
@@ -58,9 +59,9 @@ def sub_scenarios(scenario: Scenario, find: Callable[[str], Scenario]) -> dict[s
 
 def _read_beside(path: Path, name: str, jobs: Mapping[str, Job]) -> Scenario:
     """Return a sub-scenario from a file beside the scenario's. Raises InputError."""
-    # A YAML scenario's sub-scenario may be there as JSON only.
+    # A YAML scenario's sub-scenario may be there as JSON only, or the other way round.
     files = [path.with_name(f"{name}{suffix}") for suffix in (path.suffix, ".json")]
-    file = next((one for one in files if one.exists()), files[-1])
+    file = next((file for file in files if file.exists()), file_of(files[-1]))
     try:
         return read_scenario(file, jobs)
     except Malformed as error:

@@ -18,7 +18,7 @@ from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import Package, faults, left_out, load_packages
 from openbach_run.openbach.lint import lint
 from openbach_run.openbach.refusals import Malformed, near
-from openbach_run.openbach.source import SUFFIXES, is_source
+from openbach_run.openbach.source import SUFFIXES, file_of, is_source
 from openbach_run.paths import REPOSITORY
 from openbach_run.results.seeds import FIRST_SEEDS
 
@@ -83,12 +83,13 @@ def path_of(text: str, catalog: Catalog) -> Path:
     `text` is a file here, one of ours (as records name it), or a name in scenarios/ or campaigns/.
     Raises InputError if a bare name is none of these.
     """
-    path = Path(text)
+    path = file_of(Path(text))
     if path.exists():
         return path
     # Records name our files from the checkout, wherever the command is typed.
     if path.name != text or path.suffix:
-        return REPOSITORY / path if (REPOSITORY / path).is_file() else path
+        file = file_of(REPOSITORY / path)
+        return file if file.is_file() else path
     names = {**catalog.all("campaigns"), **catalog.all("scenarios")}
     if text not in names:
         raise InputError(
@@ -103,8 +104,8 @@ def ours(text: str) -> str:
 
     A file of that name where the command is typed is another one: of another checkout, say.
     """
-    if (REPOSITORY / text).is_file():
-        return str(REPOSITORY / text)
+    if (file := file_of(REPOSITORY / text)).is_file():
+        return str(file)
     catalog = Catalog()
     names = {**catalog.all("campaigns"), **catalog.all("scenarios")}
     return str(names[text]) if text in names else text

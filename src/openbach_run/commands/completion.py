@@ -19,6 +19,8 @@ from openbach_run.catalog import Catalog, description
 from openbach_run.commands import main as command
 from openbach_run.errors import InputError
 from openbach_run.json_files import read_json
+from openbach_run.openbach.expand import expand
+from openbach_run.openbach.source import SUFFIXES
 
 DESCRIPTION = """\
 Prints what bash needs to complete the command. Once:
@@ -77,24 +79,22 @@ def options(parser: argparse.ArgumentParser) -> Iterable[str]:
 
 
 def _content(file: Path) -> Any:
-    """Return the content of a JSON file; None if it is broken.
+    """Return the content of a scenario's file; None if it is broken.
 
     Other scenarios are completed all the same.
     """
     try:
-        return read_json(file)
+        return expand(file) if file.suffix in SUFFIXES else read_json(file)
     except InputError:
         return None
 
 
 def _arguments(catalog: Catalog) -> list[str]:
     """Return `NAME=` for all arguments and constants of all scenarios, and all values of VPNs."""
-    files = [file for file in catalog.all("scenarios").values() if file.suffix == ".json"]
     names: set[str] = set()
-    for file in files:
+    for file in catalog.all("scenarios").values():
         scenario = _content(file)
         if isinstance(scenario, dict):
-            # The JSON has all of them, while YAML would have to be expanded.
             names |= {*scenario.get("arguments", ()), *scenario.get("constants", ())}
     if "dama_values" in names:
         names |= {f"dama.{name}" for name in dama.VALUES}

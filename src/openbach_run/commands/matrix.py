@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 from pathlib import Path
 
@@ -19,6 +18,7 @@ matrix VPN × link × transport. A cell is the median over the seeds, coloured b
 it is from the best of its column. It leads to its runs, their records, the curves of one
 of them, and the command that repeats them. Records and curves are those of a results
 directory: a report's results.parquet has neither. `series_s=0.5` makes runs send curves.
+A report's page is copied, if it is there.
 """
 EPILOG = """\
 examples:
@@ -68,11 +68,8 @@ def main(argv: list[str]) -> int:
     if not places:
         named = ", ".join(map(str, arguments.results))
         raise InputError(f"no {TABLE} in {named}; `openbach-run SCENARIO --results DIR` writes it")
-    reports = {
-        place.resolve().name: os.path.relpath(place / "report.html", output)
-        for place in places
-        if (place / "report.html").is_file()
-    }
+    pages = {place.resolve().name: place / "report.html" for place in places}
+    reports = {name: f"reports/{name}.html" for name, page in pages.items() if page.is_file()}
     packages = load_packages(Catalog().jobs)
     declared = flat({name: one.measures for name, one in packages.items()})
 
@@ -87,6 +84,9 @@ def main(argv: list[str]) -> int:
     shutil.rmtree(new, ignore_errors=True)
     try:
         found = write_site(places, declared, new, arguments.measure, reports, draw)
+        (new / "reports").mkdir()
+        for name, copy in reports.items():
+            shutil.copyfile(pages[name], new / copy)
         shutil.rmtree(output, ignore_errors=True)
         new.rename(output)
     finally:

@@ -20,6 +20,10 @@ from openbach_run.results.record import Store
 from openbach_run.results.run_archive import FILE as ARCHIVE
 from openbach_run.results.run_archive import write_runs
 
+TABLE = "results.parquet"
+TRACKED = {TABLE, "report.html", "report.pdf", "figures"}
+"""What git has of a report."""
+
 DESCRIPTION = """\
 Writes the technical report of one or more campaigns: report.html (one file, works
 offline), report.pdf, report.md; figures/ (SVG and PDF) and tables/ (text, Markdown,
@@ -157,6 +161,8 @@ def write_report(
         if runs:
             stores = [Store(one) for one in results]
             write_runs(new / ARCHIVE, [(store, _of(campaigns, store)) for store in stores])
+        if len(results) == 1 and results[0].suffix == ENDING and not first_page:
+            shutil.copyfile(results[0], new / TABLE)  # to the bit, as it may be tracked
     shutil.rmtree(output, ignore_errors=True)
     new.rename(output)
     return claims
@@ -195,5 +201,10 @@ def _baseline(settings: Sequence[str] | None, campaigns: Campaigns) -> dict[str,
 
 def _refuse_foreign(output: Path) -> None:
     """Raise InputError for an output that exists and is no report: it would be removed."""
-    if output.exists() and not (output / "report.md").exists():
+    if output.exists() and not (output / "report.md").exists() and not _is_tracked(output):
         raise InputError(f"{output} exists and is no report; name another directory with -o")
+
+
+def _is_tracked(output: Path) -> bool:
+    """Return whether a folder has what git has of a report, and nothing else."""
+    return {TABLE} <= {file.name for file in output.iterdir()} <= TRACKED

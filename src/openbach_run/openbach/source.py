@@ -26,6 +26,13 @@ FIGURES = (MATRIX, "measures")
 """What the report draws of a scenario; with the second one a table of all measures."""
 
 
+def file_of(path: Path) -> Path:
+    """Return a scenario's file: of JSON that is not there the YAML that it is made from."""
+    source = path.with_suffix(".yml")
+    is_made = path.suffix == ".json" and not path.exists() and source.exists()
+    return source if is_made else path
+
+
 def _is_text(value: Any) -> bool:
     """Return whether a value is a text."""
     return isinstance(value, str)

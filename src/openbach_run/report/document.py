@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import typst
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -21,6 +21,7 @@ from markupsafe import Markup
 from openbach_run.drawing import chart_script, chart_style
 from openbach_run.paths import REPOSITORY
 from openbach_run.report.charts import NARROW
+from openbach_run.report.pdf_objects import packed
 from openbach_run.results.tables import Markdown, plain
 
 LISTED_WHOLE = "Appendix: claims in full"
@@ -32,6 +33,9 @@ UNBROKEN = 15
 SHORT, LONG = 13, 60
 """Numbers of letters. A table that is wider than a page breaks the lines of columns with more
 letters than the first, and widens no column beyond the second."""
+
+AS_IT_IS = '"/:;,=()'
+"""Signs that an address has as they are."""
 
 
 def templates(
@@ -110,6 +114,8 @@ def _body(tokens: Sequence[Token], folder: Path, charts: Mapping[str, Any]) -> s
         body,
         flags=re.DOTALL,
     )
+    body = body.replace(' style="text-align:right"', " class=right")
+    body = re.sub(r"\n(?=</?(?:table|thead|tbody|tr|td|th)\b)", "", body)  # a table is a line
     body = re.sub(r"<th(?=[ >])", '<th scope="col"', body)
     body = body.replace("<table>", '<div class="wide" tabindex="0"><table>').replace(
         "</table>", "</table></div>"
@@ -132,7 +138,7 @@ def as_pdf(markdown: str, folder: Path, template: Path, pages: Collection[str] =
     """Return the PDF of a text.
 
     `folder` is where the images' paths begin. Sections named in `pages` begin a page. The fonts are
-    Typst's own, so that the PDF is the same on every machine.
+    Typst's own, so that the PDF looks the same on every machine.
     """
     tree = SyntaxTreeNode(_parser().parse(markdown))
     # A paragraph before a table is the table's title.
@@ -154,7 +160,7 @@ def as_pdf(markdown: str, folder: Path, template: Path, pages: Collection[str] =
     pdf: bytes = typst.compile(
         text, root=folder, ignore_system_fonts=True, format="pdf", timestamp=0
     )
-    return pdf
+    return packed(pdf)
 
 
 def _parser() -> MarkdownIt:
@@ -184,14 +190,14 @@ def _figure(source: str, caption: str, folder: Path, charts: Mapping[str, Any]) 
         text = text.replace("<", "\\u003c")  # so that </script> in a value does not end the script
         chart = f'<script type="application/json">{text}</script>'
     narrow = image.with_name(f"{image.stem}{NARROW}.svg")
-    shown = f'<img src="{_data(image)}" alt="{caption}">'
+    shown = f"<img src='{address(image)}' alt=\"{caption}\">"
     if narrow.exists():
-        phone = f'<source media="(max-width: 43rem)" srcset="{_data(narrow)}">'
+        phone = f"<source media=\"(max-width: 43rem)\" srcset='{address(narrow, spaces=False)}'>"
         shown = f"<picture>{phone}{shown}</picture>"
     points = image.with_suffix(".csv")
     link = ""
     if points.exists():
-        link = f' <a download="{points.name}" href="{_data(points)}">Points as CSV</a>'
+        link = f" <a download=\"{points.name}\" href='{address(points)}'>Points as CSV</a>"
     kind = " class=has-chart" if chart else " class=whole" if narrow.exists() else ""
     return (
         f'<figure{kind}><div class="wide" tabindex="0">{shown}</div>'
@@ -199,10 +205,15 @@ def _figure(source: str, caption: str, folder: Path, charts: Mapping[str, Any]) 
     )
 
 
-def _data(file: Path) -> str:
-    """Return a file as an address that holds its content."""
-    kind = {".svg": "image/svg+xml", ".csv": "text/csv"}[file.suffix]
-    return f"data:{kind};base64,{base64.b64encode(file.read_bytes()).decode()}"
+def address(file: Path, *, spaces: bool = True) -> str:
+    """Return a file as an address that holds its content; it stands between single quotes.
+
+    Without spaces it fits into `srcset`, where a space ends an address.
+    """
+    text, safe = file.read_text(encoding="utf-8"), AS_IT_IS + " " * spaces
+    if file.suffix == ".csv":
+        return "data:text/csv," + quote(text, safe=safe)
+    return "data:image/svg+xml," + quote(text.strip(), safe=safe + "<>")
 
 
 def _typst(node: SyntaxTreeNode) -> str:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from openbach_run.drawing import COLOURS, MARKERS, SETTINGS, STYLES, WIDTH_IN
 from openbach_run.openbach.measures import Declared, Measure, over_time
 from openbach_run.report.cells import Cell, Partners, file_name, is_numeral
 from openbach_run.report.charts import INTERVAL, NARROW, points_csv
+from openbach_run.report.svg import slim
 from openbach_run.report.words import heading, in_good_units, named, said, suffix_in_words
 from openbach_run.results import run_files
 from openbach_run.results.intervals import Estimate, ratio
@@ -62,18 +64,19 @@ class Drawing:
         """Write the figure as `folder`/`name`.svg and .pdf, and its points as .csv."""
         (folder / f"{self.name}.csv").write_text(points_csv(self.figure))
         with matplotlib.rc_context(SETTINGS):
-            self.figure.savefig(
-                folder / f"{self.name}.svg", metadata={"Date": None, "Creator": "openbach-run"}
-            )
+            (folder / f"{self.name}.svg").write_text(_svg(self.figure))
             self.figure.savefig(
                 folder / f"{self.name}.pdf",
                 metadata={"CreationDate": None, "Creator": "openbach-run"},
             )
             if self.narrow:
-                self.narrow.savefig(
-                    folder / f"{self.name}{NARROW}.svg",
-                    metadata={"Date": None, "Creator": "openbach-run"},
-                )
+                (folder / f"{self.name}{NARROW}.svg").write_text(_svg(self.narrow))
+
+
+def _svg(figure: Figure) -> str:
+    text = io.StringIO()
+    figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
+    return slim(text.getvalue())
 
 
 def values(cells: Sequence[Cell], name: str) -> list[str]:

@@ -36,12 +36,13 @@ def read(file: Path) -> tuple[dict[str, Any], list[Record]]:
     """
     pyarrow = arrow()
     try:
-        table = pyarrow.parquet.read_table(file)
+        whole = pyarrow.parquet.ParquetFile(file)
+        table = whole.read()
     except (OSError, pyarrow.ArrowException) as error:
         raise InputError(f"{file}: no results.parquet: {error}") from error
     if lacking := [name for name in NEEDED if name not in table.column_names]:
         raise InputError(f"{file}: no results.parquet of a report: no column {lacking[0]}")
-    about = json.loads((table.schema.metadata or {}).get(ABOUT, b"{}"))
+    about = json.loads((whole.metadata.metadata or {}).get(ABOUT, b"{}"))
     orbits, identities = _of_rows(file, about, table.num_rows)
     records = []
     for row, identity in zip(table.to_pylist(), identities, strict=True):

@@ -156,9 +156,10 @@ def write_parquet(
             )
             for name in names
         ],
-        metadata={ABOUT: json.dumps({**about, "rows": rows}).encode()},
     )
-    with pyarrow.parquet.ParquetWriter(file, schema) as writer:
+    with pyarrow.parquet.ParquetWriter(file, schema, compression="zstd") as writer:
+        # As metadata of the schema it would be in the file twice.
+        writer.add_key_value_metadata({ABOUT: json.dumps({**about, "rows": rows}).encode()})
         # Of no records there is one empty part: a file without any has no columns.
         for first in range(0, len(records), BATCH) or [0]:
             writer.write_table(_table(records[first : first + BATCH], schema))
