@@ -48,6 +48,23 @@ def read_json(path: Path) -> Any:
         raise InputError(f"{path}: JSON nested too deeply (at most {MOST_NESTED} levels)") from None
 
 
+def folded(content: Any, width: int = 120, indent: str = "") -> str:
+    """Return the JSON of a content for people: what fits into a line of that width is on one."""
+    line = json.dumps(content, ensure_ascii=False)
+    if len(indent) + len(line) <= width or not isinstance(content, (dict, list)):
+        return line
+    inner = f"{indent}  "
+    if isinstance(content, list):
+        brackets, texts = "[]", [folded(value, width, inner) for value in content]
+    else:
+        brackets = "{}"
+        texts = [
+            f"{json.dumps(key)}: {folded(value, width, inner)}" for key, value in content.items()
+        ]
+    lines = ",\n".join(f"{inner}{text}" for text in texts)
+    return f"{brackets[0]}\n{lines}\n{indent}{brackets[1]}"
+
+
 def check_nesting(content: Any) -> None:
     """Check the depth of lists and objects.
 

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from openbach_run.commands import main
 from openbach_run.errors import InputError
+from openbach_run.json_files import folded
 from openbach_run.openbach.expand import expand
 from openbach_run.openbach.job_folders import load_packages
 from openbach_run.openbach.reading import parse_scenario, read_scenario
@@ -333,3 +334,13 @@ def test_a_file_gives_a_scenario_or_says_what_is_wrong(key: str, value: Any) -> 
             assert json.loads(json.dumps(made)) == made
             numbers = range(len(made["openbach_functions"]))
             assert [one["id"] for one in made["openbach_functions"]] == list(numbers)
+
+
+def test_json_is_folded_for_people_and_says_the_same() -> None:
+    """What fits into a line of 120 characters is on one."""
+    scenario = expand(ROOT / "scenarios/geo_loss.yml")
+    text = folded(scenario)
+    assert json.loads(text) == scenario
+    lines = text.splitlines()
+    assert any('"wait": {' in line and line.rstrip(",").endswith("}") for line in lines)
+    assert folded({"a": [1, {"b": "é"}]}, width=14) == '{\n  "a": [\n    1,\n    {"b": "é"}\n  ]\n}'

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
+from openbach_run.json_files import folded
 from openbach_run.openbach.expand import expand
 
 DESCRIPTION = """\
@@ -52,4 +52,4 @@ def main(argv: list[str]) -> int:
 
 def as_text(scenario: dict[str, Any]) -> str:
     """Return the content of the JSON file."""
-    return json.dumps(scenario, indent=2, ensure_ascii=False) + "\n"
+    return folded(scenario) + "\n"
