@@ -107,7 +107,7 @@ def test_an_other_end_that_sends_no_key_is_told(
 
 
 def test_an_other_end_that_says_nothing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vpn, "LIMIT_S", 0.2)
+    monkeypatch.setattr(vpn, "EXCHANGE_LIMIT_S", 0.2)
     here, there = socket.socketpair()
     with (
         there,
