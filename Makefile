@@ -15,7 +15,7 @@ GUEST := tests/guest
 JOBS := $(shell echo jobs/*/files | tr ' ' :)
 WITH_JOBS := env PYTHONPATH=src:src/openbach_run/guest/agent_library:tests:pep/tests:$(JOBS)
 
-.PHONY: check nightly smoke lint unit guest pages pep peers vpns fuzz house readme reports golden other-cpu openbach scenarios
+.PHONY: check nightly smoke lint unit guest pages pep peers vpns fuzz house budget readme reports golden other-cpu openbach scenarios
 .PHONY: bench bench-clock wheel site results-site clean
 
 check:
@@ -31,7 +31,7 @@ lint:
 		src jobs tests pep bench tools topologies docs/man docs/site kernel/tests
 	$(DEV) shellcheck --external-sources --source-path SCRIPTDIR $(SHELL_FILES)
 
-SMOKE := campaign ci cli conformance director docs entries expand house inventory job_arguments jobs lint measures record \
+SMOKE := budget campaign ci cli conformance director docs entries expand house inventory job_arguments jobs lint measures record \
 	results run_files scenarios tables tracked values words
 smoke: # in half a minute, without kernel and guest: style, and the tests of what every run goes through
 	$(DEV) ruff check .
@@ -58,8 +58,11 @@ SECONDS := 3600
 fuzz: # mutated inputs for every parser, so long: make fuzz SECONDS=60
 	$(DEV) $(WITH_JOBS) python tests/fuzz.py --seconds $(SECONDS)
 
-house: # the repository and the code in figures: files, rooms, words, the way of a scenario
+house: # the repository and the code in figures: files, rooms, words
 	$(DEV) $(WITH_JOBS) python tests/house.py
+
+budget: # the size of each place beside what tests/budget.toml allows, which it lowers to today's
+	$(DEV) python tests/budget.py --lower
 
 vpns: # builds the programs that no Debian package has: some 30 minutes, once
 	BUILT_VPNS=1 $(DEV) python -m pytest tests/guest/test_vpns.py tests/guest/test_vpn_failures.py tests/guest/test_vpn_coordinator.py \

@@ -1,16 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The house in figures: `make house`.
 
-What is tracked, how the rooms of src/openbach_run hang together, how the code reads, and the way
-that a scenario and a measure take through the rooms.
-
-The way of a measure is that of the calls: it is read and shown, while Python's profiler writes down
-in which room each function is. A climb is a move to a room that comes later in ROOMS, a return one
-to a room that was left before.
-
-The way of a scenario is that of its stages (unit/stages.py): a return is a move to a stage that was
-left before, a climb a call from a room to one that comes later. Its rooms cannot show this: each
-stage uses tools of lower rooms, and every such call was counted as a move there and back.
+What is tracked, how the rooms of src/openbach_run hang together, and how the code reads. `make budget`
+has the sizes, each beside what is allowed.
 """
 
 from __future__ import annotations
@@ -19,25 +11,17 @@ import ast
 import io
 import re
 import statistics
-import subprocess
-import sys
-import tempfile
 import tokenize
 from collections import Counter
-from collections.abc import Callable, Iterator
-from itertools import pairwise
+from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
-from helpers.records import OURS, campaign, record, write_statistics
+from budget import BINARY, tracked
 from helpers.rooms import MODULES, ROOMS, changes_sys_path, imported, room
-from helpers.stages import scenario_way
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-SOURCE = REPOSITORY / "src/openbach_run"
 
-BINARY = {".pdf", ".parquet", ".png"}
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 RIDDLES = re.compile(r"(What|Those|Of|Likewise|Whether|How|As|By|The same)\b")
@@ -45,29 +29,15 @@ RIDDLES = re.compile(r"(What|Those|Of|Likewise|Whether|How|As|By|The same)\b")
 Figures = Iterator[tuple[str, Any]]
 
 
-def tracked() -> list[Path]:
-    """Return every file that git has, links too."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-z"], cwd=REPOSITORY, capture_output=True, text=True, check=True
-    )
-    return [
-        REPOSITORY / name
-        for name in listed.stdout.split("\0")
-        if name and (REPOSITORY / name).exists()
-    ]
-
-
 def of_repository(files: list[Path]) -> Figures:
     """Count the files, and the lines of those that are texts, in all and by folder."""
-    links = [file for file in files if file.is_symlink()]
-    texts = [file for file in files if file not in links and file.suffix not in BINARY]
+    texts = [file for file in files if file.suffix not in BINARY]
     lines: Counter[str] = Counter()
     for file in texts:
         lines[file.relative_to(REPOSITORY).parts[0]] += file.read_bytes().count(b"\n")
     yield "tracked files", len(files)
     yield "tracked lines, without PDF, Parquet and PNG", sum(lines.values())
     yield "most lines", ", ".join(f"{name} {count}" for name, count in lines.most_common(8))
-    yield "symbolic links", len(links)
 
 
 def of_rooms(files: list[Path]) -> Figures:
@@ -81,13 +51,9 @@ def of_rooms(files: list[Path]) -> Figures:
     }
     yield "rooms", len(ROOMS)
     yield "arrows from room to room", sum(one != other for one, other in arrows)
-    python = [file for file in files if file.suffix == ".py" and not file.is_symlink()]
+    python = [file for file in files if file.suffix == ".py"]
     hidden = [file for file in python if changes_sys_path(ast.parse(file.read_text()))]
     yield "files that change sys.path", len(hidden)
-    linked = [
-        file for file in files if file.is_symlink() and (file.suffix == ".py" or file.is_dir())
-    ]
-    yield "links to code or folders", len(linked)
 
 
 def comprehensions_in(tree: ast.AST) -> Iterator[tuple[int, int]]:
@@ -103,7 +69,7 @@ def comprehensions_in(tree: ast.AST) -> Iterator[tuple[int, int]]:
 
 def of_words(files: list[Path]) -> Figures:
     """Count what src and jobs are made of: lines, comments, docstrings, comprehensions."""
-    python = [file for file in files if file.suffix == ".py" and not file.is_symlink()]
+    python = [file for file in files if file.suffix == ".py"]
     ours = [file for file in python if file.relative_to(REPOSITORY).parts[0] in ("src", "jobs")]
     lines, comments, long, skips, nested, walruses = 0, 0, 0, 0, 0, 0
     words: Counter[str] = Counter()
@@ -147,69 +113,12 @@ def of_words(files: list[Path]) -> Figures:
     )
 
 
-def of_scenario(visited: list[str], climbs: list[str]) -> Figures:
-    """Name the stages of a scenario's way, and count how often it turns back."""
-    yield "scenario: stages", " → ".join(visited if len(visited) < 12 else [*visited[:12], "…"])
-    returns = len(visited) - len(set(visited))
-    yield "scenario: climbs, returns", f"{len(climbs)}, {returns}"
-
-
-def way_of(call: Callable[[], object]) -> list[str]:
-    """Run a call and return the rooms that its functions were in, in order.
-
-    One after another of the same once.
-    """
-    visited: list[str] = []
-
-    def seen(frame: FrameType, event: str, _argument: object) -> None:
-        file = Path(frame.f_code.co_filename)
-        if event == "call" and file.is_relative_to(SOURCE) and frame.f_code.co_name != "<module>":
-            name = file.relative_to(SOURCE).parts[0].removesuffix(".py")
-            if name in ROOMS and visited[-1:] != [name]:
-                visited.append(name)
-
-    sys.setprofile(seen)
-    try:
-        call()
-    finally:
-        sys.setprofile(None)
-    return visited
-
-
-def of_way(what: str, visited: list[str]) -> Figures:
-    """Count the moves of a way, and those that turn back."""
-    floors = [ROOMS.index(name) for name in visited]
-    climbs = sum(after > before for before, after in pairwise(floors))
-    yield f"{what}: rooms, moves", f"{len(set(visited))}, {len(visited)}"
-    yield f"{what}: climbs, returns", f"{climbs}, {len(visited) - len(set(visited))}"
-
-
-def measure_way() -> list[str]:
-    """Return the rooms from a run's statistics to a table."""
-    from openbach_run.campaign.table import campaign_table
-    from openbach_run.results.measures import measures
-
-    with tempfile.TemporaryDirectory() as folder:
-        write_statistics(
-            Path(folder), [{"_metadata": {"job_name": "file_transfer"}, "transfer_time_s": 30.0}]
-        )
-
-        def shown() -> None:
-            measures(Path(folder), OURS)
-            campaign_table(campaign(vpn=("none",)), [record(vpn="none")])
-
-        return way_of(shown)
-
-
 def main() -> None:
     """Print each figure on a line."""
-    files = tracked()
+    files = [REPOSITORY / path for path in tracked()]
     for part in (of_repository(files), of_rooms(files), of_words(files)):
         for name, value in part:
             print(f"{name:44} {value}", flush=True)
-    for way in (of_scenario(*scenario_way(ROOMS)), of_way("measure", measure_way())):
-        for name, value in way:
-            print(f"{name:44} {value}")
 
 
 if __name__ == "__main__":

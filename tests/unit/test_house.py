@@ -20,7 +20,6 @@ from pathlib import Path
 import pytest
 from helpers.job_paths import job_paths
 from helpers.rooms import MODULES, ROOMS, SOURCE, changes_sys_path, imported, room
-from helpers.stages import STAGES, scenario_way
 
 from openbach_run.catalog import KINDS
 from openbach_run.commands.main import COMMANDS
@@ -95,14 +94,6 @@ def test_the_command_imports_link_tools_only_when_they_are_called() -> None:
     assert users == {"openbach_run.web.page"}
     apart = {one for one in COMMANDS.items() if not one[1].startswith("openbach_run.commands.")}
     assert apart == {("link", "satlink.command")}
-
-
-def test_a_scenario_is_read_then_expanded_then_checked() -> None:
-    """No stage begins again when a later one has begun, and no lower room calls a higher one."""
-    stages, climbs = scenario_way(ROOMS)
-    assert (stages, climbs) == ([*STAGES], [])
-    files = [SOURCE / "openbach_run" / file for listed in STAGES.values() for file in listed]
-    assert all(file.exists() for file in files)
 
 
 def test_the_guest_has_what_it_imports_and_no_more() -> None:

@@ -4,23 +4,15 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
+
+from budget import tracked
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = {"templates"}
 """Folders of reports/ that are no campaign's."""
 PAGES = {Path("reports/full/report.html"), Path("reports/full/report.pdf")}
 PAGE_BYTES = 1_000_000
-MOST_FILES, MOST_LINES = 1300, 197_000
-BINARY = {".pdf", ".parquet", ".png"}
-
-
-def tracked() -> list[Path]:
-    listed = subprocess.run(
-        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    return [Path(name) for name in listed.stdout.split("\0") if name and (ROOT / name).exists()]
 
 
 def test_a_campaigns_report_is_its_results() -> None:
@@ -57,21 +49,3 @@ def test_nothing_is_tracked_that_a_program_leaves_behind() -> None:
         r"\.(pyc|o|so|ko|tex|log|tar|xz|gz|zip|whl|orig|rej)$|^(results|build|dist|site)/"
     )
     assert not [file for file in tracked() if left.search(str(file))]
-
-
-def test_the_repository_stays_as_small_as_it_is() -> None:
-    """Whoever needs more has something to delete, or raises the number and says why.
-
-    The pages of reports do not count: how long they are follows from their campaigns.
-    """
-    files = tracked()
-    texts = []
-    for file in files:
-        counts = file.suffix not in BINARY and file.name != "report.html"
-        if counts and not (ROOT / file).is_symlink():
-            texts.append(file)
-    lines = sum((ROOT / file).read_bytes().count(b"\n") for file in texts)
-    assert (len(files) < MOST_FILES, lines < MOST_LINES) == (
-        True,
-        True,
-    ), f"{len(files)} files, {lines} lines"
