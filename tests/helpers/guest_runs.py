@@ -91,7 +91,7 @@ def unpacked(run_dir: Path) -> Path:
         packed.with_suffix("").write_bytes(gzip.decompress(packed.read_bytes()))
     for packed in run_dir.glob("files.tar.gz"):
         with tarfile.open(packed) as archive:
-            archive.extractall(run_dir, filter="data")
+            archive.extractall(run_dir)
     return run_dir
 
 

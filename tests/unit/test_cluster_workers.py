@@ -6,6 +6,7 @@ When they have nothing to do, and what becomes of the run of one that dies.
 
 from __future__ import annotations
 
+import tarfile
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from helpers.fake_engine import FakeEngine, few_files
 from helpers.waiting import HANG_S, wait_for
 
 from openbach_run.engine import cluster
-from openbach_run.engine.cluster import ClusterEngine
+from openbach_run.engine.cluster import ClusterEngine, stays_inside
 from openbach_run.engine.contract import Withdrawn
 from openbach_run.errors import SetupError
 from openbach_run.results.record import Store
@@ -295,3 +296,22 @@ def test_a_worker_of_dask_closes_while_it_has_a_run(
         dask.workers.sync(worker.close, executor_wait=False, nanny=False)
         assert run.result(HANG_S)[0] != first
         go_on.set()
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "is_taken"),
+    [
+        ("logs/job.log", tarfile.REGTYPE, True),
+        ("logs", tarfile.DIRTYPE, True),
+        ("../outside", tarfile.REGTYPE, False),
+        ("logs/../../outside", tarfile.REGTYPE, False),
+        ("/etc/passwd", tarfile.REGTYPE, False),
+        ("link", tarfile.SYMTYPE, False),
+        ("device", tarfile.CHRTYPE, False),
+    ],
+)
+def test_a_worker_writes_nothing_outside_of_its_run(name: str, kind: bytes, is_taken: bool) -> None:
+    """Also with Debian 12's Python, whose tarfile has no filters."""
+    member = tarfile.TarInfo(name)
+    member.type = kind
+    assert stays_inside(member) == is_taken

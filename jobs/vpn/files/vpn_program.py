@@ -69,7 +69,8 @@ def unpack(recipe: Mapping[str, Any], work: Path) -> Path:
         if (found := hashlib.sha256(archive.read_bytes()).hexdigest()) != recipe["sha256"]:
             sys.exit(f"{archive}: its SHA-256 is {found}, it should be {recipe['sha256']}")
     with tarfile.open(archives[0]) as tar:
-        tar.extractall(work, filter="data")
+        tar.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.2 has none
+        tar.extractall(work)
     return work / f"{name}-{version}"
 
 

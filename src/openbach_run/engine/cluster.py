@@ -32,7 +32,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from openbach_run.catalog import Uses
@@ -262,9 +262,9 @@ class ClusterEngine:
             with check:  # what comes from the worker meanwhile waits
                 self._check(worker, outcome, spec, run_dir.stem)
         with tarfile.open(fileobj=io.BytesIO(files)) as archive:
-            archive.extractall(
-                run_dir, [one for one in archive if one.isreg() or one.isdir()], filter="data"
-            )
+            # Debian 12's Python, 3.11.2, has no filter: names are looked at here, too.
+            archive.extraction_filter = getattr(tarfile, "data_filter", None)
+            archive.extractall(run_dir, filter(stays_inside, archive))
         return outcome
 
     def _executed(
@@ -436,6 +436,13 @@ def execute(spec: Mapping[str, Any], parts: Parts) -> Left:
         with tarfile.open(fileobj=archive, mode="w") as tar:
             tar.add(run_dir, ".", filter=lambda one: one if one.isreg() or one.isdir() else None)
     return outcome, archive.getvalue()
+
+
+def stays_inside(member: tarfile.TarInfo) -> bool:
+    """Return whether a member is a file or a folder below the directory it is unpacked in."""
+    path = PurePosixPath(member.name)
+    is_below = not path.is_absolute() and ".." not in path.parts
+    return is_below and (member.isreg() or member.isdir())
 
 
 def _same(one: Outcome, other: Outcome) -> bool:
