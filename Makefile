@@ -62,7 +62,7 @@ house: # the repository and the code in figures: files, rooms, words
 	$(DEV) $(WITH_JOBS) python tests/house.py
 
 budget: # the size of each place beside what tests/budget.toml allows, which it lowers to today's
-	$(DEV) python tests/budget.py --lower
+	$(DEV) python tests/size_budget.py --lower
 
 vpns: # builds the programs that no Debian package has: some 30 minutes, once
 	BUILT_VPNS=1 $(DEV) python -m pytest tests/guest/test_vpns.py tests/guest/test_vpn_failures.py tests/guest/test_vpn_coordinator.py \

@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from budget import BINARY, tracked
 from helpers.rooms import MODULES, ROOMS, changes_sys_path, imported, room
+from size_budget import BINARY, tracked
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from budget import tracked
+from size_budget import tracked
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = {"templates"}
