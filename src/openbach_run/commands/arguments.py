@@ -10,6 +10,31 @@ from pathlib import Path
 from openbach_run.errors import InputError
 
 
+def command_parser(
+    name: str, description: str | None, epilog: str | None = None, usage: str | None = None
+) -> argparse.ArgumentParser:
+    """Return the parser of a command, without a name that of a scenario; texts keep their lines."""
+    return argparse.ArgumentParser(
+        f"openbach-run {name}".rstrip(),
+        usage=usage,
+        description=description,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def add_results(parser: argparse.ArgumentParser, text: str) -> None:
+    """Add the results directories that a command reads; `text` is their help."""
+    parser.add_argument("results", metavar="RESULTS", nargs="+", type=Path, help=text)
+
+
+def add_file(parser: argparse.ArgumentParser, text: str) -> None:
+    """Add --file, what goes to the hosts; `text` is its help."""
+    parser.add_argument(
+        "--file", action="append", default=[], metavar="PATH[:NAME]", dest="files", help=text
+    )
+
+
 def add_with(parser: argparse.ArgumentParser, text: str) -> None:
     """Add --with, the user's directories beside the checkout; `text` is its help."""
     parser.add_argument(

@@ -13,7 +13,7 @@ from openbach_run.bundle.artifact import CLAIMS, check_names, said_by
 from openbach_run.bundle.artifact_files import SLOWER, Wanted, make, verify, verify_plain
 from openbach_run.campaign.options import Options
 from openbach_run.campaign.run import commit
-from openbach_run.commands.arguments import add_jobs, add_with
+from openbach_run.commands.arguments import add_jobs, add_with, command_parser
 from openbach_run.commands.report import write_report
 from openbach_run.errors import InputError
 from openbach_run.paths import REPOSITORY
@@ -54,12 +54,7 @@ packet. exit codes: 0 all is the same, 1 something is not, 2 bad input, 130 inte
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    made = argparse.ArgumentParser(
-        "openbach-run artifact",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    made = command_parser("artifact", DESCRIPTION, EPILOG)
     add = made.add_argument
     of_campaigns = "results directories of campaigns"
     add("results", metavar="RESULTS", nargs="*", type=Path, help=of_campaigns)

@@ -9,6 +9,7 @@ from pathlib import Path
 from openbach_run.bundle.content import content
 from openbach_run.bundle.file import write
 from openbach_run.bundle.sources import copy_sources
+from openbach_run.commands.arguments import command_parser
 from openbach_run.errors import InputError, SetupError
 from openbach_run.progress import Reporter
 
@@ -26,11 +27,7 @@ The same checkout and cache make the same file, to the byte. docs/bundle.md has 
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    made = argparse.ArgumentParser(
-        "openbach-run bundle",
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    made = command_parser("bundle", DESCRIPTION)
     made.add_argument(
         "-o", "--output", type=Path, required=True, metavar="FILE", help="the file to write"
     )

@@ -21,7 +21,7 @@ from openbach_run.campaign.options import Options
 from openbach_run.campaign.request import Plan, plan_of
 from openbach_run.campaign.run import run_with_progress
 from openbach_run.catalog import Catalog, description
-from openbach_run.commands.arguments import add_with
+from openbach_run.commands.arguments import add_with, command_parser
 from openbach_run.errors import InputError
 from openbach_run.results.cpu_times import Seen, seen_in, vpns_of
 from openbach_run.results.record import Record, Store
@@ -46,12 +46,7 @@ UDP_RATE = "1G"
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    made = argparse.ArgumentParser(
-        "openbach-run calibrate",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    made = command_parser("calibrate", DESCRIPTION, EPILOG)
     made.add_argument("name", metavar="NAME", help="of the profile")
     made.add_argument(
         "--vpn",

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from openbach_run.commands.arguments import command_parser
 from openbach_run.errors import InputError
 from openbach_run.openbach.refusals import near
 from openbach_run.results import run_files, run_json
@@ -46,11 +47,7 @@ Without --at and -o the interfaces are listed, with the packets that leave each.
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    made = argparse.ArgumentParser(
-        "openbach-run capture",
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    made = command_parser("capture", DESCRIPTION)
     made.add_argument(
         "run", metavar="RUN", type=Path, help="a run's directory, results/NAME/runs/RUN_ID"
     )

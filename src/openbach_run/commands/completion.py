@@ -17,6 +17,7 @@ from openbach_jobs import dama, dvbs2
 from openbach_run.campaign.entries import values_read
 from openbach_run.catalog import Catalog, description
 from openbach_run.commands import main as command
+from openbach_run.commands.arguments import command_parser
 from openbach_run.errors import InputError
 from openbach_run.json_files import read_json
 from openbach_run.openbach.expand import expand
@@ -43,11 +44,7 @@ complete -o filenames -F _openbach_run openbach-run ./openbach-run
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    made = argparse.ArgumentParser(
-        "openbach-run completion",
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    made = command_parser("completion", DESCRIPTION)
     made.add_argument("shell", choices=["bash"])
     return made
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from openbach_run.campaign.options import Options
-from openbach_run.commands.arguments import add_jobs, add_with, parsed
+from openbach_run.commands.arguments import add_file, add_jobs, add_with, command_parser, parsed
 from openbach_run.errors import InputError
 from openbach_run.json_files import read_text
 from openbach_run.progress import shown, shown_when_due
@@ -54,11 +54,10 @@ exit codes: 0 all commands ended well, 1 one did not, or the path did not come u
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    made = argparse.ArgumentParser(
-        "openbach-run exec",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    made = command_parser(
+        "exec",
+        DESCRIPTION,
+        EPILOG,
         usage="openbach-run exec SCENARIO [NAME=VALUE …] [options] -- HOST 'COMMAND' …",
     )
     add_testbed(made)
@@ -121,14 +120,7 @@ def add_testbed(
 
 def add_files(made: argparse.ArgumentParser) -> None:
     """Add the options for files that go to the hosts, and come back."""
-    made.add_argument(
-        "--file",
-        action="append",
-        default=[],
-        metavar="PATH[:NAME]",
-        dest="files",
-        help="file or directory that the commands find, under its own name or NAME",
-    )
+    add_file(made, "file or directory that the commands find, under its own name or NAME")
     made.add_argument(
         "-o",
         "--output",

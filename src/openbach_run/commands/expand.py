@@ -7,6 +7,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from openbach_run.commands.arguments import command_parser
 from openbach_run.json_files import folded
 from openbach_run.openbach.expand import expand
 
@@ -18,11 +19,7 @@ Running a scenario needs no JSON: `openbach-run my_scenario.yml` runs it as it i
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    made = argparse.ArgumentParser(
-        "openbach-run expand",
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    made = command_parser("expand", DESCRIPTION)
     made.add_argument(
         "files", nargs="+", type=Path, metavar="FILE", help="a scenario written as YAML"
     )

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
+from openbach_run.commands.arguments import add_results, command_parser
 from openbach_run.report.cells import read_campaigns
 from openbach_run.results.line_protocol import line_protocol
 
@@ -23,15 +23,8 @@ The n-th run (row of results.csv) is scenario instance n there.
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    made = argparse.ArgumentParser(
-        "openbach-run export",
-        description=__doc__,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    made.add_argument(
-        "results", metavar="RESULTS", nargs="+", type=Path, help="a results directory of a campaign"
-    )
+    made = command_parser("export", __doc__, EPILOG)
+    add_results(made, "a results directory of a campaign")
     return made
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 
 from openbach_run.clock import VIRTUAL
-from openbach_run.commands.arguments import add_jobs, add_with, parsed
+from openbach_run.commands.arguments import add_jobs, add_with, command_parser, parsed
 from openbach_run.errors import InputError, SetupError
 from openbach_run.paths import PROJECT
 from openbach_run.progress import only_shown
@@ -94,12 +94,7 @@ interrupted goes on where it was. exit codes: 0 all well, 1 a run failed, 2 bad 
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of `openbach-run SCENARIO …`; each command has its own."""
-    made = argparse.ArgumentParser(
-        "openbach-run",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    made = command_parser("", DESCRIPTION, EPILOG)
     # --help lists the options in this order.
     _add_values(made)
     _add_execution(made)

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 from openbach_run.catalog import Catalog
+from openbach_run.commands.arguments import add_results, command_parser
 from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import load_packages
 from openbach_run.openbach.measures import flat
@@ -29,19 +30,8 @@ examples:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    made = argparse.ArgumentParser(
-        "openbach-run matrix",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    made.add_argument(
-        "results",
-        metavar="RESULTS",
-        nargs="+",
-        type=Path,
-        help="a results directory, or a report: a folder with results.parquet",
-    )
+    made = command_parser("matrix", DESCRIPTION, EPILOG)
+    add_results(made, "a results directory, or a report: a folder with results.parquet")
     made.add_argument(
         "-o", "--output", type=Path, metavar="DIR", required=True, help="where the pages go"
     )

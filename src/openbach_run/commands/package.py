@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from openbach_run.catalog import Catalog
-from openbach_run.commands.arguments import add_with
+from openbach_run.commands.arguments import add_with, command_parser
 from openbach_run.errors import InputError
 from openbach_run.openbach.addresses import with_addresses
 from openbach_run.openbach.job_folders import faults, load_packages
@@ -35,11 +35,7 @@ README.md says what to do with each, with the names and addresses of inventory.y
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    made = argparse.ArgumentParser(
-        "openbach-run package",
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    made = command_parser("package", DESCRIPTION)
     made.add_argument(
         "-o",
         "--output",

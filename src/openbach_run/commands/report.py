@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from openbach_run.commands.arguments import add_results, command_parser
 from openbach_run.errors import InputError
 from openbach_run.progress import Reporter
 from openbach_run.report.cells import BASELINE, Campaigns, printable, read_campaigns
@@ -43,19 +44,8 @@ examples:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    made = argparse.ArgumentParser(
-        "openbach-run report",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    made.add_argument(
-        "results",
-        metavar="RESULTS",
-        nargs="+",
-        type=Path,
-        help="a results directory of a campaign, or the results.parquet of a report",
-    )
+    made = command_parser("report", DESCRIPTION, EPILOG)
+    add_results(made, "a results directory of a campaign, or the results.parquet of a report")
     made.add_argument(
         "-o",
         "--output",

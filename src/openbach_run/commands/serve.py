@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from openbach_run.commands.arguments import add_jobs, add_with
+from openbach_run.commands.arguments import add_jobs, add_with, command_parser
 from openbach_run.paths import CONTROLLER_PORT, INVENTORY
 from openbach_run.web.sessions import LOGIN
 
@@ -36,12 +36,7 @@ examples:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    made = argparse.ArgumentParser(
-        "openbach-run serve",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    made = command_parser("serve", DESCRIPTION, EPILOG)
     made.add_argument(
         "--listen",
         default="127.0.0.1",

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from openbach_run.commands.arguments import parsed
+from openbach_run.commands.arguments import add_file, command_parser, parsed
 from openbach_run.commands.exec import add_testbed, options_of, say_chosen
 from openbach_run.errors import InputError
 from openbach_run.openbach.refusals import near
@@ -41,11 +41,8 @@ runs it again, in virtual time.
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    made = argparse.ArgumentParser(
-        "openbach-run shell",
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        usage="openbach-run shell SCENARIO [NAME=VALUE …] | --join",
+    made = command_parser(
+        "shell", DESCRIPTION, usage="openbach-run shell SCENARIO [NAME=VALUE …] | --join"
     )
     add_testbed(made, optional=True)
     made.add_argument("--on", metavar="HOST", default="pc", help="host of the prompt (default pc)")
@@ -63,14 +60,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help=f"where what was typed is kept (default {USUAL_SCRIPT})",
     )
-    made.add_argument(
-        "--file",
-        action="append",
-        default=[],
-        metavar="PATH[:NAME]",
-        dest="files",
-        help="file or directory that commands find, under its own name or NAME",
-    )
+    add_file(made, "file or directory that commands find, under its own name or NAME")
     return made
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from openbach_run.campaign.settings import parse_seeds
-from openbach_run.commands.arguments import parsed
+from openbach_run.commands.arguments import add_file, command_parser, parsed
 from openbach_run.commands.exec import add_testbed, options_of, say_chosen
 from openbach_run.errors import InputError, SetupError
 from openbach_run.openbach.refusals import near
@@ -71,11 +71,10 @@ with --bisect: 0 good, 1 a regression, 125 cannot tell.
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    made = argparse.ArgumentParser(
-        "openbach-run try",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    made = command_parser(
+        "try",
+        DESCRIPTION,
+        EPILOG,
         usage="openbach-run try [SCENARIO] [NAME=VALUE …] --server COMMAND --client COMMAND",
     )
     add_testbed(made, several_seeds=True)
@@ -88,14 +87,7 @@ def parser() -> argparse.ArgumentParser:
         metavar=("HOST", "HOST"),
         help="hosts of server and client (default: server pc)",
     )
-    made.add_argument(
-        "--file",
-        action="append",
-        default=[],
-        metavar="PATH[:NAME]",
-        dest="files",
-        help="another file or directory that both find, under its own name or NAME",
-    )
+    add_file(made, "another file or directory that both find, under its own name or NAME")
     made.add_argument(
         "--payload", metavar="SIZE", help="a file `payload` of random bytes for both, as 3M"
     )
