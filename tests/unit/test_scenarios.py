@@ -127,18 +127,9 @@ def test_no_job_of_ours_has_the_name_of_one_of_openbach() -> None:
     A package would take their place on a platform.
     """
     theirs = {
-        "pep",
-        "openvpn",
-        "wireguard",
-        "iperf3",
-        "iperf",
-        "nuttcp",
-        "fping",
-        "hping",
-        "quic",
-        "voip_qoe",
-        "vlc",
-    }
+        "pep", "openvpn", "wireguard", "iperf3", "iperf", "nuttcp", "fping", "hping", "quic",
+        "voip_qoe", "vlc",
+    }  # fmt: skip
     theirs |= {
         "tcp_conf_linux",
         "tcp_buffer",

@@ -115,22 +115,9 @@ def samples(argument: Argument) -> list[str]:
     beside = [each for one in bounds for each in (one, one - 1, one + 1, one * 0.999, one * 1.001)]
     exact = [str(argument.limits.get(key, 0)) for key in ("minimum", "maximum")]
     typed = [
-        "0",
-        "-1",
-        "nan",
-        "inf",
-        "-inf",
-        "1e300",
-        "1e-9",
-        "fast",
-        "10X",
-        "1k",
-        "30M",
-        "1.5",
-        "A",
-        "B_double,A",
-        "none",
-    ]
+        "0", "-1", "nan", "inf", "-inf", "1e300", "1e-9", "fast", "10X", "1k", "30M", "1.5", "A",
+        "B_double,A", "none",
+    ]  # fmt: skip
     whole = [str(int(one)) for one in beside]
     return [
         *argument.choices,

@@ -185,18 +185,10 @@ def test_starts(client: TestClient, arguments: Any, path: str) -> None:
 
 
 ROUTES = [
-    "/login/",
-    "/job/",
-    "/agent/",
-    "/project/satvpn/",
-    "/project/satvpn/entity/",
-    "/scenario_instance/1/",
-    "/file/",
-    "/project/satvpn/scenario/geo/",
-    "/job_instance/",
-    "/login/users/",
-    "/collector/",
-]
+    "/login/", "/job/", "/agent/", "/project/satvpn/", "/project/satvpn/entity/",
+    "/scenario_instance/1/", "/file/", "/project/satvpn/scenario/geo/", "/job_instance/",
+    "/login/users/", "/collector/",
+]  # fmt: skip
 
 
 @drawn(
