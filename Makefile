@@ -46,7 +46,7 @@ guest:
 	$(DEV) python -m pytest $(PARALLEL) $(PYTEST) -m "$(MARK)" $(GUEST)
 
 pages:
-	$(DEV) python -m pytest $(PYTEST) -m "$(MARK)" tests/pages
+	$(DEV) python -m pytest $(PARALLEL) $(PYTEST) -m "$(MARK)" tests/pages
 
 pep:
 	$(DEV) python -m pytest $(PYTEST) pep/tests

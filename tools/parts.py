@@ -39,19 +39,20 @@ IN_TURN_LIMIT_S = 50 * 60
 FUZZ_S, FUZZ_IN_TURN_S = 3600, 900
 SLOWEST = 5
 
-STAGES = (("lint", "pep"), ("unit",), ("guest",), ("pages", "peers"))
+STAGES = (("lint", "pep", "peers"), ("unit",), ("guest",), ("pages",))
 """Parts of a check, as targets of the Makefile. Those of a stage use one CPU each and run at the
-same time; `unit` and `guest` use all CPUs."""
+same time, one for each CPU; a part that is alone uses all CPUs."""
 HALVES = ("guest-1", "guest-2")
 NIGHTLY = {
     "reports": ("test_reports",),
     "kernel": ("test_kernel_without_speed", "test_engine"),
     "upstream": ("test_kernel_upstream",),
-    "bundles": ("test_bundle", "test_archive", "test_artifact"),
+    "bundles": ("test_bundle", "test_archive", "test_artifact", "test_prompt_docs"),
     "wheels": ("test_wheel",),
     "clusters": ("test_cluster",),
     "chaos": ("test_chaos",),
     "native": ("test_native_runs",),
+    "long": ("test_campaigns", "test_try", "test_module"),
 }
 """Part of the nightly tests → files of tests/guest of which it runs tests marked `nightly`."""
 LONG = {"examples": ("unit", "MARK=nightly"), "fuzz": ("fuzz",), "builds": ("vpns",)}
@@ -159,7 +160,7 @@ def run(part: str, words: Sequence[str], report: Path, *, alone: bool = True) ->
 
 def run_stage(parts: Sequence[str], place: Path, *, in_turn: bool = False) -> list[Ended]:
     """Run the parts of a stage at the same time."""
-    with ThreadPoolExecutor(len(parts)) as pool:
+    with ThreadPoolExecutor(min(len(parts), os.cpu_count() or 1)) as pool:
         started = []
         for part in parts:
             report = place / f"{part}.xml"

@@ -50,6 +50,7 @@ def rows(results: Path) -> list[dict[str, str]]:
         ]
 
 
+@pytest.mark.nightly  # with two whole reports
 def test_the_same_campaign_twice_gives_the_same_results_and_report(
     campaign_file: Path, undisturbed: Path, tmp_path: Path
 ) -> None:

@@ -31,6 +31,7 @@ from openbach_run.engine.virtual.lock import fetch_current
 from openbach_run.paths import cache_directory
 from openbach_run.progress import Progress
 
+NIGHTLY = pytest.mark.nightly
 PROFILES = ("bbr2", "bbr3", "bbr3_resume", "cubic_resume")
 SUITES: dict[str, tuple[tuple[str, ...], dict[str, tuple[str, ...]]]] = {
     "bookworm": (("bookworm",), {}),
@@ -158,7 +159,9 @@ def built(suite: str, progress: Progress) -> dict[str, bytes]:
     return {file.stem: file.read_bytes() for file in place.glob("built/*/*/*/x86_64/module/*.ko")}
 
 
-@pytest.mark.parametrize("suite", SUITES)
+@pytest.mark.parametrize(
+    "suite", [pytest.param(name, marks=NIGHTLY if name != "bookworm" else ()) for name in SUITES]
+)
 def test_dkms_builds_them_for_debians_kernels(suite: str, progress: Progress) -> None:
     (headers,) = tree(suite, progress).glob("usr/src/linux-headers-*-amd64")
     modules = built(suite, progress)

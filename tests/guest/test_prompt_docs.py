@@ -111,6 +111,7 @@ def test_a_step_of_ci_finds_what_became_slower(service: str, here: Path) -> None
     assert step(text, here, changed).returncode == 1, "a bundle that is another one"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("service", ["github", "gitlab"])
 def test_a_step_of_ci_with_a_real_bundle_where_no_checkout_is(
     service: str, bundle: Path, tmp_path: Path

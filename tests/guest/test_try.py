@@ -62,6 +62,7 @@ def test_a_planted_regression_is_found_with_five_seeds(here: Path) -> None:
     assert bisect.returncode == 1
 
 
+@pytest.mark.nightly
 def test_no_change_is_not_found_in_50_trials(here: Path) -> None:
     """A server that greets at greater length: its packets are others, and nothing is slower."""
     for name, greeting in (("before", ""), ("after", "hello")):

@@ -52,7 +52,7 @@ def table(printed: str) -> list[list[str]]:
 def test_no_part_hides_another(capfd: pytest.CaptureFixture[str]) -> None:
     assert parts.main([]) == 1
     rows = table(capfd.readouterr().out)
-    assert rows[3:5] == [
+    assert rows[4:6] == [
         ["unit", "failed"],
         ["guest", "passed", "1", "2.5", "test_a::test_b"],
     ]
@@ -60,10 +60,10 @@ def test_no_part_hides_another(capfd: pytest.CaptureFixture[str]) -> None:
         "packages",
         "lint",
         "pep",
+        "peers",
         "unit",
         "guest",
         "pages",
-        "peers",
     ]
 
 
