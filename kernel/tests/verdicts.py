@@ -167,7 +167,7 @@ def report(
     found = list(differences(results))
     parts = [
         "# The kernel's own tests, with our patches and without",
-        f"Made by `make kernel-tests` ([README.md](README.md)) from {version}; do not edit.",
+        f"Made by `tools/dev kernel/tests/kernel_tests.py` ([README.md](README.md)) from {version}; do not edit.",
         (
             "Tests are counted as pass / fail / skip / did not end (time limit or panic), points"
             " (what a test prints a verdict for) as pass / fail / skip."

@@ -15,9 +15,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 def job_paths(repository: Path) -> list[str]:
     """Return the folders of a checkout that hold modules of jobs, in order of their names."""
-    folders = {file.parent for file in repository.glob("jobs/*/files/*.py")}
-    folders |= {file.parent for file in repository.glob("jobs/*/*.py")}
-    return sorted(str(folder) for folder in folders)
+    return sorted({str(file.parent) for file in repository.glob("jobs/*/files/*.py")})
 
 
 sys.path += [path for path in job_paths(REPOSITORY) if path not in sys.path]
