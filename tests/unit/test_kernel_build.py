@@ -25,7 +25,7 @@ from openbach_run.errors import SetupError
 GUEST = Path(__file__).resolve().parents[2] / "src/openbach_run/guest"
 MAKE = """#!/bin/sh
 for word; do case "$word" in O=*) out=${word#O=};; KCONFIG_ALLCONFIG=*) config=${word#*=};; esac; done
-echo "$@" >> "$MAKE_LOG"
+echo "build $KBUILD_BUILD_VERSION: $@" >> "$MAKE_LOG"
 echo "  CC      a.o"
 case "$*" in
 *allnoconfig) cp "$config" "$out/.config";;
@@ -151,6 +151,12 @@ def test_a_damaged_kernel_is_named_and_built_again(
     assert len(make_log.read_text().splitlines()) == 6 and os.access(first.executable, os.X_OK)
     said = capsys.readouterr().err
     assert f"{first.executable.parent} is damaged (linux " in said and "making it again" in said
+
+
+def test_every_make_is_told_the_same_number(tmp_path: Path, make_log: Path) -> None:
+    """Else Kbuild counts (.version), and the kernel's random numbers follow from its version."""
+    built(tmp_path)
+    assert [line.partition(":")[0] for line in make_log.read_text().splitlines()] == ["build 1"] * 3
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

@@ -99,6 +99,7 @@ DOWNLOADING = "downloading the kernel's source"
 BUILD_STEPS = 1480  # lines that make prints for one build; only the progress bar depends on it
 KERNEL_FILE = "kernel.json"
 FIXED_BUILD = {
+    "KBUILD_BUILD_VERSION": "1",
     "KBUILD_BUILD_TIMESTAMP": "2026-01-01",
     "KBUILD_BUILD_USER": "openbach-run",
     "KBUILD_BUILD_HOST": "guest",
