@@ -24,6 +24,7 @@
 #include <linux/netdevice.h>
 #include <linux/reboot.h>
 #include <linux/skbuff.h>
+#include <net/checksum.h>
 #include <net/net_namespace.h>
 #include <net/netns/generic.h>
 #include <net/rtnetlink.h>
@@ -184,6 +185,16 @@ static bool is_kind(const struct net_device *dev, const char *kind)
 	return dev->rtnl_link_ops && !strcmp(dev->rtnl_link_ops->kind, kind);
 }
 
+/* The first link's veth completes it after this; a tunnel before it encrypts. */
+static void complete_checksum(const struct sk_buff *skb, u8 *packet)
+{
+	int start = skb_checksum_start_offset(skb);
+	__wsum sum = csum_partial(packet + start, skb->len - start, 0);
+	__sum16 folded = csum_fold(sum) ?: CSUM_MANGLED_0;
+
+	memcpy(packet + start + skb->csum_offset, &folded, sizeof(folded));
+}
+
 static int capture_packet(struct sk_buff *skb, struct net_device *dev,
 			  struct packet_type *pt, struct net_device *orig_dev)
 {
@@ -205,6 +216,8 @@ static int capture_packet(struct sk_buff *skb, struct net_device *dev,
 	put32(skb->len);		/* on the wire */
 	if (skb_copy_bits(skb, 0, buffer + used, skb->len))
 		panic("capture: a packet of %u bytes could not be read", skb->len);
+	if (skb->ip_summed == CHECKSUM_PARTIAL && !skb_is_gso(skb))
+		complete_checksum(skb, buffer + used);
 	used += skb->len;
 	block_end(block);
 	spin_unlock_bh(&lock);
