@@ -18,6 +18,8 @@ from markdown_it import MarkdownIt
 from openbach_jobs import presets
 from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.table import MEDIANS, MOST_COLUMNS, campaign_table, not_sent
+from openbach_run.clock import REAL
+from openbach_run.guest.main import HOST_KERNEL
 from openbach_run.link_checks import is_random
 from openbach_run.openbach.measures import EVERY_STATISTIC
 from openbach_run.openbach.reading import parse_scenario
@@ -83,6 +85,15 @@ def test_sub_scenarios_that_have_failed_have_a_row() -> None:
 def test_our_reading_of_the_peps_positions_stands_below_its_results() -> None:
     assert "PEP A: inside the tunnel's path" in campaign_table(campaign(pep=("none", "B")), []).note
     assert "PEP" not in campaign_table(campaign(pep=("none",)), []).note
+
+
+@pytest.mark.parametrize(("queue", "noted"), [("cake", True), ("fq_codel", True), ("fifo", False)])
+def test_natively_a_queue_that_sees_into_tunnels_is_named(queue: str, noted: bool) -> None:
+    one = record(vpn="wireguard", queue=queue)
+    native = replace(one, identity={"engine": HOST_KERNEL, "clock": REAL})
+    swept = campaign(vpn=("wireguard",))
+    assert ("see into tunnels" in campaign_table(swept, [native]).note) == noted
+    assert "see into tunnels" not in campaign_table(swept, [one]).note
 
 
 def test_packages_that_are_not_the_locked_ones_stand_below_the_table() -> None:

@@ -28,6 +28,8 @@ ANY_UNIT = 6, "g"
 """Digits and format of figures whose size nobody knows: six significant digits."""
 FRAGMENTS, SIDES = "_fragments", ("forward", "return")
 """Columns of satcom_link: a side with the suffix _fragments."""
+BY_FLOW = ("fq_codel", "cake")
+"""Queues that tell flows apart."""
 
 
 def campaign_table(campaign: Campaign, records: Sequence[Record]) -> Table:
@@ -247,7 +249,7 @@ def _fragments(campaign: Campaign, records: Sequence[Record]) -> list[str]:
 def _clocks(records: Sequence[Record]) -> list[str]:
     """Return notes on runs in real time, each kind of clock once."""
     known = dict.fromkeys((one.identity.get("engine"), one.clock) for one in records)
-    return [
+    notes = [
         (
             "on this machine's own kernel, in real time"
             if engine == HOST_KERNEL
@@ -259,6 +261,12 @@ def _clocks(records: Sequence[Record]) -> list[str]:
         for engine, clock in known
         if clock != VIRTUAL and engine in (HOST_KERNEL, VIRTUAL)
     ]
+    if any(
+        one.identity.get("engine") == HOST_KERNEL and one.arguments.get("queue") in BY_FLOW
+        for one in records
+    ):
+        notes.append(f"{' and '.join(BY_FLOW)} see into tunnels of this kernel (docs/native.md)")
+    return notes
 
 
 def _ends_tcp(vpn: str) -> bool:
