@@ -257,6 +257,13 @@ def test_a_small_buffer_is_the_largest_window(run_cells: RunCells, direction: st
     assert read_back(small) == {"buffer_bytes": 64_000}
 
 
+def test_large_buffers_find_memory(run_cells: RunCells) -> None:
+    """They take what no other host lacks: the receiver drops nothing that it has acknowledged."""
+    path = ("vpn=none", "cc=bbr", "delay_ms=300", "rate=100M", "size=100M")
+    large, usual = run_cells("geo", *path, "tcp_buffer=32M,default")
+    assert time_s(large) == pytest.approx(time_s(usual), rel=0.05)
+
+
 def read_back(run: Run) -> dict[str, Any]:
     """What the end hosts' kernels have, of the options that were given."""
     hosts = ("satvpn_pc", "satvpn_server")

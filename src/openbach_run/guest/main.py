@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 RUN_DIRECTORY = "/run/openbach"
 LINK_FILES = "/run/link_files"
+TCP_MEMORY = "/proc/sys/net/ipv4/tcp_mem"
+HOSTS_MEMORY = 8  # memory of a host, in that of the guest
 BEGIN_NS = 10**9
 """The begin of a run by CLOCK_MONOTONIC: a second after its kernel, however long its preparation
 took. What differs in that (a module to load, an import) then moves no packet. On a kernel that runs
@@ -90,6 +92,7 @@ def _run(events: TextIO, began_ns: int) -> dict[str, Any]:
     own_kernel = identity["engine"] != HOST_KERNEL
     if own_kernel:
         _answer_no_kernel()
+        _give_tcp_memory()
         _load_modules(
             [
                 *uses.get("congestion-controls", ()),
@@ -196,6 +199,18 @@ def _answer_no_kernel() -> None:
     file = os.open("/proc/sys/kernel/modprobe", os.O_WRONLY)
     os.write(file, b"/sbin/none")
     os.close(file)
+
+
+def _give_tcp_memory() -> None:
+    """Let the TCP of all hosts have together what it has on one host of 4 GB.
+
+    A kernel of 512 MB gives it a sixteenth. Under pressure of memory a receiver drops what it has
+    selectively acknowledged, which hosts with kernels of their own would not do.
+    """
+    with open(TCP_MEMORY) as file:
+        pages = [str(HOSTS_MEMORY * int(limit)) for limit in file.read().split()]
+    with open(TCP_MEMORY, "w") as file:
+        file.write(" ".join(pages))
 
 
 def _kernel_log(libc: ctypes.CDLL) -> list[str]:
