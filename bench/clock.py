@@ -81,10 +81,8 @@ def options_of(clock: str, workers: int | None, folder: Path) -> list[str]:
         return ["--clock", clock, "--workers", str(workers or 1)]
     job = folder / "satcom_link"
     shutil.copytree(REPOSITORY / "jobs/satcom_link", job, dirs_exist_ok=True)
-    netem = job / "files/netem.py"
-    netem.write_text(
-        netem.read_text().replace('CLOCK = "OPENBACH_RUN_CLOCK"', 'CLOCK = "NO_CLOCK"')
-    )
+    with (job / "files/fragments.py").open("a") as module:  # one that the job imports
+        module.write('\nfrom openbach_jobs import netem\n\nnetem.CLOCK = "NO_CLOCK"\n')
     return ["--jobs", str(job)]
 
 
