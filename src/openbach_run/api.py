@@ -177,7 +177,7 @@ class Results:
         return frame
 
     def cells(self, measure: str = "transfer_time_s") -> pandas.DataFrame:
-        """Return a row for each cell: median, both ends of its 95 % interval, number of seeds.
+        """Return a row for each cell: median, ends of its interval, seeds, 90th percentile.
 
         The arguments with several values are columns. A cell is a combination of values.
         """
@@ -188,7 +188,8 @@ class Results:
             measured = estimate(list(cell.measured(measure).values()))
             if measured is not None:
                 rows.append({**{name: cell.values.get(name) for name in names}, **asdict(measured)})
-        frame = pandas.DataFrame(rows, columns=[*names, "median", "low", "high", "seeds"])
+        numbers = ["median", "low", "high", "seeds", "p90", "p90_high"]
+        frame = pandas.DataFrame(rows, columns=[*names, *numbers])
         return frame.assign(**{name: _typed(frame[name]) for name in names})
 
     def series(self, statistic: str, runs: Iterable[str] | None = None) -> pandas.DataFrame:

@@ -395,6 +395,33 @@ def test_settings_and_seeds_take_the_place_of_the_files(tmp_path: Path) -> None:
     )
 
 
+def test_cells_with_chance_have_seeds_of_their_own(tmp_path: Path) -> None:
+    file = campaign_file(tmp_path, f"seeds_if_random: 20{TWO_SCENARIOS}")
+    for geo, leo in (planned_file(file), planned_file(file, "size=1M")):
+        assert (geo.every_seed, geo.runs_planned) == ((3, 7), 4)
+        assert [len(leo.seeds_of(cell)) for cell in leo.cells] == [2, 20]
+        assert sorted(run.seed for run in runs(leo)) == [
+            *range(1, 4),
+            3,
+            *range(4, 8),
+            7,
+            *range(8, 21),
+        ]
+        assert [run.seed for run in runs(leo) if run.values["loss"] == "0"] == [3, 7]
+        assert leo.runs_planned == 22
+    _, leo = planned_file(file, "loss=0")
+    assert leo.runs_planned == 2
+    _, leo = planned_file(file, seeds=(1,))
+    assert leo.runs_planned == 2, "--seeds is for all cells"
+
+
+@pytest.mark.parametrize("name", ["full", "leo", "etosat"])
+def test_headline_campaigns_show_the_tail(name: str) -> None:
+    for one in planned_file(REPOSITORY / "campaigns" / f"{name}.yml"):
+        for cell in one.cells:
+            assert len(one.seeds_of(cell)) == (20 if one.has_chance(cell) else 5)
+
+
 @pytest.mark.parametrize(
     "file", sorted((REPOSITORY / "campaigns").glob("*.yml")), ids=lambda file: str(file.stem)
 )
@@ -417,6 +444,7 @@ def test_the_campaigns_of_the_repository(file: Path) -> None:
         ("scenarios: [{scenario: geo, values: {vpm: [none]}}]", "did you mean vpn"),
         ("scenarios: [{scenario: geo, values: {vpn: [none, none]}}]", "given twice"),
         ("scenarios: [{scenario: geo}]\nseeds: many", "seeds: give how many"),
+        ("scenarios: [{scenario: geo}]\nseeds_if_random: many", "seeds: give how many"),
         ("scenarios: [{scenario: geo}]\nseed: 5", "seed: no such key; did you mean seeds"),
     ],
 )

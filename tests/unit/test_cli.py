@@ -72,7 +72,8 @@ def test_if_anything_is_random_all_is_run_with_five_seeds_after_a_first_table(
         and "15 of 15 runs" in rest
     )
     assert "10.03 [10.01–10.05]  11.03 [11.01–11.05]  20.03 [20.01–20.05]" in printed.out
-    assert "over 5 seeds" in printed.out
+    assert "median [least to greatest] of 5 seeds" in printed.out
+    assert "95 %" not in printed.out
     rows = list(csv.DictReader((tmp_path / "results.csv").open()))
     assert [(row["loss"], row["seed"]) for row in rows[:3]] == [("0", "1"), ("0", "2"), ("0", "3")]
     assert main.main([*words, "loss=0"]) == 0

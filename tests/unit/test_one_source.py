@@ -12,6 +12,7 @@ from pathlib import Path
 import docs_tables
 import pytest
 import readme
+from helpers.made_up import write_results
 
 from openbach_run.campaign.options import Options
 from openbach_run.campaign.request import plan_of
@@ -82,6 +83,14 @@ def test_readme_and_report_are_of_the_same_results() -> None:
     )
 
 
+def test_readme_has_the_seeds_of_its_command_also_beside_a_report_of_more(tmp_path: Path) -> None:
+    tables = set()
+    for seeds in (5, 20):
+        folder = write_results(tmp_path / str(seeds), seeds=seeds, pep=("none",), cc=("cubic",))
+        tables.add(readme.table(read_campaigns([folder])))
+    assert len(tables) == 1
+
+
 def test_the_report_has_the_sentences_and_the_table_of_its_results() -> None:
     made = page_one(read_campaigns([readme.RESULTS]))
     assert made is not None
@@ -104,7 +113,7 @@ def test_the_runs_of_campaigns_in_the_documentation_are_those_of_their_files() -
         for one in plan.campaigns:
             # Two entries of a file may have a cell in common; it is run once.
             cells[one.scenario.name] |= {
-                (*cell.values(), str(seed)) for cell in one.cells for seed in one.every_seed
+                (*cell.values(), str(seed)) for cell in one.cells for seed in one.seeds_of(cell)
             }
         assert sum(map(len, cells.values())) == int(runs), name
 

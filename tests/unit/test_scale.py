@@ -17,7 +17,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy
 import pandas
 import pytest
 from helpers.fake_engine import EVENT, SENT, FakeEngine, few_files, leave
@@ -38,7 +37,6 @@ from openbach_run.openbach.reading import parse_scenario
 from openbach_run.progress import Reporter
 from openbach_run.results import run_files
 from openbach_run.results.files import arrow
-from openbach_run.results.intervals import BOOTSTRAP_SEED, RESAMPLES, estimate
 from openbach_run.results.record import Store, events, statistics
 from openbach_run.results.run_files import DamagedRecord
 
@@ -341,21 +339,6 @@ def test_records_of_older_versions_are_read(tmp_path: Path) -> None:
 
 
 # Statistics and the start
-
-
-@given(st.lists(st.floats(0.001, 1000), min_size=2, max_size=12))
-def test_the_interval_is_that_of_the_medians_of_all_resamples(values: list[float]) -> None:
-    """The resamples are as they were drawn before.
-
-    Then an array for all of them wanted 2 GB for ten thousand seeds.
-    """
-    drawn = numpy.random.default_rng(BOOTSTRAP_SEED).integers(
-        len(values), size=(RESAMPLES, len(values))
-    )
-    low, high = numpy.quantile(numpy.median(numpy.array(values)[drawn], axis=1), [0.025, 0.975])
-    found = estimate(values)
-    assert found is not None
-    assert [found.low, found.high] == pytest.approx([low, high], rel=1e-12)
 
 
 def imported(statement: str) -> set[str]:

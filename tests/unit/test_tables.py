@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from dataclasses import replace
@@ -23,8 +24,45 @@ from openbach_run.guest.main import HOST_KERNEL
 from openbach_run.link_checks import is_random
 from openbach_run.openbach.measures import EVERY_STATISTIC
 from openbach_run.openbach.reading import parse_scenario
+from openbach_run.results.intervals import estimate
 from openbach_run.results.record import NOT_LOCKED, Record
-from openbach_run.results.tables import Table, as_html, as_latex, as_markdown, as_text, plain
+from openbach_run.results.tables import (
+    Table,
+    alike,
+    as_html,
+    as_latex,
+    as_markdown,
+    as_text,
+    figure,
+    plain,
+)
+
+
+def test_a_figure_has_the_tail_where_there_are_seeds_enough() -> None:
+    times = [33.0] * 17 + [81.0, 82.0, 128.5]
+    assert figure(estimate(times), tail=True) == "33.00 [33.00–33.00], p90 81.00 (to 128.50)"
+    assert figure(estimate(times)) == "33.00 [33.00–33.00]"
+    assert figure(estimate(times[-5:]), tail=True) == "81.00 [33.00–128.50]"
+
+
+def test_no_interval_is_printed_where_there_was_no_chance() -> None:
+    """One number, and a line that says why; another where chance was, and touched nothing."""
+    assert figure(estimate(5 * [27.34]), tail=True) == "27.34"
+    assert figure(estimate(20 * [27.34]), tail=True) == "27.34"
+    swept = campaign((1, 2, 3, 4, 5), vpn=("none",), loss=("0", "0.1", "1"))
+    done = []
+    for loss, seed in itertools.product(swept.values["loss"], swept.seeds):
+        time_s = 27.34 + float(loss) * seed if loss == "1" else 27.34
+        one = record(vpn="none", loss=loss)
+        done.append(replace(one, seed=seed, measures={"transfer_time_s": time_s}))
+    shown = campaign_table(swept, done)
+    assert shown.rows == [["27.34", "27.34", "30.34 [28.34–32.34]"]]
+    assert shown.note.split("; ")[:3] == [
+        "median [least to greatest] of 5 seeds",
+        "no brackets: no chance in the cell, all seeds gave the same",
+        "no brackets in 1 of the cells with chance: nothing random touched their seeds",
+    ]
+    assert alike([("30.34 [28.34–32.34]", True), ("–", False), ("failed", True)]) == []
 
 
 def test_the_last_swept_argument_makes_the_columns() -> None:
@@ -43,7 +81,7 @@ def test_several_seeds_show_median_and_range_and_failures() -> None:
     failed = replace(one, seed=4, status="Finished Ko")
     shown = campaign_table(campaign((1, 2, 4, 5), vpn=("none",)), [*done, failed])
     assert shown.rows == [["22.00 [21.00–25.00] (1 failed)"]]
-    assert shown.note == "median [95 % bootstrap interval] over 4 seeds"
+    assert shown.note == "median [least to greatest] of 4 seeds"
 
 
 def of_others(**values: tuple[str, ...]) -> Campaign:

@@ -2,6 +2,7 @@
 """A campaign file, which names several scenarios, each with values.
 
 seeds: 5                             # how many, or a list of them
+seeds_if_random: 20                  # of the cells in which chance has a part; without it as above
 scenarios:
   - scenario: geo_loss               # a name in scenarios/, or a file (relative to this one)
     values: {vpn: [none, wireguard], loss: [0, 1]}
@@ -10,6 +11,7 @@ scenarios:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,10 +38,14 @@ def plan_file(
     """Return the campaigns of a campaign file.
 
     A setting replaces the file's values in every scenario that has this argument; `seeds` replaces
-    the file's seeds. A scenario given by name is one of the additions. Raises InputError.
+    the file's seeds, of all cells. A scenario given by name is one of the additions.
+
+    Raises InputError.
     """
     content = _content(path)
     given = parse_settings(settings)
+    random = content.get("seeds_if_random") if seeds is None else None
+    if_random = () if random is None else _seeds(path, random)
     seeds = seeds or _seeds(path, content.get("seeds", 1))
     campaigns: list[Campaign] = []
     for number, entry in enumerate(content["scenarios"]):
@@ -53,7 +59,8 @@ def plan_file(
             here = {
                 name: values for name, values in given.items() if setting_of(name) in known_here
             }
-            campaigns.append(plan_read(file, scenario, subs, {**values, **here}, seeds, packages))
+            read = plan_read(file, scenario, subs, {**values, **here}, seeds, packages)
+            campaigns.append(replace(read, seeds_if_random=if_random))
         except (Malformed, InputError) as error:
             raise InputError(f"{where} ({file}): {error}") from error
     known = {name for campaign in campaigns for name in campaign.values}
@@ -78,7 +85,7 @@ def _content(path: Path) -> dict[str, Any]:
             " `inherits`"
         )
         raise InputError(f"{path}: {words} (docs/scenarios.md)")
-    _check_keys(f"{path}", content, ("seeds", "scenarios"))
+    _check_keys(f"{path}", content, ("seeds", "seeds_if_random", "scenarios"))
     return content
 
 

@@ -63,6 +63,8 @@ class Campaign:
     """The measures that its jobs declare."""
     more_seeds: tuple[int, ...] = ()
     """Further seeds, of all cells, if chance has a part in any cell."""
+    seeds_if_random: tuple[int, ...] = ()
+    """The seeds of the cells in which chance has a part, if they have others."""
     given: frozenset[str] = frozenset()
     """Names of the values that were given, and are not the scenario's own."""
     # Not compared: two equal campaigns stay equal when one has been worked out.
@@ -140,18 +142,35 @@ class Campaign:
             return first
         return every if every <= most_runs else len(self.cells) * len(self.every_seed)
 
+    @property
+    def runs_planned(self) -> int:
+        """Return the number of runs of its cells."""
+        return sum(len(self.seeds_of(cell)) for cell in self.cells)
+
     @cached_property
     def is_random(self) -> bool:
         """Return whether chance has a part in any cell."""
-        return any(is_random(cell, self.presets, self.impairments) for cell in self.cells)
+        return any(map(self.has_chance, self.cells))
+
+    def has_chance(self, cell: Mapping[str, str]) -> bool:
+        """Return whether chance has a part in a cell."""
+        return is_random(cell, self.presets, self.impairments)
 
     @property
     def every_seed(self) -> tuple[int, ...]:
-        """Return the seeds of each cell.
+        """Return the seeds of a cell, of those with most of them.
 
-        All cells have the same seeds, so that any two can be compared seed by seed.
+        All cells have the same seeds, so that any two can be compared seed by seed. Only a campaign
+        file may have more for those in which chance has a part.
         """
-        return (*self.seeds, *(self.more_seeds if self.is_random else ()))
+        more = (*self.more_seeds, *self.seeds_if_random) if self.is_random else ()
+        return tuple(dict.fromkeys((*self.seeds, *more)))
+
+    def seeds_of(self, cell: Mapping[str, str]) -> tuple[int, ...]:
+        """Return the seeds of a cell."""
+        if not self.seeds_if_random:
+            return self.every_seed
+        return self.seeds_if_random if self.has_chance(cell) else self.seeds
 
     @property
     def cells(self) -> list[dict[str, str]]:
@@ -254,7 +273,7 @@ class Campaign:
             CellSpec(origin, cell, identity_of(used), used, self._files_of(cell))
             for cell, used in zip(self.cells, self.uses(packages), strict=True)
         )
-        return [RunSpec(cell, seed) for cell in cells for seed in self.every_seed]
+        return [RunSpec(cell, seed) for cell in cells for seed in self.seeds_of(cell.values)]
 
     def _files_of(self, cell: Mapping[str, str]) -> dict[str, str]:
         """Return the content of a cell's link files, by the name of the argument or constant."""

@@ -215,7 +215,7 @@ def forecast_of(plan: Plan, options: Options) -> str:
     work = _Work(plan, options)
     planned, missing = work.runs_that_can_be_named()
     if missing:
-        count = sum(len(one.cells) * len(one.every_seed) for one in plan.campaigns)
+        count = sum(one.runs_planned for one in plan.campaigns)
         return unknown(count, missing, len(work.cpus))
     return forecast(planned, work.store, len(work.cpus))
 
@@ -230,8 +230,8 @@ def to_do_of(plan: Plan, options: Options) -> list[dict[str, str]]:
     if missing:
         found = []
         for one in plan.campaigns:
-            here = [{"scenario": one.scenario.name, **cell} for cell in one.cells]
-            found += here * len(one.every_seed)
+            for cell in one.cells:
+                found += [{"scenario": one.scenario.name, **cell}] * len(one.seeds_of(cell))
         return found
     there = {record.run_id for record in work.store.all() if record.finished}
     specs = [one.spec for one in planned if one.spec.run_id not in there]

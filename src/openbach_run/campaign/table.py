@@ -14,11 +14,11 @@ from openbach_run.guest.main import HOST_KERNEL
 from openbach_run.link_checks import ORBIT
 from openbach_run.openbach.extras import MEASURE
 from openbach_run.openbach.measures import measure_of
-from openbach_run.results.intervals import estimate
+from openbach_run.results.intervals import estimate, notes
 from openbach_run.results.least_transfer_time import least_transfer_time_s, rate_of, rate_steps
 from openbach_run.results.record import Record, not_locked, statistics
 from openbach_run.results.seeds import WARNING
-from openbach_run.results.tables import Table, figure
+from openbach_run.results.tables import Table, alike, figure
 
 MOST_COLUMNS = 6
 """The most columns of values in a table."""
@@ -56,9 +56,12 @@ def campaign_table(campaign: Campaign, records: Sequence[Record]) -> Table:
     # In the order of the sweep.
     columns = list(dict.fromkeys(_values(cell, across) for cell in campaign.cells))
     rows: dict[tuple[str, ...], dict[tuple[str, ...], str]] = {}
+    several: list[tuple[str, bool]] = []
     for cell in campaign.cells:
         shown = _cell(by_cell.get(tuple(cell.values()), []), campaign)
         rows.setdefault(_values(cell, down), {})[_values(cell, across)] = shown
+        if len(campaign.seeds_of(cell)) > 1:
+            several.append((shown, campaign.has_chance(cell)))
     defaults = {**campaign.scenario.sweep.get("defaults", {}), **campaign.constants}
     fixed = ", ".join(
         f"{name}={values[0]}"
@@ -77,6 +80,7 @@ def campaign_table(campaign: Campaign, records: Sequence[Record]) -> Table:
         "; ".join(
             [
                 _note(campaign),
+                *alike(several),
                 *_too_short(campaign, records),
                 *_fragments(campaign, records),
                 *_clocks(records),
@@ -110,7 +114,7 @@ def _all_measures(campaign: Campaign, records: Sequence[Record]) -> Table | None
         ).append(one)
     several = len({one.scenario for one in done}) > 1
     head = [*(["scenario"] if several else []), *swept]
-    notes = [_note(campaign), MEDIANS, *_clocks(done), *not_locked(done)]
+    told = [_note(campaign), MEDIANS, *_clocks(done), *not_locked(done)]
     rows = []
     for (scenario, *values), of_cell in by_cell.items():
         key = [*([scenario] if several else []), *values]
@@ -124,10 +128,10 @@ def _all_measures(campaign: Campaign, records: Sequence[Record]) -> Table | None
                 for column in _measured(of_cell) or [NOTHING]
             ]
     if swept and (others := columns[MOST_COLUMNS:]):
-        notes.append(f"results.csv has {len(others)} more columns: {', '.join(others)}")
+        told.append(f"results.csv has {len(others)} more columns: {', '.join(others)}")
     shown = columns[:MOST_COLUMNS] if swept else ["run"]
     labels = [*head, *([] if swept else ["measure"])]
-    return Table(campaign.scenario.name, [*labels, *shown], rows, "; ".join(notes), len(labels))
+    return Table(campaign.scenario.name, [*labels, *shown], rows, "; ".join(told), len(labels))
 
 
 def _measured(records: Sequence[Record]) -> list[str]:
@@ -177,7 +181,7 @@ def not_sent(campaign: Campaign, records: Sequence[Record], runs: Path) -> str |
 
 def _cell(done: Sequence[Record], campaign: Campaign) -> str:
     """Return the text of a cell: median over the seeds, interval, number of failed runs."""
-    shown = _shown(done, campaign.measure or "")
+    shown = _shown(done, campaign.measure or "", tail=_has_tail(campaign))
     has_finished = any(record.finished for record in done)
     return (
         "not sent"
@@ -186,14 +190,22 @@ def _cell(done: Sequence[Record], campaign: Campaign) -> str:
     )
 
 
-def _shown(done: Sequence[Record], column: str, digits: int = 2, form: str = "f") -> str:
+def _has_tail(campaign: Campaign) -> bool:
+    """Return whether the greatest values of its measure are the bad ones."""
+    return measure_of(campaign.measure or "", campaign.declared)[1].better == "less"
+
+
+def _shown(
+    done: Sequence[Record], column: str, digits: int = 2, form: str = "f", *, tail: bool = False
+) -> str:
     """Return the median of a column over the runs and its interval, and how many failed, if any."""
     found = [record.measures.get(column) for record in done if record.finished]
     values = [value for value in found if value is not None]
     failed = sum(not record.finished for record in done)
     if not values:
         return "failed" if failed else ("done" if done else NOTHING)
-    return figure(estimate(values), digits, form) + (f" ({failed} failed)" if failed else "")
+    text = figure(estimate(values), digits, form, tail=tail)
+    return text + (f" ({failed} failed)" if failed else "")
 
 
 def _least_s(campaign: Campaign, cell: Mapping[str, str]) -> float | None:
@@ -304,12 +316,9 @@ def _note(campaign: Campaign) -> str:
             f"{' and '.join(ending)} ends TCP at both ends of the tunnel, as a PEP does: compare it"
             " with a VPN and a PEP"
         )
-    several = len(campaign.every_seed)
-    seeds = (
-        f"median [95 % bootstrap interval] over {several} seeds"
-        if several > 1
-        else f"seed {campaign.seeds[0]}"
+    seeds = notes(
+        {len(campaign.seeds_of(cell)) for cell in campaign.cells}, tail=_has_tail(campaign)
     )
-    if several == 1 and campaign.is_random:
+    if not seeds and campaign.is_random:
         parts.append(WARNING)
-    return "; ".join([seeds, *parts])
+    return "; ".join([*(seeds or [f"seed {campaign.seeds[0]}"]), *parts])

@@ -75,7 +75,7 @@ examples:
   openbach-run scenarios/geo_loss.json
       the whole table: every VPN, congestion control and loss rate of the file
   openbach-run scenarios/geo_loss.json vpn=wireguard,openvpn_udp cc=bbr loss=0.5,2 --seeds 5
-      four cells with five seeds each; a cell shows the median and its 95 % interval
+      four cells with five seeds each; a cell shows median, least and greatest
   openbach-run geo vpn=none cc=cubic --pcap
       one run; its packets are in results/geo/runs/<run id>/capture.pcapng, and the
       commands that built its hosts, link, tunnel and proxy in commands.sh beside it

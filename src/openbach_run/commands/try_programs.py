@@ -59,7 +59,7 @@ directory, which has the files of --file, and `payload` with --payload.
 
 With --against DIR the times are compared, seed by seed, with those that an earlier
 `try … -o DIR` has left. It is a regression (exit code 3) if the median of the change lies
-beyond the tolerance and its whole 95 % interval is above no change, or if a seed fails that
+beyond the tolerance and its whole interval is above no change, or if a seed fails that
 did not fail before.
 """
 

@@ -44,9 +44,9 @@ from openbach_run.report.words import (
     title_of,
     value_of,
 )
-from openbach_run.results.intervals import Estimate
+from openbach_run.results.intervals import Estimate, ends, notes
 from openbach_run.results.seeds import MIN_SEEDS, WARNING
-from openbach_run.results.tables import Markdown, Table, plain
+from openbach_run.results.tables import Markdown, Table, alike, plain
 
 COMPARED = 4
 """Fewer comparisons with the baseline get no figure: their table is enough."""
@@ -133,10 +133,15 @@ def times_table(setting: Setting) -> Table:
     rows = []
     for (vpn, pep), cc in product(configurations(setting.cells), transports):
         wanted = {"vpn": vpn, "pep": pep, "cc": cc}
-        figures = [_shown_in(setting.cells, measure, **wanted, loss=loss) for loss in losses]
+        found = [find(setting.cells, **wanted, loss=loss) for loss in losses]
+        figures = [shown(one, measure, tail=setting.is_time) for one in found]
         rows.append([*map(named, (vpn, pep, cc)), *figures])
     header = [*map(heading, ("vpn", "pep", "cc")), *(said("loss", loss) for loss in losses)]
-    return Table(f"{setting.title}: {setting.words}", header, rows, note(setting.cells), 3)
+    texts = [
+        (shown(one, measure), is_random(one.values)) for one in setting.cells if len(one.runs) > 1
+    ]
+    told = "; ".join([note(setting.cells, tail=setting.is_time), *alike(texts)])
+    return Table(f"{setting.title}: {setting.words}", header, rows, told, 3)
 
 
 def changes_table(setting: Setting, loss: str, baseline: Mapping[str, str]) -> Table | None:
@@ -163,10 +168,8 @@ def changes_table(setting: Setting, loss: str, baseline: Mapping[str, str]) -> T
         f" {name_of_baseline(baseline)}"
     )
     header = [heading("vpn"), heading("pep"), *map(named, transports)]
-    several = (
-        "median of paired changes [95 % bootstrap interval], no interval where all seeds gave the"
-        " same"
-    )
+    told = ends([len(one.runs) for one in cells])
+    several = f"median of paired changes [{told}], no brackets where all seeds gave the same"
     return Table(title, header, rows, "; ".join(one_seed(cells) or [several]), 2)
 
 
@@ -204,7 +207,7 @@ def measures_tables(setting: Setting) -> dict[str, Table]:
                 rows.append([*labels, *(figures[number] for _, figures in columns)])
             part = str(first // MEASURES_A_TABLE + 1) if first else ""
             file = file_name(*filter(None, (setting.name, "measures", suffix, part)))
-            made[file] = Table(title, header, rows, note(setting.cells), len(swept))
+            made[file] = Table(title, header, rows, note(setting.cells, tail=True), len(swept))
     return made
 
 
@@ -224,7 +227,8 @@ def _column(setting: Setting, name: str, *, within: bool) -> tuple[str, list[str
     units = in_good_units(measure, [one.median for one in found if one])
     title = measure.title if within else title_of(name, declared)
     words = f"{title} ({units.unit})" if units.unit else title
-    return words, [shown(cell, name, units) for cell in setting.cells]
+    tail = measure.better == "less"
+    return words, [shown(cell, name, units, tail=tail) for cell in setting.cells]
 
 
 def name_of_baseline(baseline: Mapping[str, str]) -> str:
@@ -235,7 +239,9 @@ def name_of_baseline(baseline: Mapping[str, str]) -> str:
     )
 
 
-def shown(cell: Cell | None, measure: str, units: Measure | None = None) -> str:
+def shown(
+    cell: Cell | None, measure: str, units: Measure | None = None, *, tail: bool = False
+) -> str:
     """Return the cell's figure in words.
 
     Runs that failed or were not run are counted, never left out.
@@ -243,14 +249,11 @@ def shown(cell: Cell | None, measure: str, units: Measure | None = None) -> str:
     if cell is None:
         return "–"
     places, factor = (places_of(units), units.factor) if units else (None, 1.0)
-    parts = [figure(found, places, factor)] if (found := cell.estimate(measure)) else []
+    found = cell.estimate(measure)
+    parts = [figure(found, places, factor, tail=tail)] if found else []
     parts += [f"{len(cell.failed)} failed"] if cell.failed else []
     parts += [f"{cell.not_run} not run"] if cell.not_run else []
     return ", ".join(parts) or "–"
-
-
-def _shown_in(cells: Sequence[Cell], measure: str, **wanted: str) -> str:
-    return shown(find(cells, **wanted), measure)
 
 
 def change(found: Estimate | None, cell: Cell | None) -> str:
@@ -270,17 +273,9 @@ def _percent(ratio: float) -> str:
     return f"{percent:+.1f}".replace("-", "−") if percent else "0.0"
 
 
-def note(cells: Sequence[Cell]) -> str:
+def note(cells: Sequence[Cell], *, tail: bool = False) -> str:
     """Return the note below a table: number of seeds, intervals and the least possible time."""
-    seeds = sorted({len(cell.runs) for cell in cells})
-    parts = []
-    if seeds[-1] > 1:
-        several = str(seeds[-1]) if len(seeds) == 1 else f"up to {seeds[-1]}"
-        parts.append(
-            f"median [95 % bootstrap interval] over {several} seeds, no interval where all gave the"
-            " same"
-        )
-    parts += one_seed(cells)
+    parts = [*notes([len(cell.runs) for cell in cells], tail=tail), *one_seed(cells)]
     parts += [f"the least possible time is {time_s:.2f} s" for time_s in least_times_s(cells)]
     return "; ".join(parts)
 
@@ -314,14 +309,15 @@ def advice_table(campaigns: Campaigns) -> Table | None:
                 ", ".join(conditions),
                 one.control,
                 _configuration(one.chosen.best),
-                figure(one.chosen.found),
+                figure(one.chosen.found, tail=True),
                 change(one.chosen.against, None),
                 _equivalent(one.chosen, campaigns.distinct("pep")),
             ]
         )
     header = ["link", "you control", "use", "time (s)", "against no VPN, no PEP", "equivalent"]
     note = (
-        "median [95 % bootstrap interval]. Equivalent: neither its median nor the median of its"
+        f"{'; '.join(notes([one.chosen.found.seeds for one in found], tail=True))}."
+        " Equivalent: neither its median nor the median of its"
         f" paired ratios exceeds the fastest by more than {_ties_in_words(campaigns)}."
         " Of equivalent ones the simplest is recommended: no PEP, then CUBIC on the hosts, then a"
         " VPN in the kernel. A PEP between the ends of a tunnel that it cannot split does nothing,"

@@ -19,7 +19,7 @@ from openbach_run.results.intervals import Estimate, difference, ratio
 CELL_COLUMNS = (
     "measure", "unit", "median", "low", "high", "seeds", "failed", "not_run", "difference",
     "difference_low", "difference_high", "ratio", "ratio_low", "ratio_high",
-    "least_transfer_time_s",
+    "least_transfer_time_s", "p90", "p90_high",
 )  # fmt: skip
 CLAIM_COLUMNS = (
     "claim", "part", "orbit", "verdict", "comparison", "measure", "bounds", "median", "low", "high",
@@ -31,8 +31,8 @@ def cells_csv(campaigns: Campaigns, baseline: Mapping[str, str]) -> str:
     """Return one row per cell and measure, compared with the baseline cell if there is one.
 
     The baseline cell has the baseline's values and otherwise the same. The row has the difference
-    from it and the ratio to it. Low and high are the ends of the 95 % interval. A cell without any
-    measure has one row.
+    from it and the ratio to it. Low and high are the ends of the interval (`Estimate`). A cell
+    without any measure has one row.
     """
     names = list(dict.fromkeys(chain.from_iterable(cell.values for cell in campaigns.cells)))
     declared = flat(campaigns.declared)
@@ -65,6 +65,7 @@ def _of_cell(cell: Cell, bare: Cell | None, declared: Sequence[Measure]) -> Iter
             *_ends(difference(measured, reference)),
             *_ends(ratio(measured, reference)),
             cell.least_transfer_time_s,
+            *((found.p90, found.p90_high) if found else (None, None)),
         ]
 
 

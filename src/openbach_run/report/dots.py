@@ -33,6 +33,7 @@ from openbach_run.report.page_one import (
     capital,
     link_in_words,
     percent_ratio,
+    seeds_in_words,
     short,
 )
 from openbach_run.report.recommendations import END_HOSTS
@@ -98,8 +99,8 @@ def times(page: PageOne) -> Drawing | None:
     logarithmic = min(every) > 0 and max(every) > WIDE * min(every)
     least = least_times_s(drawn) if page.is_time else []
     words = page.of_measure.words + (", logarithmic" if logarithmic else "")
-    seeds = max(len(cell.runs) for cell in page.cells)
-    note = f"marker: median, bar: all {seeds} seeds" if seeds > 1 else "one seed"
+    seeds = seeds_in_words(page.cells)
+    note = f"marker: median, bar: all {seeds}" if seeds != "1 seed" else "one seed"
     note += "; grey line: the least possible" if least else ""
     note += f", {least[0]:.1f} s" if len(least) == 1 else ""
     if least and not all(cell.least_transfer_time_s for cell in drawn):

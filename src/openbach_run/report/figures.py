@@ -27,7 +27,7 @@ from openbach_run.report.charts import INTERVAL, NARROW, points_csv
 from openbach_run.report.svg import slim
 from openbach_run.report.words import heading, in_good_units, named, said, suffix_in_words
 from openbach_run.results import run_files
-from openbach_run.results.intervals import Estimate, ratio
+from openbach_run.results.intervals import Estimate, ends, ratio
 from openbach_run.results.record import statistics
 from openbach_run.topology.inventory import host_of
 
@@ -251,8 +251,8 @@ def compared(
         figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), frameon=False)
     return Drawing(
         name,
-        f"{title}: {without_unit(words)} compared with {shown}, median of paired ratios and 95 %"
-        " interval",
+        f"{title}: {without_unit(words)} compared with {shown}, median of paired ratios and"
+        f" {_ends(cells)}",
         figure,
     )
 
@@ -322,9 +322,13 @@ def loss_curves(name: str, title: str, cells: Sequence[Cell], measure: str, word
     least = "; dotted: the least possible time" if measure == TRANSFER_TIME else ""
     return Drawing(
         name,
-        f"{title}: {without_unit(words)} over random loss{scale}, median and 95 % interval{least}",
+        f"{title}: {without_unit(words)} over random loss{scale}, median and {_ends(cells)}{least}",
         figure,
     )
+
+
+def _ends(cells: Sequence[Cell]) -> str:
+    return ends([len(cell.runs) for cell in cells])
 
 
 def _intervals(
@@ -381,7 +385,7 @@ def curves(
         axes.set_ylabel(words)
         figure.legend(loc="outside upper left", ncols=min(len(lines), 4), frameon=False)
     return Drawing(
-        name, f"{title}: {words} over {heading(argument)}{scale}, median and 95 % interval", figure
+        name, f"{title}: {words} over {heading(argument)}{scale}, median and {_ends(cells)}", figure
     )
 
 

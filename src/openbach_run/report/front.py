@@ -23,7 +23,7 @@ from openbach_run.report.page_one import (
 from openbach_run.report.recommendations import LEAST_TIE
 from openbach_run.report.settings import Setting, settings
 from openbach_run.report.words import heading, named, said
-from openbach_run.results.intervals import Estimate
+from openbach_run.results.intervals import Estimate, ends
 from openbach_run.results.tables import Table
 
 BRIEF = 16
@@ -98,7 +98,8 @@ def costs_table(page: PageOne) -> Table:
         words += [said("loss", one["loss"])] if "loss" in one else []
         header.append(", ".join(filter(None, words)))
     title = f"{page.of_measure.title[:1].upper()}{page.of_measure.title[1:]} against no VPN (%)"
-    note = "median of paired changes [95 % bootstrap interval], without a PEP"
+    interval = ends([len(cell.runs) for cell in page.cells])
+    note = f"median of paired changes [{interval}], without a PEP"
     return Table(title, header, rows, note, labels)
 
 

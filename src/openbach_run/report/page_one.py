@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Page 1 of a report: at most six sentences and one table, made from the results by rules.
+"""Page 1 of a report: at most seven sentences and one table, made from the results by rules.
 
 A sentence is there only if the results decide what it says: by more than a tie, with the whole
 interval. So the same rules say of one campaign that loss decides, and of another that the VPN does.
@@ -46,7 +46,7 @@ from openbach_run.results.seeds import MIN_SEEDS
 from openbach_run.results.tables import Table
 from openbach_run.units import number
 
-MOST_SENTENCES = 6
+MOST_SENTENCES = 7
 COSTLY = 1.1
 """A VPN that takes this many times as long as no VPN is one to avoid: the published report calls
 10 % bad."""
@@ -230,6 +230,7 @@ def sentences(page: PageOne) -> list[str]:
         what_decides,
         what_asking_costs,
         what_hosts_do,
+        what_tails_do,
         what_a_pep_does,
         equivalent_vpns,
         best_vpns,
@@ -378,6 +379,26 @@ def what_hosts_do(page: PageOne) -> str:
             text += f"; {at_loss(page.losses[0])} it takes {_list(price[cc])} than CUBIC"
         parts.append(text)
     return f"{'; '.join(parts)}."
+
+
+def what_tails_do(page: PageOne) -> str:
+    """Say of which cell the slowest tenth is furthest above the median."""
+    tails = []
+    for cell in page.cells if page.is_time else ():
+        found = cell.estimate(page.measure)
+        if found and found.p90 is not None and found.p90 >= COSTLY * found.median > 0:
+            tails.append((found.p90 / found.median, found.p90, cell))
+    if not tails:
+        return ""
+    _, p90, cell = max(tails, key=lambda one: one[0])
+    where = _over(next((one for one in page.links if cell.has(one)), {}))
+    told = f"{_others(page, '', [cell])}{where}".strip()
+    unit = page.of_measure.unit
+    return (
+        f"Chance matters most{f' with {told}' if told else ''}: half of the runs have a"
+        f" {page.of_measure.title} of at most {page.median(cell)}, one in ten of more than"
+        f" {short(p90)} {unit}."
+    )
 
 
 def best_hosts(page: PageOne) -> str | None:
@@ -838,7 +859,7 @@ def use_table(page: PageOne) -> Table | None:
             told = []
             for loss in page.losses or [""]:
                 cells = [cell for cell in one.cells.values() if cell.has({**link, **_loss(loss)})]
-                told.append(short(median_of(cells[0], page.measure)) if cells else NOT_RUN)
+                told.append(_with_tail(page, cells[0]) if cells else NOT_RUN)
             seconds.append(", ".join(told))
         reach = [REACH[name] for name in one.control]
         rows.append(
@@ -863,8 +884,20 @@ def use_table(page: PageOne) -> Table | None:
     of_loss = f" at {', '.join(page.losses)} % random loss" if len(page.losses) > 1 else ""
     note = f"median {page.of_measure.title}{of_loss}; chosen is what is least bad at its worst on"
     note += " any link, among equivalent ones the simplest"
+    note += "; in brackets p90: one in ten is above" if _has_tails(rows) else ""
     note += f"; {NOT_RUN}: not run" if any(NOT_RUN in text for row in rows for text in row) else ""
     return Table("What to use", ["you control", "use", *columns], rows, note, 2 + len(columns))
+
+
+def _with_tail(page: PageOne, cell: Cell) -> str:
+    """Return a cell's median, and its 90th percentile where that is another number: `82 (95)`."""
+    found = cell.estimate(page.measure)
+    texts = [short(one) for one in (found.median, found.p90) if one is not None] if found else []
+    return texts[0] + (f" ({texts[-1]})" if len({*texts}) > 1 else "")
+
+
+def _has_tails(rows: Sequence[Sequence[str]]) -> bool:
+    return any(one.endswith(")") for row in rows for text in row[2:] for one in text.split(", "))
 
 
 def _links_of(page: PageOne, cells: Sequence[Cell]) -> list[dict[str, str]]:
@@ -929,13 +962,19 @@ def conditions_in_words(page: PageOne) -> str:
     orbits = page.campaigns.distinct("orbit", page.cells)
     if any(orbits):
         told.append(_list([one.upper() for one in orbits if one]))
-    seeds = max(len(cell.runs) for cell in page.cells)
-    told.append(f"{seeds} seed{'s' if seeds > 1 else ''}")
+    told.append(seeds_in_words(page.cells))
     return (
         f"{said('scenario', first['scenario'])}: {', '.join(told)}"
         if len(told) < 2
         else ", ".join(told)
     )
+
+
+def seeds_in_words(cells: Sequence[Cell]) -> str:
+    """Return how many seeds the cells have: `5 seeds`, `5 to 20 seeds`."""
+    counts = sorted({len(cell.runs) for cell in cells})
+    text = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
+    return f"{text} seed{'s' if counts[-1] > 1 else ''}"
 
 
 def _costs(page: PageOne, vpn: str, loss: str) -> list[tuple[Estimate, Cell, Cell]]:

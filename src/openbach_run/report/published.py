@@ -16,7 +16,7 @@ from openbach_run.link_checks import is_random
 from openbach_run.openbach.measures import from_name
 from openbach_run.report.cells import Campaigns, Cell, file_name, is_selection, matches, name_of
 from openbach_run.report.words import figure, said
-from openbach_run.results.intervals import ratio
+from openbach_run.results.intervals import ends, ratio
 from openbach_run.results.run_files import fields, is_number
 from openbach_run.results.seeds import WARNING
 from openbach_run.results.tables import Table
@@ -149,7 +149,7 @@ def _note(described: Mapping[str, Any], cells: Mapping[str, Cell]) -> str:
     notes = (
         [WARNING]
         if any(is_random(cell.values) for cell in alone)
-        else ["median [95 % bootstrap interval]"]
+        else [f"median [{ends([len(cell.runs) for cell in cells.values()])}]"]
     )
     if len(both) >= LEAST_RANKED:
         agreement = rank_correlation(

@@ -29,7 +29,7 @@ from openbach_run.results.seeds import MIN_SEEDS
 from openbach_run.results.tables import Table
 
 VERDICTS_NOTE = (
-    "reproduced: every comparison lies within its bounds with its whole 95 % interval; partly:"
+    "reproduced: every comparison lies within its bounds with its whole interval; partly:"
     " more than half of them; not: at least one lies outside with its whole interval. A"
     f" bound may be missed by {100 * MARGIN:g} % of it, where a claim says nothing else. A"
     f" comparison of fewer than {MIN_SEEDS} seeds or with failed runs decides nothing"

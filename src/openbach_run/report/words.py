@@ -16,6 +16,7 @@ from openbach_run.catalog import DESCRIBED, Catalog, description
 from openbach_run.openbach.measures import Measure, from_name, measure_of
 from openbach_run.openbach.scenario import SAME
 from openbach_run.results.intervals import Estimate
+from openbach_run.results.tables import in_text
 from openbach_run.units import number
 
 NAMES = {
@@ -292,20 +293,12 @@ def decimals(value: float) -> int:
     return min(2 if abs(value) >= 1 else 3, max(0, 3 - math.floor(math.log10(abs(value)))))
 
 
-def figure(found: Estimate | None, places: int | None = None, factor: float = 1.0) -> str:
-    """Return median and interval: `28.50 [28.41–28.77]`.
-
-    There is no interval if there is one seed, or if all had the same value.
-    """
-    if found is None:
-        return "–"
-    median = found.median * factor
-    digits = decimals(median) if places is None else places
-    text = _plain(median, digits)
-    if found.low is None or found.high is None:
-        return text
-    low, high = _plain(found.low * factor, digits), _plain(found.high * factor, digits)
-    return text if low == high == text else f"{text} [{low}–{high}]"
+def figure(
+    found: Estimate | None, places: int | None = None, factor: float = 1.0, *, tail: bool = False
+) -> str:
+    """Return median and interval, with four digits or so many places: `28.50 [28.41–28.77]`."""
+    digits = decimals(found.median * factor) if found and places is None else places or 0
+    return in_text(found, lambda value: _plain(value * factor, digits), tail=tail)
 
 
 def _plain(value: float, digits: int) -> str:

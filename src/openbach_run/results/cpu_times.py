@@ -19,9 +19,9 @@ from statistics import linear_regression, mean, quantiles
 from typing import Any
 
 from openbach_run.errors import InputError
-from openbach_run.results.intervals import BOOTSTRAP_SEED
 from openbach_run.results.record import Record, statistics
 
+BOOTSTRAP_SEED = 1
 ENDS = {"encrypt": ("box_1", "tx"), "decrypt": ("box_2", "rx")}
 """The ends of an upload between the boxes of a LAN, by direction: the host that does the work, and
 the side of its tunnel whose counter says how many packets there were."""

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from openbach_run.results.intervals import Estimate
@@ -32,18 +33,42 @@ class Table:
     labels: int
 
 
-def figure(found: Estimate | None, digits: int = 2, form: str = "f") -> str:
+def figure(found: Estimate | None, digits: int = 2, form: str = "f", *, tail: bool = False) -> str:
     """Return median and interval as `28.50 [28.41–28.77]`; a single seed has no interval.
 
     With `form` g, `digits` counts significant digits.
     """
+    return in_text(found, lambda value: f"{value:.{digits}{form}}", tail=tail)
+
+
+def in_text(found: Estimate | None, number: Callable[[float], str], *, tail: bool = False) -> str:
+    """Return median and interval; `tail`: and the 90th percentile, `, p90 29.10 (to 81.40)`.
+
+    Where all seeds gave the same digits it is one number.
+    """
     if found is None:
         return "–"
+    middle = number(found.median)
     if found.low is None or found.high is None:
-        return f"{found.median:.{digits}{form}}"
-    return (
-        f"{found.median:.{digits}{form}} [{found.low:.{digits}{form}}–{found.high:.{digits}{form}}]"
-    )
+        return middle
+    if {middle} == {*map(number, found.span or (found.low, found.high))}:
+        return middle
+    text = f"{middle} [{number(found.low)}–{number(found.high)}]"
+    if tail and found.p90 is not None and found.p90_high is not None:
+        text += f", p90 {number(found.p90)} (to {number(found.p90_high)})"
+    return text
+
+
+def alike(shown: Iterable[tuple[str, bool]]) -> list[str]:
+    """Return why figures have no brackets; with each is whether chance has a part in its cell."""
+    found = Counter(chance for text, chance in shown if text[-1:].isdigit())
+    told = ["no brackets: no chance in the cell, all seeds gave the same"] if found[False] else []
+    if found[True]:
+        told.append(
+            f"no brackets in {found[True]} of the cells with chance: nothing random touched their"
+            " seeds"
+        )
+    return told
 
 
 def as_text(shown: Table) -> str:

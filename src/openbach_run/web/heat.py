@@ -23,6 +23,7 @@ from openbach_run.openbach.measures import from_name
 from openbach_run.paths import PROJECT
 from openbach_run.results.files import FIRST
 from openbach_run.results.intervals import Estimate, estimate
+from openbach_run.results.intervals import notes as notes_on
 from openbach_run.results.least_transfer_time import least_transfer_time_s
 from openbach_run.results.seeds import WARNING
 from openbach_run.units import number
@@ -36,7 +37,7 @@ LEVELS = 10
 DECIDING = ("size", "rate", "direction", "return_rate", "link_file", "orbit")
 """Arguments from which the least transfer time follows."""
 SHOWN_CELLS = 120
-"""The cells on one page of the map: each has a bootstrap interval, which takes time."""
+"""The cells on one page of the map: each has an interval, which takes time."""
 MOST_COLUMNS = 12
 
 
@@ -323,11 +324,7 @@ def _notes(
     """Return the notes below the map: the seeds, a warning about random links, the least time."""
     seeds = {run.seed for run in chain.from_iterable(runs)}
     notes = [
-        (
-            f"median [95 % bootstrap interval] over {len(seeds)} seeds"
-            if len(seeds) > 1
-            else f"seed {min(seeds, default=1)}"
-        )
+        ("; ".join(notes_on([len(seeds)])) if len(seeds) > 1 else f"seed {min(seeds, default=1)}")
     ]
     listed = list(cells)
     if len(seeds) == 1 and any(map(is_random, listed)):

@@ -23,7 +23,6 @@ from typing import Any, NamedTuple, TypeVar, cast
 from openbach_run.campaign.sub_runs import unfold
 from openbach_run.openbach.measures import flat, measure_of
 from openbach_run.results import campaign_file, run_files
-from openbach_run.results.intervals import estimate
 from openbach_run.results.measures import measures_of
 from openbach_run.results.record import Record, Store
 from openbach_run.results.run_files import DamagedRecord
@@ -121,7 +120,6 @@ class Index:
 
     def _follow(self) -> None:
         """Look from time to time, until `close`."""
-        estimate([0.0, 1.0])  # imports what intervals need before a page waits for it
         while not self._ending.wait(EVERY_S):
             try:
                 self.look()
