@@ -297,7 +297,7 @@ def test_a_heat_map_with_failures_and_the_way_to_a_run(
     launch(wide, quick, "geo_loss", "wireguard", loss="0, 1, 13", seeds="3")
     wait_for_end(wide, 18)
     expect(wide.locator(".heat td")).to_have_count(6)
-    expect(wide.locator(".heat td.h0").first).to_contain_text("10 [10–10]")
+    expect(wide.locator(".heat td.h0").first).to_have_text(re.compile(r"^\s*10\s*$"))
     expect(wide.locator(".heat td.bad").first).to_contain_text("file_transfer")
     expect(wide.get_by_label("Measure").locator("option")).to_have_text(
         ["received (bytes)", "goodput (Mbit/s)", "transfer time (s)"]
@@ -371,7 +371,7 @@ def test_comparing_cells_warns_and_gives_paired_ratios(
     expect(wide.locator(".warning")).to_contain_text("size differs (3M, 30M)")
     expect(wide.locator("mark").first).to_be_visible()
     expect(wide.locator("table", has_text="transfer time").last).to_contain_text(
-        "× 1.000 [1.000–1.000], 3 paired seeds"
+        "× 1.000 3 paired seeds"
     )
     expect(wide.locator("figure").first.locator(".legend label")).to_have_count(4)
     accessible(wide)
@@ -488,7 +488,7 @@ def test_a_campaign_of_500_runs_fills_its_map_and_is_stopped_and_resumed(
         expect(page.get_by_text("You will be told")).to_be_visible()
         permits.release(350)
         wait_for_end(page, 500)
-        expect(page.locator(".heat td .interval", has_text="–")).to_have_count(100)
+        expect(page.locator(".heat td", has_text="10")).to_have_count(100)
         expect(page.locator("#status")).to_have_text("500 of 500 runs done")
         assert page.evaluate("told") == ["Launch 1: 500 of 500 runs done"]
         # A server that ends while it makes page 1 could only answer with an error.
