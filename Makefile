@@ -88,7 +88,7 @@ other-cpu: # the golden cells on an emulated CPU, below another kernel of the ho
 bench:
 	$(DEV) python bench/bench.py
 
-bench-clock: # the virtual clock against the real one: half an hour of an idle machine
+bench-clock: # virtual time with noise against a real clock: hours of an idle machine
 	$(DEV) python bench/clock.py
 
 scenarios: # those that people open as JSON, anew; `openbach-run expand` and `package` make any other

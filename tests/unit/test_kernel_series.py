@@ -76,6 +76,7 @@ def test_without_speed_all_other_groups_are_there(monkeypatch: pytest.MonkeyPatc
         "capture.c",
         "capture_user.c",
         "capture_user.h",
+        "host_noise.c",
     ]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from openbach_run.campaign import noise
 from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.options import Options
 from openbach_run.campaign.request import Plan
@@ -94,6 +95,7 @@ def inventory_of(campaign: Campaign, catalog: Catalog, options: Options) -> Inve
     if given is not None and not given.exists():
         # A name is looked up only where no file is called so: a file of the user's wins.
         given = catalog.find("topologies", str(given)) or given
+    noise.check_engine(campaign.values.get(noise.NOISE, ()), options)
     file = inventory_file(campaign.scenario, campaign.path, given)
     inventory = load_inventory(file)
     # The capture's table has its limit in the virtual engine's kernel only.

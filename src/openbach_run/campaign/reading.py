@@ -11,6 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from openbach_run.campaign import noise
 from openbach_run.campaign.settings import is_list, is_value
 from openbach_run.campaign.vpn_values import folded, setting_of
 from openbach_run.errors import InputError
@@ -89,6 +90,8 @@ def read_values(
     known = _own_values(path, scenario, subs)
     values = {}
     for name in dict.fromkeys([*scenario.sweep.get("values", {}), *scenario.arguments, *settings]):
+        if name == noise.NOISE and name not in given and name not in known:
+            continue
         if name not in given and name not in known:
             raise InputError(
                 f"{path}: the argument {name} needs a value: {name}=… ({settings[name]})"
@@ -123,7 +126,7 @@ def settings_of(scenario: Scenario, subs: Mapping[str, Scenario]) -> dict[str, s
     constants: dict[str, str] = {}
     for one in subs.values():
         constants |= {name: text for name, text in one.settings.items() if name in one.defaults}
-    return {**constants, **scenario.settings}
+    return {noise.NOISE: noise.DESCRIPTION, **constants, **scenario.settings}
 
 
 def sweep_table(scenario: Scenario, path: Path, key: str) -> dict[str, Any]:
@@ -201,4 +204,6 @@ def read_link_files(
     for name in names:
         files = [file for file in values[name] if file != NO_FILE]
         found[name] = {file: read_file_of(name, Path(file)) for file in files}
+    if own := noise.read_noise(values.get(noise.NOISE, ())):
+        found[noise.NOISE] = own
     return found

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from openbach_run.campaign.noise import DEFAULT, NOISE, distributions
+from openbach_run.clock import VIRTUAL
 from openbach_run.guest.main import LINK_FILES
 from openbach_run.openbach.scenario import Scenario, defaults_of
 from openbach_run.semantic_hash import acting_job, acting_scenario
@@ -73,7 +75,15 @@ class CellSpec:
         constants = {
             name: value for name, value in self.origin.constants.items() if name not in self.values
         }
-        return _digest({**own, "constants": constants, "origin": self.origin.digest})
+        noise = {NOISE: self.noise} if self.noise else {}
+        return _digest({**own, **noise, "constants": constants, "origin": self.origin.digest})
+
+    @property
+    def noise(self) -> dict[str, Any] | None:
+        """Return the distributions of its hosts' noise; None if they have none, or a real one."""
+        if self.identity.get("clock") != VIRTUAL:
+            return None
+        return distributions(self.values.get(NOISE, DEFAULT), self.link_files.get(NOISE))
 
 
 @dataclass(frozen=True)
@@ -158,6 +168,7 @@ class RunSpec:
             "uses": cell.uses,
             "link_files": cell.link_files,
             "values": cell.values,
+            NOISE: cell.noise,
             "virtual_limit_s": VIRTUAL_LIMIT_S,
         }
 
