@@ -71,7 +71,7 @@ def is_right(packet: bytes) -> bool:
         return True
     pseudo = packet[12:20] + struct.pack("!HH", protocol, len(segment)) + segment
     pseudo += bytes(len(pseudo) % 2)
-    total = sum(struct.unpack(f"!{len(pseudo) // 2}H", pseudo))
+    total: int = sum(struct.unpack(f"!{len(pseudo) // 2}H", pseudo))
     return total % 0xFFFF == 0
 
 
