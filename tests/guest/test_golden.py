@@ -33,6 +33,9 @@ CELLS = (
     "voip orbit=leo vpn=none background=download duration_s=5",
     "voip orbit=geo_rcs2 access=dama return_rate=none vpn=wireguard background=download duration_s=60",
     "multipath_udp vpn=none first=geo second=leo event=none",
+    "geo vpn=none cc=bbr2 noise=host size=300k",
+    "geo_loss vpn=openvpn_tcp cc=cubic pep=A loss=1 noise=host size=100k",
+    "leo vpn=wireguard cc=bbr noise=host size=300k",
 )
 
 
