@@ -2,18 +2,18 @@
 /*
  * What BBR version 2 and version 3 have in common
  *
- * Written from draft-ietf-ccwg-bbr as of August 2026 (commit 4ce5e87 of the
- * working group's repository), whose section numbers the comments give. Names
- * are the draft's. Section 5.x there is 4.x in the draft of version 2,
- * draft-cardwell-iccrg-bbr-congestion-control-02, which calls bw_shortterm,
- * inflight_shortterm and inflight_longterm bw_lo, inflight_lo and inflight_hi.
+ * They do what the code of BBR's authors does: branches v2alpha and v3 of
+ * github.com/google/bbr. This is written anew, with the names of
+ * draft-ietf-ccwg-bbr (August 2026), whose section numbers the comments give.
+ * Where the code and the draft differ, this follows the code.
  *
- * Two inputs of both drafts are not to be had from Linux: how many packets
+ * Two inputs of the authors' code are not to be had from Linux: how many packets
  * were lost (RS.lost) and in flight (RS.tx_in_flight) with regard to the moment
  * that the packet just acknowledged was sent. See bbr_sample().
  *
  * A version includes this file and defines what it has of its own: BBR_NAME,
- * BBR_DESCRIPTION, and the four functions declared first.
+ * BBR_DESCRIPTION, BBR_VERSION, the parameters below that are not here, and the
+ * two functions declared first.
  */
 #include <linux/inet_diag.h>
 #include <linux/module.h>
@@ -27,21 +27,21 @@
 #define ANY_INFLIGHT	0xffffffU	/* more than a window of TCP holds */
 
 /* 2.5 to 2.16: parameters */
-#define STARTUP_PACING_GAIN	GAIN(277)	/* 4 * ln(2) */
-#define DRAIN_PACING_GAIN	GAIN(50)
-#define DOWN_PACING_GAIN	GAIN(90)
+#define DRAIN_PACING_GAIN	88		/* ln(2) / 2 */
 #define UP_PACING_GAIN		GAIN(125)
-#define UP_CWND_GAIN		GAIN(225)
 #define PROBE_RTT_CWND_GAIN	GAIN(50)
 #define DEFAULT_CWND_GAIN	GAIN(200)
 #define LOSS_THRESH		GAIN(2)		/* 5 / 256: 1.95 % */
-#define BETA			GAIN(70)
+#define BETA			(GAIN(100) - GAIN(30))
 #define HEADROOM		GAIN(15)
+#define ECN_MAX_RTT_US		5000
+#define ECN_ALPHA_GAIN		(GAIN(100) / 16)
+#define ECN_FACTOR		(GAIN(100) / 3)
+#define ECN_THRESH		GAIN(50)
 #define PACING_MARGIN_PERCENT	1
 #define MIN_PIPE_CWND		4U
 #define FULL_BW_ROUNDS		3
 #define FULL_BW_GROWTH		GAIN(125)
-#define STARTUP_FULL_LOSS_COUNT	6
 #define MIN_RTT_FILTER_LEN	(10 * HZ)
 #define PROBE_RTT_INTERVAL	(5 * HZ)
 #define PROBE_RTT_DURATION_MS	200
@@ -50,10 +50,17 @@
 #define RENO_ROUNDS_MAX		63
 #define EXTRA_ACKED_ROUNDS	5	/* per half of the window */
 #define EXTRA_ACKED_MAX		0xffff
+#define EXTRA_ACKED_MAX_US	100000
 #define ACK_EPOCH_MAX		0xfffff
 #define PROBE_UP_ACKS_MAX	0xfffff
-#define LOSS_EVENTS_MAX		7
-#define MIN_TSO_RATE_BPS	1200000	/* below it bursts are one packet */
+#define LOSS_EVENTS_MAX		15
+#define ROUND_LOST_MAX		0xffff
+#define MIN_TSO_RATE_BPS	1200000	/* bbr2: below it bursts are one packet */
+#define TSO_RTT_SHIFT		9	/* a burst halves with each 512 us of RTT */
+
+static bool ecn_enable;
+module_param(ecn_enable, bool, 0644);
+MODULE_PARM_DESC(ecn_enable, "take CE marks, if the minimum RTT is at most 5 ms, for those of a shallow queue (DCTCP, L4S)");
 
 /* 5.1.1: the states; those of ProbeBW are the last four */
 enum bbr_state {
@@ -75,13 +82,6 @@ enum bbr_ack_phase {
 	ACKS_PROBE_STOPPING,
 };
 
-/* 2.15: where losses have ended a state, to return to if they were none */
-enum bbr_undo_state {
-	UNDO_NONE,
-	UNDO_STARTUP,
-	UNDO_UP,
-};
-
 /* Rates are << BW_SCALE, volumes in packets */
 struct bbr {
 	u32	max_bw[2];		/* of the last cycle and this one */
@@ -92,18 +92,18 @@ struct bbr {
 	u32	inflight_shortterm:24,
 		state:3,
 		ack_phase:3,
-		undo_state:2;
+		is_ecn_eligible:1,
+		is_ecn_in_cycle:1;
 	u32	inflight_longterm:24,
 		prior_ca_state:3,
 		probe_up_rounds:5;
 	u32	inflight_latest:24,
-		rounds_since_probe:6,	/* in Drain: since it began */
+		rounds_since_probe:6,
 		full_bw_count:2;
 	u32	undo_inflight_shortterm:24,
-		loss_events:3,
+		loss_events:4,
 		extra_acked_rounds:3,
-		extra_acked_half:1,
-		idle_restart:1;
+		extra_acked_half:1;
 	u32	undo_inflight_longterm:24,
 		full_bw_reached:1,
 		full_bw_now:1,
@@ -116,7 +116,10 @@ struct bbr {
 	u32	prior_cwnd:24,
 		prev_probe_too_high:1,
 		prev_probe_precautionary:1,
-		resume:3;	/* phase of Careful Resume */
+		resume:3,	/* phase of Careful Resume */
+		idle_restart:1,
+		is_loss_in_cycle:1,
+		is_startup_marked:1;	/* by CE, in the last round */
 	u32	min_rtt_us;
 	u32	min_rtt_stamp;		/* jiffies, as the other stamps */
 	u32	probe_rtt_min_us;
@@ -131,10 +134,11 @@ struct bbr {
 	u32	loss_round_delivered;	/* delivered and lost when this round */
 	u32	loss_round_lost;	/* of losses began, */
 	u32	last_round_delivered;	/* and when the last one did */
-	u32	last_round_lost;
+	u16	last_round_losses;	/* from that one to this one */
+	u16	ecn_alpha;		/* average share of CE marks */
 	u32	extra_acked_stamp_us;
 	u32	extra_acked_delivered:20,
-		congestion_seen:12;	/* congestion_count(), its low bits */
+		lost_seen:12;		/* low bits of what was lost */
 	u32	probe_up_acks:20,
 		probe_wait_ms:12;
 	u16	extra_acked[2];		/* maxima of both halves of the window */
@@ -144,7 +148,7 @@ struct bbr {
 struct bbr_sample {
 	const struct rate_sample *rs;
 	u32	bw;		/* RS.delivery_rate */
-	u32	lost;		/* RS.lost, and what was marked CE */
+	u32	lost;		/* RS.lost */
 	u32	tx_in_flight;	/* RS.tx_in_flight */
 };
 
@@ -152,14 +156,9 @@ struct bbr_sample {
 static void check_full_bw_reached(struct sock *sk,
 				  const struct bbr_sample *sample);
 
-/* 5.3.2: whether Drain has lasted long enough, whatever is in flight */
-static bool is_drain_over(const struct bbr *bbr);
-
 /* 5.3.3.7: whether a probe has shown that there is no more bandwidth */
-static bool is_bw_saturated(struct sock *sk, const struct bbr_sample *sample);
-
-/* 5.6.4.4: the window after the losses that this ACK has told */
-static u32 cwnd_after_losses(const struct rate_sample *rs, u32 cwnd);
+static bool is_bw_saturated(struct sock *sk, const struct bbr_sample *sample,
+			    u32 in_flight);
 
 /* Careful Resume, of a version that defines BBR_RESUMES: bbr_resume.h */
 #ifdef BBR_RESUMES
@@ -247,7 +246,9 @@ static u32 pacing_gain(const struct bbr *bbr)
 static u32 cwnd_gain(const struct bbr *bbr)
 {
 	if (bbr->state == PROBE_RTT)
-		return PROBE_RTT_CWND_GAIN;
+		return GAIN(100);
+	if (bbr->state <= DRAIN)
+		return STARTUP_CWND_GAIN;
 	return bbr->state == UP ? UP_CWND_GAIN : DEFAULT_CWND_GAIN;
 }
 
@@ -292,18 +293,23 @@ static void init_pacing_rate(struct sock *sk)
 
 static u32 bbr_min_tso_segs(struct sock *sk)
 {
-	return READ_ONCE(sk->sk_pacing_rate) < MIN_TSO_RATE_BPS / 8 ? 1 : 2;
+	return BBR_VERSION == 2 &&
+	       READ_ONCE(sk->sk_pacing_rate) < MIN_TSO_RATE_BPS / 8 ? 1 : 2;
 }
 
 /* 5.6.3: the largest burst that goes out at once */
 static u32 send_quantum(struct sock *sk)
 {
-	struct tcp_sock *tp = tcp_sk(sk);
-	u64 per_ms = READ_ONCE(sk->sk_pacing_rate) >> 10;
-	u32 segments = div_u64(min_t(u64, per_ms, GSO_LEGACY_MAX_SIZE - 1),
-			       max(tp->mss_cache, 1U));
+	const struct bbr *bbr = inet_csk_ca(sk);
+	u64 bytes = READ_ONCE(sk->sk_pacing_rate) >>
+		    READ_ONCE(sk->sk_pacing_shift);
+	u32 halvings = bbr->min_rtt_us >> TSO_RTT_SHIFT;
 
-	return max(segments, bbr_min_tso_segs(sk));
+	if (halvings < BITS_PER_TYPE(u32))
+		bytes += GSO_LEGACY_MAX_SIZE >> halvings;
+	bytes = min_t(u64, bytes, GSO_LEGACY_MAX_SIZE - 1 - MAX_TCP_HEADER);
+	return max((u32)bytes / max(tcp_sk(sk)->mss_cache, 1U),
+		   bbr_min_tso_segs(sk));
 }
 
 /* 5.6.4.2: BDPMultiple: gain * bw * min_rtt, rounded up */
@@ -346,7 +352,26 @@ static u32 target_inflight(struct sock *sk)
 {
 	const struct bbr *bbr = inet_csk_ca(sk);
 
-	return min(bdp(sk, bound_bw(bbr), GAIN(100)), tcp_snd_cwnd(tcp_sk(sk)));
+	return min(inflight_at(sk, bound_bw(bbr), GAIN(100)),
+		   tcp_snd_cwnd(tcp_sk(sk)));
+}
+
+/*
+ * What of `in_flight` will be in the network when pacing lets the next burst go,
+ * with that burst if it is to grow.
+ */
+static u32 packets_in_network(struct sock *sk, u32 in_flight)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+	const struct bbr *bbr = inet_csk_ca(sk);
+	u64 wait_ns = max(tp->tcp_wstamp_ns, tp->tcp_clock_cache) -
+		      tp->tcp_clock_cache;
+	u64 delivered = (bound_bw(bbr) * div_u64(wait_ns, NSEC_PER_USEC)) >>
+			BW_SCALE;
+
+	if (pacing_gain(bbr) > GAIN(100))
+		in_flight += send_quantum(sk);
+	return in_flight - min_t(u64, delivered, in_flight);
 }
 
 static u32 probe_rtt_cwnd(const struct sock *sk)
@@ -388,27 +413,29 @@ static u32 bound_cwnd_for_model(const struct bbr *bbr, u32 cwnd)
 	return min(cwnd, cap);
 }
 
-/* 5.6.4.6, and 5.6.4.4 at the end of a recovery */
+/* 5.5.9: not more than comes in 100 ms */
+static u32 extra_acked(const struct bbr *bbr)
+{
+	u64 most = ((u64)bound_bw(bbr) * EXTRA_ACKED_MAX_US) >> BW_SCALE;
+
+	return min_t(u64, max(bbr->extra_acked[0], bbr->extra_acked[1]), most);
+}
+
+/* 5.6.4.6 */
 static void set_cwnd(struct sock *sk, const struct rate_sample *rs)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct bbr *bbr = inet_csk_ca(sk);
-	u8 ca_state = inet_csk(sk)->icsk_ca_state;
 	u32 acked = rs->acked_sacked, max_inflight, cwnd = tcp_snd_cwnd(tp);
 
 	if (acked) {
 		max_inflight = bdp(sk, max(bound_bw(bbr), resumed_bw(bbr)),
 				   cwnd_gain(bbr));
-		max_inflight += max(bbr->extra_acked[0], bbr->extra_acked[1]);
-		max_inflight = quantization_budget(sk, max_inflight);
-		cwnd = cwnd_after_losses(rs, cwnd);
-		if (bbr->prior_ca_state >= TCP_CA_Recovery &&
-		    ca_state < TCP_CA_Recovery)
-			cwnd = max_t(u32, cwnd, bbr->prior_cwnd);
-		bbr->prior_ca_state = ca_state;
+		max_inflight = quantization_budget(sk, max_inflight +
+						       extra_acked(bbr));
 		if (bbr->full_bw_reached)
 			cwnd = min(cwnd + acked, max_inflight);
-		else if (cwnd < max_inflight || tp->delivered < TCP_INIT_CWND)
+		else if (cwnd < max(max_inflight, 2U * TCP_INIT_CWND))
 			cwnd += acked;
 		if (resumed_bw(bbr))
 			cwnd = max(cwnd, max_inflight);
@@ -444,8 +471,8 @@ static void update_round(struct sock *sk, const struct rate_sample *rs)
 }
 
 /*
- * The draft takes P.lost and P.tx_in_flight along with every packet (4.1.2.1.2);
- * the kernel has no room for them. Both follow from what it has:
+ * The authors' kernel takes P.lost and P.tx_in_flight along with every packet
+ * (4.1.2.1.2); Linux has no room for them. Both follow from what it has:
  *
  * Packets lost when the acknowledged one was sent: known at the beginning of
  * the last two rounds, between which it was sent, and taken as proportional to
@@ -454,7 +481,7 @@ static void update_round(struct sock *sk, const struct rate_sample *rs)
  * Packets in flight when it was sent: each of them has been delivered or lost
  * by now (but for reordering), and rs->delivered counts the former.
  *
- * 3.7: CE marks are congestion, so a marked packet counts as a lost one.
+ * All is 0 if the kernel has no sample for this ACK.
  */
 static struct bbr_sample bbr_sample(struct sock *sk,
 				    const struct rate_sample *rs)
@@ -462,69 +489,64 @@ static struct bbr_sample bbr_sample(struct sock *sk,
 	const struct bbr *bbr = inet_csk_ca(sk);
 	u32 span = bbr->loss_round_delivered - bbr->last_round_delivered;
 	u32 part = rs->prior_delivered - bbr->last_round_delivered;
-	u32 lost = bbr->last_round_lost;
-	u64 bw = div64_long((u64)rs->delivered << BW_SCALE, rs->interval_us);
+	u32 lost = bbr->loss_round_lost;
+	u64 bw;
 
-	if (!before(rs->prior_delivered, bbr->loss_round_delivered))
-		lost = bbr->loss_round_lost;
-	else if (after(rs->prior_delivered, bbr->last_round_delivered))
-		lost += div_u64((u64)part * (bbr->loss_round_lost - lost), span);
+	if (rs->delivered <= 0 || rs->interval_us <= 0)
+		return (struct bbr_sample) { .rs = rs };
+	bw = DIV_ROUND_UP_ULL((u64)rs->delivered << BW_SCALE, rs->interval_us);
+	if (before(rs->prior_delivered, bbr->loss_round_delivered)) {
+		lost -= bbr->last_round_losses;
+		if (after(rs->prior_delivered, bbr->last_round_delivered))
+			lost += div_u64((u64)part * bbr->last_round_losses,
+					span);
+	}
 	lost = tcp_sk(sk)->lost - lost;
 	return (struct bbr_sample) {
 		.rs = rs,
-		.bw = clamp_t(u64, bw, 1, ANY_BW),
-		.lost = lost + rs->delivered_ce,
+		.bw = min_t(u64, bw, ANY_BW),
+		.lost = lost,
 		.tx_in_flight = inflight((u64)rs->delivered + lost),
 	};
 }
 
-/* Packets marked lost, or marked CE, until now */
-static u32 congestion_count(const struct tcp_sock *tp)
+static void set_loss_round(struct bbr *bbr, const struct tcp_sock *tp)
 {
-	return tp->lost + tp->delivered_ce;
-}
-
-/* 5.5.11.1: SaveStateUponLoss */
-static void save_state_upon_loss(struct sock *sk)
-{
-	struct bbr *bbr = inet_csk_ca(sk);
-
-	save_cwnd(sk);
-	bbr->undo_state = UNDO_NONE;
-	bbr->undo_bw_shortterm = bbr->bw_shortterm;
-	bbr->undo_inflight_shortterm = bbr->inflight_shortterm;
-	bbr->undo_inflight_longterm = bbr->inflight_longterm;
+	bbr->last_round_losses = min(bbr->last_round_losses + tp->lost -
+				     bbr->loss_round_lost, (u32)ROUND_LOST_MAX);
+	bbr->loss_round_delivered = tp->delivered;
+	bbr->loss_round_lost = tp->lost;
 }
 
 /*
  * 5.5.10.2: NoteLoss: the first loss begins the round whose end adapts to it,
- * so that a whole round shows what is delivered nevertheless. Losses may have
- * been marked since the last ACK, by RACK's timer or a retransmission timeout.
+ * so that a whole round shows what is delivered nevertheless.
  */
 static void note_loss(struct sock *sk)
 {
-	struct tcp_sock *tp = tcp_sk(sk);
 	struct bbr *bbr = inet_csk_ca(sk);
-	u32 seen = bbr->congestion_seen;
 
-	bbr->congestion_seen = congestion_count(tp);
-	if (bbr->congestion_seen == seen)
-		return;
-	if (!bbr->is_loss_in_round) {
-		bbr->loss_round_delivered = tp->delivered;
-		bbr->loss_round_lost = tp->lost;
-		save_state_upon_loss(sk);
-	}
+	if (!bbr->is_loss_in_round)
+		set_loss_round(bbr, tcp_sk(sk));
 	bbr->is_loss_in_round = 1;
-	if (bbr->loss_events < LOSS_EVENTS_MAX)
-		bbr->loss_events++;
+	bbr->is_loss_in_cycle = 1;
+}
+
+/* Also those that RACK's timer or a retransmission timeout has marked */
+static void note_losses(struct sock *sk)
+{
+	struct bbr *bbr = inet_csk_ca(sk);
+	u32 seen = bbr->lost_seen;
+
+	bbr->lost_seen = tcp_sk(sk)->lost;
+	if (bbr->lost_seen != seen)
+		note_loss(sk);
 }
 
 /* 5.5.10.3: UpdateLatestDeliverySignals */
 static void update_latest_delivery(struct sock *sk,
 				   const struct bbr_sample *sample)
 {
-	struct tcp_sock *tp = tcp_sk(sk);
 	struct bbr *bbr = inet_csk_ca(sk);
 
 	bbr->bw_latest = max(bbr->bw_latest, sample->bw);
@@ -535,9 +557,8 @@ static void update_latest_delivery(struct sock *sk,
 	if (!bbr->loss_round_start)
 		return;
 	bbr->last_round_delivered = bbr->loss_round_delivered;
-	bbr->last_round_lost = bbr->loss_round_lost;
-	bbr->loss_round_delivered = tp->delivered;
-	bbr->loss_round_lost = tp->lost;
+	bbr->last_round_losses = 0;
+	set_loss_round(bbr, tcp_sk(sk));
 }
 
 static void advance_latest_delivery(struct bbr *bbr,
@@ -559,26 +580,69 @@ static void reset_shortterm_model(struct bbr *bbr)
 static void reset_congestion_signals(struct bbr *bbr)
 {
 	bbr->is_loss_in_round = 0;
-	bbr->loss_events = 0;
+	bbr->is_loss_in_cycle = 0;
+	bbr->is_ecn_in_cycle = 0;
 	bbr->bw_latest = 0;
 	bbr->inflight_latest = 0;
 }
 
-/* 5.5.10.3: what a round with losses says of the path as it is now */
-static void adapt_shortterm_model(struct sock *sk)
+/*
+ * 5.5.10.3: what a round with losses or CE marks says of the path as it is now.
+ * It ends with this ACK, whose sample spans it.
+ */
+static void adapt_shortterm_model(struct sock *sk, const struct rate_sample *rs)
+{
+	struct bbr *bbr = inet_csk_ca(sk);
+	bool is_marked = bbr->is_ecn_eligible && rs->delivered_ce > 0;
+	u32 marked_inflight = ANY_INFLIGHT;
+
+	if (is_probing_bw(bbr) || !(bbr->is_loss_in_round || is_marked))
+		return;
+	if (bbr->inflight_shortterm == ANY_INFLIGHT)
+		bbr->inflight_shortterm = inflight(tcp_snd_cwnd(tcp_sk(sk)));
+	if (is_marked)
+		marked_inflight = scaled(bbr->inflight_shortterm, GAIN(100) -
+					 scaled(bbr->ecn_alpha, ECN_FACTOR));
+	if (bbr->is_loss_in_round) {
+		if (bbr->bw_shortterm == ANY_BW)
+			bbr->bw_shortterm = max_bw(bbr);
+		bbr->bw_shortterm = max(bbr->bw_latest,
+					scaled(bbr->bw_shortterm, BETA));
+		bbr->inflight_shortterm =
+			max_t(u32, bbr->inflight_latest,
+			      scaled(bbr->inflight_shortterm, BETA));
+	}
+	bbr->inflight_shortterm = min_t(u32, bbr->inflight_shortterm,
+					marked_inflight);
+}
+
+static void end_startup_early(struct sock *sk)
 {
 	struct bbr *bbr = inet_csk_ca(sk);
 
-	if (is_probing_bw(bbr) || !bbr->is_loss_in_round)
+	bbr->full_bw_reached = 1;
+	bbr->inflight_longterm = inflight_at(sk, max_bw(bbr), GAIN(100));
+	if (BBR_VERSION == 3)
+		bbr->inflight_longterm = max_t(u32, bbr->inflight_longterm,
+					       bbr->inflight_latest);
+}
+
+/* How much of a round is marked CE; half of two rounds ends Startup */
+static void update_ecn_alpha(struct sock *sk, const struct rate_sample *rs)
+{
+	struct bbr *bbr = inet_csk_ca(sk);
+	u32 share = div_u64((u64)rs->delivered_ce << GAIN_SCALE, rs->delivered);
+	bool was_marked = bbr->is_startup_marked;
+
+	if (READ_ONCE(ecn_enable) && bbr->min_rtt_us <= ECN_MAX_RTT_US)
+		bbr->is_ecn_eligible = 1;
+	if (!bbr->is_ecn_eligible)
 		return;
-	if (bbr->bw_shortterm == ANY_BW)
-		bbr->bw_shortterm = max_bw(bbr);
-	if (bbr->inflight_shortterm == ANY_INFLIGHT)
-		bbr->inflight_shortterm = inflight(tcp_snd_cwnd(tcp_sk(sk)));
-	bbr->bw_shortterm = max(bbr->bw_latest,
-				scaled(bbr->bw_shortterm, BETA));
-	bbr->inflight_shortterm = max_t(u32, bbr->inflight_latest,
-					scaled(bbr->inflight_shortterm, BETA));
+	bbr->ecn_alpha = min(scaled(bbr->ecn_alpha, GAIN(100) - ECN_ALPHA_GAIN) +
+			     scaled(share, ECN_ALPHA_GAIN), (u32)GAIN(100));
+	bbr->is_startup_marked = share >= ECN_THRESH;
+	if (bbr->is_startup_marked && was_marked && !bbr->full_bw_reached)
+		end_startup_early(sk);
 }
 
 /* 5.5.10.3 and 5.5.5: UpdateCongestionSignals, UpdateMaxBw */
@@ -587,12 +651,13 @@ static void update_congestion_signals(struct sock *sk,
 {
 	struct bbr *bbr = inet_csk_ca(sk);
 
-	update_round(sk, sample->rs);
 	if (!is_bw_tainted(bbr) &&
 	    (sample->bw >= max_bw(bbr) || !sample->rs->is_app_limited))
 		bbr->max_bw[1] = max(bbr->max_bw[1], sample->bw);
-	if (bbr->loss_round_start)
-		adapt_shortterm_model(sk);
+	if (!bbr->loss_round_start)
+		return;
+	adapt_shortterm_model(sk, sample->rs);
+	bbr->is_loss_in_round = 0;
 }
 
 /* 5.5.9: how much more than the bandwidth allows is acknowledged at a time */
@@ -606,7 +671,8 @@ static void update_ack_aggregation(struct sock *sk, const struct rate_sample *rs
 
 	if (bbr->round_start) {
 		bbr->extra_acked_rounds++;
-		if (bbr->extra_acked_rounds >= EXTRA_ACKED_ROUNDS) {
+		if (bbr->extra_acked_rounds >= EXTRA_ACKED_ROUNDS ||
+		    !bbr->full_bw_reached) {
 			bbr->extra_acked_rounds = 0;
 			bbr->extra_acked_half = !bbr->extra_acked_half;
 			bbr->extra_acked[bbr->extra_acked_half] = 0;
@@ -623,9 +689,6 @@ static void update_ack_aggregation(struct sock *sk, const struct rate_sample *rs
 	bbr->extra_acked_delivered = delivered;
 	extra = delivered - min_t(u64, expected, delivered);
 	extra = min3(extra, tcp_snd_cwnd(tp), (u32)EXTRA_ACKED_MAX);
-	/* the filter's window is one round until the pipe is full */
-	if (!bbr->full_bw_reached && bbr->round_start)
-		memset(bbr->extra_acked, 0, sizeof(bbr->extra_acked));
 	if (extra > bbr->extra_acked[bbr->extra_acked_half])
 		bbr->extra_acked[bbr->extra_acked_half] = extra;
 }
@@ -647,7 +710,7 @@ static void count_full_bw_round(struct bbr *bbr, u32 bw)
 		reset_full_bw(bbr, bw);
 		return;
 	}
-	if (++bbr->full_bw_count < FULL_BW_ROUNDS)
+	if (!bbr->round_start || ++bbr->full_bw_count < FULL_BW_ROUNDS)
 		return;
 	bbr->full_bw_now = 1;
 	bbr->full_bw_reached = 1;
@@ -657,52 +720,40 @@ static void count_full_bw_round(struct bbr *bbr, u32 bw)
 static bool is_inflight_too_high(const struct sock *sk,
 				 const struct bbr_sample *sample)
 {
+	const struct bbr *bbr = inet_csk_ca(sk);
+
 	return sample->lost > scaled(sample->tx_in_flight, LOSS_THRESH) ||
-	       (sample->lost && !tcp_is_sack(tcp_sk(sk)));
+	       (bbr->is_ecn_eligible && sample->rs->delivered_ce > 0 &&
+		sample->rs->delivered_ce >= scaled(sample->rs->delivered,
+						   ECN_THRESH));
 }
 
-static void end_startup_by_losses(struct sock *sk)
-{
-	struct bbr *bbr = inet_csk_ca(sk);
-
-	bbr->full_bw_reached = 1;
-	bbr->inflight_longterm = max_t(u32, bdp(sk, max_bw(bbr), GAIN(100)),
-				       bbr->inflight_latest);
-}
-
-/*
- * 5.3.1.3: in recovery for a round, with losses too many and too scattered;
- * without SACK each recovery knows of one.
- */
+/* 5.3.1.3: in recovery for a round, with losses too many and too scattered */
 static void check_startup_high_loss(struct sock *sk,
 				    const struct bbr_sample *sample)
 {
 	struct bbr *bbr = inet_csk_ca(sk);
-	u32 events = tcp_is_sack(tcp_sk(sk)) ? STARTUP_FULL_LOSS_COUNT : 1;
 
-	if (bbr->full_bw_reached || !bbr->loss_round_start)
+	if (bbr->full_bw_reached)
 		return;
-	if (bbr->prior_ca_state != TCP_CA_Recovery &&
-	    bbr->prior_ca_state != TCP_CA_CWR)
+	if (sample->rs->losses > 0 && bbr->loss_events < LOSS_EVENTS_MAX)
+		bbr->loss_events++;
+	if (!bbr->loss_round_start)
 		return;
-	if (bbr->loss_events < events || !is_inflight_too_high(sk, sample))
-		return;
-	bbr->undo_state = UNDO_STARTUP;
-	end_startup_by_losses(sk);
+	if (inet_csk(sk)->icsk_ca_state == TCP_CA_Recovery &&
+	    bbr->loss_events >= STARTUP_FULL_LOSS_COUNT &&
+	    is_inflight_too_high(sk, sample))
+		end_startup_early(sk);
+	bbr->loss_events = 0;
 }
 
-/*
- * The losses of Startup say nothing of the round that Drain begins. The drafts
- * are silent; BBRv2 and BBRv3 of Linux reset the signals here too.
- */
-static void check_startup_done(struct sock *sk, const struct bbr_sample *sample)
+/* The losses of Startup say nothing of the round that Drain begins */
+static void check_startup_done(struct sock *sk)
 {
 	struct bbr *bbr = inet_csk_ca(sk);
 
-	check_startup_high_loss(sk, sample);
 	if (bbr->state == STARTUP && bbr->full_bw_reached) {
 		reset_congestion_signals(bbr);
-		bbr->rounds_since_probe = 0;
 		resume_drain(sk);
 		bbr->state = DRAIN;
 	}
@@ -733,12 +784,20 @@ static void start_down(struct sock *sk)
 	bbr->state = DOWN;
 }
 
-static void start_refill(struct sock *sk)
+static void start_cruise(struct bbr *bbr)
+{
+	if (bbr->inflight_shortterm != ANY_INFLIGHT)
+		bbr->inflight_shortterm = min_t(u32, bbr->inflight_shortterm,
+						bbr->inflight_longterm);
+	bbr->state = CRUISE;
+}
+
+static void start_refill(struct sock *sk, u32 probe_up_rounds)
 {
 	struct bbr *bbr = inet_csk_ca(sk);
 
 	reset_shortterm_model(bbr);
-	bbr->probe_up_rounds = 0;
+	bbr->probe_up_rounds = probe_up_rounds;
 	bbr->probe_up_acks = 0;
 	bbr->prev_probe_precautionary = 0;
 	bbr->ack_phase = ACKS_REFILLING;
@@ -781,8 +840,11 @@ static void probe_inflight_longterm_upward(struct sock *sk,
 	struct bbr *bbr = inet_csk_ca(sk);
 	u32 acks, acks_per_packet;
 
-	if (!is_longterm_limited(sk))
+	if (!is_longterm_limited(sk)) {
+		if (BBR_VERSION == 2)
+			bbr->probe_up_acks = 0;
 		return;
+	}
 	acks_per_packet = tcp_snd_cwnd(tcp_sk(sk)) >> (bbr->probe_up_rounds - 1);
 	acks_per_packet = clamp(acks_per_packet, 1U, (u32)PROBE_UP_ACKS_MAX);
 	acks = bbr->probe_up_acks + rs->acked_sacked;
@@ -804,10 +866,8 @@ static void handle_inflight_too_high(struct sock *sk,
 	if (!sample->rs->is_app_limited)
 		bbr->inflight_longterm = max(sample->tx_in_flight,
 					     scaled(target_inflight(sk), BETA));
-	if (bbr->state == UP) {
-		bbr->undo_state = UNDO_UP;
+	if (bbr->state == UP)
 		start_down(sk);
-	}
 }
 
 /* 5.3.3.9: AdaptLongTermModel: true if it has decided on the next state */
@@ -821,14 +881,15 @@ static bool adapt_longterm_model(struct sock *sk,
 	if (bbr->ack_phase == ACKS_PROBE_STOPPING && bbr->round_start) {
 		bbr->is_bw_probe_sample = 0;
 		bbr->ack_phase = ACKS_INIT;
-		if (in_probe_bw(bbr) && !sample->rs->is_app_limited) {
+		if (in_probe_bw(bbr) && !sample->rs->is_app_limited &&
+		    bbr->max_bw[1]) {
 			bbr->max_bw[0] = bbr->max_bw[1];
 			bbr->max_bw[1] = 0;
 		}
 		/* 5.3.3.6: the cautious probe has done no harm */
 		if (in_probe_bw(bbr) && bbr->prev_probe_precautionary &&
 		    !bbr->prev_probe_too_high) {
-			start_refill(sk);
+			start_refill(sk, 0);
 			return true;
 		}
 	}
@@ -859,17 +920,23 @@ static bool check_time_to_probe(struct sock *sk)
 {
 	const struct bbr *bbr = inet_csk_ca(sk);
 
+	/* CE marks, which have ceased, and no losses: others have left */
+	if (BBR_VERSION == 3 && bbr->is_ecn_eligible && bbr->is_ecn_in_cycle &&
+	    !bbr->is_loss_in_cycle &&
+	    inet_csk(sk)->icsk_ca_state == TCP_CA_Open) {
+		start_refill(sk, ilog2(bbr->inflight_longterm / 2));
+		return true;
+	}
 	if (!has_elapsed_in_phase(sk, bbr->probe_wait_ms * USEC_PER_MSEC) &&
 	    !is_reno_coexistence_probe_time(sk))
 		return false;
-	start_refill(sk);
+	start_refill(sk, 0);
 	return true;
 }
 
-static bool is_time_to_cruise(struct sock *sk)
+static bool is_time_to_cruise(struct sock *sk, u32 in_flight)
 {
 	const struct bbr *bbr = inet_csk_ca(sk);
-	u32 in_flight = tcp_packets_in_flight(tcp_sk(sk));
 
 	return in_flight <= inflight_with_headroom(bbr) &&
 	       in_flight <= inflight_at(sk, max_bw(bbr), GAIN(100));
@@ -879,29 +946,32 @@ static bool is_time_to_cruise(struct sock *sk)
  * 5.3.3.6 and 5.3.3.9: after a probe that went too high the next one ends when
  * it gets there: holding that for a round would risk a round of losses.
  */
-static bool is_time_to_go_down(struct sock *sk, const struct bbr_sample *sample)
+static bool is_time_to_go_down(struct sock *sk, const struct bbr_sample *sample,
+			       u32 in_flight)
 {
 	struct bbr *bbr = inet_csk_ca(sk);
 
-	if (bbr->prev_probe_too_high &&
-	    sample->rs->prior_in_flight >= bbr->inflight_longterm) {
+	if (bbr->prev_probe_too_high && in_flight >= bbr->inflight_longterm) {
 		bbr->prev_probe_precautionary = 1;
 		return true;
 	}
-	return is_bw_saturated(sk, sample);
+	return is_bw_saturated(sk, sample, in_flight);
 }
 
 /* 5.3.3.9: UpdateProbeBWCyclePhase */
 static void update_cycle_phase(struct sock *sk, const struct bbr_sample *sample)
 {
 	struct bbr *bbr = inet_csk_ca(sk);
+	u32 in_flight;
 
 	if (!bbr->full_bw_reached || adapt_longterm_model(sk, sample))
 		return;
+	in_flight = packets_in_network(sk, sample->rs->prior_in_flight);
 	switch (bbr->state) {
 	case DOWN:
-		if (!check_time_to_probe(sk) && is_time_to_cruise(sk))
-			bbr->state = CRUISE;
+		if (!check_time_to_probe(sk) &&
+		    is_time_to_cruise(sk, in_flight))
+			start_cruise(bbr);
 		break;
 	case CRUISE:
 		check_time_to_probe(sk);
@@ -913,7 +983,7 @@ static void update_cycle_phase(struct sock *sk, const struct bbr_sample *sample)
 		}
 		break;
 	case UP:
-		if (is_time_to_go_down(sk, sample)) {
+		if (is_time_to_go_down(sk, sample, in_flight)) {
 			bbr->prev_probe_too_high = 0;
 			start_down(sk);
 		}
@@ -926,9 +996,8 @@ static void check_drain_done(struct sock *sk)
 {
 	struct bbr *bbr = inet_csk_ca(sk);
 
-	if (bbr->state != DRAIN)
-		return;
-	if (is_drain_over(bbr) || tcp_packets_in_flight(tcp_sk(sk)) <=
+	if (bbr->state == DRAIN &&
+	    packets_in_network(sk, tcp_packets_in_flight(tcp_sk(sk))) <=
 	    inflight_at(sk, max_bw(bbr), GAIN(100)))
 		start_down(sk);
 }
@@ -942,7 +1011,7 @@ static void exit_probe_rtt(struct sock *sk)
 	reset_shortterm_model(bbr);
 	if (bbr->full_bw_reached) {
 		start_down(sk);
-		bbr->state = CRUISE;
+		start_cruise(bbr);
 	} else {
 		bbr->state = STARTUP;
 	}
@@ -991,6 +1060,7 @@ static void update_min_rtt(struct sock *sk, const struct rate_sample *rs)
 
 	if (rs->rtt_us >= 0 &&
 	    (rs->rtt_us < bbr->probe_rtt_min_us ||
+	     (BBR_VERSION == 2 && rs->rtt_us == bbr->probe_rtt_min_us) ||
 	     (probe_rtt_expired && !rs->is_ack_delayed))) {
 		bbr->probe_rtt_min_us = rs->rtt_us;
 		bbr->probe_rtt_min_stamp = tcp_jiffies32;
@@ -1020,22 +1090,28 @@ static void update_model(struct sock *sk, const struct rate_sample *rs)
 	struct bbr *bbr = inet_csk_ca(sk);
 	struct bbr_sample sample;
 
-	note_loss(sk);
+	note_losses(sk);
 	sample = bbr_sample(sk, rs);
-	update_latest_delivery(sk, &sample);
-	update_congestion_signals(sk, &sample);
-	update_ack_aggregation(sk, rs);
+	if (sample.bw) {
+		update_round(sk, rs);
+		if (bbr->round_start)
+			update_ecn_alpha(sk, rs);
+		update_latest_delivery(sk, &sample);
+		update_congestion_signals(sk, &sample);
+		update_ack_aggregation(sk, rs);
+	}
 	resume_update(sk, &sample);
+	check_startup_high_loss(sk, &sample);
 	check_full_bw_reached(sk, &sample);
-	check_startup_done(sk, &sample);
+	check_startup_done(sk);
 	check_drain_done(sk);
 	update_cycle_phase(sk, &sample);
 	update_min_rtt(sk, rs);
 	advance_latest_delivery(bbr, &sample);
-	if (bbr->loss_round_start) {
-		bbr->is_loss_in_round = 0;
-		bbr->loss_events = 0;
-	}
+	if (sample.lost)
+		bbr->is_loss_in_cycle = 1;
+	if (rs->delivered_ce > 0)
+		bbr->is_ecn_in_cycle = 1;
 }
 
 #ifdef TCP_CONG_CONTROL_HAS_SAMPLE_ALONE
@@ -1052,14 +1128,14 @@ static void bbr_main(struct sock *sk, u32 ack, int flag,
 		return;
 	bbr->round_start = 0;
 	bbr->loss_round_start = 0;
-	if (rs->delivered > 0 && rs->interval_us > 0)
-		update_model(sk, rs);
+	update_model(sk, rs);
 	if (!bbr->has_seen_rtt && tcp_sk(sk)->srtt_us)
 		init_pacing_rate(sk);
 	set_pacing_rate(sk, bound_bw(bbr), pacing_gain(bbr));
 	if (resumed_bw(bbr))
 		set_pacing_rate(sk, resumed_bw(bbr), GAIN(100));
 	set_cwnd(sk, rs);
+	bbr->prior_ca_state = inet_csk(sk)->icsk_ca_state;
 }
 
 /* 5.2.1 */
@@ -1079,8 +1155,8 @@ static void bbr_init(struct sock *sk)
 	bbr->loss_round_delivered = tp->delivered;
 	bbr->last_round_delivered = tp->delivered;
 	bbr->loss_round_lost = tp->lost;
-	bbr->last_round_lost = tp->lost;
-	bbr->congestion_seen = congestion_count(tp);
+	bbr->lost_seen = tp->lost;
+	bbr->ecn_alpha = GAIN(100);
 	bbr->prior_ca_state = TCP_CA_Open;
 	bbr->extra_acked_stamp_us = tp->tcp_mstamp;
 	tp->snd_ssthresh = TCP_INFINITE_SSTHRESH;
@@ -1117,11 +1193,16 @@ static void bbr_cwnd_event(struct sock *sk, enum tcp_ca_event event)
 /* 5.6.4.4: OnEnterFastRecovery; BBR has no use for the threshold itself */
 static u32 bbr_ssthresh(struct sock *sk)
 {
-	save_state_upon_loss(sk);
+	struct bbr *bbr = inet_csk_ca(sk);
+
+	save_cwnd(sk);
+	bbr->undo_bw_shortterm = bbr->bw_shortterm;
+	bbr->undo_inflight_shortterm = bbr->inflight_shortterm;
+	bbr->undo_inflight_longterm = bbr->inflight_longterm;
 	return tcp_sk(sk)->snd_ssthresh;
 }
 
-/* 5.5.11.2: HandleSpuriousLossDetection */
+/* 5.5.11.2: spurious losses end neither Startup nor a probe in retrospect */
 static u32 bbr_undo_cwnd(struct sock *sk)
 {
 	struct bbr *bbr = inet_csk_ca(sk);
@@ -1133,16 +1214,23 @@ static u32 bbr_undo_cwnd(struct sock *sk)
 					bbr->undo_inflight_shortterm);
 	bbr->inflight_longterm = max_t(u32, bbr->inflight_longterm,
 				       bbr->undo_inflight_longterm);
-	if (bbr->undo_state == UNDO_STARTUP && bbr->state != STARTUP) {
-		bbr->full_bw_reached = 0;
-		if (bbr->state != PROBE_RTT)
-			bbr->state = STARTUP;
-	} else if (bbr->undo_state == UNDO_UP && bbr->state != UP &&
-		   bbr->state != PROBE_RTT) {
-		start_refill(sk);
-	}
-	bbr->undo_state = UNDO_NONE;
-	return restored_cwnd(sk);
+	return bbr->prior_cwnd;
+}
+
+/* A tail loss probe has mended the loss of the last packet */
+static void note_tail_loss(struct sock *sk)
+{
+	struct bbr *bbr = inet_csk_ca(sk);
+	struct rate_sample rs = { .is_app_limited = !!tcp_sk(sk)->app_limited };
+	struct bbr_sample sample = {
+		.rs = &rs,
+		.lost = 1,
+		.tx_in_flight = bbr->inflight_latest + 1,
+	};
+
+	note_loss(sk);
+	if (bbr->is_bw_probe_sample && is_inflight_too_high(sk, &sample))
+		handle_inflight_too_high(sk, &sample);
 }
 
 /*
@@ -1150,19 +1238,28 @@ static u32 bbr_undo_cwnd(struct sock *sk)
  * bbr_ssthresh(), marked what is lost, and set the window to one packet, which
  * is no measure of what the path holds (5.5.10.3: InitLowerBounds), and is not
  * saved either: with prior_ca_state set, save_cwnd() keeps the larger one.
+ *
+ * tcp_process_tlp_ack() enters CWR for a moment.
  */
 static void bbr_set_state(struct sock *sk, u8 new_state)
 {
 	struct bbr *bbr = inet_csk_ca(sk);
 
-	if (new_state != TCP_CA_Loss)
-		return;
-	bbr->prior_ca_state = TCP_CA_Loss;
-	note_loss(sk);
-	bbr->full_bw = 0;
-	if (!is_probing_bw(bbr) && bbr->inflight_shortterm == ANY_INFLIGHT)
-		bbr->inflight_shortterm = max_t(u32, bbr->prior_cwnd,
-						tcp_snd_cwnd(tcp_sk(sk)));
+	if (new_state == TCP_CA_Loss) {
+		bbr->prior_ca_state = TCP_CA_Loss;
+		note_losses(sk);
+		reset_full_bw(bbr, 0);
+		if (!is_probing_bw(bbr) &&
+		    bbr->inflight_shortterm == ANY_INFLIGHT)
+			bbr->inflight_shortterm =
+				max_t(u32, bbr->prior_cwnd,
+				      tcp_snd_cwnd(tcp_sk(sk)));
+	} else if (bbr->prior_ca_state == TCP_CA_Loss) {
+		tcp_snd_cwnd_set(tcp_sk(sk), restored_cwnd(sk));
+	} else if (BBR_VERSION == 3 && new_state == TCP_CA_CWR &&
+		   tcp_sk(sk)->tlp_retrans) {
+		note_tail_loss(sk);
+	}
 }
 
 static u32 bbr_sndbuf_expand(struct sock *sk)

@@ -73,9 +73,8 @@ static void resume_update(struct sock *sk, const struct bbr_sample *sample)
 	}
 	if (!is_resuming(bbr))
 		return;
-	if (is_inflight_too_high(sk, sample)) {
-		end_startup_by_losses(sk);
-		bbr->undo_state = UNDO_NONE;
+	if (is_inflight_too_high(sk, sample) || sample->rs->delivered_ce > 0) {
+		end_startup_early(sk);
 	} else if (bbr->round_start && bbr->resume == RESUME_UNVALIDATED) {
 		bbr->resume = RESUME_VALIDATING;
 	} else if (bbr->round_start) {

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""BBRv2 and BBRv3: behaviours of draft-ietf-ccwg-bbr, whose sections are named.
+"""BBRv2 and BBRv3: behaviours of their authors' code (v2alpha and v3).
 
-They are seen in `ss -ti`, in queues and in transfer times. (4.x in
-draft-cardwell-iccrg-bbr-congestion-control-02 is 5.x there.)
+They are seen in `ss -ti`, in queues and in transfer times. Sections are those of
+draft-ietf-ccwg-bbr, which describes most of them.
 """
 
 from __future__ import annotations
@@ -26,13 +26,18 @@ LINK_BPS = 10e6
 PROBE_WAIT_S = 2  # the least between two probes by the clock
 SHALLOW = ("loss=0", "buffer_bdp=0.1", "size=40M")
 STATES = {  # pacing gain, cwnd gain → state of section 5.1.1
-    (2.77, 2.0): "Startup",
-    (0.5, 2.0): "Drain",
-    (0.9, 2.0): "Down",
+    (2.887, 2.887): "Startup",
+    (2.773, 2.0): "Startup",
+    (0.344, 2.887): "Drain",
+    (0.344, 2.0): "Drain",
+    (0.75, 2.0): "Down",
+    (0.906, 2.0): "Down",
     (1.0, 2.0): "Cruise",  # or Refill, whose gains are the same
+    (1.25, 2.0): "Up",
     (1.25, 2.25): "Up",
-    (1.0, 0.5): "ProbeRTT",
+    (1.0, 1.0): "ProbeRTT",
 }
+"""The first of two is bbr2's."""
 
 
 @dataclass(frozen=True)
@@ -173,33 +178,6 @@ def test_drain_empties_the_queue_within_three_rounds(watch: Watch, cc: str) -> N
     assert drain <= 3 * RTT_S
 
 
-LONGER = [
-    f"tc qdisc change dev {port} root handle 2: netem limit 100000 delay 150ms"
-    for port in ("to_st", "to_gw")
-]
-LONGER_RTT_S = 0.3
-
-
-def test_drain_that_cannot_empty_the_queue_ends_after_three_rounds(watch: Watch) -> None:
-    """5.3.2: bbr3's limit; -02 has none.
-
-    The path becomes three times as long at Startup's end. What is in flight then stays above the
-    product of the bandwidth and the round trip of the handshake, until ProbeRTT (5 s) measures
-    another one.
-    """
-    lasts = {}
-    for cc in CONTROLS:
-        longer = (0, " && ".join(["sleep 1.4", *LONGER]))
-        seen = periods(watch(cc, "loss=0", "delay_ms=50", seconds=12, on_sat=longer))
-        (_, _, lasts[cc]), (after, _, _) = next(
-            pair for pair in pairwise(seen) if pair[0][0] == "Drain"
-        )
-        assert after == ("ProbeRTT" if cc == "bbr2" else "Down")
-    assert (
-        3 * LONGER_RTT_S - PERIOD_S <= lasts["bbr3"] <= 4 * LONGER_RTT_S + PERIOD_S < lasts["bbr2"]
-    )
-
-
 def test_probe_rtt_comes_after_five_seconds_and_halves_the_window(watch: Watch, cc: str) -> None:
     """5.3.4: not before 5 s without a lower RTT, with half a BDP in flight.
 
@@ -274,9 +252,9 @@ def test_the_round_trip_is_that_of_the_path_while_it_cruises(watch: Watch, cc: s
 
 @pytest.mark.parametrize(("cc", "rounds"), [("bbr2", 1), ("bbr3", 3)])
 def test_a_probe_ends_when_the_bandwidth_does_not_grow(watch: Watch, cc: str, rounds: int) -> None:
-    """-02, 4.3.3.6: with a quarter more than the BDP in flight, which takes a round.
+    """v2alpha: with a quarter more than the BDP in flight, which takes a round.
 
-    5.3.3.7: after three rounds.
+    v3 (5.3.3.7): after three rounds.
 
     (Without losses: with them the next ProbeRTT comes before a probe of three rounds has ended.)
     """
@@ -315,11 +293,10 @@ ECN = [("pc", "sysctl -qw net.ipv4.tcp_ecn=1")]
 MARK = "tc qdisc change dev to_st root handle 2: netem limit 100000 delay 250ms loss 1% ecn"
 
 
-def test_ce_marks_are_congestion(tmp_path: Path, cc: str) -> None:
-    """3.7: if ECN was negotiated.
+def test_ce_marks_are_ignored_on_a_long_path(tmp_path: Path, cc: str) -> None:
+    """Above 5 ms, and below unless ecn_enable is set (CHECKS).
 
-    A CUBIC flow needs as long with these marks; a flow that takes no notice of them, as long as one
-    without.
+    A CUBIC flow with these marks needs three times as long.
     """
     times = {}
     for name, control, first in (
@@ -330,8 +307,7 @@ def test_ce_marks_are_congestion(tmp_path: Path, cc: str) -> None:
         commands = [("sat", 0, MARK)] if first else []
         run = download(tmp_path / name, control, ["loss=0", "size=10M"], *commands, first=first)
         times[name] = float(run.row["transfer_time_s"])
-    assert times["marked"] > 3 * times["unmarked"]
-    assert times["marked"] == pytest.approx(times["cubic"], rel=0.5)
+    assert times["marked"] < 1.1 * times["unmarked"] < times["cubic"] / 3
 
 
 RATE_CHANGE = "tc qdisc change dev q_forward root handle 1: tbf rate {}mbit burst 1540 limit 625000"

@@ -38,6 +38,7 @@ static struct sock *new_sock(void)
 	struct sock *sk = (struct sock *)tp;
 
 	sk->sk_max_pacing_rate = ~0UL;
+	sk->sk_pacing_shift = 10;
 	inet_csk(sk)->icsk_ca_initialized = 1;
 	tp->mss_cache = MSS;
 	tp->snd_cwnd_clamp = ~0U;
@@ -68,19 +69,26 @@ static struct sock *sock_in(enum bbr_state state)
 	return sk;
 }
 
-/* `acked` packets that were sent a round ago, in `interval_us` */
-static void ack(struct sock *sk, u32 acked, u32 interval_us)
+/*
+ * `acked` packets that were sent a round ago, in `interval_us`: `marked` of them
+ * have a CE mark, and `lost` more were lost
+ */
+static void ack_with(struct sock *sk, u32 acked, u32 interval_us, u32 marked,
+		     u32 lost)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct rate_sample sample = {
 		.prior_delivered = tp->delivered - min(tp->delivered, ROUND),
 		.delivered = acked,
+		.delivered_ce = marked,
+		.losses = lost,
 		.interval_us = interval_us,
-		.rtt_us = RTT_US,
+		.rtt_us = ((struct bbr *)inet_csk_ca(sk))->min_rtt_us,
 		.acked_sacked = acked,
 		.prior_in_flight = tp->packets_out,
 	};
 
+	tp->lost += lost;
 	tp->delivered += acked;
 	tp->tcp_mstamp += RTT_US / ROUND * acked;
 	tp->delivered_mstamp = tp->tcp_mstamp;
@@ -89,6 +97,11 @@ static void ack(struct sock *sk, u32 acked, u32 interval_us)
 #else
 	bbr_main(sk, 0, 0, &sample);
 #endif
+}
+
+static void ack(struct sock *sk, u32 acked, u32 interval_us)
+{
+	ack_with(sk, acked, interval_us, 0, 0);
 }
 
 static void one_round(struct sock *sk)
@@ -121,7 +134,7 @@ static void losses_between_acks_count(void)
 	check(bbr->bw_shortterm == ANY_BW);
 	tcp_sk(sk)->lost += 20;
 	ack(sk, 1, RTT_US / ROUND);
-	check(bbr->is_loss_in_round && bbr->loss_events == 1);
+	check(bbr->is_loss_in_round);
 	one_round(sk);
 	one_round(sk);
 	check(bbr->bw_shortterm < ANY_BW);
@@ -141,8 +154,8 @@ static void a_timeout_keeps_what_the_path_holds(void)
 	kfree(sk);
 }
 
-/* 5.5.11.2: what was there before, no more and no less */
-static void spurious_losses_leave_nothing(void)
+/* 5.5.11.2: the model is that of before, but a probe that they ended is over */
+static void spurious_losses_leave_the_model(void)
 {
 	struct sock *sk = sock_in(UP);
 	struct bbr *bbr = inet_csk_ca(sk);
@@ -150,35 +163,99 @@ static void spurious_losses_leave_nothing(void)
 	bbr->inflight_longterm = 2 * CWND;
 	bbr->is_bw_probe_sample = 1;
 	bbr->bw_shortterm = FULL_BW / 2;
-	tcp_sk(sk)->lost += CWND / 4;
-	ack(sk, 1, RTT_US / ROUND);
-	check(bbr->state == DOWN && bbr->undo_state == UNDO_UP);
+	bbr_ssthresh(sk);
+	ack_with(sk, 1, RTT_US / ROUND, 0, CWND / 4);
+	check(bbr->state == DOWN);
 	check(bbr->inflight_longterm < 2 * CWND);
 	bbr->bw_shortterm = 1;
 	tcp_snd_cwnd_set(tcp_sk(sk), 4);
 	tcp_snd_cwnd_set(tcp_sk(sk), bbr_undo_cwnd(sk));
-	check(tcp_snd_cwnd(tcp_sk(sk)) >= CWND);
+	check(tcp_snd_cwnd(tcp_sk(sk)) == CWND);
 	check(bbr->inflight_longterm == 2 * CWND);
-	check(bbr->state == REFILL);
-	kfree(sk);
-
-	sk = sock_in(CRUISE);
-	bbr = inet_csk_ca(sk);
-	bbr->bw_shortterm = FULL_BW / 2;
-	bbr->inflight_shortterm = CWND / 2;
-	bbr_ssthresh(sk);
-	bbr->bw_shortterm = FULL_BW / 4;
-	bbr->inflight_shortterm = CWND / 4;
-	bbr_undo_cwnd(sk);
 	check(bbr->bw_shortterm == FULL_BW / 2);
-	check(bbr->inflight_shortterm == CWND / 2);
+	check(bbr->state == DOWN);
 	kfree(sk);
+}
 
-	sk = sock_in(DRAIN);
-	bbr = inet_csk_ca(sk);
-	bbr->undo_state = UNDO_STARTUP;
-	bbr_undo_cwnd(sk);
-	check(bbr->state == STARTUP && !bbr->full_bw_reached);
+/* An equal round-trip time is a new minimum for bbr2, and none for bbr3 */
+static void a_tie_is_a_new_minimum_of_version_2(void)
+{
+	struct sock *sk = sock_in(CRUISE);
+	struct bbr *bbr = inet_csk_ca(sk);
+
+	bbr->probe_rtt_min_stamp = tcp_jiffies32 - HZ;
+	ack(sk, 1, RTT_US / ROUND);
+	check((bbr->probe_rtt_min_stamp == tcp_jiffies32) ==
+	      (BBR_VERSION == 2));
+	kfree(sk);
+}
+
+/* Startup after a round in recovery with `events` times ten losses */
+static bool is_full_after(int events, u8 ca_state)
+{
+	struct sock *sk = new_sock();
+	struct bbr *bbr = inet_csk_ca(sk);
+	bool is_full;
+
+	bbr->max_bw[1] = FULL_BW;
+	one_round(sk);
+	inet_csk(sk)->icsk_ca_state = ca_state;
+	while (events-- > 0)
+		ack_with(sk, 1, RTT_US / ROUND, 0, 10);
+	one_round(sk);
+	is_full = bbr->full_bw_reached;
+	kfree(sk);
+	return is_full;
+}
+
+/* 5.3.1.3: v2alpha ends Startup by eight events, v3 by six */
+static void scattered_losses_end_startup(void)
+{
+	check(!is_full_after(STARTUP_FULL_LOSS_COUNT - 1, TCP_CA_Recovery));
+	check(is_full_after(STARTUP_FULL_LOSS_COUNT, TCP_CA_Recovery));
+	check(!is_full_after(STARTUP_FULL_LOSS_COUNT, TCP_CA_Open));
+}
+
+/* What the marks of half of the packets of two rounds leave of the window */
+static u32 inflight_after_marks(bool is_enabled, u32 min_rtt_us)
+{
+	struct sock *sk = sock_in(CRUISE);
+	struct bbr *bbr = inet_csk_ca(sk);
+	u32 inflight;
+
+	ecn_enable = is_enabled;
+	bbr->min_rtt_us = min_rtt_us;
+	bbr->probe_rtt_min_us = min_rtt_us;
+	one_round(sk);
+	ack_with(sk, 20, RTT_US / 20, 10, 0);
+	inflight = bbr->inflight_shortterm;
+	check(bbr->bw_shortterm == ANY_BW);
+	check(inflight == ANY_INFLIGHT || bbr->ecn_alpha < GAIN(100));
+	ecn_enable = false;
+	kfree(sk);
+	return inflight;
+}
+
+/* Only if they are enabled, and up to 5 ms: the average share, times a third */
+static void marks_cut_what_is_in_flight_of_short_paths(void)
+{
+	check(inflight_after_marks(false, 3000) == ANY_INFLIGHT);
+	check(inflight_after_marks(true, 5001) == ANY_INFLIGHT);
+	check(inflight_after_marks(true, 5000) < ANY_INFLIGHT);
+}
+
+/* tcp_process_tlp_ack(): only version 3 takes notice */
+static void a_loss_that_a_probe_has_mended_is_one(void)
+{
+	struct sock *sk = sock_in(CRUISE);
+	struct bbr *bbr = inet_csk_ca(sk);
+
+	one_round(sk);
+	bbr_set_state(sk, TCP_CA_CWR);
+	check(!bbr->is_loss_in_round);
+	tcp_sk(sk)->tlp_retrans = 1;
+	bbr_set_state(sk, TCP_CA_CWR);
+	check(bbr->is_loss_in_round == (BBR_VERSION == 3));
 	kfree(sk);
 }
 
@@ -201,7 +278,7 @@ static void only_a_full_window_raises_the_longterm_limit(void)
 	kfree(sk);
 }
 
-/* As in the BBRv2 and BBRv3 of Linux; the drafts do not say */
+/* The authors' code resets the signals there; the drafts do not say */
 static void losses_of_startup_are_not_those_of_drain(void)
 {
 	struct sock *sk = new_sock();
@@ -304,7 +381,11 @@ int init_module(void)
 {
 	losses_between_acks_count();
 	a_timeout_keeps_what_the_path_holds();
-	spurious_losses_leave_nothing();
+	spurious_losses_leave_the_model();
+	a_tie_is_a_new_minimum_of_version_2();
+	scattered_losses_end_startup();
+	marks_cut_what_is_in_flight_of_short_paths();
+	a_loss_that_a_probe_has_mended_is_one();
 	only_a_full_window_raises_the_longterm_limit();
 	losses_of_startup_are_not_those_of_drain();
 	a_bdp_is_rounded_up();
