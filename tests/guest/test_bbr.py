@@ -199,9 +199,8 @@ def test_probe_rtt_comes_after_five_seconds_and_halves_the_window(watch: Watch, 
 
 def test_probe_bw_goes_up_and_comes_down(watch: Watch, cc: str) -> None:
     """5.3.3: Cruise or Refill, then Up, then Down."""
-    order = [
-        name for name, _, _ in periods(watch(cc, "loss=0.5", seconds=30)) if name != "ProbeRTT"
-    ]
+    seen = watch(cc, *SHALLOW, seconds=30)
+    order = [name for name, _, _ in periods(seen) if name != "ProbeRTT"]
     ups = [place for place, name in enumerate(order) if name == "Up"]
     assert ups
     assert all(order[place - 1] == "Cruise" for place in ups)
@@ -250,25 +249,19 @@ def test_the_round_trip_is_that_of_the_path_while_it_cruises(watch: Watch, cc: s
     assert median(round_trips) < RTT_S * 1000 + 3
 
 
-@pytest.mark.parametrize(("cc", "rounds"), [("bbr2", 1), ("bbr3", 3)])
-def test_a_probe_ends_when_the_bandwidth_does_not_grow(watch: Watch, cc: str, rounds: int) -> None:
-    """v2alpha: with a quarter more than the BDP in flight, which takes a round.
+def test_a_probe_of_bbr2_ends_when_the_bandwidth_does_not_grow(watch: Watch) -> None:
+    """With a quarter more than the BDP in flight, which takes a round, as in v2alpha.
 
-    v3 (5.3.3.7): after three rounds.
-
-    (Without losses: with them the next ProbeRTT comes before a probe of three rounds has ended.)
+    (bbr3's takes three rounds: CHECKS. As with v3, the next ProbeRTT comes before.)
     """
-    seen = periods(watch(cc, "loss=0", "size=40M", seconds=40))
+    seen = periods(watch("bbr2", "loss=0", "size=40M", seconds=40))
     ended = [
         length_s
         for (name, _, length_s), (after, _, _) in pairwise(seen)
         if (name, after) == ("Up", "Down")
     ]
-    assert ended
-    assert all(
-        rounds * RTT_S - PERIOD_S <= length_s < (rounds + 1) * RTT_S + PERIOD_S
-        for length_s in ended
-    )
+    assert len(ended) > 2
+    assert RTT_S - PERIOD_S <= median(ended) < 2 * RTT_S + PERIOD_S
 
 
 def test_after_a_probe_that_went_too_high_the_next_one_is_cautious(watch: Watch, cc: str) -> None:
@@ -277,16 +270,16 @@ def test_after_a_probe_that_went_too_high_the_next_one_is_cautious(watch: Watch,
     The next ends within a round, as soon as it gets to where that one was, and since it has lost
     nothing another one follows at once, which is not: it lasts until it loses.
     """
-    ups = [
-        (begin_s, length_s)
-        for name, begin_s, length_s in periods(watch(cc, *SHALLOW, seconds=30))
-        if name == "Up"
-    ]
-    pairs = [(one[1], other[1]) for one, other in pairwise(ups) if other[0] - one[0] < PROBE_WAIT_S]
-    (_, first_s), (_, second_s), *_ = ups
+    seen = periods(watch(cc, *SHALLOW, seconds=30))
+    first_s, second_s, *_ = [length_s for name, _, length_s in seen if name == "Up"]
     assert second_s < RTT_S < first_s
-    assert pairs
-    assert all(cautious_s < RTT_S and cautious_s < bold_s for cautious_s, bold_s in pairs)
+    # A probe that loses at once is too short to be seen: Down follows on Refill.
+    waits = [
+        length_s
+        for (name, _, length_s), (after, _, _) in pairwise(seen)
+        if name == "Cruise" and after in ("Up", "Down")
+    ]
+    assert min(waits) < PROBE_WAIT_S / 2 < max(waits)
 
 
 ECN = [("pc", "sysctl -qw net.ipv4.tcp_ecn=1")]

@@ -190,6 +190,24 @@ static void a_tie_is_a_new_minimum_of_version_2(void)
 	kfree(sk);
 }
 
+/* v2alpha's ends after a round with 1.25 BDP in flight, v3's after three rounds */
+static void a_probe_ends_when_the_bandwidth_does_not_grow(void)
+{
+	struct sock *sk = sock_in(UP);
+	struct bbr *bbr = inet_csk_ca(sk);
+
+	bbr->full_bw = FULL_BW;
+	tcp_sk(sk)->packets_out = 2 * CWND;
+	one_round(sk);
+	check(bbr->state == UP);
+	one_round(sk);
+	check(bbr->state == (BBR_VERSION == 2 ? DOWN : UP));
+	one_round(sk);
+	one_round(sk);
+	check(bbr->state == DOWN);
+	kfree(sk);
+}
+
 /* Startup after a round in recovery with `events` times ten losses */
 static bool is_full_after(int events, u8 ca_state)
 {
@@ -383,6 +401,7 @@ int init_module(void)
 	a_timeout_keeps_what_the_path_holds();
 	spurious_losses_leave_the_model();
 	a_tie_is_a_new_minimum_of_version_2();
+	a_probe_ends_when_the_bandwidth_does_not_grow();
 	scattered_losses_end_startup();
 	marks_cut_what_is_in_flight_of_short_paths();
 	a_loss_that_a_probe_has_mended_is_one();
