@@ -78,14 +78,15 @@ def bucket_bytes() -> int:
 
     In virtual time the timers are exact, and a bucket of one packet is enough. In real time they
     come late, and tokens that do not fit the bucket meanwhile are lost: with one packet the link is
-    up to 15 % too slow. On a clock that is N times slower (real/N) they come as much less late.
+    up to 15 % too slow. On a clock that is N times slower (real/N) they come as much less late, but
+    still late: two packets at least.
     """
     clock = os.environ.get(CLOCK, "")
     if clock == "virtual":
         return PACKET_BYTES
     slower = clock.removeprefix("real/")
     packets = REAL_TIME_PACKETS // int(slower) if slower.isdecimal() else REAL_TIME_PACKETS
-    return max(packets, 1) * PACKET_BYTES
+    return max(packets, 2) * PACKET_BYTES
 
 
 def mixed(number: int) -> int:

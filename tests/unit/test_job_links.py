@@ -280,7 +280,7 @@ def test_the_bucket_follows_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
         satcom_link.Direction("forward", "a", "b", 1e7, 500, 0, 1), State(1e7, 250, 0), 9000
     )
     assert " burst 15400 " in line  # a platform says nothing of a clock
-    for clock, size in (("virtual", 1540), ("real", 15400), ("real/2", 7700), ("real/100", 1540)):
+    for clock, size in (("virtual", 1540), ("real", 15400), ("real/2", 7700), ("real/100", 3080)):
         monkeypatch.setenv("OPENBACH_RUN_CLOCK", clock)
         assert netem.bucket_bytes() == size
 

@@ -267,7 +267,7 @@ def _clocks(records: Sequence[Record]) -> list[str]:
             if engine == HOST_KERNEL
             else (
                 f"clock {clock}: another run gives other packets; token buckets of ten packets"
-                " (15400 bytes), with real/N of an N-th of them"
+                " (15400 bytes), with real/N of an N-th, two at least"
             )
         )
         for engine, clock in known
