@@ -58,6 +58,8 @@ def test_ours_is_a_file_like_those_of_others() -> None:
     assert noise.read_noise([str(noise.FILE), noise.HOST, noise.OFF]).keys() == {str(noise.FILE)}
     assert noise.distributions(noise.HOST, None)
     assert noise.distributions(noise.OFF, None) is None
+    with pytest.raises(InputError, match="by the command line"):
+        noise.distributions("mine.json", None)
 
 
 @pytest.mark.parametrize(

@@ -57,9 +57,14 @@ def check_engine(values: Iterable[str], options: Options) -> None:
 
 
 def distributions(value: str, content: str | None) -> dict[str, Any] | None:
-    """Return the quantiles of a cell's noise by their names, None where it has none."""
+    """Return the quantiles of a cell's noise by their names, None where it has none.
+
+    Raises InputError for a file whose content nobody has read: the page reads none of this machine.
+    """
     if value == OFF:
         return None
+    if content is None and value != HOST:
+        raise InputError(f"{NOISE}={value}: {HOST} or {OFF}; a file of yours by the command line")
     return _of_host() if content is None else json.loads(content)
 
 

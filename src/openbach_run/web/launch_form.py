@@ -17,6 +17,7 @@ from typing import Any
 
 from starlette.datastructures import FormData, QueryParams
 
+from openbach_run.campaign import noise
 from openbach_run.campaign.checks import wrong_in
 from openbach_run.campaign.forecast import duration, most_like_s
 from openbach_run.campaign.model import Campaign, Seeds
@@ -89,6 +90,7 @@ def fields_of(
         untested = services.platform.catalog.untested()
     except InputError:  # of its x-same, or of a folder; a launch says so
         choices, untested = {}, set()
+    choices[noise.NOISE] = (noise.HOST, noise.OFF)
     settings = settings_of(found, subs)
     constants = defaults_of((*subs.values(), found))
     try:
