@@ -139,9 +139,12 @@ static int read_distribution(struct distribution *to, char *text)
 	char *word;
 
 	while ((word = strsep(&text, " "))) {
-		if (points == POINTS || kstrtou32(word, 10, &value) || value < last || value > LATE_MAX_NS)
+		if (points == POINTS || kstrtou32(word, 10, &value))
 			return -EINVAL;
-		to->quantiles_ns[points++] = last = value;
+		if (value < last || value > LATE_MAX_NS)
+			return -EINVAL;
+		to->quantiles_ns[points++] = value;
+		last = value;
 	}
 	to->given = points == POINTS;
 	return to->given ? 0 : -EINVAL;
@@ -179,8 +182,10 @@ static int __net_init noise_init(struct net *net)
 
 	__skb_queue_head_init(&noise->waiting);
 	hrtimer_setup(&noise->take, take, CLOCK_MONOTONIC, HRTIMER_MODE_REL_SOFT);
-	return proc_create_net_single_write("host_noise", 0600, net->proc_net, noise_show, noise_write, NULL) ?
-		0 : -ENOMEM;
+	if (!proc_create_net_single_write("host_noise", 0600, net->proc_net,
+					  noise_show, noise_write, NULL))
+		return -ENOMEM;
+	return 0;
 }
 
 static void __net_exit noise_exit(struct net *net)

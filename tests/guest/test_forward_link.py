@@ -199,7 +199,7 @@ def series(place: Path, *rows: str) -> Path:
 def test_a_fade_loses_the_frames_of_the_loops_delay(tmp_path: Path) -> None:
     """The link is full when the terminal falls to 4 dB: it loses each frame of 1 s, and no other."""
     fade = series(tmp_path, "30,0,4")
-    scenario = with_snapshot(tmp_path, ("gw", 15, sending(100, 0, 800)))
+    scenario = with_snapshot(tmp_path, ("gw", 15, sending(100, 0.02, 1250)))
     ended = command(
         str(scenario), "orbit=geo_dvbs2", "vpn=none", "pep=none", "cc=cubic", "loss=0",
         "size=unlimited", "duration_s=50", f"es_n0_file={fade}", "buffer=2MB",

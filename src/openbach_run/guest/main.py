@@ -77,7 +77,6 @@ def _run(events: TextIO, began_ns: int) -> dict[str, Any]:
     from openbach_run.guest import network, warm
     from openbach_run.guest.agent import COMMANDS, PYTHON_PATH, GuestAgents
     from openbach_run.guest.director import Director
-    from openbach_run.guest.noise import switch_on
     from openbach_run.openbach.job import Job
     from openbach_run.openbach.values import bind
     from openbach_run.topology.hosts import Inventory
@@ -125,6 +124,8 @@ def _run(events: TextIO, began_ns: int) -> dict[str, Any]:
     _wait_until(began_ns)
     namespaces = network.build(inventory, places, COMMANDS, own_kernel)
     if run.get("noise"):
+        from openbach_run.guest.noise import switch_on
+
         switch_on(namespaces, run["noise"], run["seed"])
     agents = GuestAgents(namespaces, jobs, run["seed"], began_ns, identity["clock"])
     if is_typed:
