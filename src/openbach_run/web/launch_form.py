@@ -90,9 +90,13 @@ def fields_of(
         untested = services.platform.catalog.untested()
     except InputError:  # of its x-same, or of a folder; a launch says so
         choices, untested = {}, set()
-    choices[noise.NOISE] = (noise.HOST, noise.OFF)
-    settings = settings_of(found, subs)
     constants = defaults_of((*subs.values(), found))
+    # The hosts' noise is none of the scenario's values, and the form has no field for it.
+    settings = {
+        name: text
+        for name, text in settings_of(found, subs).items()
+        if name != noise.NOISE or name in {**constants, **found.arguments}
+    }
     try:
         defaults, swept = (
             sweep_table(found, Path(found.name), key) for key in ("defaults", "values")
