@@ -13,7 +13,6 @@ what it measures, so six go at the same time; nothing else should run meanwhile.
 from __future__ import annotations
 
 import argparse
-import csv
 import os
 import statistics
 import subprocess
@@ -22,6 +21,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from scipy import stats
+
+from openbach_run import load
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 CELLS = (
@@ -46,9 +47,8 @@ def times_s(cell: str, options: Iterable[str], seeds: int, results: Path) -> lis
         cwd=REPOSITORY,
         stdout=subprocess.DEVNULL,
     )
-    with (results / "results.csv").open() as file:
-        rows = [row for row in csv.DictReader(file) if row["status"] == "Finished Ok"]
-    return [float(row["transfer_time_s"]) for row in rows]
+    runs = load(results).runs
+    return list(runs[runs["status"] == "Finished Ok"]["transfer_time_s"])
 
 
 def shown(times: list[float]) -> str:

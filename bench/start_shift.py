@@ -9,14 +9,13 @@ code is 0 if none is above 1 %.
 from __future__ import annotations
 
 import argparse
-import csv
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
-from collections import defaultdict
 from pathlib import Path
+
+from openbach_run import load
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 JOB, IMPORT = "file_transfer", "from __future__ import annotations\n"
@@ -30,11 +29,9 @@ def medians(words: list[str], results: Path) -> dict[tuple[str, ...], float]:
     """Return the median transfer time of each cell in s."""
     command = [str(REPOSITORY / "openbach-run"), *words, "--results", str(results), "--quiet"]
     subprocess.run(command, check=True, cwd=REPOSITORY, stdout=subprocess.DEVNULL)
-    times = defaultdict(list)
-    with (results / "results.csv").open() as file:
-        for row in csv.DictReader(file):
-            times[tuple(row[key] for key in KEYS)].append(float(row["transfer_time_s"]))
-    return {cell: statistics.median(values) for cell, values in times.items()}
+    cells = load(results).runs.groupby(list(KEYS), observed=True)
+    found: dict[tuple[str, ...], float] = cells["transfer_time_s"].median().to_dict()
+    return found
 
 
 def shifted(job: Path, shift_us: float) -> Path:

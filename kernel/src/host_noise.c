@@ -39,6 +39,7 @@
 #define POINTS		((1 << STEPS_LOG) + 1)
 #define LATE_MAX_NS	(10 * NSEC_PER_MSEC)
 #define HOPS_MAX	16	/* beyond, the sender has not begun with IPDEFTTL */
+#define WARM_UP		16
 
 struct distribution {
 	bool given;
@@ -108,6 +109,9 @@ static bool is_taken_late(struct sk_buff *skb, u8 ttl)
 		noise->groups++;
 	}
 	noise->packets++;
+	/* UDP's early demux holds no socket: it is looked up when the packet is taken. */
+	if (skb_sk_is_prefetched(skb))
+		skb_orphan(skb);
 	skb_dst_force(skb);
 	dev_hold(dev);
 	__skb_queue_tail(&noise->waiting, skb);
@@ -128,8 +132,11 @@ EXPORT_SYMBOL_GPL(ip6_input);
 
 u32 host_noise_late_ns(const struct net *net)
 {
-	struct noise *noise = noise_of(net);
+	struct noise *noise;
 
+	if (!noise_id)	/* a sleep before there is any noise */
+		return 0;
+	noise = noise_of(net);
 	return noise->timer.given ? drawn_ns(noise, &noise->timer) : 0;
 }
 
@@ -138,6 +145,7 @@ static int read_distribution(struct distribution *to, char *text)
 	u32 points = 0, last = 0, value;
 	char *word;
 
+	to->given = false;
 	while ((word = strsep(&text, " "))) {
 		if (points == POINTS || kstrtou32(word, 10, &value))
 			return -EINVAL;
@@ -155,6 +163,7 @@ static int noise_write(struct file *file, char *text, size_t size)
 	struct noise *noise = noise_of(seq_file_single_net(file->private_data));
 	char *values = strim(text), *kind = strsep(&values, " ");
 	u64 seed;
+	int i;
 
 	if (!values)
 		return -EINVAL;
@@ -165,6 +174,9 @@ static int noise_write(struct file *file, char *text, size_t size)
 	if (strcmp(kind, "seed") || kstrtou64(values, 10, &seed))
 		return -EINVAL;
 	prandom_seed_state(&noise->random, seed);
+	/* Of seeds that are near each other the first numbers are, too. */
+	for (i = 0; i < WARM_UP; i++)
+		prandom_u32_state(&noise->random);
 	return 0;
 }
 
@@ -190,8 +202,15 @@ static int __net_init noise_init(struct net *net)
 
 static void __net_exit noise_exit(struct net *net)
 {
+	struct noise *noise = noise_of(net);
+	struct sk_buff *skb;
+
 	remove_proc_entry("host_noise", net->proc_net);
-	hrtimer_cancel(&noise_of(net)->take);
+	hrtimer_cancel(&noise->take);
+	while ((skb = __skb_dequeue(&noise->waiting))) {
+		dev_put(skb->dev);
+		kfree_skb(skb);
+	}
 }
 
 static struct pernet_operations noise_ops = {

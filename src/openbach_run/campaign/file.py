@@ -17,7 +17,7 @@ from typing import Any
 
 from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.plan import plan_read
-from openbach_run.campaign.reading import read_with_subs, settings_of
+from openbach_run.campaign.reading import read_with_subs, settable
 from openbach_run.campaign.settings import distinct, is_list, parse_seeds, parse_settings
 from openbach_run.campaign.vpn_values import setting_of
 from openbach_run.catalog import Catalog
@@ -55,7 +55,7 @@ def plan_file(
         # an error, below.
         try:
             scenario, subs = read_with_subs(file, packages)
-            known_here = settings_of(scenario, subs)
+            known_here = settable(scenario, subs)
             here = {
                 name: values for name, values in given.items() if setting_of(name) in known_here
             }

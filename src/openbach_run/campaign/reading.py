@@ -82,16 +82,15 @@ def read_values(
     """
     for one in (*subs.values(), scenario):
         check_extras(path, one)
-    settings = settings_of(scenario, subs)
+    settings, every = settings_of(scenario, subs), settable(scenario, subs)
     for name, several in given.items():
-        _check_name(f"{name}={','.join(several)}", setting_of(name), scenario, settings)
+        _check_name(f"{name}={','.join(several)}", setting_of(name), scenario, every)
     # The settings vpn.NAME become values of the constant vpn_values.
     given = folded(given)
     known = _own_values(path, scenario, subs)
     values = {}
-    for name in dict.fromkeys([*scenario.sweep.get("values", {}), *scenario.arguments, *settings]):
-        if name == noise.NOISE and name not in given and name not in known:
-            continue
+    own = (*scenario.sweep.get("values", {}), *scenario.arguments, *settings)
+    for name in dict.fromkeys([*own, *given]):
         if name not in given and name not in known:
             raise InputError(
                 f"{path}: the argument {name} needs a value: {name}=… ({settings[name]})"
@@ -126,7 +125,12 @@ def settings_of(scenario: Scenario, subs: Mapping[str, Scenario]) -> dict[str, s
     constants: dict[str, str] = {}
     for one in subs.values():
         constants |= {name: text for name, text in one.settings.items() if name in one.defaults}
-    return {noise.NOISE: noise.DESCRIPTION, **constants, **scenario.settings}
+    return {**constants, **scenario.settings}
+
+
+def settable(scenario: Scenario, subs: Mapping[str, Scenario]) -> dict[str, str]:
+    """Return name → description of what a command can set: also the noise of the hosts."""
+    return {noise.NOISE: noise.DESCRIPTION, **settings_of(scenario, subs)}
 
 
 def sweep_table(scenario: Scenario, path: Path, key: str) -> dict[str, Any]:

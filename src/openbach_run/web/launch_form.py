@@ -17,7 +17,6 @@ from typing import Any
 
 from starlette.datastructures import FormData, QueryParams
 
-from openbach_run.campaign import noise
 from openbach_run.campaign.checks import wrong_in
 from openbach_run.campaign.forecast import duration, most_like_s
 from openbach_run.campaign.model import Campaign, Seeds
@@ -90,13 +89,8 @@ def fields_of(
         untested = services.platform.catalog.untested()
     except InputError:  # of its x-same, or of a folder; a launch says so
         choices, untested = {}, set()
+    settings = settings_of(found, subs)
     constants = defaults_of((*subs.values(), found))
-    # The hosts' noise is none of the scenario's values, and the form has no field for it.
-    settings = {
-        name: text
-        for name, text in settings_of(found, subs).items()
-        if name != noise.NOISE or name in {**constants, **found.arguments}
-    }
     try:
         defaults, swept = (
             sweep_table(found, Path(found.name), key) for key in ("defaults", "values")

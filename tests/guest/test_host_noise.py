@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from helpers.guest_runs import Run, command, records
 
 LATE_MS = 1.0
@@ -23,9 +24,15 @@ def runs(results: Path, *words: str) -> dict[str, Run]:
     return {run.row["noise"]: run for run in records(results)}
 
 
-def test_each_host_of_the_way_adds_its_time(tmp_path: Path) -> None:
-    always = str(tmp_path / "always.json")
-    Path(always).write_text(json.dumps({"receive_us": [[0, 1e3 * LATE_MS]], "timer_us": [[0, 0]]}))
+@pytest.fixture
+def always(tmp_path: Path) -> str:
+    """The file of a noise that is LATE_MS each time."""
+    file = tmp_path / "always.json"
+    file.write_text(json.dumps({"receive_us": [[0, 1e3 * LATE_MS]], "timer_us": [[0, 0]]}))
+    return str(file)
+
+
+def test_each_host_of_the_way_adds_its_time(tmp_path: Path, always: str) -> None:
     words = ("lan_ping", "vpn=none", "pings=20", f"noise=off,{always}")
     found = runs(tmp_path / "results", *words)
     off_ms, late_ms = (float(found[one].row["ping_rtt_ms"]) for one in ("off", always))
@@ -39,3 +46,10 @@ def test_packets_keep_their_order_and_the_link_its_rate(tmp_path: Path) -> None:
     assert off.row["retransmits"] == host.row["retransmits"] == "0"
     off_s, host_s = (float(one.row["transfer_time_s"]) for one in (off, host))
     assert 0 < host_s - off_s < 0.01 * off_s
+
+
+def test_typed_commands_have_the_noise_too(tmp_path: Path, always: str) -> None:
+    words = ("exec", "lan_ping", "vpn=none", f"noise={always}", "-o", str(tmp_path / "exec"))
+    ended = command(*words, "--", "pc_1", "ping -c 5 -q pc_2")
+    assert ended.returncode == 0, ended.stderr
+    assert f"= {HOSTS * LATE_MS + 0.6:.3f}/" in ended.stdout
