@@ -444,7 +444,7 @@ def test_the_campaigns_of_the_repository(file: Path) -> None:
         ("scenarios: [{scenario: geo, values: {vpm: [none]}}]", "did you mean vpn"),
         ("scenarios: [{scenario: geo, values: {vpn: [none, none]}}]", "given twice"),
         ("scenarios: [{scenario: geo}]\nseeds: many", "seeds: give how many"),
-        ("scenarios: [{scenario: geo}]\nseeds_if_random: many", "seeds: give how many"),
+        ("scenarios: [{scenario: geo}]\nseeds_if_random: many", "seeds_if_random: give how many"),
         ("scenarios: [{scenario: geo}]\nseed: 5", "seed: no such key; did you mean seeds"),
     ],
 )

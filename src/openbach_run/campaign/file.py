@@ -44,9 +44,8 @@ def plan_file(
     """
     content = _content(path)
     given = parse_settings(settings)
-    random = content.get("seeds_if_random") if seeds is None else None
-    if_random = () if random is None else _seeds(path, random)
-    seeds = seeds or _seeds(path, content.get("seeds", 1))
+    if_random = _seeds(path, content, "seeds_if_random", ()) if seeds is None else ()
+    seeds = seeds or _seeds(path, content, "seeds", (1,))
     campaigns: list[Campaign] = []
     for number, entry in enumerate(content["scenarios"]):
         where = f"{path}: scenarios.{number}"
@@ -98,15 +97,20 @@ def _check_keys(where: str, content: Mapping[Any, Any], known: Sequence[str]) ->
             )
 
 
-def _seeds(path: Path, given: Any) -> tuple[int, ...]:
-    """Return the seeds that a campaign file gives. Raises InputError."""
+def _seeds(
+    path: Path, content: Mapping[str, Any], key: str, default: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Return the seeds that a campaign file gives by that key. Raises InputError."""
+    if key not in content:
+        return default
+    given = content[key]
     # A list becomes `3,7,`: the comma at the end tells one seed from a number of seeds.
     try:
         return parse_seeds(
             ",".join(map(str, given)) + "," if isinstance(given, list) else str(given)
         )
     except InputError:
-        raise InputError(f"{path}: seeds: give how many (5), or a list of them ([3, 7])") from None
+        raise InputError(f"{path}: {key}: give how many (5), or a list of them ([3, 7])") from None
 
 
 def _entry(
