@@ -40,7 +40,7 @@ def test_a_job_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert sweep[:3] == ["udp_rtt", "vpn=none", "datagrams=5,50"]
 
     def run(*more: str) -> tuple[int, str, str]:
-        ended = command(*first, *more, cwd=tmp_path)
+        ended = command(*first, "noise=host", *more, cwd=tmp_path)
         return ended.returncode, ended.stdout, ended.stderr
 
     code, shown, said = run()

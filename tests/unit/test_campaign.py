@@ -63,6 +63,7 @@ def test_the_whole_table_is_the_default() -> None:
     assert campaign.swept == ["vpn", "cc", "loss"]
     assert campaign.cells[0] == {
         "vpn": "none",
+        "noise": "host",
         "cc": "cubic",
         "loss": "0",
         "pep": "none",

@@ -59,7 +59,7 @@ def test_no_interval_is_printed_where_there_was_no_chance() -> None:
     assert shown.rows == [["27.34", "27.34", "30.34 [28.34–32.34]"]]
     assert shown.note.split("; ")[:3] == [
         "median [least to greatest] of 5 seeds",
-        "no brackets: no chance in the cell, all seeds gave the same",
+        "no brackets: all seeds gave these digits",
         "no brackets in 1 of the cells with chance: nothing random touched their seeds",
     ]
     assert alike([("30.34 [28.34–32.34]", True), ("–", False), ("failed", True)]) == []

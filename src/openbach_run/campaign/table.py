@@ -8,6 +8,7 @@ from itertools import chain
 from pathlib import Path
 
 from openbach_run.campaign.model import USUAL, Campaign
+from openbach_run.campaign.noise import DEFAULT, NOISE
 from openbach_run.catalog import Catalog, with_base
 from openbach_run.clock import VIRTUAL
 from openbach_run.guest.main import HOST_KERNEL
@@ -62,7 +63,11 @@ def campaign_table(campaign: Campaign, records: Sequence[Record]) -> Table:
         rows.setdefault(_values(cell, down), {})[_values(cell, across)] = shown
         if len(campaign.seeds_of(cell)) > 1:
             several.append((shown, campaign.has_chance(cell)))
-    defaults = {**campaign.scenario.sweep.get("defaults", {}), **campaign.constants}
+    defaults = {
+        NOISE: DEFAULT,
+        **campaign.scenario.sweep.get("defaults", {}),
+        **campaign.constants,
+    }
     fixed = ", ".join(
         f"{name}={values[0]}"
         for name, values in campaign.values.items()
@@ -319,6 +324,6 @@ def _note(campaign: Campaign) -> str:
     seeds = notes(
         {len(campaign.seeds_of(cell)) for cell in campaign.cells}, tail=_has_tail(campaign)
     )
-    if not seeds and campaign.is_random:
+    if not seeds and campaign.has_random_link:
         parts.append(WARNING)
     return "; ".join([*(seeds or [f"seed {campaign.seeds[0]}"]), *parts])
