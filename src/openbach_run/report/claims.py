@@ -21,7 +21,6 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -36,10 +35,11 @@ from openbach_run.report.cells import (
     Selection,
     is_selection,
     matches,
+    measured_against,
 )
 from openbach_run.report.groups import groups
 from openbach_run.report.words import said
-from openbach_run.results.intervals import Estimate, differences, estimate, ratios
+from openbach_run.results.intervals import Estimate
 from openbach_run.results.run_files import fields
 from openbach_run.results.seeds import MIN_SEEDS
 from openbach_run.yaml_files import read_yaml
@@ -155,11 +155,6 @@ class Comparison:
     why_not: str | None
     apart: tuple[str, ...] = ()
     """Arguments of which other comparisons of the same finding have another value."""
-
-    @cached_property
-    def by_seed(self) -> dict[int, float]:
-        """Return the ratio, difference or measure by seed."""
-        return _by_seed(self.part, self.cell, self.against)
 
     @property
     def excess(self) -> float:
@@ -427,7 +422,7 @@ def _judged(part: Part, cell: Cell, against: Cell | None, missing: Sequence[str]
     found = (
         cell.estimate(part.measure)
         if against is None
-        else estimate(list(_by_seed(part, cell, against).values()))
+        else measured_against(cell, against, part.measure, as_ratio=part.as_ == "ratio")
     )
     why_not = None
     # The first reason that applies is told.
@@ -445,16 +440,6 @@ def _judged(part: Part, cell: Cell, against: Cell | None, missing: Sequence[str]
     if holds and found and not found.lies_within(*part.strict):
         holds, why_not = None, TIE
     return Comparison(part, cell, against, found, holds, why_not)
-
-
-def _by_seed(part: Part, cell: Cell, against: Cell | None) -> dict[int, float]:
-    """Return the ratio, difference or measure by seed, as the part compares."""
-    measured = cell.measured(part.measure)
-    if against is None:
-        return measured
-    return (ratios if part.as_ == "ratio" else differences)(
-        measured, against.measured(part.measure)
-    )
 
 
 def why(finding: Finding) -> str:

@@ -14,9 +14,17 @@ from typing import Any
 from openbach_run.errors import InputError
 from openbach_run.link_checks import is_random
 from openbach_run.openbach.measures import from_name
-from openbach_run.report.cells import Campaigns, Cell, file_name, is_selection, matches, name_of
+from openbach_run.report.cells import (
+    Campaigns,
+    Cell,
+    file_name,
+    is_selection,
+    matches,
+    measured_against,
+    name_of,
+)
 from openbach_run.report.words import figure, said
-from openbach_run.results.intervals import ends, ratio
+from openbach_run.results.intervals import ends
 from openbach_run.results.run_files import fields, is_number
 from openbach_run.results.seeds import WARNING
 from openbach_run.results.tables import Table
@@ -123,11 +131,7 @@ def beside(title: str, described: Mapping[str, Any], cells: Mapping[str, Cell]) 
     for vpn, published in figures.items():
         cell, baseline = cells.get(vpn), cells.get(base)
         ours = cell.estimate(measure) if cell else None
-        found = (
-            ratio(cell.measured(measure), baseline.measured(measure))
-            if cell and baseline and ours
-            else None
-        )
+        found = measured_against(cell, baseline, measure) if cell and baseline and ours else None
         why_not = "failed" if cell and cell.failed else "not run"
         own = [figure(ours) if ours else why_not, figure(found, 3) if found else "–"]
         rows.append([said("vpn", vpn), f"{published:g}", f"{published / figures[base]:.3f}", *own])
