@@ -13,6 +13,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from openbach_jobs.kernel import PIECES, installed_by
 from openbach_run.campaign.checks import own_values
 from openbach_run.campaign.model import Campaign
 from openbach_run.catalog import Catalog, description
@@ -52,6 +53,7 @@ def check_host(
                 reasons[_given(use, cell)] = why
     if reasons:
         lacking = ", ".join(IN_WORDS.get(name, name) for name in host.lacking)
+        install = f", or install it: {installed_by()}" if {*PIECES} & {*host.lacking} else ""
         controls = ", ".join(sorted(host.congestion_controls))
         raise InputError(
             "\n  ".join(
@@ -62,7 +64,7 @@ def check_host(
                         f" congestion controls {controls}. That rules out"
                     ),
                     *(f"{given}: {why}" for given, why in reasons.items()),
-                    "the virtual engine has all of it; natively give other values",
+                    f"the virtual engine has all of it; natively give other values{install}",
                 ]
             )
         )

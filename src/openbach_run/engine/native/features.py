@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The features of a kernel that jobs and VPNs may need."""
 
+from openbach_jobs.kernel import PIECES
+
 FEATURES = {
     "netem": "tc qdisc replace dev lo root netem delay 1ms",
     "tbf": "tc qdisc replace dev lo root tbf rate 1mbit burst 1540 limit 3000",
@@ -43,5 +45,6 @@ IN_WORDS = {
     ),
     "tun": "TUN interfaces (/dev/net/tun)",
     "users": "other users than root in its namespaces",
-    "matchall": "the traffic classifier matchall",
+    **{name: f"{name} (module {module})" for name, (module, _) in PIECES.items()},
+    "matchall": "the traffic classifier matchall (module cls_matchall)",
 }
