@@ -158,10 +158,10 @@ def costs(page: PageOne) -> Drawing | None:
         axes.axvline(0, color=LEAST_GREY, linewidth=1, label=INTERVAL)
 
     bars = {True: "paired with the same seed", False: "each with every run"}
-    told = " or ".join(bars[one] for one in pairings(page.cells))
+    pairs = " or ".join(bars[one] for one in pairings(page.cells))
     caption = (
         f"What a VPN adds to the {page.of_measure.title} (%); marker: median, bar: all seeds,"
-        f" {told} without VPN; grey: a tie, ±{tie:.1f} %"
+        f" {pairs} without VPN; grey: a tie, ±{tie:.1f} %"
     )
     rows = [vpn for vpn in vpns if vpn != "none"]
     scale = (least, greatest)

@@ -98,8 +98,8 @@ def costs_table(page: PageOne) -> Table:
         words += [said("loss", one["loss"])] if "loss" in one else []
         header.append(", ".join(filter(None, words)))
     title = f"{page.of_measure.title[:1].upper()}{page.of_measure.title[1:]} against no VPN (%)"
-    told = change_notes([len(cell.runs) for cell in page.cells], pairings(page.cells))
-    note = f"{told}, without a PEP"
+    of_changes = change_notes([len(cell.runs) for cell in page.cells], pairings(page.cells))
+    note = f"{of_changes}, without a PEP"
     return Table(title, header, rows, note, labels)
 
 
