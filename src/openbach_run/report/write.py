@@ -143,6 +143,7 @@ def write(
         claims=claims,
         by_document=by_document,
         undecided=verdicts.undecided(judged),
+        ours=published.ours(PUBLISHED),
         sections=sections,
         drawn_before=drawn,
         tables=named_tables,
