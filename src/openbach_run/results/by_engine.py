@@ -9,84 +9,18 @@ time, seeds, the path and the limits. A sentence names its kind, so that it is t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from openbach_run.clock import REAL, VIRTUAL
+from openbach_run.paths import REPOSITORY
 from openbach_run.results.record import Record
+from openbach_run.yaml_files import read_yaml
 
 OWN_CLOCK, NATIVE, PLATFORM, UNKNOWN = "real clock", "native", "controller", "unknown"
-GUEST, TREE = {VIRTUAL, OWN_CLOCK}, {VIRTUAL, OWN_CLOCK, NATIVE}
-"""The kinds that run in the project's own kernel, and those that have its programs."""
-
-PATHS = {
-    VIRTUAL: (
-        "The path runs in a User Mode Linux kernel in virtual time: the TCP stack, the queueing"
-        " disciplines and the VPNs are the real ones, only the clock stands still while they"
-        " compute. Capture hashes, wall times and how a guest ended are measured outside it;"
-        " statuses, virtual times and measures are what the guests say."
-    ),
-    OWN_CLOCK: (
-        "{runs} ran in a User Mode Linux kernel by a real clock: what else the machine does"
-        " disturbs them, and the CPU costs what it costs there."
-    ),
-    NATIVE: (
-        "{runs} ran in network namespaces of a machine's own kernel, in real time: the CPU costs"
-        " what it costs there."
-    ),
-    PLATFORM: "{runs} were executed by an OpenBACH platform on real hosts, in real time.",
-    UNKNOWN: "{runs} ran in real time, with an engine that the results do not name.",
-}
-"""Where the runs were made."""
-SEEDS = {
-    VIRTUAL: "In virtual time a seed gives all cells the same loss process.",
-    OWN_CLOCK: "By a real clock the same seed gives other packets: it numbers a repetition.",
-    NATIVE: "On a machine's own kernel the same seed gives other packets: it numbers a repetition.",
-    PLATFORM: "The losses of a platform have no seed: a seed numbers a repetition.",
-    UNKNOWN: "In real time the same seed gives other packets: it numbers a repetition.",
-}
-COMPARED = {
-    True: (
-        "Two cells in virtual time are compared seed by seed (paired): the figure is the median of"
-        " their ratios, and the interval is that of the ratios."
-    ),
-    False: (
-        "Two cells of which one is in real time are compared without pairs: the figure is the"
-        " median of the ratios of every run of one to every run of the other, and the interval is"
-        " that of the rank sums of Mann and Whitney, for cells that differ by one factor; of too"
-        " few runs it goes from the least to the greatest ratio."
-    ),
-}
-"""How two cells are compared, by whether their seeds pair."""
-BUCKETS = "token buckets of ten packets (15400 bytes)"
-TABLES = {
-    OWN_CLOCK: (
-        f"clock {{clock}}: another run gives other packets; {BUCKETS}, with real/N of an N-th, two"
-        " at least"
-    ),
-    NATIVE: f"on this machine's own kernel, in real time; {BUCKETS}",
-    PLATFORM: f"on an OpenBACH platform, in real time: losses have no seed; {BUCKETS}",
-}
-"""Notes below the table of a command."""
-LIMITS = {
-    "The CPU costs nothing.": {VIRTUAL},
-    "No host is ever disturbed": {VIRTUAL},
-    "Native results are those of one machine": {NATIVE},
-    "A program that computes for ever stops time.": {VIRTUAL},
-    "A program in the guest can overwrite the guest's kernel": GUEST,
-    "One run, one CPU.": GUEST,
-    "QUIC is that of nginx 1.26 and curl": TREE,
-    "Keys follow from the seed.": TREE,
-    "The packets depend on a kernel and a set of packages.": {VIRTUAL},
-    "x86-64 Linux with seccomp is needed.": GUEST,
-    "The boundary around a guest": GUEST,
-    "With Landlock alone": GUEST,
-    "A program that takes random numbers or time from the CPU itself": {VIRTUAL},
-    "A program of yours that has other code for other CPUs": {VIRTUAL},
-    "On a Dask cluster": {VIRTUAL},
-}
-"""How limitations of docs/limitations.md begin that are not of all results → the kinds they are of.
-"""
-PAGES = {VIRTUAL: "method", OWN_CLOCK: "native", NATIVE: "native", PLATFORM: "openbach"}
-"""The folder or page of docs/ that has the method in full."""
+SAID: dict[str, dict[str, Any]] = read_yaml(REPOSITORY / "reports/templates/by_engine.yml")
+PATHS, SEEDS, TABLES = SAID["paths"], SAID["seeds"], SAID["tables"]
+PAGES, LIMITS = SAID["pages"], SAID["limits"]
+COMPARED = {True: SAID["compared"]["paired"], False: SAID["compared"]["unpaired"]}
 
 
 def kind_of(record: Record) -> str:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Curves over virtual time: one plot below another, all on the same times. What is shown is in the address.
+// Curves over the time of a run: one plot below another, all on the same times. What is shown is in the address.
 "use strict";
 
 const HEIGHT = 210;
