@@ -7,10 +7,11 @@ import importlib
 import importlib.util
 import json
 import signal
+import sys
 import threading
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import control_lists
 import pytest
@@ -260,13 +261,99 @@ def asked(**other: float) -> Any:
         ((10e6, 250.0, 1.8), {"loss_pct": 1}, []),
         ((10e6, 250.0, 9.0), {"loss_pct": 1}, ["loss 9.000 % instead of 1"]),
         ((10e6, 250.0, 9.0), {"loss_pct": 1, "burst_packets": 10}, []),
-        ((None, None, 99.0), {"loss_pct": 99}, []),
+        ((None, 250.0, 0.0), {}, [f"rate {link_proof.UNSEEN}"]),
+        ((10e6, None, 0.0), {}, [f"delay {link_proof.UNSEEN}"]),
+        (
+            (None, None, 99.0),
+            {"loss_pct": 99},
+            [f"delay {link_proof.UNSEEN}", f"rate {link_proof.UNSEEN}"],
+        ),
     ],
 )
 def test_a_link_that_is_not_what_was_asked_for_is_told(
     measured: tuple[float | None, float | None, float], other: dict[str, float], said: list[str]
 ) -> None:
     assert link_proof.differences(asked(**other), link_proof.Measured(*measured)) == said
+
+
+class Forward(NamedTuple):
+    name: str = "forward"
+    arrives: str = "a"
+    leaves: str = "b"
+
+
+NOTHING = link_proof.Measured(None, None, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("measured", "count", "right"),
+    [
+        ([NOTHING] * 9, link_proof.MEASUREMENTS, False),
+        ([NOTHING, link_proof.Measured(10e6, 250.0, 0.0)], 2, True),
+        ([link_proof.Measured(10e6, None, 0), link_proof.Measured(None, 250.0, 0)], 2, True),
+        ([link_proof.Measured(8e6, 250.0, 0.0)], 1, False),
+    ],
+)
+def test_a_link_that_could_not_be_measured_never_passes(
+    measured: list[Any], count: int, right: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first run on a platform sent no measured_delay_ms, and ended Finished Ok."""
+    left = iter(measured)
+    sent: list[dict[str, Any]] = []
+    monkeypatch.setattr(link_proof, "measure", lambda *_: next(left))
+    monkeypatch.setattr(
+        link_proof.collect_agent, "send_stat", lambda _, **values: sent.append(values)
+    )
+    if right:
+        link_proof.prove(Forward(), asked(), lambda: None)
+    else:
+        with pytest.raises(SystemExit, match=r"does not do what was asked: (delay not known|rate)"):
+            link_proof.prove(Forward(), asked(), lambda: None)
+    assert [one["measurements"] for one in sent] == [count]
+
+
+def test_where_most_is_lost_the_link_is_measured_until_something_came_through() -> None:
+    lossy = asked(loss_pct=99)
+    assert link_proof.most(lossy, NOTHING) == link_proof.MEASUREMENTS_OF_LOSSES
+    assert link_proof.most(lossy, link_proof.Measured(10e6, 250.0, 99.0)) == 1
+
+
+HAS_NOT = "echo no such module >&2; exit 2"
+
+
+@pytest.mark.parametrize(
+    ("job", "refuses", "lacking"),
+    [
+        ("satcom_link", r"*matchall*", "matchall (module cls_matchall)"),
+        ("satcom_link", r"*netem*", "netem (module sch_netem)"),
+        ("satcom_link", r"*tbf*", "tbf (module sch_tbf)"),
+        ("satcom_link", r"*ifb*", "ifb (module ifb)"),
+        ("satcom_link", r"*clsact*|*filter*", "clsact (module sch_ingress)"),
+        ("satcom_link", r"*mirred*", "mirred (module act_mirred)"),
+        ("lan_link", r"*netem*", "netem (module sch_netem)"),
+    ],
+)
+def test_a_kernel_that_lacks_a_piece_is_told_before_anything_is_changed(
+    job: str, refuses: str, lacking: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was tc's input, which names netem whatever is missing, behind changes made by halves."""
+    for name in ("ip", "tc", "nft", "unshare"):
+        text = f'echo "$PLACE {name} $*" >> {tmp_path}/said\ncase "{name} $*" in {refuses}) {HAS_NOT};; esac'
+        body = 'PLACE=apart; export PLACE; shift; exec "$@"' if name == "unshare" else text
+        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.delenv(netem.CLOCK, raising=False)
+    options = {"satcom_link": [*GEO, "run"], "lan_link": ["to_lan", "--delay-ms", "5"]}[job]
+    module = load(job, job)
+    monkeypatch.setattr(sys, "argv", [job, *options])
+    with pytest.raises(SystemExit) as end:
+        module.main()
+    said = str(end.value)
+    assert said.startswith("this host's kernel ") and f" has no {lacking}: " in said
+    assert "linux-image-amd64" in said and "linux-modules-extra-" in said
+    here = [one for one in (tmp_path / "said").read_text().splitlines() if one[0] == " "]
+    assert here == [" tc -V"]
 
 
 def test_the_burst_of_the_proof_fits_into_the_buffer() -> None:

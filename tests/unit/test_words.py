@@ -73,7 +73,7 @@ ALLOWED: dict[str, int] = {
     "docs/bundle.md": 13,
     "docs/captures.md": 2,
     "docs/clusters.md": 5,
-    "docs/comparisons.md": 7,
+    "docs/comparisons.md": 5,
     "docs/congestion-controls.md": 3,
     "docs/guide.md": 8,
     "docs/jobs.md": 12,

@@ -806,6 +806,11 @@ def emulate(arguments: argparse.Namespace) -> None:
         import dvbs2_qdisc
 
         dvbs2_qdisc.check_kernel()
+    if netem.CLOCK not in os.environ:  # else an engine has looked before the run
+        from openbach_jobs import kernel
+
+        own = ["nft"] if arguments.icmp_too_big == "drop" else []
+        kernel.check([*kernel.LINK, "tbf", arguments.queue, *own])
     played = changes(arguments)
     states = {change.direction: change.state for change in first(played)}
     try:

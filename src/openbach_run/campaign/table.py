@@ -10,11 +10,12 @@ from pathlib import Path
 from openbach_run.campaign.model import USUAL, Campaign
 from openbach_run.campaign.noise import DEFAULT, NOISE
 from openbach_run.catalog import Catalog, with_base
-from openbach_run.clock import VIRTUAL
 from openbach_run.guest.main import HOST_KERNEL
 from openbach_run.link_checks import ORBIT
 from openbach_run.openbach.extras import MEASURE
 from openbach_run.openbach.measures import measure_of
+from openbach_run.results import by_engine
+from openbach_run.results.by_engine import TABLES
 from openbach_run.results.intervals import estimate, notes
 from openbach_run.results.least_transfer_time import least_transfer_time_s, rate_of, rate_steps
 from openbach_run.results.record import Record, not_locked, statistics
@@ -265,19 +266,8 @@ def _fragments(campaign: Campaign, records: Sequence[Record]) -> list[str]:
 
 def _clocks(records: Sequence[Record]) -> list[str]:
     """Return notes on runs in real time, each kind of clock once."""
-    known = dict.fromkeys((one.identity.get("engine"), one.clock) for one in records)
-    notes = [
-        (
-            "on this machine's own kernel, in real time"
-            if engine == HOST_KERNEL
-            else (
-                f"clock {clock}: another run gives other packets; token buckets of ten packets"
-                " (15400 bytes), with real/N of an N-th, two at least"
-            )
-        )
-        for engine, clock in known
-        if clock != VIRTUAL and engine in (HOST_KERNEL, VIRTUAL)
-    ]
+    known = dict.fromkeys((by_engine.kind_of(one), one.clock) for one in records)
+    notes = [TABLES[kind].format(clock=clock) for kind, clock in known if kind in TABLES]
     if any(
         one.identity.get("engine") == HOST_KERNEL and one.arguments.get("queue") in BY_FLOW
         for one in records
