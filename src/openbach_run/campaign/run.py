@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from openbach_run.campaign.engines import controller_of, engine_of, inventory_of
 from openbach_run.campaign.execute import Execution, PlannedRun, failure_in_words
 from openbach_run.campaign.executor import cpus_for
+from openbach_run.campaign.late import late
 from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.options import Options, shown_path
 from openbach_run.campaign.request import Plan
@@ -57,10 +58,12 @@ class Result:
     @property
     def tables(self) -> list[Table]:
         """Return the table of each campaign."""
-        return [
-            campaign_table(unfold_campaign(one, self.records), self.records)
-            for one in self.campaigns
-        ]
+        runs, made = Store(self.directory).runs, []
+        for one in self.campaigns:
+            shown = campaign_table(unfold_campaign(one, self.records), self.records)
+            told = late(one, self.records, runs)
+            made.append(replace(shown, note="; ".join([shown.note, *told])))
+        return made
 
     @cached_property
     def without_measure(self) -> list[str]:

@@ -20,7 +20,11 @@ MEASURE = "measure"
 NAMES: Shape = {"type": "object", "additionalProperties": {}}
 CONDITION: Shape = {
     "type": "object",
-    "properties": {"if": {"type": "string"}, "because": {"type": "string"}},
+    "properties": {
+        "if": {"type": "string"},
+        "because": {"type": "string"},
+        "refused": {"type": "string"},
+    },
     "required": ["if", "because"],
 }
 INSTEAD: Shape = {

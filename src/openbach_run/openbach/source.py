@@ -85,10 +85,18 @@ NAMED: dict[str, Shape] = {
     "addresses": TEXTS,
     "values": TEXTS,
     "idle": (
-        _by_name(_list_of(_with_keys({"if": _is_condition, "because": _is_text}, "if", "because"))),
+        _by_name(
+            _list_of(
+                _with_keys(
+                    {"if": _is_condition, "because": _is_text, "refused": _is_text},
+                    "if",
+                    "because",
+                )
+            )
+        ),
         (
             "by name, a list of {if: CONDITION, because: TEXT}: with which other values it has no"
-            " effect"
+            " effect; refused: yes if that is an error"
         ),
     ),
     "instead": (
