@@ -211,9 +211,10 @@ def _sides(done: Sequence[Record], campaign: Campaign) -> list[tuple[str, str]]:
     found = []
     for column in _measured(done) if shown.take in WORST else []:
         suffix, one = measure_of(column, campaign.declared)
-        values = [value for one in done if (value := one.measures.get(column)) is not None]
-        if suffix and values and (one.statistic, one.take) == (shown.statistic, "median"):
-            found.append((median(values), column, suffix.replace("_", " ")))
+        if suffix and (one.statistic, one.take) == (shown.statistic, "median"):
+            sent = [record for record in done if record.measures.get(column) is not None]
+            values = [record.measures[column] for record in sent]
+            found += [(median(values), column, suffix.replace("_", " "))] if values else []
     found.sort(reverse=shown.better == "less")
     return [(column, name) for _, column, name in found]
 
@@ -309,11 +310,8 @@ def _fragments(campaign: Campaign, records: Sequence[Record]) -> list[str]:
 
 def _shares(campaign: Campaign, records: Sequence[Record]) -> list[str]:
     """Return a note on the first flow's share of the link; an empty list without flows."""
-    shares = [
-        share
-        for one in records
-        if one.scenario == campaign.scenario.name and (share := one.measures.get("share_pct"))
-    ]
+    mine = [one.measures for one in records if one.scenario == campaign.scenario.name]
+    shares = [one["share_pct"] for one in mine if one.get("share_pct")]
     if not shares:
         return []
     ends = " to ".join(dict.fromkeys(f"{share:.0f}" for share in (min(shares), max(shares))))
@@ -346,7 +344,8 @@ def _clocks(records: Sequence[Record]) -> list[str]:
 def _note(campaign: Campaign) -> str:
     """Return the note under a table: seeds, least possible transfer time, other remarks."""
     cells = campaign.cells if campaign.measure == USUAL else []
-    parts = list(dict.fromkeys(text for cell in cells if (text := _least(campaign, cell))))
+    every = dict.fromkeys(_least(campaign, cell) for cell in cells)
+    parts = [text for text in every if text]
     if campaign.measure_instead and campaign.measure_instead[1] == campaign.measure:
         name = campaign.measure_instead[0]
         parts.append(

@@ -93,7 +93,9 @@ def _model(kind: str) -> _Model:
             f"type object '{_title(kind)}' has no attribute 'build_from_arguments'",
         )
     if kind not in MODELS:
-        raise Refusal("Unknown OpenBACH Function", None, near(kind, MODELS).rstrip())
+        raise Refusal(
+            "Unknown OpenBACH Function", None, GONE.get(kind) or near(kind, MODELS).rstrip()
+        )
     return MODELS[kind]
 
 
@@ -439,6 +441,15 @@ MODELS = {
     ),
 }
 """In the order in which people use them; stored under another name where the backend does so."""
+STATUS = "since 2017 it is {}, which a scenario cannot start any more: ask the platform itself"
+GONE = {
+    **{f"status_{what}": STATUS.format(f"retrieve_status_{what}") for what in ("agents", "jobs")},
+    **{
+        f"retrieve_status_{what}": "a scenario cannot start it any more: ask the platform itself"
+        for what in ("agents", "jobs")
+    },
+}
+"""Functions of scenarios of before, and what has become of them."""
 OTHER_CLASSES = (
     "Agent", "Condition", "ContentTyped", "Entity", "FailurePolicy", "IntegrityError",
     "OpenbachFunctionInstance", "OpenbachFunctionParameter", "StartJobInstanceArgument",

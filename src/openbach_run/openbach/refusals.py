@@ -81,11 +81,25 @@ def crash_answer(kind: str, text: str) -> dict[str, Any]:
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """Return `did you mean x? ` for the name that is most alike; "" if none is."""
+    """Return `did you mean x? ` for the name that is most alike; "" if none is.
+
+    It says the unit where the two names have different ones.
+    """
     from difflib import get_close_matches  # not at start: the guest has no use for it
 
-    close = get_close_matches(name, list(known), 1)
-    return f"did you mean {close[0]}? " if close else ""
+    if not (close := get_close_matches(name, list(known), 1)):
+        return ""
+    given, meant = (one if one in UNITS else "" for one in map(_last_part, (name, close[0])))
+    unit = f" (in {meant})" if meant else " (with its own unit)"
+    return f"did you mean {close[0]}{unit if given != meant else ''}? "
+
+
+def _last_part(name: str) -> str:
+    return name.lower().rpartition("_")[2]
+
+
+UNITS = ("s", "ms", "us", "bps", "kbps", "mbps", "gbps", "pct", "ratio", "bytes")
+"""The last parts of names that are units."""
 
 
 @contextmanager

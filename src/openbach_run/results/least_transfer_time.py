@@ -20,7 +20,7 @@ UNSCALED_BYTES = 65535
 
 
 class Window(NamedTuple):
-    """What TCP's windows make of a transfer: one of them (bytes) in a round trip."""
+    """TCP's window in bytes, the round trip that carries one, and the least time in s by that."""
 
     bytes: float
     rtt_s: float

@@ -277,11 +277,10 @@ def _of_job(declared: Sequence[Measure], sent: Sent) -> Iterator[tuple[str, floa
 
 def _worst(measure: Measure, sent: Mapping[str, Points]) -> float | None:
     """Return the worst of the suffixes' medians; None if there are too few for what is taken."""
-    medians = [
-        OF_ONE["median"]([value for _, value in points])
-        for suffix, points in sent.items()
-        if suffix or len(sent) == 1  # what has none is the sum of the others
-    ]
+    medians = []
+    for suffix, points in sent.items():
+        if suffix or len(sent) == 1:  # what has none is the sum of the others
+            medians.append(OF_ONE["median"]([value for _, value in points]))
     if measure.take == "worst_flow" and len(medians) < 2:
         return None
     return (max if measure.better == "less" else min)(medians, default=None)
