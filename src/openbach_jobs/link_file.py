@@ -48,11 +48,8 @@ OTHER_UNITS = {
     "loss_ratio": "loss_pct: multiply by 100",
 }
 """Headings that are understood but not taken, in lower case, and what to do with their numbers."""
-UNITS = {
-    "s": "s", "ms": "ms", "us": "µs", "bps": "bit/s", "kbps": "kbit/s", "mbps": "Mbit/s",
-    "gbps": "Gbit/s", "pct": "percent", "ratio": "a ratio from 0 to 1", "bytes": "bytes",
-}  # fmt: skip
-"""The last part of a name that is a unit, and its words."""
+UNITS = {"s", "ms", "us", "bps", "kbps", "mbps", "gbps", "pct", "ratio", "bytes"}
+"""The last parts of names that are units."""
 MOST_RATE_BPS = 1e9
 GREATEST = {
     "time_s": (1e9, "count seconds from the start of the link"),
@@ -322,9 +319,9 @@ def near(name: str, known: Iterable[str]) -> str:
     close = get_close_matches(name, list(known), 1)
     if not close:
         return ""
-    given, meant = (UNITS.get(one.lower().split("_")[-1], "") for one in (name, close[0]))
-    in_unit = f" (in {meant})" if meant else " (with its own unit)"
-    return f"did you mean {close[0]}{in_unit if given != meant else ''}? "
+    given, meant = (one.lower().rpartition("_")[2] for one in (name, close[0]))
+    unit = f" (in {meant})" if meant in UNITS else " (with its own unit)" * (given in UNITS)
+    return f"did you mean {close[0]}{unit if given != meant else ''}? "
 
 
 class _Pass:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from openbach_jobs.link_file import LEAST_RATE_BPS, MOST_RATE_BPS, Change, State
+from openbach_jobs.link_file import LEAST_RATE_BPS, Change, State
 from satlink import rtt
 from satlink.measured import LOST, Measured, Numbers, Probes, Series
 
@@ -77,12 +77,6 @@ def link_of(parts: Sequence[Part], asked: Asked) -> Link:
                 if place not in found or one.direction != "both":
                     found[place], names[place] = one, part.name
     _complete(found, asked, assumed)
-    for (quantity, direction), one in found.items():
-        if quantity == "rate_bps" and (most_bps := float(np.max(one.values))) > MOST_RATE_BPS:
-            raise ValueError(
-                f"a rate of {most_bps / 1e9:g} Gbit/s ({direction}): no run takes more than"
-                f" {MOST_RATE_BPS / 1e9:g} Gbit/s; is it in the unit that the file says?"
-            )
     return Link(found, end_s, assumed)
 
 

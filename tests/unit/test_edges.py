@@ -225,9 +225,12 @@ def test_of_a_condition_people_are_told_in_words(
             " tc_configure_link",
         ),
         ({"start_job_instance": {"entity_name": "a", "tcpdump": {}}}, "it is tcpdump_pcap"),
-        ({"status_agents": {"addresses": []}}, "since 2017 it is retrieve_status_agents, which"),
-        ({"retrieve_status_agents": {"addresses": []}}, "a scenario cannot start it any more"),
-        ({"status_jobs": {"addresses": []}}, "retrieve_status_jobs"),
+        (
+            {"status_agents": {"addresses": []}},
+            "are retrieve_status_agents and retrieve_status_jobs since 2017",
+        ),
+        ({"retrieve_status_agents": {"addresses": []}}, "no functions of scenarios any more"),
+        ({"status_jobs": {"addresses": []}}, "retrieve_status_jobs since 2017"),
     ],
 )
 def test_what_openbach_has_renamed_is_told_by_its_new_name(
@@ -262,7 +265,7 @@ def test_a_hint_says_the_unit_where_it_is_another_one(
 
 @pytest.mark.parametrize(
     ("heading", "said"),
-    [("rateMbps", "multiply by 1000000"), ("linkrate_mbps", r"did you mean rate_bps (in bit/s)?")],
+    [("rateMbps", "multiply by 1000000"), ("linkrate_mbps", r"did you mean rate_bps (in bps)?")],
 )
 def test_a_link_files_heading_in_another_unit_is_told_so(
     heading: str, said: str, tmp_path: Path

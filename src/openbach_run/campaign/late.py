@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from string import Template
 
@@ -49,15 +50,10 @@ def _first_change_s(name: str, file: str) -> float | None:
 
 def _missed(campaign: Campaign, record: Record, runs: Path) -> bool:
     """Return whether an outage of a run did not begin before the end of what is measured."""
-    kinds = [
-        Template(one.get("kind", [["drop"]])[0][0]).safe_substitute(
-            {**campaign.constants, **record.arguments}
-        )
-        for function in campaign.scenario.functions
-        for job, one in jobs_started(function)
-        if job == "outage"
-    ]
-    if not set(kinds) - {"none"}:
+    values = {**campaign.constants, **record.arguments}
+    started = chain.from_iterable(map(jobs_started, campaign.scenario.functions))
+    kinds = [one["kind"][0][0] for job, one in started if job == "outage" and "kind" in one]
+    if {Template(kind).safe_substitute(values) for kind in kinds} <= {"none"}:
         return False
     wanted = measure_of(campaign.measure or "", campaign.declared)[1].statistic
     began, ended = [], []

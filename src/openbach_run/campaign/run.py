@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 from openbach_run.campaign.engines import controller_of, engine_of, inventory_of
 from openbach_run.campaign.execute import Execution, PlannedRun, failure_in_words
 from openbach_run.campaign.executor import cpus_for
-from openbach_run.campaign.late import late
 from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.options import Options, shown_path
 from openbach_run.campaign.request import Plan
@@ -58,12 +57,11 @@ class Result:
     @property
     def tables(self) -> list[Table]:
         """Return the table of each campaign."""
-        runs, made = Store(self.directory).runs, []
-        for one in self.campaigns:
-            shown = campaign_table(unfold_campaign(one, self.records), self.records)
-            told = late(one, self.records, runs)
-            made.append(replace(shown, note="; ".join([shown.note, *told])))
-        return made
+        runs = Store(self.directory).runs
+        return [
+            campaign_table(unfold_campaign(one, self.records), self.records, runs)
+            for one in self.campaigns
+        ]
 
     @cached_property
     def without_measure(self) -> list[str]:

@@ -8,20 +8,15 @@ from itertools import chain
 from pathlib import Path
 from statistics import median
 
+from openbach_run.campaign.late import late
 from openbach_run.campaign.model import USUAL, Campaign
 from openbach_run.clock import VIRTUAL
 from openbach_run.guest.main import HOST_KERNEL
 from openbach_run.link_checks import ORBIT
 from openbach_run.openbach.extras import MEASURE
 from openbach_run.openbach.measures import WORST, measure_of
+from openbach_run.results import least_transfer_time as least
 from openbach_run.results.intervals import estimate, notes
-from openbach_run.results.least_transfer_time import (
-    ends_tcp,
-    least_transfer_time_s,
-    rate_of,
-    rate_steps,
-    window_of,
-)
 from openbach_run.results.record import Record, not_locked, statistics
 from openbach_run.results.seeds import WARNING
 from openbach_run.results.tables import Table, alike, figure
@@ -38,13 +33,16 @@ BY_FLOW = ("fq_codel", "cake")
 """Queues that tell flows apart."""
 
 
-def campaign_table(campaign: Campaign, records: Sequence[Record]) -> Table:
+def campaign_table(
+    campaign: Campaign, records: Sequence[Record], runs: Path | None = None
+) -> Table:
     """Return the table of a campaign's main measure, from those of its records that exist.
 
     There is a row for each combination of the swept arguments but the last; the last makes the
     columns, unless that would be one long row. A scenario without arguments has one column, `run`.
     The title names the values that are neither swept nor the scenario's defaults. Where neither the
-    scenario nor its jobs say what the main measure is, the table shows all measures.
+    scenario nor its jobs say what the main measure is, the table shows all measures. Its note knows
+    from the directory `runs` what came too late.
     """
     if campaign.measure is None and (every := _all_measures(campaign, records)):
         return every
@@ -92,6 +90,7 @@ def campaign_table(campaign: Campaign, records: Sequence[Record]) -> Table:
                 *_shares(campaign, records),
                 *_clocks(records),
                 *not_locked(records),
+                *(late(campaign, records, runs) if runs else []),
             ]
         ),
         len(down),
@@ -244,7 +243,7 @@ def _failed(done: Sequence[Record]) -> str:
 def _least_s(campaign: Campaign, cell: Mapping[str, str]) -> float | None:
     """Return the least transfer time of a cell in s; None where its rate is none or has steps."""
     preset = campaign.presets.get(cell.get(ORBIT, ""))
-    return None if preset and rate_steps(preset) else least_transfer_time_s(cell)
+    return None if preset and least.rate_steps(preset) else least.least_transfer_time_s(cell)
 
 
 def _least(campaign: Campaign, cell: Mapping[str, str]) -> str:
@@ -252,15 +251,14 @@ def _least(campaign: Campaign, cell: Mapping[str, str]) -> str:
     if not (time_s := _least_s(campaign, cell)):
         return ""
     at_least = f"at least {time_s:.2f} s for a size of {cell['size']}"
-    window = window_of(cell)
-    if window is None or window.time_s < time_s:
-        return (
-            f"{at_least} at a rate of {rate_of(cell)} (Ethernet, IP and TCP headers; no slow start)"
-        )
+    rate = f"rate of {least.rate_of(cell)}"
+    window_bytes, rtt_s, by_window_s = least.window_of(cell)
+    if by_window_s < time_s:
+        return f"{at_least} at a {rate} (Ethernet, IP and TCP headers; no slow start)"
     return (
-        f"{at_least}: TCP's window binds, not the rate of {rate_of(cell)}. It is at most"
-        f" {window.bytes / 1e6:.3g} MB (tcp_buffer={cell['tcp_buffer']}) for each round trip of"
-        f" {1000 * window.rtt_s:g} ms, {window.bytes * 8e-6 / window.rtt_s:.3g} Mbit/s a connection"
+        f"{at_least}: TCP's window binds, not the {rate}. It is at most {window_bytes / 1e6:.3g} MB"
+        f" (tcp_buffer={cell['tcp_buffer']}) for each round trip of {1000 * rtt_s:g} ms,"
+        f" {window_bytes * 8e-6 / rtt_s:.3g} Mbit/s a connection"
     )
 
 
@@ -358,7 +356,7 @@ def _note(campaign: Campaign) -> str:
             "PEP A: inside the tunnel's path, B: outside it, where TCP is in clear (our reading:"
             " docs/guide.md)"
         )
-    if ending := [name for name in campaign.values.get("vpn", ()) if ends_tcp(name)]:
+    if ending := [name for name in campaign.values.get("vpn", ()) if least.ends_tcp(name)]:
         parts.append(
             f"{' and '.join(ending)} ends TCP at both ends of the tunnel, as a PEP does: compare it"
             " with a VPN and a PEP"

@@ -441,14 +441,11 @@ MODELS = {
     ),
 }
 """In the order in which people use them; stored under another name where the backend does so."""
-STATUS = "since 2017 it is {}, which a scenario cannot start any more: ask the platform itself"
-GONE = {
-    **{f"status_{what}": STATUS.format(f"retrieve_status_{what}") for what in ("agents", "jobs")},
-    **{
-        f"retrieve_status_{what}": "a scenario cannot start it any more: ask the platform itself"
-        for what in ("agents", "jobs")
-    },
-}
+GONE = dict.fromkeys(
+    [f"{before}status_{what}" for before in ("", "retrieve_") for what in ("agents", "jobs")],
+    "status_agents and status_jobs are retrieve_status_agents and retrieve_status_jobs since 2017,"
+    " and no functions of scenarios any more: ask the platform itself",
+)
 """Functions of scenarios of before, and what has become of them."""
 OTHER_CLASSES = (
     "Agent", "Condition", "ContentTyped", "Entity", "FailurePolicy", "IntegrityError",

@@ -10,13 +10,8 @@ from openbach_run.openbach.job import INSTANCE_TYPES, Argument, Command, Job, Wr
 from openbach_run.openbach.refusals import BadPlaceholder, Crash, Refusal, as_list, near
 from openbach_run.openbach.stored import to_stored, type_name
 
-RENAMED = {
-    "configure_link": "tc_configure_link",
-    "tcpdump": "tcpdump_pcap",
-    "ping": "fping",
-    "ifconfig": "ip_address",
-}
-"""Jobs of OpenBACH before 2019, and what does their work now."""
+RENAMED = {"configure_link": "tc_configure_link", "tcpdump": "tcpdump_pcap", "ping": "fping"}
+"""Jobs of OpenBACH before 2019, and their names now."""
 
 
 def read_job_arguments(

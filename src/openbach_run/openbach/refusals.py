@@ -89,16 +89,12 @@ def near(name: str, known: Iterable[str]) -> str:
 
     if not (close := get_close_matches(name, list(known), 1)):
         return ""
-    given, meant = (one if one in UNITS else "" for one in map(_last_part, (name, close[0])))
-    unit = f" (in {meant})" if meant else " (with its own unit)"
+    given, meant = (one.lower().rpartition("_")[2] for one in (name, close[0]))
+    unit = f" (in {meant})" if meant in UNITS else " (with its own unit)" * (given in UNITS)
     return f"did you mean {close[0]}{unit if given != meant else ''}? "
 
 
-def _last_part(name: str) -> str:
-    return name.lower().rpartition("_")[2]
-
-
-UNITS = ("s", "ms", "us", "bps", "kbps", "mbps", "gbps", "pct", "ratio", "bytes")
+UNITS = {"s", "ms", "us", "bps", "kbps", "mbps", "gbps", "pct", "ratio", "bytes"}
 """The last parts of names that are units."""
 
 

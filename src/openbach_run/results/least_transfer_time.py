@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import NamedTuple
 
 from openbach_jobs import presets
 from openbach_run.catalog import Catalog, with_base
@@ -17,14 +16,6 @@ BUFFER_BYTES = 16 << 20
 WINDOW = 5 / 8
 """The share of a receive buffer that Linux offers as a window, for segments of 1448 bytes."""
 UNSCALED_BYTES = 65535
-
-
-class Window(NamedTuple):
-    """TCP's window in bytes, the round trip that carries one, and the least time in s by that."""
-
-    bytes: float
-    rtt_s: float
-    time_s: float
 
 
 def least_transfer_time_s(arguments: Mapping[str, str]) -> float | None:
@@ -42,26 +33,26 @@ def least_transfer_time_s(arguments: Mapping[str, str]) -> float | None:
     size, rate_bps = number(arguments.get("size", "")), number(rate_of(arguments))
     if not size or not rate_bps:
         return None
-    window = window_of(arguments)
     by_rate_s = size * 8 / rate_bps * FRAME_BYTES / SEGMENT_BYTES
-    return max(by_rate_s, window.time_s) if window else by_rate_s
+    return max(by_rate_s, window_of(arguments)[2])
 
 
-def window_of(arguments: Mapping[str, str]) -> Window | None:
-    """Return what the end hosts' windows allow; None where they are not what counts, or unknown.
+def window_of(arguments: Mapping[str, str]) -> tuple[float, float, float]:
+    """Return the end hosts' window in bytes, the round trip in s, and the least time by them in s.
 
-    A proxy and QUIC have windows of their own. The first window comes without a round trip.
+    The time is 0 where they are not what counts, or unknown: a proxy and QUIC have windows of their
+    own. The first window comes without a round trip.
     """
     of_proxy = arguments.get("pep", "none") != "none" or ends_tcp(arguments.get("vpn", "none"))
     delay_ms = number(arguments.get("delay_ms", ""))
     size, buffer = number(arguments.get("size", "")), arguments.get("tcp_buffer", "")
     buffer_bytes = BUFFER_BYTES if buffer == "default" else number(buffer)
     if of_proxy or arguments.get("http") == "3" or not (size and delay_ms and buffer_bytes):
-        return None
+        return 0.0, 0.0, 0.0
     largest = UNSCALED_BYTES if arguments.get("window_scaling") == "off" else buffer_bytes * WINDOW
     rtt_s = (delay_ms + (number(arguments.get("terrestrial_ms", "")) or 0)) / 500
     in_flight = largest * (number(arguments.get("streams", "")) or 1)
-    return Window(largest, rtt_s, (size / in_flight - 1) * rtt_s)
+    return largest, rtt_s, (size / in_flight - 1) * rtt_s
 
 
 @lru_cache

@@ -60,16 +60,9 @@ TIMES = {
     "unix_s": 1.0,
 }
 TIMES_BY_SIZE = (
-    "timestamp",
-    "datetimestamp_utc",
-    "timestamp_utc",
-    "timestamp_start",
-    "time",
-    "date",
-    "datetime",
-    "unix",
-    "t",
-)
+    "timestamp", "timestamp_utc", "datetimestamp_utc", "timestamp_start", "time", "date",
+    "datetime", "unix", "t",
+)  # fmt: skip
 """Times whose unit their size tells: ISO 8601, or ns, µs, ms, s since 1970, or s."""
 UNIT_OF_SIZE = ((1e17, 1e-9, "ns"), (1e14, 1e-6, "µs"), (1e11, 1e-3, "ms"), (0.0, 1.0, "s"))
 SINCE_1970_S = 1e8
@@ -117,34 +110,14 @@ COLUMNS = {
     "downlink_throughput_bps": Column("rate_bps", "forward", is_used=True),
     "uplink_throughput_bps": Column("rate_bps", "return", is_used=True),
 }
-FAMILIES: tuple[dict[str, float], ...] = (
-    {"bps": 1.0, "kbps": 1e3, "mbps": 1e6, "gbps": 1e9},
-    {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3},
-    {"pct": 1.0, "percent": 1.0, "ratio": 100.0},
-)
-"""Units of the same kind, and their sizes."""
-
-
-def _in_other_units() -> Iterator[tuple[str, Column]]:
-    """Yield the names of COLUMNS with each unit of the same kind, and without their `_`."""
-    for name, column in COLUMNS.items():
-        stem, _, unit = name.rpartition("_")
-        yield name.replace("_", ""), column
-        for family in FAMILIES:
-            for other, size in family.items() if unit in family else ():
-                changed = column._replace(factor=column.factor * size / family[unit])
-                yield f"{stem}_{other}", changed
-                if len(other) > 1:  # rtts is no time in seconds
-                    yield f"{stem}{other}".replace("_", ""), changed
-
-
-OTHERS = dict(_in_other_units())
+JOINED = {name.replace("_", ""): column for name, column in COLUMNS.items()}
+"""The same as JSON has them, in lower case."""
 
 
 def column_of(name: str) -> Column | None:
     """Return the meaning of a column's name, in lower case: `rtt (ms)` is rtt_ms."""
     plain = re.sub("[^a-z0-9]+", "_", name).strip("_")
-    return COLUMNS.get(plain) or OTHERS.get(plain) or OTHERS.get(plain.replace("_", ""))
+    return COLUMNS.get(plain) or JOINED.get(plain)
 
 
 NOT_ANSWERED = {"", "nan", "null", "none", "-", "*", "timeout", "lost"}

@@ -371,10 +371,8 @@ def _flent(path: Path, documents: Sequence[Any], given: Given) -> Measured:
     is_one_way = any("size" in one for one in raw)
     probes = _flent_probes(path, raw, is_one_way)
     if probes is not None:
-        of_what = (
-            f"the delay is that of {ping or 'VoIP'!r}, with the queue that the test itself made"
-        )
-        assumed.append(f"{of_what}; {VOIP}" if is_one_way else of_what)
+        assumed.append(f"the delay is that of {ping or 'VoIP'!r}, with the queue of the test")
+        assumed += [VOIP] * is_one_way
     elif ping and (known := np.isfinite(row := results[ping])).any():
         series.append(Series("delay_ms", "both", times_s[known], row[known] / 2))
         assumed.append(
@@ -388,12 +386,9 @@ def _flent(path: Path, documents: Sequence[Any], given: Given) -> Measured:
             ("VoIP::delay", "delay_ms", 1.0),
             ("VoIP::loss", "loss_pct", 100 / a_second / step_s),
         ):
-            row = results.get(name, np.zeros(0))
-            known = np.isfinite(row)
-            if known.any():
-                values = np.minimum(row[known] * factor, 100 if quantity == "loss_pct" else MOST_MS)
-                series.append(Series(quantity, "return", times_s[known[: len(row)]], values))
-        assumed.append(f"VoIP::loss counts packets, {a_second} of which are sent a second; {VOIP}")
+            if (known := np.isfinite(row := results.get(name, np.array([np.nan])))).any():
+                series.append(Series(quantity, "return", times_s[known], row[known] * factor))
+        assumed += [f"VoIP::loss counts packets, {a_second} of which are sent a second", VOIP]
     for word, direction in (("download", "forward"), ("upload", "return")):
         if found := _throughput_mbps(results, word):
             names, row = found
