@@ -100,3 +100,12 @@ def test_a_link_that_would_have_changed_later_is_said(
     (note,) = late(planned, [short, replace(short, virtual_s=31.0)], tmp_path)
     assert f"1 of 2 runs with {name}={file} had ended before its first change, at 30 s" in note
     assert not late(planned, [replace(short, virtual_s=31.0)], tmp_path)
+
+
+def test_the_link_file_of_a_satellite_is_one_too(tmp_path: Path) -> None:
+    file = tmp_path / "fade.csv"
+    file.write_text("time_s,rate_bps,delay_ms\n0,10000000,250\n30,5000000,250\n")
+    planned = campaign("geo", "vpn=none", "cc=cubic", "size=1M")
+    planned = replace(planned, presets={"geo": planned.presets["geo"]._replace(link_file=file)})
+    (note,) = late(planned, [replace(RECORD, arguments=planned.cells[0])], tmp_path)
+    assert "1 of 1 runs with orbit=geo had ended before its first change" in note

@@ -12,6 +12,7 @@ from string import Template
 from openbach_jobs import dvbs2, link_file
 from openbach_jobs.presets import ES_N0_FILE
 from openbach_run.campaign.model import Campaign
+from openbach_run.link_checks import ORBIT
 from openbach_run.openbach.measures import measure_of
 from openbach_run.openbach.values import jobs_started
 from openbach_run.results.record import Record, statistics
@@ -27,15 +28,16 @@ def late(campaign: Campaign, records: Sequence[Record], runs: Path) -> list[str]
             f"WARNING: in {missed} of {len(done)} runs the event (job outage) came after the end of"
             " what is measured, or never"
         )
-    for name, files in campaign.link_files.items():
-        for file in files:
-            ends_s = [one.virtual_s for one in done if one.arguments.get(name) == file]
-            first_s = _first_change_s(name, file)
-            if first_s and (over := [end_s for end_s in ends_s if end_s <= first_s]):
-                found.append(
-                    f"WARNING: {len(over)} of {len(ends_s)} runs with {name}={file} had ended"
-                    f" before its first change, at {first_s:g} s"
-                )
+    sources = [(name, file, file) for name, files in campaign.link_files.items() for file in files]
+    sources += [(ORBIT, name, str(one.link_file)) for name, one in campaign.presets.items()]
+    for name, value, file in sources:
+        ends_s = [one.virtual_s for one in done if one.arguments.get(name) == value]
+        first_s = _first_change_s(name, file)
+        if first_s and (over := [end_s for end_s in ends_s if end_s <= first_s]):
+            found.append(
+                f"WARNING: {len(over)} of {len(ends_s)} runs with {name}={value} had ended before"
+                f" its first change, at {first_s:g} s"
+            )
     return found
 
 
