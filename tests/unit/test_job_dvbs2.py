@@ -135,7 +135,7 @@ def test_a_rate_takes_the_place_of_frames() -> None:
             "line 3: forward_fair is given twice",
         ),
         ("forward_values: fair=time\n", "unknown: forward_values"),
-        ("forward_label: 3\n", "did you mean forward_label_bytes?"),
+        ("forward_label: 3\n", "did you mean forward_label_bytes (in bytes)?"),
         (
             "forward: dvbs2\nreturn_rate: 1M\naltitude_km: 800\n",
             "not of a link file, a constellation",

@@ -90,13 +90,13 @@ class Campaign:
     def measure(self) -> str | None:
         """Return the column of results.csv that the table shows; None if the jobs measure nothing.
 
-        It is `x-sweep.measure`, or else the transfer time, or else the first column that is
-        declared. `x-instead` may name another one.
+        It is what `x-instead` names, or else `x-sweep.measure`, or else the transfer time, or else
+        the first column that is declared.
         """
-        if MEASURE in self.scenario.sweep:
-            return str(self.scenario.sweep[MEASURE])
         if self.measure_instead:
             return self.measure_instead[1]
+        if MEASURE in self.scenario.sweep:
+            return str(self.scenario.sweep[MEASURE])
         columns = [one.column for one in self.declared]
         return USUAL if USUAL in columns else next(iter(columns), None)
 

@@ -6,18 +6,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
+from statistics import median
 
+from openbach_run.campaign.late import late
 from openbach_run.campaign.model import USUAL, Campaign
 from openbach_run.campaign.noise import DEFAULT, NOISE
-from openbach_run.catalog import Catalog, with_base
 from openbach_run.guest.main import HOST_KERNEL
 from openbach_run.link_checks import ORBIT
 from openbach_run.openbach.extras import MEASURE
-from openbach_run.openbach.measures import measure_of
+from openbach_run.openbach.measures import WORST, measure_of
 from openbach_run.results import by_engine
+from openbach_run.results import least_transfer_time as least
 from openbach_run.results.by_engine import TABLES
 from openbach_run.results.intervals import estimate, notes
-from openbach_run.results.least_transfer_time import least_transfer_time_s, rate_of, rate_steps
 from openbach_run.results.record import Record, not_locked, statistics
 from openbach_run.results.seeds import WARNING
 from openbach_run.results.tables import Table, alike, figure
@@ -34,13 +35,16 @@ BY_FLOW = ("fq_codel", "cake")
 """Queues that tell flows apart."""
 
 
-def campaign_table(campaign: Campaign, records: Sequence[Record]) -> Table:
+def campaign_table(
+    campaign: Campaign, records: Sequence[Record], runs: Path | None = None
+) -> Table:
     """Return the table of a campaign's main measure, from those of its records that exist.
 
     There is a row for each combination of the swept arguments but the last; the last makes the
     columns, unless that would be one long row. A scenario without arguments has one column, `run`.
     The title names the values that are neither swept nor the scenario's defaults. Where neither the
-    scenario nor its jobs say what the main measure is, the table shows all measures.
+    scenario nor its jobs say what the main measure is, the table shows all measures. Its note knows
+    from the directory `runs` what came too late.
     """
     if campaign.measure is None and (every := _all_measures(campaign, records)):
         return every
@@ -89,8 +93,10 @@ def campaign_table(campaign: Campaign, records: Sequence[Record]) -> Table:
                 *alike(several),
                 *_too_short(campaign, records),
                 *_fragments(campaign, records),
+                *_shares(campaign, records),
                 *_clocks(records),
                 *not_locked(records),
+                *(late(campaign, records, runs) if runs else []),
             ]
         ),
         len(down),
@@ -187,13 +193,35 @@ def not_sent(campaign: Campaign, records: Sequence[Record], runs: Path) -> str |
 
 def _cell(done: Sequence[Record], campaign: Campaign) -> str:
     """Return the text of a cell: median over the seeds, interval, number of failed runs."""
-    shown = _shown(done, campaign.measure or "", tail=_has_tail(campaign))
+    tail = _has_tail(campaign)
+    shown = _shown(done, campaign.measure or "", tail=tail)
+    ended = [record for record in done if record.finished]
+    if sides := _sides(ended, campaign):
+        each = (f"{name} {_shown(ended, column, tail=tail)}" for column, name in sides)
+        shown = ", ".join(each) + _failed(done)
     has_finished = any(record.finished for record in done)
     return (
         "not sent"
         if shown in ("done", "failed") and has_finished and MEASURE in campaign.scenario.sweep
         else shown
     )
+
+
+def _sides(done: Sequence[Record], campaign: Campaign) -> list[tuple[str, str]]:
+    """Return column and name of each direction or flow, the worse first.
+
+    There are none unless the measure is that of the worst one.
+    """
+    _, shown = measure_of(campaign.measure or "", campaign.declared)
+    found = []
+    for column in _measured(done) if shown.take in WORST else []:
+        suffix, one = measure_of(column, campaign.declared)
+        if suffix and (one.statistic, one.take) == (shown.statistic, "median"):
+            sent = [record for record in done if record.measures.get(column) is not None]
+            values = [record.measures[column] for record in sent]
+            found += [(median(values), column, suffix.replace("_", " "))] if values else []
+    found.sort(reverse=shown.better == "less")
+    return [(column, name) for _, column, name in found]
 
 
 def _has_tail(campaign: Campaign) -> bool:
@@ -207,17 +235,37 @@ def _shown(
     """Return the median of a column over the runs and its interval, and how many failed, if any."""
     found = [record.measures.get(column) for record in done if record.finished]
     values = [value for value in found if value is not None]
-    failed = sum(not record.finished for record in done)
     if not values:
-        return "failed" if failed else ("done" if done else NOTHING)
-    text = figure(estimate(values), digits, form, tail=tail)
-    return text + (f" ({failed} failed)" if failed else "")
+        return "failed" if _failed(done) else ("done" if done else NOTHING)
+    return figure(estimate(values), digits, form, tail=tail) + _failed(done)
+
+
+def _failed(done: Sequence[Record]) -> str:
+    """Return how many runs have failed; "" if none has."""
+    failed = sum(not record.finished for record in done)
+    return f" ({failed} failed)" if failed else ""
 
 
 def _least_s(campaign: Campaign, cell: Mapping[str, str]) -> float | None:
     """Return the least transfer time of a cell in s; None where its rate is none or has steps."""
     preset = campaign.presets.get(cell.get(ORBIT, ""))
-    return None if preset and rate_steps(preset) else least_transfer_time_s(cell)
+    return None if preset and least.rate_steps(preset) else least.least_transfer_time_s(cell)
+
+
+def _least(campaign: Campaign, cell: Mapping[str, str]) -> str:
+    """Return a text on the least transfer time of a cell, and what binds; "" if there is none."""
+    if not (time_s := _least_s(campaign, cell)):
+        return ""
+    at_least = f"at least {time_s:.2f} s for a size of {cell['size']}"
+    rate = f"rate of {least.rate_of(cell)}"
+    window_bytes, rtt_s, by_window_s = least.window_of(cell)
+    if by_window_s < time_s:
+        return f"{at_least} at a {rate} (Ethernet, IP and TCP headers; no slow start)"
+    return (
+        f"{at_least}: TCP's window binds, not the {rate}. It is at most {window_bytes / 1e6:.3g} MB"
+        f" (tcp_buffer={cell['tcp_buffer']}) for each round trip of {1000 * rtt_s:g} ms,"
+        f" {window_bytes * 8e-6 / rtt_s:.3g} Mbit/s a connection"
+    )
 
 
 def _too_short(campaign: Campaign, records: Sequence[Record]) -> list[str]:
@@ -264,6 +312,16 @@ def _fragments(campaign: Campaign, records: Sequence[Record]) -> list[str]:
     ]
 
 
+def _shares(campaign: Campaign, records: Sequence[Record]) -> list[str]:
+    """Return a note on the first flow's share of the link; an empty list without flows."""
+    mine = [one.measures for one in records if one.scenario == campaign.scenario.name]
+    shares = [one["share_pct"] for one in mine if one.get("share_pct")]
+    if not shares:
+        return []
+    ends = " to ".join(dict.fromkeys(f"{share:.0f}" for share in (min(shares), max(shares))))
+    return [f"while all flows went on, the first one had {ends} % of the goodput (share_pct)"]
+
+
 def _clocks(records: Sequence[Record]) -> list[str]:
     """Return notes on runs in real time, each kind of clock once."""
     known = dict.fromkeys((by_engine.kind_of(one), one.clock) for one in records)
@@ -276,29 +334,16 @@ def _clocks(records: Sequence[Record]) -> list[str]:
     return notes
 
 
-def _ends_tcp(vpn: str) -> bool:
-    """Return whether a VPN of this checkout ends TCP connections."""
-    folders = Catalog().all("vpn-configs")
-    return vpn in folders and bool(with_base(folders[vpn], folders).get("ends_tcp"))
-
-
 def _note(campaign: Campaign) -> str:
     """Return the note under a table: seeds, least possible transfer time, other remarks."""
-    least: dict[tuple[str, str], float] = {}
-    for cell in campaign.cells:
-        time_s = _least_s(campaign, cell)
-        if time_s:
-            least[cell["size"], rate_of(cell)] = time_s
-    parts = [
-        f"at least {time_s:.2f} s for a size of {size} at a rate of {rate} (Ethernet, IP and TCP"
-        " headers; no slow start)"
-        for (size, rate), time_s in least.items()
-        if campaign.measure == USUAL
-    ]
+    cells = campaign.cells if campaign.measure == USUAL else []
+    every = dict.fromkeys(_least(campaign, cell) for cell in cells)
+    parts = [text for text in every if text]
     if campaign.measure_instead and campaign.measure_instead[1] == campaign.measure:
         name = campaign.measure_instead[0]
         parts.append(
-            f"{campaign.measure_in_words} in place of {USUAL}, as {name} is given (results.csv has"
+            f"{campaign.measure_in_words} in place of"
+            f" {campaign.scenario.sweep.get(MEASURE, USUAL)}, as {name} is given (results.csv has"
             " both)"
         )
     if set(campaign.values.get("pep", ())) - {"none"}:
@@ -306,7 +351,7 @@ def _note(campaign: Campaign) -> str:
             "PEP A: inside the tunnel's path, B: outside it, where TCP is in clear (our reading:"
             " docs/guide.md)"
         )
-    if ending := [name for name in campaign.values.get("vpn", ()) if _ends_tcp(name)]:
+    if ending := [name for name in campaign.values.get("vpn", ()) if least.ends_tcp(name)]:
         parts.append(
             f"{' and '.join(ending)} ends TCP at both ends of the tunnel, as a PEP does: compare it"
             " with a VPN and a PEP"
