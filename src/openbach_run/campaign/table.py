@@ -272,12 +272,13 @@ def _sizes(campaign: Campaign, records: Sequence[Record]) -> list[str]:
     done = [one for one in records if one.finished and one.scenario == campaign.scenario.name]
     found = []
     for column in sorted({name for one in done for name in one.measures if name.endswith(SIZES)}):
-        sizes = [(one.arguments, int(size)) for one in done if (size := one.measures.get(column))]
+        having = [one for one in done if one.measures.get(column)]
+        sizes = [(one.arguments, int(one.measures[column] or 0)) for one in having]
         if len({size for _, size in sizes}) > 1:
             found.append(f"cells differ in {column}: {_by_values(campaign.swept, sizes)}")
     smaller: dict[tuple[str, int], set[int]] = {}
     for one in done:
-        size, asked = (int(one.measures.get(name) or 0) for name in (SIZES[0], ASKED))
+        size, asked = int(one.measures.get(SIZES[0]) or 0), int(one.measures.get(ASKED) or 0)
         if size < asked:
             smaller.setdefault((one.arguments.get("vpn", "the VPN"), asked), set()).add(size)
     return found + [
