@@ -61,6 +61,43 @@ def loss_lines(*options: str) -> list[str]:
     return [satcom_link.loss_line(one, arguments) for one in satcom_link.directions(arguments)]
 
 
+@pytest.mark.parametrize(
+    ("options", "least_mtu", "rules"),
+    [
+        ([], 1500, []),
+        ([], 1492, ["ipv4 … 1452", "ipv6 … 1432"]),
+        (["--mss-clamp", "none"], 1492, []),
+        (["--fragments", "drop"], 1500, ["0x3fff", "frag exists", "length > 1500"]),
+        (["--icmp-too-big", "drop", "--mss-clamp", "none"], 1400, ["frag-needed", "too-big"]),
+    ],
+)
+def test_the_path_clamps_or_drops_what_it_is_told_to(
+    options: list[str], least_mtu: int, rules: list[str]
+) -> None:
+    """At commit 33a89e92 no path clamped segments, or dropped fragments (F2, F3)."""
+    found = satcom_link.forwarding_rules(parsed(*GEO, *options), least_mtu)
+    assert len(found) == len(rules)
+    for rule, words in zip(found, rules, strict=True):
+        assert all(word in rule for word in words.split(" … "))
+
+
+@pytest.mark.parametrize(
+    ("path_mtus", "least_mtu"),
+    [
+        ("inventory", 1500),
+        ("1492/1400,inventory/9000", 1492),
+        ("inventory/1280,1492", 1280),
+        ("9000/1400", 1500),
+    ],
+)
+def test_the_smallest_network_counts_as_told_or_as_the_inventory_has_it(
+    monkeypatch: pytest.MonkeyPatch, path_mtus: str, least_mtu: int
+) -> None:
+    monkeypatch.setattr(satcom_link, "interface_mtu", lambda name: 1500)
+    arguments = parsed(*GEO, "--path-mtus", path_mtus)
+    assert satcom_link.least_mtu(satcom_link.directions(arguments), arguments) == least_mtu
+
+
 def test_a_geo_link_without_loss_or_seed_is_a_delay() -> None:
     forward, back = delay_lines(*GEO)
     assert forward == "dev to_st root handle 2: netem limit 100000 delay 250000us"

@@ -128,6 +128,34 @@ def test_our_reading_of_the_peps_positions_stands_below_its_results() -> None:
     assert "PEP" not in campaign_table(campaign(pep=("none",)), []).note
 
 
+def sized(vpn: str, loss: str, mss_bytes: int, vpn_mtu: int = 0, asked: int = 0) -> Record:
+    sizes = {"mss_bytes": mss_bytes, "vpn_mtu": vpn_mtu or None, "vpn_asked_mtu": asked or None}
+    return replace(record(vpn=vpn, loss=loss), measures={"transfer_time_s": 3.0, **sizes})
+
+
+def test_cells_that_differ_in_the_segment_size_or_the_mtu_are_told() -> None:
+    """At commit 33a89e92 nothing told that one row was clamped and another not (F2, F3)."""
+    losses = ("0", "1")
+    swept = campaign((1,), vpn=("none", "wireguard"), loss=losses)
+    done = [sized("none", loss, 1452) for loss in losses]
+    equal = campaign_table(swept, done).note
+    done += [sized("wireguard", loss, 1372, 1412, 1420) for loss in losses]
+    note = campaign_table(swept, done).note
+    assert "cells differ" not in equal and "smaller" not in equal
+    assert "cells differ in mss_bytes: 1372 (vpn=wireguard), 1452 (vpn=none); " in note
+    assert "differ in vpn_mtu" not in note, "there is one tunnel"
+    assert (
+        "the MTU of wireguard, 1420, was made smaller to fit the path: 1412 (vpn.mtu=1420" in note
+    )
+
+
+def test_many_sizes_are_told_as_a_range() -> None:
+    losses = tuple(map(str, range(13)))
+    done = [sized("none", loss, 1400 + int(loss)) for loss in losses]
+    note = campaign_table(campaign((1,), vpn=("none",), loss=losses), done).note
+    assert "cells differ in mss_bytes: 1400 to 1412, by loss" in note
+
+
 @pytest.mark.parametrize(("queue", "noted"), [("cake", True), ("fq_codel", True), ("fifo", False)])
 def test_natively_a_queue_that_sees_into_tunnels_is_named(queue: str, noted: bool) -> None:
     one = record(vpn="wireguard", queue=queue)

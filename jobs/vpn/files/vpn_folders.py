@@ -20,6 +20,14 @@ OTHERS = ("stack.json",)
 NONE = "none"
 VALUES = r"[\w-]+=[\w.:/@%+= -]+(;[\w-]+=[\w.:/@%+= -]+)*"
 """As vpn.yml has it: nothing that a shell, or a VPN's configuration, takes for more than a word."""
+TAKES = {
+    "clamp": {"pattern": "on|off", "like": "on or off"},
+    "mtu": {
+        "pattern": "57[6-9]|5[89][0-9]|[6-9][0-9]{2}|[1-9][0-9]{3}|[1-5][0-9]{4}",
+        "like": "bytes from 576 to 59999",
+    },
+}
+"""What any VPN takes: whether the segment size of TCP in it is set, and its MTU as asked."""
 DEFAULTS: dict[str, Any] = {
     "commands": [],
     "programs": {},
@@ -55,7 +63,7 @@ def describe(kind: str, given: Mapping[str, str] | None = None) -> dict[str, Any
     own = _read(kind)
     base = _read(own["base"]) if "base" in own else {}
     values = {**base.get("values", {}), **own.get("values", {}), **(given or {})}
-    takes = {**base.get("takes", {}), **own.get("takes", {})}
+    takes = {**TAKES, **base.get("takes", {}), **own.get("takes", {})}
     if own.keys() & {"overhead_bytes"} and "framing" not in own:
         base = {name: value for name, value in base.items() if name != "framing"}
     merged = {"values": values, "takes": takes}

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import chain
+from itertools import chain, combinations
 from pathlib import Path
 from statistics import median
 
@@ -29,6 +29,10 @@ NOTHING = "–"
 MEDIANS = "medians of what jobs without measures.yml have sent"
 ANY_UNIT = 6, "g"
 """Digits and format of figures whose size nobody knows: six significant digits."""
+SIZES, ASKED = ("vpn_mtu", "mss_bytes"), "vpn_asked_mtu"
+"""Columns of vpn, file_transfer and tcp_throughput, or their ends."""
+MOST_COMBINATIONS = 12
+"""The most combinations of values that a note names."""
 FRAGMENTS, SIDES = "_fragments", ("forward", "return")
 """Columns of satcom_link: a side with the suffix _fragments."""
 BY_FLOW = ("fq_codel", "cake")
@@ -94,6 +98,7 @@ def campaign_table(
                 *_too_short(campaign, records),
                 *_fragments(campaign, records),
                 *_shares(campaign, records),
+                *_sizes(campaign, records),
                 *_clocks(records),
                 *not_locked(records),
                 *(late(campaign, records, runs) if runs else []),
@@ -320,6 +325,47 @@ def _shares(campaign: Campaign, records: Sequence[Record]) -> list[str]:
         return []
     ends = " to ".join(dict.fromkeys(f"{share:.0f}" for share in (min(shares), max(shares))))
     return [f"while all flows went on, the first one had {ends} % of the goodput (share_pct)"]
+def _sizes(campaign: Campaign, records: Sequence[Record]) -> list[str]:
+    """Return notes on cells that differ in a tunnel's MTU or in the segment size of TCP.
+
+    Each value stands with the fewest swept arguments that decide it. The last note is on MTUs that
+    are smaller than the VPN's folder has them.
+    """
+    done = [one for one in records if one.finished and one.scenario == campaign.scenario.name]
+    found = []
+    for column in sorted({name for one in done for name in one.measures if name.endswith(SIZES)}):
+        having = [one for one in done if one.measures.get(column)]
+        sizes = [(one.arguments, int(one.measures[column] or 0)) for one in having]
+        if len({size for _, size in sizes}) > 1:
+            found.append(f"cells differ in {column}: {_by_values(campaign.swept, sizes)}")
+    smaller: dict[tuple[str, int], set[int]] = {}
+    for one in done:
+        size, asked = int(one.measures.get(SIZES[0]) or 0), int(one.measures.get(ASKED) or 0)
+        if size < asked:
+            smaller.setdefault((one.arguments.get("vpn", "the VPN"), asked), set()).add(size)
+    return found + [
+        f"the MTU of {vpn}, {asked}, was made smaller to fit the path:"
+        f" {', '.join(map(str, sorted(sizes)))} (vpn.mtu={asked} is taken as it is)"
+        for (vpn, asked), sizes in smaller.items()
+    ]
+
+
+def _by_values(swept: Sequence[str], sizes: Sequence[tuple[Mapping[str, str], int]]) -> str:
+    """Return sizes with the values of the fewest arguments that decide them: `1460 (vpn=none)`."""
+    for names in chain(*(combinations(swept, count) for count in range(len(swept) + 1))):
+        decided: dict[tuple[str, ...], set[int]] = {}
+        for values, size in sizes:
+            decided.setdefault(_values(values, names), set()).add(size)
+        if all(len(one) == 1 for one in decided.values()):
+            break
+    if len(decided) > MOST_COMBINATIONS:
+        own = [size for _, size in sizes]
+        return f"{min(own)} to {max(own)}, by {' and '.join(names)}"
+    by_size: dict[int, list[str]] = {}
+    for key, (size, *_) in decided.items():
+        by_size.setdefault(size, []).append(" ".join(map("=".join, zip(names, key, strict=True))))
+    shown = [f"{size} ({', '.join(by_size[size])})" for size in sorted(by_size)]
+    return ", ".join(shown)
 
 
 def _clocks(records: Sequence[Record]) -> list[str]:
