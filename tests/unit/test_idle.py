@@ -219,4 +219,6 @@ def test_so_is_a_satellite_that_is_a_link_file(tmp_path: Path, text: str, count:
 def test_an_impairment_is_random_if_it_is(name: str, count: int) -> None:
     of_lan = campaign("lan_tcp", f"impairment={name}", "vpn=none", "noise=off")
     assert len(of_lan.every_seed) == count
-    assert len(campaign("lan_tcp", f"impairment={name}", "vpn=none").every_seed) == 5, "its hosts are"
+    assert len(campaign("lan_tcp", f"impairment={name}", "vpn=none").every_seed) == 5, (
+        "its hosts are"
+    )

@@ -325,6 +325,8 @@ def _shares(campaign: Campaign, records: Sequence[Record]) -> list[str]:
         return []
     ends = " to ".join(dict.fromkeys(f"{share:.0f}" for share in (min(shares), max(shares))))
     return [f"while all flows went on, the first one had {ends} % of the goodput (share_pct)"]
+
+
 def _sizes(campaign: Campaign, records: Sequence[Record]) -> list[str]:
     """Return notes on cells that differ in a tunnel's MTU or in the segment size of TCP.
 
