@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a link needs of this host's kernel, tried before anything on the host is changed.
+"""Try what a link needs of this host's kernel, before anything on the host is changed.
 
 It is tried in a network namespace that is gone afterwards. Where the host lets nobody make one,
 nothing is tried, and the link's own commands fail.
