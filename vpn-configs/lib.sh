@@ -18,7 +18,7 @@ EOF
 clamp_segments() {
     [ "$#" = 6 ] || set -- iifname "$VPN_DEVICE" "" oifname "$VPN_DEVICE" ""
     clamp="tcp flags & (syn | rst) == syn tcp option maxseg size set $((VPN_MTU - 40))"
-    [ "${VPN_CLAMP:-on}" = on ] || clamp=continue
+    [ "${VPN_CLAMP:-on}" = on ] || clamp="continue"
     nft -f - << EOF
 table inet $VPN_DEVICE {
     chain clamp {
