@@ -109,6 +109,8 @@ def test_the_whole_table_is_the_default() -> None:
         "feeder_mtu": "inventory",
         "backhaul_mtu": "inventory",
         "icmp_too_big": "pass",
+        "fragments": "pass",
+        "mss_clamp": "terminal",
         "vpn_values": "none",
         "tcp_buffer": "default",
         "ecn": "default",
