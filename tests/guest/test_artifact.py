@@ -57,7 +57,9 @@ def test_its_readme_says_what_a_stranger_asks(artifact: Path) -> None:
     assert readme.startswith("# A | paper\n")
     figures = table(readme, "figure")
     assert [row[0] for row in figures] == ["F1", "F2"]
-    assert figures[0][1] == "`./openbach geo vpn=none cc=cubic size=100k noise=off --seeds 1,2,3,4,5`"
+    assert (
+        figures[0][1] == "`./openbach geo vpn=none cc=cubic size=100k noise=off --seeds 1,2,3,4,5`"
+    )
     assert figures[0][2] == "transfer time 1.05 s", "no chance, no interval"
     ((claim, line, found, bounds, tolerance),) = table(readme, "claim")
     assert claim.startswith("**MINE GEO** WireGuard costs one round trip.")
