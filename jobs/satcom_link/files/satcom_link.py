@@ -851,12 +851,12 @@ def emulate(arguments: argparse.Namespace) -> None:
         import dvbs2_qdisc
 
         dvbs2_qdisc.check_kernel()
-    arguments.rules = forwarding_rules(arguments, least_mtu(both, arguments))
     if netem.CLOCK not in os.environ:  # else an engine has looked before the run
         from openbach_jobs import kernel
 
-        own = ["nft"] if arguments.rules else []
+        own = ["nft"] if "drop" in (arguments.icmp_too_big, arguments.fragments) else []
         kernel.check([*kernel.LINK, "tbf", arguments.queue, *own])
+    arguments.rules = forwarding_rules(arguments, least_mtu(both, arguments))
     played = changes(arguments)
     states = {change.direction: change.state for change in first(played)}
     try:

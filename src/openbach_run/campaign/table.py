@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import chain, combinations
 from pathlib import Path
-from statistics import median
 
 from openbach_run.campaign.late import late
 from openbach_run.campaign.model import USUAL, Campaign
@@ -15,9 +14,7 @@ from openbach_run.guest.main import HOST_KERNEL
 from openbach_run.link_checks import ORBIT
 from openbach_run.openbach.extras import MEASURE
 from openbach_run.openbach.measures import WORST, measure_of
-from openbach_run.results import by_engine
 from openbach_run.results import least_transfer_time as least
-from openbach_run.results.by_engine import TABLES
 from openbach_run.results.intervals import estimate, notes
 from openbach_run.results.record import Record, not_locked, statistics
 from openbach_run.results.seeds import WARNING
@@ -222,9 +219,9 @@ def _sides(done: Sequence[Record], campaign: Campaign) -> list[tuple[str, str]]:
     for column in _measured(done) if shown.take in WORST else []:
         suffix, one = measure_of(column, campaign.declared)
         if suffix and (one.statistic, one.take) == (shown.statistic, "median"):
-            sent = [record for record in done if record.measures.get(column) is not None]
-            values = [record.measures[column] for record in sent]
-            found += [(median(values), column, suffix.replace("_", " "))] if values else []
+            values = [record.measures.get(column) for record in done]
+            middle = estimate([value for value in values if value is not None])
+            found += [(middle.median, column, suffix.replace("_", " "))] if middle else []
     found.sort(reverse=shown.better == "less")
     return [(column, name) for _, column, name in found]
 
@@ -372,8 +369,11 @@ def _by_values(swept: Sequence[str], sizes: Sequence[tuple[Mapping[str, str], in
 
 def _clocks(records: Sequence[Record]) -> list[str]:
     """Return notes on runs in real time, each kind of clock once."""
+    from openbach_run.results import by_engine  # late, as it reads a file of YAML
+
     known = dict.fromkeys((by_engine.kind_of(one), one.clock) for one in records)
-    notes = [TABLES[kind].format(clock=clock) for kind, clock in known if kind in TABLES]
+    tables = by_engine.TABLES
+    notes = [tables[kind].format(clock=clock) for kind, clock in known if kind in tables]
     if any(
         one.identity.get("engine") == HOST_KERNEL and one.arguments.get("queue") in BY_FLOW
         for one in records

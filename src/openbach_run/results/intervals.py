@@ -19,7 +19,6 @@ from functools import cache
 from itertools import product
 from math import comb, exp, lgamma, log
 from operator import sub, truediv
-from statistics import median
 
 CONFIDENCE = 0.95
 INTERVAL_SEEDS = 6
@@ -167,11 +166,12 @@ def unpaired(
     seeds = min(len(first), len(second))
     if not pairs:
         return None
+    middle = (pairs[(len(pairs) - 1) // 2] + pairs[len(pairs) // 2]) / 2
     if seeds == 1:
-        return Estimate(median(pairs), None, None, 1)
+        return Estimate(middle, None, None, 1)
     place = max(1, _rank_sum(len(first), len(second))) - 1
     ends = (pairs[place], pairs[-1 - place])
-    return Estimate(median(pairs), *ends, seeds, span=(pairs[0], pairs[-1]))
+    return Estimate(middle, *ends, seeds, span=(pairs[0], pairs[-1]))
 
 
 @cache
