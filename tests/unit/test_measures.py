@@ -472,7 +472,6 @@ def test_what_was_damaged_since_keeps_its_measures(tmp_path: Path) -> None:
     assert known_record(store, wanted) == old
 
 
-@pytest.mark.xfail(strict=True, reason="taken over the whole run")
 def test_the_queueing_delay_is_that_of_the_transfer(tmp_path: Path) -> None:
     """36 of 42 samples were before and after it, so the median was 0 beside a full buffer."""
     sent = []
