@@ -65,7 +65,7 @@ def figure(campaigns: Campaigns) -> bytes:
     """Return the figure of the report's page 1."""
     page = page_one(campaigns)
     assert page is not None
-    drawing = times(page)
+    drawing = times(page.blocks[0])
     assert drawing is not None, "page 1 of full has no point to draw"
     with TemporaryDirectory() as folder:
         drawing.save(Path(folder))

@@ -1090,7 +1090,7 @@ def test_the_csv_of_a_figure_has_its_points(report: Path, campaigns: Campaigns) 
         row
         for row in rows("page-1")
         if (row["panel"], row["line"], row["y"])
-        == ("GEO, at 1 % loss", "BBRv2 end to end", "WireGuard")
+        == ("GEO, at 1 % loss", "TCP BBRv2", "WireGuard")
     ]
     assert float(first["x"]) == pytest.approx(wireguard.median, rel=1e-5)
     assert float(first["low"]) < float(first["x"]) < float(first["high"])
@@ -1239,7 +1239,8 @@ def test_a_scenario_says_what_is_drawn(some_results: Path, tmp_path: Path) -> No
     names, campaigns = drawn(
         some_results, tmp_path / "goodput", measure="goodput_mbps", figure="matrix"
     )
-    assert {"times", "loss", "compared-0.1"} <= names and front.front_of(campaigns).use is None
+    assert {"times", "loss", "compared-0.1"} <= names
+    assert any(one.startswith("Goodput:") for one in front.front_of(campaigns).sentences)
     (setting,) = settings(campaigns)
     assert times_table(setting).title.startswith("GEO (geo loss): goodput (Mbit/s)")
     names, _ = drawn(

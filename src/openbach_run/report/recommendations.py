@@ -168,8 +168,14 @@ def configuration_of(cell: Cell) -> tuple[str, ...]:
 
 def has_idle_pep(cell: Cell) -> bool:
     """Return whether the PEP sees only packets of a tunnel that it cannot split."""
-    carrier = _vpn(cell).get("carrier")
-    return cell.values.get("pep") in BETWEEN_ENDS and carrier is not None and carrier not in STREAMS
+    carrier = carrier_of(cell.values.get("vpn", ""))
+    position = cell.values.get("pep", "").partition(" ")[0]
+    return position in BETWEEN_ENDS and carrier is not None and carrier not in STREAMS
+
+
+def carrier_of(vpn: str) -> str | None:
+    """Return what carries a VPN; None for one that this checkout does not have."""
+    return _facts().get(vpn.partition(" ")[0], {}).get("carrier")
 
 
 def _vpn(cell: Cell) -> Mapping[str, str]:

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What page 1 advises: by what somebody controls, the configuration that is least bad at its worst.
+
+Only what was run under all conditions of a block is a candidate, with seeds enough, and no sender
+without congestion control.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from openbach_run.report.cells import Cell
+from openbach_run.report.effects import widest_tie
+from openbach_run.report.page_model import (
+    CHOSEN,
+    EQUIVALENT,
+    USUAL,
+    Block,
+    PageOne,
+    is_leased,
+)
+from openbach_run.report.recommendations import effort, has_idle_pep, is_candidate
+
+Configuration = tuple[str, ...]
+"""Values of CHOSEN, in their order."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What to use for a control: a configuration, and VPNs that are equivalent with its own."""
+
+    control: tuple[str, ...]
+    """The arguments that are within reach and have several values."""
+    cells: list[Cell]
+    """The configuration's cells, one for each condition of the block."""
+    vpns: list[str]
+
+
+def choices(page: PageOne, block: Block) -> list[Choice]:
+    """Return a choice for each control that reaches other cells than a narrower one."""
+    found: list[Choice] = []
+    reached: list[list[Cell]] = []
+    fixed = [(), ("cc",), ("cc", "pep")]
+    for names in reversed(fixed):
+        held = {name: block.usual[name] for name in names if name in block.usual}
+        within = [cell for cell in block.of(**held) if not has_idle_pep(cell)]
+        if within not in reached:
+            reached.append(within)
+            chosen = _choice(page, block, within)
+            found = [chosen, *found] if chosen else found
+    return found
+
+
+def _choice(page: PageOne, block: Block, within: Sequence[Cell]) -> Choice | None:
+    """Return the choice among these cells; None without two that were run everywhere."""
+    is_vpn = any(cell.values.get("vpn", USUAL["vpn"]) != USUAL["vpn"] for cell in within)
+    every: dict[Configuration, list[Cell | None]] = {}
+    for cell in within:
+        name = tuple(cell.values.get(one, "") for one in CHOSEN)
+        if name not in every and not is_leased(cell) and (name[-1] != USUAL["vpn"] or not is_vpn):
+            every[name] = [_cell(block, name, wanted) for wanted in block.conditions]
+    table = {}
+    for name, cells in every.items():
+        there = [cell for cell in cells if cell and is_candidate(cell, block.measure)]
+        if len(there) == len(block.conditions):
+            table[name] = there
+    if len(table) < 2:
+        return None
+    worst = _worst(block, table)
+    tie = max(EQUIVALENT, widest_tie(within, block.tie))
+    equal = [name for name in table if worst[name] <= min(worst.values()) * tie]
+    best = min(equal, key=lambda name: (effort(table[name][0]), worst[name]))
+    vpns = [vpn for vpn in page.alike(best[-1]) if (*best[:-1], vpn) in table]
+    control = tuple(name for name in CHOSEN if len({c.values.get(name) for c in within}) > 1)
+    return Choice(control, table[best], [best[-1], *(vpn for vpn in vpns if vpn != best[-1])])
+
+
+def _cell(block: Block, name: Configuration, wanted: Mapping[str, str]) -> Cell | None:
+    """Return a configuration's cell under a condition."""
+    asked = {**wanted, **dict(zip(CHOSEN, name, strict=True))}
+    return next((cell for cell in block.cells if cell.has(asked)), None)
+
+
+def _worst(block: Block, table: Mapping[Configuration, Sequence[Cell]]) -> dict[Configuration, float]:
+    """Return by configuration how many times worse than the best one it is at its worst."""
+    best = []
+    take = max if block.is_more_better else min
+    for cells in zip(*table.values(), strict=True):
+        best.append(take(block.median(cell) for cell in cells))
+    found = {}
+    for name, cells in table.items():
+        bad = [block.badness(cell, one) for cell, one in zip(cells, best, strict=True)]
+        found[name] = max(bad)
+    return found
