@@ -9,7 +9,6 @@ from itertools import product
 from pathlib import Path
 
 from helpers.records import OURS
-
 from openbach_run.openbach.measures import to_records
 from openbach_run.report.cells import Campaigns, read_campaigns
 from openbach_run.results.files import write_parquet
@@ -21,7 +20,9 @@ USUAL = {"vpn": "none", "pep": "none", "cc": "cubic", "loss": "0", "orbit": "geo
 COMMAND = "./openbach-run made_up --seeds 1,"
 
 
-def runs(scenario: str, formula: Formula, seeds: int = 5, **swept: tuple[str, ...]) -> list[Record]:
+def runs(
+    scenario: str, formula: Formula, seeds: int = 5, /, **swept: tuple[str, ...]
+) -> list[Record]:
     """Return the records of all combinations of the values, which have the usual others."""
     names = {**{name: (value,) for name, value in USUAL.items()}, **swept}
     found = []

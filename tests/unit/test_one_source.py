@@ -20,7 +20,8 @@ from openbach_run.report.cells import read_campaigns
 from openbach_run.report.claims import HOLDS, Claim, judge, read_claims
 from openbach_run.report.csv_files import claims_csv
 from openbach_run.report.document import address
-from openbach_run.report.page_one import page_one, sentences, use_table
+from openbach_run.report.page_model import page_one
+from openbach_run.report.page_one import sentences, use_table
 from openbach_run.report.verdicts import SYMBOLS, claims_table, lines_table, verdict_of, word_of
 from openbach_run.yaml_files import read_yaml
 

@@ -11,7 +11,7 @@ import pytest
 from helpers.planted import campaigns, runs
 
 from openbach_run.report.front import front_of
-from openbach_run.report.page_one import page_one
+from openbach_run.report.page_model import page_one
 from openbach_run.results.record import Record
 
 TIME, PAGE = "transfer_time_s", "page_load_time_s"
@@ -145,7 +145,11 @@ def trace(values: Values, luck: random.Random) -> dict[str, float]:
 
 
 def test_6_a_link_file_is_neither_geo_nor_without_loss(tmp_path: Path) -> None:
-    swept = {"vpn": ("wireguard",), "cc": ("cubic", "bbr3", "aimd"), "link_file": ("a/my_link.csv",)}
+    swept = {
+        "vpn": ("wireguard",),
+        "cc": ("cubic", "bbr3", "aimd"),
+        "link_file": ("a/my_link.csv",),
+    }
     records = runs("geo", trace, delay_ms=("250",), **swept)
     text = told(records, tmp_path)
     assert "my_link" in text and "GEO" not in text and "without loss" not in text
@@ -180,7 +184,7 @@ def leased(values: Values, luck: random.Random) -> dict[str, float]:
 
 
 def test_8_no_sender_without_congestion_control_is_advised(tmp_path: Path) -> None:
-    swept = {"vpn": VPNS[:3] + ("quic_split",), "vpn_values": ("none", "cc=fixed:242M:2900k")}
+    swept = {"vpn": (*VPNS[:3], "quic_split"), "vpn_values": ("none", "cc=fixed:242M:2900k")}
     every = runs("geo", leased, rate=("50M", "250M"), **swept)
     some = []
     for one in every:

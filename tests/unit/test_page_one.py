@@ -17,8 +17,8 @@ from openbach_run.openbach.measures import Measure
 from openbach_run.report.cells import Campaigns, Cell, Run
 from openbach_run.report.dots import LEAST_GREY, costs, times
 from openbach_run.report.figures import Drawing
-from openbach_run.report.page_model import Block, PageOne
-from openbach_run.report.page_one import conditions_in_words, page_one, sentences, use_table
+from openbach_run.report.page_model import Block, PageOne, page_one
+from openbach_run.report.page_one import conditions_in_words, sentences, use_table
 from openbach_run.report.page_rules import MOST_SENTENCES
 from openbach_run.report.page_words import link_in_words, transport
 from openbach_run.report.words import named
@@ -257,10 +257,14 @@ def test_a_transport_and_a_value_of_a_vpn_are_no_links() -> None:
         if not plain and (cell.values["http"], cell.values["quic"]) != ("none", "quinn"):
             cells.append(cell)
     page, found = told(Campaigns([], cells))
-    assert not {"http", "quic", "vpn_values"} & {name for link in page.blocks[0].links for name in link}
+    assert not {"http", "quic", "vpn_values"} & {
+        name for link in page.blocks[0].links for name in link
+    }
     controls = [transport(cc) for cc in page.campaigns.distinct("cc", page.blocks[0].cells)]
     assert controls == ["TCP CUBIC", "QUIC (nginx, Reno)", "QUIC (quinn, CUBIC)"]
-    assert named(page.blocks[0].cells[-1].values["vpn"]) == "QUIC split (ends TCP), vpn.cc=fixed:9M:9M"
+    assert (
+        named(page.blocks[0].cells[-1].values["vpn"]) == "QUIC split (ends TCP), vpn.cc=fixed:9M:9M"
+    )
     assert not any("quic nginx" in one or "values of the VPN" in one for one in found)
 
 
@@ -292,7 +296,9 @@ def test_where_the_vpn_matters_most_page_one_says_so() -> None:
         " OpenVPN UDP and 99 s with OpenVPN TCP."
     )
     assert found[3].startswith("WireGuard and OpenVPN UDP cost +3.9 to +4.")
-    assert re.match(r"Avoid OpenVPN TCP: 9\d s instead of 3\d s with WireGuard \(\+\d+ %\)", found[4])
+    assert re.match(
+        r"Avoid OpenVPN TCP: 9\d s instead of 3\d s with WireGuard \(\+\d+ %\)", found[4]
+    )
     assert len(found) == 5
     ((control, use, seconds),) = rows(page)
     assert control == "VPN only" and use.startswith("WireGuard or OpenVPN UDP")
@@ -370,7 +376,9 @@ def test_page_one_is_of_a_scenario_in_which_something_changes() -> None:
     cells = measured_by(pings, "lan_ping", "ping_rtt_ms")
     cells += measured_by(flows, "lan_tcp", "tcp_mbps")
     page, found = told(Campaigns([], cells))
-    assert page.blocks[1].measure == "ping_rtt_ms" and any(one.startswith("The VPN decides") for one in found)
+    assert page.blocks[1].measure == "ping_rtt_ms" and any(
+        one.startswith("The VPN decides") for one in found
+    )
 
 
 def carried(values: dict[str, str], luck: random.Random) -> float:
@@ -474,7 +482,9 @@ def test_where_a_pep_decides_page_one_says_which_and_where() -> None:
     assert found[2].startswith("The PEP decides: no VPN: 4")
     assert found[2].count("30 s with PEP at B with BBRv2") == 1
     assert found[3].startswith("PEP at B with BBRv2 instead of no PEP, TCP CUBIC: 30 s with")
-    assert found[3].endswith("at 1 % loss; for a tunnel that it cannot split, a PEP between the tunnel's ends does nothing.")
+    assert found[3].endswith(
+        "at 1 % loss; for a tunnel that it cannot split, a PEP between the tunnel's ends does nothing."
+    )
     both, vpn_only = rows(page)
     assert both[0] == "PEP and VPN" and both[1].endswith("PEP at B with BBRv2")
     assert both[2] == "30"

@@ -3,15 +3,15 @@
 
 from __future__ import annotations
 
-from itertools import product
 from pathlib import Path
 from typing import NamedTuple, cast
 
 import pytest
 
 from openbach_run.report.cells import Campaigns, Cell, Run
-from openbach_run.report.content import advice_table, missing
-from openbach_run.report.recommendations import advice, recommend, ties
+from openbach_run.report.page_advice import choices
+from openbach_run.report.page_model import page_one
+from openbach_run.report.recommendations import ties
 from openbach_run.results.record import Record
 
 MEASURE = "transfer_time_s"
@@ -35,25 +35,24 @@ def cell(time_s: float, vpn: str, pep: str = "none", cc: str = "cubic", **more: 
     return Cell({**values, "loss": "1", **more}, runs)
 
 
-def named(cells: list[Cell]) -> list[tuple[str, ...]]:
-    return [tuple(one.values[name] for name in ("vpn", "pep", "cc")) for one in cells]
+def advised(cells: list[Cell]) -> tuple[str, ...]:
+    """Return VPN, PEP and transport that page 1 advises who controls all of them."""
+    page = page_one(Campaigns([], cells))
+    assert page is not None
+    (block,) = page.blocks
+    found = choices(page, block)
+    return tuple(found[0].cells[0].values[name] for name in ("vpn", "pep", "cc")) if found else ()
 
 
 def test_a_pep_that_does_nothing_is_no_candidate_even_where_it_is_faster() -> None:
     cells = [cell(30, "openvpn_udp"), cell(28, "openvpn_udp", "A"), cell(40, "wireguard")]
-    found = recommend(cells, MEASURE, {})
-    assert found is not None and found.of == 2
-    assert named([found.best]) == [("openvpn_udp", "none", "cubic")]
+    assert advised(cells) == ("openvpn_udp", "none", "cubic")
 
 
-def test_a_pep_between_the_ends_of_a_tunnel_over_tcp_is_a_candidate() -> None:
-    found = recommend([cell(30, "openvpn_tcp"), cell(28, "openvpn_tcp", "A")], MEASURE)
-    assert found is not None and found.of == 2 and found.best.values["pep"] == "A"
-
-
-def test_a_vpn_that_is_not_known_keeps_its_candidates() -> None:
-    found = recommend([cell(30, "of_mine"), cell(28, "of_mine", "A")], MEASURE)
-    assert found is not None and found.of == 2
+@pytest.mark.parametrize("vpn", ["openvpn_tcp", "of_mine"])
+def test_a_pep_between_the_ends_of_a_tunnel_over_tcp_is_a_candidate(vpn: str) -> None:
+    """And that of a VPN that is not known."""
+    assert advised([cell(30, vpn), cell(28, vpn, "A")]) == (vpn, "A", "cubic")
 
 
 @pytest.mark.parametrize(("with_pep_s", "tie"), [(30.9, 1.03), (30 / 1.03, 1.03), (30.03, 1.01)])
@@ -68,53 +67,24 @@ def test_a_tie_is_what_a_pep_that_does_nothing_changes(with_pep_s: float, tie: f
     assert ties(cells, MEASURE) == {"bbr2": pytest.approx(tie)}
 
 
-def test_among_equivalent_ones_the_simplest_is_recommended() -> None:
+def test_among_equivalent_ones_the_simplest_is_advised() -> None:
     """No PEP is worth more than CUBIC on the hosts, and that more than a VPN in the kernel."""
-    fastest = cell(30, "openvpn_udp", "B")
-    ladder = [
-        cell(30.1, "wireguard", "B"),
-        cell(30.1, "openvpn_udp", cc="bbr2"),
-        cell(30.1, "wireguard", cc="bbr2"),
-        cell(30.1, "openvpn_udp"),
-        cell(30.1, "wireguard"),
-    ]
-    for number in range(len(ladder)):
-        found = recommend([fastest, *ladder[: number + 1]], MEASURE)
-        assert found is not None and found.best is ladder[number]
-        assert len(found.equivalent) == number + 1
+    found = [cell(30, "openvpn_udp", "B")]
+    for vpn, pep, cc in (
+        ("wireguard", "B", "cubic"),
+        ("openvpn_udp", "none", "bbr2"),
+        ("wireguard", "none", "bbr2"),
+        ("openvpn_udp", "none", "cubic"),
+        ("wireguard", "none", "cubic"),
+    ):
+        found.append(cell(30.1, vpn, pep, cc))
+        assert advised(found) == (vpn, pep, cc)
 
 
-def test_what_is_slower_than_a_tie_is_not_recommended_for_being_simple() -> None:
-    cells = [cell(30, "openvpn_udp", "B"), cell(30.5, "wireguard")]
-    found = recommend(cells, MEASURE)
-    assert found is not None and found.best is cells[0] and not found.equivalent
-    wider = recommend(cells, MEASURE, {"cubic": 1.02})
-    assert wider is not None and wider.best is cells[1]
+def test_what_is_worse_by_more_than_five_percent_is_not_advised_for_being_simple() -> None:
+    assert advised([cell(30, "openvpn_udp", "B"), cell(32, "wireguard")])[0] == "openvpn_udp"
 
 
-@pytest.fixture
-def incomplete() -> list[Cell]:
-    """Return a campaign whose winner with loss was not run without loss."""
-    proxied = cell(31, "wireguard", "B", scenario="mixed_cc", cc_pep="bbr2")
-    simple = product(("wireguard", "openvpn_tcp"), (("0", 28), ("1", 450)))
-    return [*(cell(time, vpn, loss=loss) for vpn, (loss, time) in simple), proxied]
-
-
-def test_a_winner_that_was_not_run_everywhere_is_missing(incomplete: list[Cell]) -> None:
-    found = {
-        (one.conditions["loss"], one.control): named(one.missing)
-        for one in advice(incomplete, MEASURE)
-    }
-    without_loss = [names for (loss, _), names in found.items() if loss == "0"]
-    assert all(not names for (loss, _), names in found.items() if loss == "1")
-    assert without_loss == [[]], "who controls the VPN only cannot have the PEP"
-
-
-def test_the_command_runs_the_missing_cells(incomplete: list[Cell]) -> None:
-    campaigns = Campaigns([], [*incomplete, cell(40, "wireguard", "B", loss="0")])
-    assert missing(campaigns) == [
-        "./openbach-run mixed_cc vpn=wireguard loss=0 orbit=geo pep=B cc=cubic cc_pep=bbr2"
-        " --seeds 5"
-    ]
-    table = advice_table(campaigns)
-    assert table is not None and "1.0 % (the campaigns have no PEP that does nothing" in table.note
+def test_few_seeds_advise_nothing() -> None:
+    cells = [cell(30, "openvpn_udp"), cell(40, "wireguard")]
+    assert advised([Cell(one.values, one.runs[:4]) for one in cells]) == ()

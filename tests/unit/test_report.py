@@ -49,7 +49,6 @@ from openbach_run.report.claims import (
     why,
 )
 from openbach_run.report.content import (
-    advice_table,
     changes_table,
     drawings,
     failures,
@@ -59,7 +58,8 @@ from openbach_run.report.content import (
     times_table,
 )
 from openbach_run.report.figures import _drawn_over_time, _to_scale
-from openbach_run.report.recommendations import advice, recommend
+from openbach_run.report.page_model import page_one
+from openbach_run.report.page_one import link_table
 from openbach_run.report.settings import Setting, conditions, settings
 from openbach_run.report.verdicts import sentences, undecided, verdict_in_words, verdict_of
 from openbach_run.report.words import decimals, figure, in_good_units, named, said, value_of
@@ -511,10 +511,6 @@ def test_few_seeds_decide_nothing(tmp_path: Path) -> None:
     found = finding(few, {**TCP_IN_TCP, "least": 1.1})
     assert found.verdict == CANNOT_TELL
     assert "4 of at least 5 seeds" in why(found)
-    assert (
-        recommend([one for one in few.cells if one.values["scenario"] == "geo_loss"], MEASURE)
-        is None
-    )
 
 
 def test_only_the_best_counts_where_a_claim_says_so(campaigns: Campaigns) -> None:
@@ -607,44 +603,6 @@ def test_a_claim_about_a_cpu_cannot_be_told_in_virtual_time(campaigns: Campaigns
     found = finding(campaigns, part)
     assert found.verdict == CANNOT_TELL and "a CPU, which costs nothing" in why(found)
     assert finding(campaigns, {**part, "cpu": False}).verdict == HOLDS
-
-
-def test_the_recommended_is_the_fastest_vpn(
-    campaigns: Campaigns,
-) -> None:
-    cells = [one for one in campaigns.cells if matches(one, {**GEO_1, "cc": ["bbr2"]})]
-    chosen = recommend(cells, MEASURE)
-    assert chosen is not None
-    assert (chosen.best.values["vpn"], chosen.best.values["pep"]) == ("openvpn_tcp", "B")
-    assert not chosen.equivalent, "the others take 1.4 % longer"
-    assert chosen.against is not None and chosen.against.median < 1
-
-
-def test_among_equals_the_recommended_has_no_pep(tmp_path: Path) -> None:
-    """A PEP that changes nothing is not advised for a millionth of a second.
-
-    One that changes something is.
-    """
-    results = write_results(
-        tmp_path / "tie",
-        vpn=("none", "openvpn_udp"),
-        pep=("none", "A", "B"),
-        cc=("bbr2",),
-        loss=("0",),
-    )
-    for file in results.glob("runs/*/record.json"):
-        record = json.loads(file.read_text())
-        if record["arguments"]["pep"] == "A":
-            record["measures"]["transfer_time_s"] -= 1e-6
-            file.write_text(json.dumps(record))
-    cells = [one for one in read_campaigns([results]).cells if one.values["scenario"] == "geo_loss"]
-    without_b = recommend([one for one in cells if one.values["pep"] != "B"], MEASURE)
-    assert without_b is not None
-    assert without_b.best.values["pep"] == "none"
-    assert without_b.equivalent == [], "a PEP that does nothing is no other configuration"
-    assert without_b.of == 1
-    with_b = recommend(cells, MEASURE)
-    assert with_b is not None and with_b.best.values["pep"] == "B", "3 % less time"
 
 
 def test_changes_are_against_the_baseline(campaigns: Campaigns) -> None:
@@ -1089,8 +1047,7 @@ def test_the_csv_of_a_figure_has_its_points(report: Path, campaigns: Campaigns) 
     (first,) = [
         row
         for row in rows("page-1")
-        if (row["panel"], row["line"], row["y"])
-        == ("GEO, at 1 % loss", "TCP BBRv2", "WireGuard")
+        if (row["panel"], row["line"], row["y"]) == ("GEO, at 1 % loss", "TCP BBRv2", "WireGuard")
     ]
     assert float(first["x"]) == pytest.approx(wireguard.median, rel=1e-5)
     assert float(first["low"]) < float(first["x"]) < float(first["high"])
@@ -1358,30 +1315,25 @@ def test_an_axis_is_to_scale() -> None:
     )
 
 
-def test_advice_is_by_what_one_controls(campaigns: Campaigns) -> None:
-    found = advice(campaigns.cells, MEASURE)
-    assert len(found) == 2 * 3 * 3
-    of_geo = [
-        one for one in found if (one.conditions["orbit"], one.conditions["loss"]) == ("geo", "1")
-    ]
-    free, hosts_kept, vpn_only = (one.chosen.best.values for one in of_geo)
-    assert (free["vpn"], free["pep"], free["cc"]) == ("openvpn_tcp", "B", "bbr2")
-    assert (hosts_kept["vpn"], hosts_kept["pep"], hosts_kept["cc"]) == ("openvpn_tcp", "B", "cubic")
-    assert (vpn_only["pep"], vpn_only["cc"]) == ("none", "cubic")
-    table = advice_table(campaigns)
+def test_advice_is_by_condition_and_by_what_one_controls(campaigns: Campaigns) -> None:
+    page = page_one(campaigns)
+    assert page is not None
+    table = link_table(page)
     assert table is not None
-    row = next(row for row in table.rows if row[:2] == ["GEO, 1 % loss", "end hosts, PEP and VPN"])
-    assert row[2] == "OpenVPN TCP, PEP B; BBRv2"
-    assert row[5] == "none", "the others take 1.4 % longer"
-    of_vpn = next(row for row in table.rows if row[0] == "GEO, 0 % loss" and "VPN only" in row[1])
-    assert of_vpn[5] == "CUBIC: OpenVPN UDP and OpenVPN TCP (no PEP)"
+    of_geo = [row[2:4] for row in table.rows if row[1] == "over GEO, at 1 % loss"]
+    assert of_geo == [
+        ["hosts, PEP and VPN", "OpenVPN TCP, TCP BBRv2; not above 2 % loss, no PEP"],
+        ["PEP and VPN", "OpenVPN TCP, PEP B"],
+        ["VPN only", "OpenVPN TCP"],
+    ]
 
 
 def test_one_configuration_is_no_choice(tmp_path: Path) -> None:
     results = write_results(
         tmp_path / "one", vpn=("none", "wireguard"), pep=("none",), cc=("cubic",), loss=("1",)
     )
-    assert advice_table(read_campaigns([results])) is None
+    page = page_one(read_campaigns([results]))
+    assert page is not None and link_table(page) is None
 
 
 def test_eight_runs_of_ones_own_make_two_pages_and_no_claim_that_says_nothing(

@@ -32,7 +32,7 @@ from openbach_run.yaml_files import read_yaml
 
 FILE = "measures.yml"
 DURING = "transfer_"
-"""Begins the takes of what was sent while a transfer was under way; all that was sent if none was."""
+"""Begins the takes of what was sent during a transfer; of all that was sent if there was none."""
 TAKES_OF_ONE = (
     *("median", "mean", "min", "max", "first", "last", "sum", "count"),
     *(f"{DURING}{of}" for of in ("median", "p95", "max")),

@@ -20,10 +20,9 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from openbach_run.drawing import COLOURS, MARKERS, SETTINGS, WIDTH_IN
-from openbach_run.openbach.scenario import SAME
 from openbach_run.report.cells import Cell, is_numeral, pairings
 from openbach_run.report.charts import INTERVAL
-from openbach_run.report.effects import change, median_of, widest_tie
+from openbach_run.report.effects import change, widest_tie
 from openbach_run.report.figures import WIDE, Drawing, least_times_s, plain_log
 from openbach_run.report.page_model import Block
 from openbach_run.report.page_words import (
@@ -35,7 +34,7 @@ from openbach_run.report.page_words import (
     short,
     transport,
 )
-from openbach_run.report.words import named, said
+from openbach_run.report.words import said
 from openbach_run.units import number
 
 NARROW_IN = 3.7

@@ -10,8 +10,8 @@ from openbach_run.report import dots
 from openbach_run.report.cells import SLOWEST, Campaigns, Cell, pairings
 from openbach_run.report.effects import change
 from openbach_run.report.figures import Drawing
-from openbach_run.report.page_model import Block, Kind, PageOne, block_of, page_one
-from openbach_run.report.page_one import conditions_in_words, sentences, use_table
+from openbach_run.report.page_model import Block, Kind, block_of, page_one
+from openbach_run.report.page_one import conditions_in_words, link_table, sentences, use_table
 from openbach_run.report.page_words import at_loss, link_in_words, measure, transport, what
 from openbach_run.report.recommendations import LEAST_TIE
 from openbach_run.report.settings import Setting, settings
@@ -31,6 +31,7 @@ class Front:
     conditions: str
     sentences: list[str]
     use: Table | None
+    on_links: Table | None
     figure: Drawing | None
     tie: str
 
@@ -44,13 +45,16 @@ def front_of(campaigns: Campaigns) -> Front:
     """Return page 1 of these campaigns."""
     page = page_one(campaigns)
     if page is None:
-        return Front(None, "Nothing was measured", ["No run measured anything."], None, None, "")
+        return Front(
+            None, "Nothing was measured", ["No run measured anything."], None, None, None, ""
+        )
     block = page.blocks[0]
     return Front(
         block,
         conditions_in_words(page),
         sentences(page),
         use_table(page),
+        link_table(page),
         dots.times(block),
         tie_in_words(block),
     )

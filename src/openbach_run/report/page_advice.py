@@ -82,14 +82,16 @@ def _cell(block: Block, name: Configuration, wanted: Mapping[str, str]) -> Cell 
     return next((cell for cell in block.cells if cell.has(asked)), None)
 
 
-def _worst(block: Block, table: Mapping[Configuration, Sequence[Cell]]) -> dict[Configuration, float]:
+def _worst(
+    block: Block, table: Mapping[Configuration, Sequence[Cell]]
+) -> dict[Configuration, float]:
     """Return by configuration how many times worse than the best one it is at its worst."""
     best = []
     take = max if block.is_more_better else min
     for cells in zip(*table.values(), strict=True):
         best.append(take(block.median(cell) for cell in cells))
     found = {}
-    for name, cells in table.items():
-        bad = [block.badness(cell, one) for cell, one in zip(cells, best, strict=True)]
+    for name, own in table.items():
+        bad = [block.badness(cell, one) for cell, one in zip(own, best, strict=True)]
         found[name] = max(bad)
     return found

@@ -11,13 +11,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from openbach_run.catalog import Catalog, description
 from openbach_run.openbach.measures import Measure, flat, measure_of
 from openbach_run.openbach.scenario import SAME
-from openbach_run.report.cells import DEFAULT, PARTS, SLOWEST, WORSE_MOS, Campaigns, Cell, is_numeral
+from openbach_run.report.cells import (
+    DEFAULT,
+    PARTS,
+    SLOWEST,
+    WORSE_MOS,
+    Campaigns,
+    Cell,
+    is_numeral,
+)
 from openbach_run.report.effects import Effect, change, differ, effects, median_of
 from openbach_run.report.recommendations import END_HOSTS, STREAMS, carrier_of, has_idle_pep, ties
 from openbach_run.report.words import ACCESS
@@ -63,8 +72,8 @@ KINDS = (
     Kind(
         WORSE_MOS,
         "Call",
-        "at best 4.4: from 4.0 people are satisfied, below 3.6 some are not, below 2.6 nearly nobody"
-        " is (ITU-T G.107, annex B)",
+        "at best 4.4: from 4.0 people are satisfied, below 3.6 some are not, below 2.6 nearly"
+        " nobody is (ITU-T G.107, annex B)",
         is_of_tcp=False,
     ),
     Kind("video_quality_pct", "Video", "of all that were sent", is_of_tcp=False),
@@ -123,8 +132,9 @@ class Block:
 
     @cached_property
     def tie(self) -> dict[str, float]:
-        """Return the ratio up to which two cells are a tie, by transport."""
-        return ties(self.cells, self.measure)
+        """Return the ratio up to which two cells are a tie, by transport: what is equivalent is."""
+        found = ties(self.cells, self.measure)
+        return {cc: min(tie, EQUIVALENT) for cc, tie in found.items()}
 
     @cached_property
     def effects(self) -> list[Effect]:
@@ -167,9 +177,10 @@ class Block:
         """Return every link with every loss that it was run with."""
         found = []
         for link in self.links:
-            for loss in self.losses or [""]:
-                wanted = {**link, **({"loss": loss} if loss else {})}
-                found += [wanted] if self.of(**wanted) else []
+            of_link = self.campaigns.distinct("loss", self.of(**link))
+            lacking = [""] if any("loss" not in cell.values for cell in self.of(**link)) else []
+            for loss in [*of_link, *lacking] if self.losses else [None]:
+                found.append(link if loss is None else {**link, "loss": loss})
         return found
 
     @cached_property
@@ -267,7 +278,7 @@ class PageOne:
     def vpns(self) -> list[str]:
         """Return all VPNs, in their order."""
         every = [self.campaigns.distinct("vpn", block.cells) for block in self.blocks]
-        return [one for one in dict.fromkeys(sum(every, [])) if one != USUAL["vpn"]]
+        return [one for one in dict.fromkeys(chain.from_iterable(every)) if one != USUAL["vpn"]]
 
     @cached_property
     def equivalents(self) -> list[list[str]]:
@@ -310,7 +321,9 @@ def page_one(campaigns: Campaigns) -> PageOne | None:
 
 def block_of(kind: Kind, cells: Iterable[Cell], campaigns: Campaigns) -> Block:
     """Return the block of a measure, with those of the cells that have it."""
-    return Block(kind, _told_apart([cell for cell in cells if cell.measured(kind.measure)]), campaigns)
+    return Block(
+        kind, _told_apart([cell for cell in cells if cell.measured(kind.measure)]), campaigns
+    )
 
 
 def _kinds(campaigns: Campaigns) -> list[Kind]:
@@ -377,7 +390,9 @@ def _with_transport(values: Mapping[str, str], several: Iterable[str]) -> dict[s
         stack = values.get("quic", "")
         controls = _controls_of(stack)
         own = values.get("cc", "")
-        left["cc"] = " ".join(filter(None, ("QUIC", stack, own if own in controls else controls[0])))
+        left["cc"] = " ".join(
+            filter(None, ("QUIC", stack, own if own in controls else controls[0]))
+        )
     elif "http" in several and http != "none" and "cc" in left:
         left["cc"] += f" http={http}"
     return left
@@ -392,15 +407,16 @@ def _controls_of(stack: str) -> list[str]:
 
 def _with_vpn(values: Mapping[str, str], several: Iterable[str]) -> dict[str, str]:
     """Return values in which `vpn` has its own control and values: `openvpn_tcp cc_tunnel=bbr2`."""
-    apart = ("cc_tunnel", *(["vpn_values"] if "vpn_values" in several else []))
-    left = {name: value for name, value in values.items() if name not in apart}
+    left = {name: value for name, value in values.items() if name != "cc_tunnel"}
+    if "vpn_values" in several or LEASED in values.get("vpn_values", ""):
+        left.pop("vpn_values", None)
     if left.get("vpn", "none") == "none":
         return left
     control, own = values.get("cc_tunnel", SAME), values.get("vpn_values", "none")
     carrier = carrier_of(left["vpn"])
-    if carrier in STREAMS and "cc_tunnel" in several or carrier is None and control != SAME:
+    if (carrier in STREAMS and "cc_tunnel" in several) or (carrier is None and control != SAME):
         left["vpn"] += f" cc_tunnel={control}"
-    if "vpn_values" in several and own != "none":
+    if own != "none" and ("vpn_values" in several or LEASED in own):
         left["vpn"] += "".join(f" vpn.{one}" for one in own.split(";"))
     return left
 

@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Page 1 of a report: a block of sentences for each measure, and one table of what to use.
 
-It is made of a model (`page_model`), rules that read nothing else (`page_rules`, `page_advice`), and
-words (`page_words`). So the same rules say of one campaign that loss decides, and of another that
-the VPN does.
+It is made of a model (`page_model`), rules that read nothing else (`page_rules`, `page_advice`),
+and words (`page_words`). So the same rules say of one campaign that loss decides, and of another
+that the VPN does.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from openbach_run.report import page_rules as rules
 from openbach_run.report import page_words as words
 from openbach_run.report.cells import Cell
 from openbach_run.report.page_advice import Choice
-from openbach_run.report.page_model import Block, PageOne, page_one
+from openbach_run.report.page_model import CHOSEN, Block, PageOne
 from openbach_run.report.words import said, value_of
 from openbach_run.results.tables import Table
-
-__all__ = ["Block", "PageOne", "page_one", "sentences", "use_table"]
 
 MOST_LINKS = 6
 """The most links that have a column each in the table."""
@@ -41,18 +41,37 @@ def use_table(page: PageOne) -> Table | None:
     is_wide = len(blocks) == 1 and len(blocks[0].links) <= MOST_LINKS
     rows, columns = [], _columns(blocks[0]) if is_wide else ["medians"]
     for block, one in advised:
-        reach = [REACH[name] for name in one.control]
-        control = words.listed(reach) + (" only" if len(reach) == 1 else "")
-        row = [control, _use(block, one), *_figures(block, one, is_wide=is_wide)]
-        rows.append(row if len(blocks) == 1 else [words.measure(block), *row])
+        row = [*_control(block, one), *_figures(block, one, is_wide=is_wide)]
+        rows.append([words.measure(block), *row] if len(page.blocks) > 1 else row)
     header = ["you control", "use", *columns]
-    header = header if len(blocks) == 1 else ["measure", *header]
+    header = ["measure", *header] if len(page.blocks) > 1 else header
     note = "run under all conditions of its measure; chosen is what is least bad at its worst,"
     note += " among what is within 5 % the simplest"
     if is_wide and len(blocks[0].losses) > 1:
         note += f"; at {', '.join(blocks[0].losses)} % random loss, the most that was run"
     note += "; in brackets p90: one in ten is above" if any("(" in row[-1] for row in rows) else ""
     return Table("What to use", header, rows, note, len(header))
+
+
+def link_table(page: PageOne) -> Table | None:
+    """Return what to use under each condition alone, by the same rules; None for a single one."""
+    rows = []
+    for block in page.blocks:
+        several = block.conditions if len(block.conditions) > 1 else []
+        for wanted in several:
+            alone = replace(block, cells=block.of(**wanted))
+            for one in rules.advice(page, alone):
+                row = [words.measure(block), words.where(block, alone.cells[0], CHOSEN)]
+                rows.append([*row, *_control(alone, one), *_figures(alone, one, is_wide=False)])
+    header = ["measure", "link", "you control", "use", "median"]
+    note = "as on page 1, but each condition by itself: no single choice has all of these medians"
+    return Table("What to use under each condition", header, rows, note, 5) if rows else None
+
+
+def _control(block: Block, one: Choice) -> list[str]:
+    """Return what one controls, and what to use."""
+    reach = [REACH[name] for name in one.control]
+    return [words.listed(reach) + (" only" if len(reach) == 1 else ""), _use(block, one)]
 
 
 def _columns(block: Block) -> list[str]:
@@ -87,7 +106,9 @@ def _use(block: Block, one: Choice) -> str:
     values = one.cells[0].values
     told = [words.some(one.vpns, "or")] if "vpn" in values else []
     if "cc" in one.control:
-        told.append(f"{words.transport(values['cc'])}{rules.cliff(values['cc']).partition(', see')[0]}")
+        told.append(
+            f"{words.transport(values['cc'])}{rules.cliff(values['cc']).partition(', see')[0]}"
+        )
     if "pep" in one.control:
         told.append(said("pep", values["pep"]))
     return ", ".join(told)

@@ -26,7 +26,7 @@ from openbach_run.report.page_model import (
 )
 from openbach_run.report.page_words import say, where
 from openbach_run.report.recommendations import has_idle_pep
-from openbach_run.report.words import named, suffix_in_words
+from openbach_run.report.words import named, said, suffix_in_words
 from openbach_run.results.seeds import MIN_SEEDS
 from openbach_run.yaml_files import read_yaml
 
@@ -57,7 +57,9 @@ def of_block(page: PageOne, block: Block) -> list[str]:
         decides, instead, pep_helps, pep_taken, costs, avoid, parts, lost_pings, leased, no_advice,
         tails,
     ]  # fmt: skip
-    found = [head(block), *filter(None, (rule(page, block) for rule in rules))]
+    found = [head(block)]
+    for rule in rules:
+        found += rule(page, block).splitlines()
     return found[:MOST_SENTENCES]
 
 
@@ -108,7 +110,9 @@ def decides(page: PageOne, block: Block) -> str:
     found = [one for one in block.effects if one.name not in HOW_MUCH and one.matters]
     if not found:
         return _few(block, measure)
-    return say("decides", what=words.what(found[0].name), series=_series(block, found[0]))
+    return say(
+        "decides", what=words.capital(words.what(found[0].name)), series=_series(block, found[0])
+    )
 
 
 def _few(block: Block, measure: str) -> str:
@@ -116,7 +120,7 @@ def _few(block: Block, measure: str) -> str:
     most = max(block.effects, key=lambda one: (one.name not in HOW_MUCH, one.differing))
     if any(one.differing for one in block.effects):
         facts = {"some": most.differing, "all": most.compared, "measure": measure}
-        return say("few", what=words.what(most.name), **facts)
+        return say("few", what=words.capital(words.what(most.name)), **facts)
     return say("nothing", swept=", ".join(map(words.what, block.swept)), measure=measure)
 
 
@@ -192,7 +196,7 @@ def instead(page: PageOne, block: Block) -> str:
         best_in_words, list_of = words.transport(cc), "; ".join(of_links)
         texts.append(say("instead", best=best_in_words, told=list_of, cliff=cliff(cc), **facts))
     if texts:
-        return " ".join(texts)
+        return "\n".join(texts)
     return say("no_better", measure=words.measure(block), **facts) if decided else ""
 
 
@@ -249,7 +253,7 @@ def pep_helps(page: PageOne, block: Block) -> str:
     idle = "; for a tunnel that it cannot split, a PEP between the tunnel's ends does nothing"
     return say(
         "pep",
-        pep=words.said("pep", best),
+        pep=said("pep", best),
         told=_changes(block, [one for one in helpful[best] if one.is_better]),
         idle=idle if block.idle else "",
         **facts,
@@ -294,17 +298,19 @@ def pep_taken(page: PageOne, block: Block) -> str:
                 if cell and lost and lost.is_worse and kept and _is_useless(kept):
                     figures = [words.figure(block, block.median(one)) for one in (cell, bare)]
                     text = f"{figures[0]} instead of {figures[1]}"
-                    told.setdefault(vpn, " ".join(filter(None, (text, where(block, cell, ("pep",))))))
+                    told.setdefault(
+                        vpn, " ".join(filter(None, (text, where(block, cell, ("pep",)))))
+                    )
         if told:
             verb = "takes" if len(told) == 1 else "take"
             name = f"{words.some(list(told))} {verb}"
-            position = words.said("pep", pep).removeprefix("PEP ").removeprefix("at ")
+            position = said("pep", pep).removeprefix("PEP ").removeprefix("at ")
             texts.append(say("taken", vpns=name, pep=position, told=next(iter(told.values()))))
-    return " ".join(texts)
+    return "\n".join(texts)
 
 
 def _is_useless(one: Comparison) -> bool:
-    return one.is_worse or one.is_equivalent and not one.is_better
+    return one.is_worse or (one.is_equivalent and not one.is_better)
 
 
 def _equivalent(group: Sequence[str]) -> str:
@@ -384,7 +390,7 @@ def _access(block: Block) -> bool:
 def avoid(page: PageOne, block: Block) -> str:
     """Say which VPNs are much worse somewhere than the one that is advised, and better nowhere."""
     advised = {vpn for one in page.blocks for vpn in advised_vpns(page, one)}
-    reference = next(iter(advised_vpns(page, block)), None)
+    reference = next(iter(advised_vpns(page, block)), "")
     found: list[tuple[float, str]] = []
     for vpn in page.vpns if reference else ():
         compared = block.comparisons("vpn", vpn, reference)
@@ -458,7 +464,9 @@ def parts(page: PageOne, block: Block) -> str:
         middle = sorted(values)
         median = (middle[(len(middle) - 1) // 2] + middle[len(middle) // 2]) / 2
         in_words = suffix_in_words(name)
-        in_words = f"{in_words.replace('to ', 'to the ')}" if block.measure == WORSE_MOS else in_words
+        in_words = (
+            f"{in_words.replace('to ', 'to the ')}" if block.measure == WORSE_MOS else in_words
+        )
         in_words = in_words.replace("pc ", "PC ") if block.measure == SLOWEST else in_words
         told.append(f"{in_words} {words.figure(block, median)}")
     place = where(block, worst)

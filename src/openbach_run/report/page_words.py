@@ -71,8 +71,8 @@ TEMPLATES = {
 
 
 def say(name: str, **facts: object) -> str:
-    """Return a sentence of TEMPLATES with these facts; it begins with a capital letter."""
-    return capital(TEMPLATES[name].format(**facts))
+    """Return a sentence of TEMPLATES with these facts."""
+    return TEMPLATES[name].format(**facts)
 
 
 def transport(value: str) -> str:

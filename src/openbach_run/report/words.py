@@ -196,7 +196,9 @@ def said(name: str, value: str) -> str:
             return "no VPN" if value == "none" else named(value)
         case "pep":
             first, *own = value.split(" ")
-            position = f"PEP at {first.replace('_', ' ')}" if own else f"PEP {value.replace('_', ' ')}"
+            position = (
+                f"PEP at {first.replace('_', ' ')}" if own else f"PEP {value.replace('_', ' ')}"
+            )
             return "no PEP" if value == "none" else position + "".join(map(_setting, own))
         case "loss":
             return f"{value} % loss" if number(value) is not None else f"loss {named(value)}"

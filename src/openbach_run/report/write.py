@@ -96,7 +96,7 @@ def write(
         "costs": costs_table(front.block) if front.block and costs else None,
         "trust": content.trust_table(REPOSITORY / "docs") if VIRTUAL in kinds else None,
         "decides": effects_table(front.block) if front.block else None,
-        "recommended": content.advice_table(campaigns),
+        "recommended": front.on_links,
     }
     named_tables |= {name: one for name, one in optional.items() if one is not None}
     sections = []

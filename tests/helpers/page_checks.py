@@ -1,0 +1,327 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What each sentence and row of page 1 has to be true of, by the second reader of the results."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from itertools import combinations
+
+from helpers.page_reader import (
+    LEAST,
+    MORE,
+    SPAN,
+    Configuration,
+    Faults,
+    Reader,
+    fits,
+    names_in,
+    tokens_of,
+)
+
+NUMBER = r"−?[\d.]+(?:e[+-]\d+)?"
+UNIT = r"(?: (?:s|ms|%|Mbit/s))?"
+
+
+class Checker:
+    """Checks page 1 of one results.parquet."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+        self.faults = Faults()
+        self.measure = ""
+        self.avoided: set[tuple[str, str]] = set()
+        self.rules: list[tuple[str, Callable[[re.Match[str]], None]]] = [
+            (r"(?P<vpns>.+) are equivalent: within 5 % in each measure.*", self.equivalent),
+            (r"Between (?P<one>.+) and (?P<others>.+) no difference of more than 5 % is shown.*", self.close),
+            (rf"[^:]+: (?P<measure>[^.,]+?)(?:,.*)?\. All medians are (?P<span>{SPAN}){UNIT}; (?P<bounds>.*)\.", self.head),
+            (r"Nothing is claimed: .*--seeds 5.*\.", self.no_claim),
+            (r"[^:]+ decides: (?P<series>.+)\.", self.decides),
+            (rf"One configuration was run: .+? (?P<value>{NUMBER}){UNIT}\.", self.one),
+            (r"(?P<here>(?:TCP|QUIC) .+?) instead of (?P<there>.+?)(?P<others>(?:, no VPN)?(?:, no PEP)?): (?P<told>.+)\.", self.instead),
+            (r"(?P<here>PEP .+?) instead of no PEP, (?P<hosts>.+?): (?P<told>.+)\.", self.pep),
+            (r"(?P<vpns>.+?) takes? the PEP at (?P<pep>.+?) away: (?P<told>.+)\.", self.taken),
+            (r"(?P<vpns>.+?) (?:costs?|changes? the .+? by) (?P<told>[+−].+?) (?:of the .+? without|against no) VPN(?P<rest>.*)\.", self.cost),
+            (r"Avoid (?P<told>.+)\.", self.avoid),
+            (r"(?P<vpn>.+) has no congestion control, so only on a leased rate: .+\.", self.leased),
+            (r"(?:No difference|No transport|No PEP|Nothing is advised) .+\.", self.none),
+            (r".+ changes the .+ in \d+ of \d+ comparisons only\.", self.none),
+            (r"(?:Chance matters most|The parts where|Up to .+ of the pings|Of \d+ runs).+\.", self.none),
+        ]  # fmt: skip
+
+    def fault(self, text: str, why: str) -> None:
+        self.faults.append(f"{why}: {text}")
+
+    def sentence(self, text: str) -> None:
+        """Check a sentence."""
+        self.faults.tried += 1
+        text = text.replace("(own TCP: ", "(own TCP ")
+        for pattern, check in self.rules:
+            if found := re.fullmatch(pattern, text):
+                return check(found)
+        self.fault(text, "cannot be read")
+
+    def _median(self, told: str, found: Sequence[Configuration], text: str) -> None:
+        if not found:
+            self.fault(text, "no such run")
+        elif not any(fits(told, one.median(self.measure)) for one in found):
+            values = [round(one.median(self.measure), 3) for one in found]
+            self.fault(text, f"{told} is not in {values[:4]}")
+
+    def equivalent(self, found: re.Match[str]) -> None:
+        names = names_in(found["vpns"])
+        for here, there in combinations(names, 2):
+            tried = 0
+            for measure in self.reader.measures:
+                for pair in self.reader.pairs(measure, 1, here, there):
+                    one = self.reader.ratio(measure, *pair)
+                    tried += 1
+                    if one is None or one[1] < 1 / 1.0501 or one[2] > 1.0501:
+                        self.fault(found[0], f"{measure}: {one}")
+            if not tried:
+                self.fault(found[0], f"{here} and {there} were never compared")
+
+    def close(self, found: re.Match[str]) -> None:
+        for other in names_in(found["others"]):
+            for measure in self.reader.measures:
+                for pair in self.reader.pairs(measure, 1, other, found["one"]):
+                    one = self.reader.ratio(measure, *pair)
+                    if one and (one[2] < 1 / 1.0501 or one[1] > 1.0501):
+                        self.fault(found[0], f"{other}, {measure}: {one}")
+
+    def head(self, found: re.Match[str]) -> None:
+        self.measure = found["measure"]
+        every = [one for (of, _), one in self.reader.found.items() if of == self.measure]
+        if not every:
+            return self.fault(found[0], "no such measure")
+        medians = [one.median(self.measure) for one in every]
+        ends = re.fullmatch(SPAN, found["span"])
+        assert ends
+        if not fits(ends[1], min(medians)) or not fits(ends[2] or ends[1], max(medians)):
+            self.fault(found[0], f"medians are {min(medians)} to {max(medians)}")
+        losses = set().union(*(one.names["loss"] for one in every))
+        most = max((float(one.split()[1]) for one in losses if one.startswith("at ")), default=0)
+        if (told := re.search(r"at (?:up to )?([\d.]+) % loss", found["bounds"])) and float(
+            told[1]
+        ) != most:
+            self.fault(found[0], f"{most} % was the most loss")
+        if "without loss" in found["bounds"] and "without loss" not in losses:
+            self.fault(found[0], "packets were lost")
+
+    def no_claim(self, found: re.Match[str]) -> None:
+        for (measure, _), one in self.reader.found.items():
+            if measure == self.measure and len(one.values[measure]) >= LEAST:
+                self.fault(found[0], "there are seeds enough")
+
+    def one(self, found: re.Match[str]) -> None:
+        self._median(found["value"], self.reader.called(self.measure, []), found[0])
+
+    def decides(self, found: re.Match[str]) -> None:
+        for group in found["series"].split("; "):
+            match = re.fullmatch(rf"(?:(.*?): )?({NUMBER}{UNIT} .*)", group)
+            context, values = (match[1] or "", match[2]) if match else ("", group)
+            told = []
+            for one in re.split(
+                rf"(?:, | and )(?={NUMBER}{UNIT} (?:with|without|at|over) )", values
+            ):
+                number = re.match(rf"({NUMBER}){UNIT} (.+)", one)
+                if number is None:
+                    self.fault(found[0], f"cannot read {one}")
+                    continue
+                runs = self.reader.called(
+                    self.measure, [*tokens_of(context), *tokens_of(number[2])]
+                )
+                self._median(number[1], runs, found[0])
+                told += runs[:1]
+            if len(told) > 1 and not any(self._apart(*pair) for pair in combinations(told, 2)):
+                self.fault(found[0], "no difference")
+
+    def _apart(self, one: Configuration, other: Configuration) -> bool:
+        ratio = self.reader.ratio(self.measure, one, other)
+        return ratio is not None and (ratio[1] > 1.0099 or ratio[2] < 1 / 1.0099)
+
+    def _is_better(self, one: Configuration, other: Configuration, by: float = 1.0099) -> bool:
+        ratio = self.reader.ratio(self.measure, one, other)
+        more = self.measure in MORE
+        return ratio is not None and (ratio[1] > by if more else ratio[2] < 1 / by)
+
+    def instead(self, found: re.Match[str]) -> None:
+        told = found["told"].partition(", at ")[0].partition(", with")[0]
+        for part in told.split("; "):
+            match = re.match(
+                rf"(?:(?P<link>(?:over|with) .+?) )?(?P<a>{SPAN}){UNIT} instead of (?P<b>{SPAN}){UNIT}",
+                part,
+            )
+            if match is None:
+                continue
+            for name, text in ((found["here"], match["a"]), (found["there"], match["b"])):
+                context = [*tokens_of(match["link"] or ""), *tokens_of(found["others"]), name]
+                runs = self.reader.called(self.measure, context)
+                ends = re.fullmatch(SPAN, text)
+                assert ends
+                for end in (ends[1], ends[2] or ends[1]):
+                    self._median(end, runs, found[0])
+        pairs = list(self.reader.pairs(self.measure, 0, found["here"], found["there"]))
+        if pairs and not any(self._is_better(*pair) for pair in pairs):
+            self.fault(found[0], "better nowhere")
+
+    def pep(self, found: re.Match[str]) -> None:
+        loss = re.search(r", ((?:at (?!up to)|with its own|without).*? loss)", found["told"])
+        for part in re.findall(
+            rf"({NUMBER}){UNIT}(?: (with .+?|without VPN))? instead of ({NUMBER}){UNIT}(?: (over .+?|with .+?))?(?=, (?:{NUMBER}{UNIT} |at |without |with its|and )|;|$)",
+            found["told"],
+        ):
+            context = [part[1], *tokens_of(part[3]), found["hosts"], loss[1] if loss else ""]
+            here = self.reader.called(self.measure, [*context, found["here"]])
+            there = self.reader.called(self.measure, [*context, "no PEP"])
+            self._median(part[0], here, found[0])
+            self._median(part[2], there, found[0])
+            if (
+                here
+                and there
+                and not any(
+                    self._is_better(h, t) for h in here for t in there if h.key[3] == t.key[3]
+                )
+            ):
+                self.fault(found[0], "not better")
+
+    def taken(self, found: re.Match[str]) -> None:
+        for vpn in names_in(found["vpns"]):
+            some = False
+            for one, bare in self.reader.pairs(self.measure, 1, vpn, "none"):
+                plain = self.reader.found.get(
+                    (self.measure, (*bare.key[:2], "no PEP", bare.key[3]))
+                )
+                if found["pep"] in bare.names["pep"] and plain:
+                    some = some or (self._is_better(bare, plain) and self._is_better(bare, one))
+            if not some:
+                self.fault(found[0], f"not by {vpn}")
+
+    def cost(self, found: re.Match[str]) -> None:
+        rest = tokens_of(found["rest"])
+        told = re.findall(
+            r"([+−][\d.]+)(?: to ([+−][\d.]+))? % \[(−?[\d.]+)–(−?[\d.]+)\](?: \(((?:[^()]|\([^()]*\))+)\))?",
+            found["told"],
+        )
+        if not told:
+            self.fault(found[0], "no figures")
+        for low, high, least, most, context in told:
+            ratios = []
+            for vpn in names_in(found["vpns"]):
+                for pair in self.reader.pairs(self.measure, 1, vpn, "none"):
+                    if all(
+                        t.lower() in {n.lower() for ns in pair[0].names.values() for n in ns}
+                        for t in (*rest, *tokens_of(context))
+                    ):
+                        one = self.reader.ratio(self.measure, *pair)
+                        ratios += [one] if one else []
+            if not ratios:
+                self.fault(found[0], f"no comparison {context}")
+                continue
+            real = [
+                min(r[0] for r in ratios),
+                max(r[0] for r in ratios),
+                min(r[1] for r in ratios),
+                max(r[2] for r in ratios),
+            ]
+            for text, value in zip((low, high or low, least, most), real, strict=True):
+                if not fits(text, 100 * (value - 1), percent=True):
+                    self.fault(found[0], f"{text} is {100 * (value - 1):.2f} ({context})")
+
+    def avoid(self, found: re.Match[str]) -> None:
+        told = re.sub(r"; and \d+ others?$", "", found["told"])
+        for part in told.split("; "):
+            match = re.match(
+                rf"(?P<vpn>.+?): (?P<a>{NUMBER}){UNIT} instead of (?P<b>{NUMBER}){UNIT} with (?P<other>.+?) \([+−]\d+ %\)(?:, (?P<context>.*))?$",
+                part,
+            )
+            if match is None:
+                self.fault(found[0], f"cannot read {part}")
+                continue
+            self.avoided.add((self.measure, match["vpn"]))
+            for vpn, value in ((match["vpn"], match["a"]), (match["other"], match["b"])):
+                runs = self.reader.called(self.measure, [*tokens_of(match["context"] or ""), vpn])
+                self._median(value, runs, found[0])
+            pairs = list(self.reader.pairs(self.measure, 1, match["vpn"], match["other"]))
+            if any(self._is_better(*pair, 1.05) for pair in pairs):
+                self.fault(found[0], "better somewhere")
+            if not any(self._is_better(*pair[::-1]) for pair in pairs):
+                self.fault(found[0], "worse nowhere")
+
+    def _is_within_a_round(self, one: Configuration, other: Configuration) -> bool:
+        delay = dict(one.key[3]).get("delay_ms", "")
+        apart = abs(one.median(self.measure) - other.median(self.measure))
+        return delay.replace(".", "").isdigit() and apart < 2 * float(delay) / 1000
+
+    def leased(self, found: re.Match[str]) -> None:
+        if "fixed:" not in found["vpn"]:
+            self.fault(found[0], "it has a control")
+
+    def none(self, found: re.Match[str]) -> None:
+        if found[0].startswith("No difference"):
+            pairs = combinations(
+                [one for (of, _), one in self.reader.found.items() if of == self.measure], 2
+            )
+            for one, other in pairs:
+                differ = sum(here != there for here, there in zip(one.key, other.key, strict=True))
+                ratio = (
+                    self.reader.ratio(self.measure, one, other)
+                    if differ == 1 and one.key[3] == other.key[3]
+                    else None
+                )
+                if (
+                    ratio
+                    and (ratio[1] > 1.2 or ratio[2] < 1 / 1.2)
+                    and not self._is_within_a_round(one, other)
+                ):
+                    self.fault(found[0], f"{one.key} {other.key} {ratio}")
+
+    def row(self, row: Sequence[str], header: Sequence[str], only: str) -> None:
+        """Check a row of the table."""
+        self.faults.tried += 1
+        row = [one.replace("(own TCP: ", "(own TCP ") for one in row]
+        text = " | ".join(row)
+        cells = dict(zip(header, row, strict=True))
+        self.measure = cells.get("measure", only)
+        use = re.sub(r"; not above \d+ % loss", "", cells["use"])
+        pep = re.search(r", (no PEP|PEP [^,]+)$", use)
+        use = use[: pep.start()] if pep else use
+        transport = re.search(r"(?:^|, )(TCP [^,]+(?:, HTTP/[\d.]+)?|QUIC \([^)]*\))$", use)
+        vpns = names_in(use[: transport.start()] if transport else use)
+        every = [one for (of, _), one in self.reader.found.items() if of == self.measure]
+        links = {one.key[3] for one in every}
+        for vpn in vpns:
+            context = [vpn, *([transport[1]] if transport else []), *([pep[1]] if pep else [])]
+            runs = self.reader.called(self.measure, context)
+            at = {
+                one.key[3] for one in runs if len(one.values[self.measure]) == one.planned >= LEAST
+            }
+            if links - at:
+                self.fault(text, f"{vpn} was not run on {len(links - at)} of {len(links)} links")
+            if any(one.leased for one in runs) and all(one.leased for one in runs):
+                self.fault(text, "it has no congestion control")
+            if (self.measure, vpn) in self.avoided:
+                self.fault(text, f"{vpn} is to be avoided")
+        for told in row[header.index("use") + 1 :]:
+            context = [
+                vpns[0] if vpns else "",
+                *([transport[1]] if transport else []),
+                *([pep[1]] if pep else []),
+            ]
+            runs = self.reader.called(self.measure, context)
+            for number in re.findall(NUMBER, re.sub(r"\(.*?\)", "", told.replace("to", ","))):
+                self._median(number, runs, text)
+
+
+def check(
+    reader: Reader, sentences: Sequence[str], header: Sequence[str], rows: Sequence[Sequence[str]]
+) -> Faults:
+    """Return what page 1 says and the results deny."""
+    checker = Checker(reader)
+    for one in sentences:
+        checker.sentence(one)
+    heads = [one for one in sentences if "All medians are" in one]
+    first = re.match(r"[^:]+: ([^.,]+?)(?:,.*)?\. All", heads[0]) if heads else None
+    for row in rows:
+        checker.row(row, header, first[1] if first else "")
+    return checker.faults
