@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What page 1 advises: by what somebody controls, the configuration that is least bad at its worst.
+"""Advice of page 1: by what somebody controls, the configuration that is least bad at its worst.
 
 Only what was run under all conditions of a block is a candidate, with seeds enough, and no sender
 without congestion control.
@@ -28,7 +28,7 @@ Configuration = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Choice:
-    """What to use for a control: a configuration, and VPNs that are equivalent with its own."""
+    """Configuration to use for a control, and VPNs that are equivalent with its own."""
 
     control: tuple[str, ...]
     """The arguments that are within reach and have several values."""
@@ -72,8 +72,12 @@ def _choice(page: PageOne, block: Block, within: Sequence[Cell]) -> Choice | Non
     equal = [name for name in table if worst[name] <= min(worst.values()) * tie]
     best = min(equal, key=lambda name: (effort(table[name][0]), worst[name]))
     vpns = [vpn for vpn in page.alike(best[-1]) if (*best[:-1], vpn) in table]
-    control = tuple(name for name in CHOSEN if len({c.values.get(name) for c in within}) > 1)
+    control = tuple(name for name in CHOSEN if _has_several(within, name))
     return Choice(control, table[best], [best[-1], *(vpn for vpn in vpns if vpn != best[-1])])
+
+
+def _has_several(cells: Sequence[Cell], name: str) -> bool:
+    return len({cell.values.get(name) for cell in cells}) > 1
 
 
 def _cell(block: Block, name: Configuration, wanted: Mapping[str, str]) -> Cell | None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What page 1 knows: what was swept, on which links, which measures, and which comparisons hold.
+"""Model of page 1: what was swept, on which links, which measures, and which comparisons hold.
 
 A measure has a block. Its cells are those of the campaigns in other words: a transport (TCP with a
 control; QUIC of a stack with its own), a VPN with its own control and values, a PEP with its own,
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -285,12 +285,12 @@ class PageOne:
         """Return the VPNs in groups, all of one being equivalent in whatever was run."""
         groups: list[list[str]] = []
         for vpn in self.vpns:
-            able = (one for one in groups if all(self._is_equivalent(vpn, other) for other in one))
-            group = next(able, None)
-            if group is None:
-                groups.append([vpn])
+            for group in groups:
+                if all(self._is_equivalent(vpn, other) for other in group):
+                    group.append(vpn)
+                    break
             else:
-                group.append(vpn)
+                groups.append([vpn])
         return groups
 
     def alike(self, vpn: str) -> list[str]:
@@ -333,16 +333,21 @@ def _kinds(campaigns: Campaigns) -> list[Kind]:
     for cell in campaigns.cells:
         scenarios.setdefault(cell.values["scenario"], []).append(cell)
     for scenario, cells in scenarios.items():
-        known = [one for one in KINDS if any(cell.measured(one.measure) for cell in cells)]
+        known = [one for one in KINDS if _is_measured(cells, one.measure)]
         own = campaigns.plots.get(scenario, DEFAULT).measure
-        names = [one for one in (own, *measures_of(cells)) if any(c.measured(one) for c in cells)]
+        names = list(filter(partial(_is_measured, cells), (own, *measures_of(cells))))
         is_part = any(one.fullmatch(own) for _, one in PARTS.values())
         if names and not (known and (own not in names or is_part)):
             shown[names[0]] = None
-    shown = {name: None for name in shown if name not in (one.measure for one in KINDS)}
+    for kind in KINDS:
+        shown.pop(kind.measure, None)
     declared = flat(campaigns.declared)
     others = [Kind(name, measure_of(name, declared)[1].title, "") for name in shown]
     return [*KINDS, *(replace_title(one) for one in others)]
+
+
+def _is_measured(cells: Iterable[Cell], measure: str) -> bool:
+    return any(cell.measured(measure) for cell in cells)
 
 
 def replace_title(kind: Kind) -> Kind:

@@ -38,7 +38,7 @@ MOST_TOLD = 3
 """The most links or cells that a sentence tells one by one."""
 MOST_VALUES = 6
 """The most values that a sentence names one by one."""
-CLIFFS = REPOSITORY / "reports/cliffs.yml"
+CLIFFS = REPOSITORY / "reports/templates/cliffs.yml"
 """Up to which loss a control is known to hold, by our own measurements."""
 LOST_PINGS = "ping_lost_pct"
 

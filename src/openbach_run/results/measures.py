@@ -272,7 +272,9 @@ def _during(sent: Sent, lines: Iterable[tuple[int, Mapping[str, Any]]]) -> Sent:
     found: Sent = {}
     for suffix, of_suffix in sent.items():
         for name, points in of_suffix.items():
-            inside = [one for one in points if any(low <= one[0] <= high for low, high in spans)]
+            inside: Points = []
+            for low, high in spans:
+                inside += [one for one in points if low <= one[0] <= high]
             found.setdefault(suffix, {})[name] = inside or points
     return found
 
