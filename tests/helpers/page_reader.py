@@ -152,7 +152,7 @@ class Reader:
         names: dict[str, set[str]] = {}
         transport = self._transport(first)
         plain = transport if transport.startswith("QUIC") else transport.partition(",")[0]
-        names["transport"] = {transport, plain, f"with {transport}"}
+        names["transport"] = {transport, plain, f"with {transport}", f"with {plain}"}
         vpn, names["vpn"] = self._vpn(first)
         pep, names["pep"] = self._pep(first)
         loss = first.get("loss", "")
