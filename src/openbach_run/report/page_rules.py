@@ -110,9 +110,8 @@ def decides(page: PageOne, block: Block) -> str:
     found = [one for one in block.effects if one.name not in HOW_MUCH and one.matters]
     if not found:
         return _few(block, measure)
-    return say(
-        "decides", what=words.capital(words.what(found[0].name)), series=_series(block, found[0])
-    )
+    series, what = _series(block, found[0]), words.capital(words.what(found[0].name))
+    return say("decides", what=what, series=series) if series else _few(block, measure)
 
 
 def _few(block: Block, measure: str) -> str:
@@ -128,7 +127,7 @@ def _series(block: Block, effect: Effect) -> str:
     """Return the medians along an argument, on the links where they are furthest apart."""
     by_link: dict[tuple[tuple[str, str], ...], list[Cell]] = {}
     for group in sorted(effect.groups, key=lambda one: _weight(block, one), reverse=True):
-        if _is_decided(block, group):
+        if _is_decided(block, _in_order(block, effect.name, group)):
             link = next((one for one in block.links if group[0].has(one)), {})
             key = tuple(link.items()) if effect.name not in link else ()
             by_link.setdefault(key, group)
