@@ -73,6 +73,8 @@ def command(
 
 
 def _without_noise(words: Sequence[str]) -> Sequence[str]:
+    if words[:1] == ("exec",) and not words[1].startswith("-") and "noise=" not in " ".join(words):
+        return (*words[:2], "noise=off", *words[2:])
     if not words or words[0] in {*COMMANDS, *RENAMED, *WITHDRAWN} or words[0].startswith("-"):
         return words
     if "noise=" in " ".join(words) or "--clock" in words:
