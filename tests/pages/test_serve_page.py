@@ -226,7 +226,7 @@ def test_the_form_with_the_keyboard_alone(
             break
     expect(wide.get_by_role("button", name="Launch", exact=True)).to_be_focused()
     wide.keyboard.press("Enter")
-    wait_for_end(wide, 1)
+    wait_for_end(wide, 5)
 
 
 def test_a_link_file_is_uploaded_drawn_and_launched(page: Page, quick: str, tmp_path: Path) -> None:
