@@ -321,9 +321,8 @@ def page_one(campaigns: Campaigns) -> PageOne | None:
 
 def block_of(kind: Kind, cells: Iterable[Cell], campaigns: Campaigns) -> Block:
     """Return the block of a measure, with those of the cells that have it."""
-    return Block(
-        kind, _told_apart([cell for cell in cells if cell.measured(kind.measure)]), campaigns
-    )
+    measured = [cell for cell in cells if cell.measured(kind.measure)]
+    return Block(kind, _told_apart(measured, campaigns.cells), campaigns)
 
 
 def _kinds(campaigns: Campaigns) -> list[Kind]:
@@ -364,15 +363,16 @@ def measures_of(cells: Iterable[Cell]) -> list[str]:
     return list(found)
 
 
-def _told_apart(cells: Sequence[Cell]) -> list[Cell]:
+def _told_apart(cells: Sequence[Cell], every: Sequence[Cell]) -> list[Cell]:
     """Return the cells with transport, VPN, PEP and link as page 1 tells them apart.
 
-    What differs in nothing of these is one configuration: that with most runs is taken.
+    What differs in nothing of these is one configuration: that with most runs is taken. A VPN has
+    one name on all of page 1, so what tells VPNs apart is sought in every cell.
     """
     several = set()
-    for name in ("http", "vpn_values"):
-        several |= {name} if len({cell.values.get(name, "none") for cell in cells}) > 1 else set()
-    own = {cell.values.get(name, SAME) for name in ("cc_pep", "cc_tunnel") for cell in cells}
+    for name, among in (("http", cells), ("vpn_values", every)):
+        several |= {name} if len({cell.values.get(name, "none") for cell in among}) > 1 else set()
+    own = {cell.values.get(name, SAME) for name in ("cc_pep", "cc_tunnel") for cell in every}
     several |= {"cc_tunnel"} if own != {SAME} else set()
     found: dict[frozenset[tuple[str, str]], Cell] = {}
     for cell in cells:
