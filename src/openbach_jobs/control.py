@@ -39,10 +39,14 @@ def serve(port: int, answer: Callable[[dict[str, Any], str], dict[str, Any]]) ->
 def ask(
     server_ip: str, port: int, limit_s: float = READY_LIMIT_S, **request: Any
 ) -> dict[str, Any]:
-    """Return the server's answer to a request; OSError if there is none.
+    """Return the server's answer to a request; OSError if there is none."""
+    return ask_and_look(server_ip, port, limit_s, **request)[0]
 
-    `mss_bytes` of it is the segment size of the connection on which it came.
-    """
+
+def ask_and_look(
+    server_ip: str, port: int, limit_s: float = READY_LIMIT_S, **request: Any
+) -> tuple[dict[str, Any], int]:
+    """Return the server's answer, as `ask` does, and the segment size of its connection in bytes."""
     with (
         socket.create_connection((server_ip, port), timeout=limit_s) as control,
         control.makefile("rw") as lines,
@@ -52,5 +56,4 @@ def ask(
         line, mss_bytes = lines.readline(), segment_bytes(control)
     if not line:
         raise ConnectionError("the connection was closed without an answer")
-    answered: dict[str, Any] = json.loads(line)
-    return {**answered, "mss_bytes": mss_bytes}
+    return json.loads(line), mss_bytes

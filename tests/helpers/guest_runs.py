@@ -73,13 +73,16 @@ def command(
 
 
 def _without_noise(words: Sequence[str]) -> Sequence[str]:
-    if not words or words[0] in {*COMMANDS, *RENAMED, *WITHDRAWN} or words[0].startswith("-"):
+    """Return the words with noise=off, or in real time, which cannot have that, with one seed."""
+    at = 2 if words[:1] == ("exec",) else 1
+    scenario = words[at - 1] if len(words) >= at else "-"
+    if scenario.startswith("-") or scenario in {*COMMANDS, *RENAMED, *WITHDRAWN}:
         return words
-    if "noise=" in " ".join(words) or "--clock" in words:
+    if "--clock" in words or any(one.startswith("noise=") for one in words):
         return words
     if "--engine" in words:
         return words if "--seeds" in words else (*words, "--seeds", "1")
-    return (words[0], "noise=off", *words[1:])
+    return (*words[:at], "noise=off", *words[at:])
 
 
 def copy_of_the_checkout(place: Path) -> Path:

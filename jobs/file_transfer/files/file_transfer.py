@@ -206,10 +206,10 @@ def serve(arguments: argparse.Namespace) -> None:
 def mss_to_server(server_ip: str, control_port: int) -> int | None:
     """Return the segment size of a connection to this job's server; None if it does not answer."""
     try:
-        answer = control.ask(server_ip, control_port, retransmits=True)
+        answer, mss_bytes = control.ask_and_look(server_ip, control_port, retransmits=True)
     except OSError:
         return None
-    return int(answer["mss_bytes"]) if "retransmits" in answer else None
+    return mss_bytes if "retransmits" in answer else None
 
 
 def iperf3_test(arguments: argparse.Namespace) -> iperf3.Test:

@@ -484,8 +484,12 @@ def apply(both: Both, arguments: argparse.Namespace, states: dict[str, State]) -
             f"qdisc replace {delay_line(one, arguments, state, step=1)}",
         ]
     change("tc", lines=lines)
-    if arguments.rules:
-        chain = ["type filter hook forward priority filter", *arguments.rules]
+
+
+def filter_path(rules: Sequence[str]) -> None:
+    """Let nft do what the path does to packets beyond carrying them."""
+    if rules:
+        chain = ["type filter hook forward priority filter", *rules]
         change(
             "nft", "-f", "-", text="\n".join([TABLE + " {", "chain path {", *chain, "}", "}", ""])
         )
@@ -873,6 +877,8 @@ def emulate(arguments: argparse.Namespace) -> None:
         if arguments.dvbs2:
             framed = frame_the_forward_link(both[0], arguments)
             states[both[0].name] = states[both[0].name]._replace(rate_bps=0)
+        # After the proofs: their packets are full ones, which a path may drop.
+        filter_path(arguments.rules)
         change("ip", lines=[f"link set {one.queue} alias {UP}" for one in both])
         collect_agent.send_log(syslog.LOG_INFO, "the link is up")
         before = counters(both)

@@ -9,15 +9,15 @@ time, seeds, the path and the limits. A sentence names its kind, so that it is t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from openbach_run.clock import REAL, VIRTUAL
-from openbach_run.paths import REPOSITORY
 from openbach_run.results.record import Record
 from openbach_run.yaml_files import read_yaml
 
 OWN_CLOCK, NATIVE, PLATFORM, UNKNOWN = "real clock", "native", "controller", "unknown"
-SAID: dict[str, dict[str, Any]] = read_yaml(REPOSITORY / "reports/templates/by_engine.yml")
+SAID: dict[str, dict[str, Any]] = read_yaml(Path(__file__).with_suffix(".yml"))
 PATHS, SEEDS, TABLES = SAID["paths"], SAID["seeds"], SAID["tables"]
 PAGES, LIMITS = SAID["pages"], SAID["limits"]
 COMPARED = {True: SAID["compared"]["paired"], False: SAID["compared"]["unpaired"]}
