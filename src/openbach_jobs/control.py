@@ -46,7 +46,7 @@ def ask(
 def ask_and_look(
     server_ip: str, port: int, limit_s: float = READY_LIMIT_S, **request: Any
 ) -> tuple[dict[str, Any], int]:
-    """Return the server's answer, as `ask` does, and the segment size of its connection in bytes."""
+    """Return the server's answer, and the segment size of its connection in bytes."""
     with (
         socket.create_connection((server_ip, port), timeout=limit_s) as control,
         control.makefile("rw") as lines,

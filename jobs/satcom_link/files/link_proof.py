@@ -26,7 +26,7 @@ from typing import NamedTuple, Protocol
 import collect_agent
 
 from openbach_jobs import netem
-from openbach_jobs.command import run, undo
+from openbach_jobs.command import figures_are_wrong, run, undo
 
 INJECTOR = "prove"
 SEEN_PORT, UNSEEN_PORT = 9, 10  # discard and unassigned: nobody listens
@@ -400,3 +400,39 @@ def beyond(interface: str, routes: str, neighbours: str) -> str | None:
         words[0] for words in map(str.split, neighbours.splitlines()) if words[-1] == interface
     ]
     return next(iter(gateways + known), None)
+
+
+# The links whose qdiscs are modules of ours: dama_qdisc.py, dvbs2_qdisc.py
+
+
+class ClassCounters(NamedTuple):
+    """The counters of a class of a terminal."""
+
+    packets_in: int
+    bytes_in: int
+    packets_out: int
+    bytes_out: int
+    packets_dropped: int
+    bytes_dropped: int
+    packets_lost: int
+    bytes_lost: int
+    packets_queued: int
+    bytes_queued: int
+    median_us: int
+    p95_us: int
+
+    def check(self, link: str, called: str) -> None:
+        """End the job if bytes or packets were lost or made: in = out + dropped + lost + queued."""
+        packets = self.packets_out + self.packets_dropped + self.packets_lost + self.packets_queued
+        length = self.bytes_out + self.bytes_dropped + self.bytes_lost + self.bytes_queued
+        if (self.packets_in, self.bytes_in) != (packets, length):
+            figures_are_wrong(f"{called}: the counters of the {link} do not add up: {self}")
+
+
+def gateways(interface: str, routes: str) -> set[str]:
+    """Return the gateways of routes over the interface, as /proc/net/route has them."""
+    found = set()
+    for words in map(str.split, routes.splitlines()):
+        if words[0] == interface and words[2].strip("0"):
+            found.add(words[2])
+    return found

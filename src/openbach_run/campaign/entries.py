@@ -61,6 +61,10 @@ BY_VALUE: Shape = {
 }
 FRAME_OR_SPARED: Mapping[str, Shape] = {**FRAME, **SPARED}
 OF_A_CIPHER: Shape = {"type": "object", "properties": FRAME_OR_SPARED, "required": [*FRAME]}
+OF_A_PATH: Mapping[str, Shape] = {
+    "inner_mtu": {"type": "integer", "minimum": 576, "maximum": 65535, "unit": "bytes"},
+    "overhead_bytes": {**BYTES, "type": ["integer", "null"]},
+}
 VPN: Shape = {
     "type": "object",
     "properties": {
@@ -82,13 +86,7 @@ VPN: Shape = {
         "daemon": FLAG,
         "device": FLAG,
         "ends_tcp": FLAG,
-        "inner_mtu": {"type": "integer", "minimum": 576, "maximum": 65535, "unit": "bytes"},
-        "overhead_bytes": {
-            "type": ["integer", "null"],
-            "minimum": 0,
-            "maximum": 1500,
-            "unit": "bytes",
-        },
+        **OF_A_PATH,
         "framing": {
             "type": ["object", "null"],
             "properties": FRAME_OR_SPARED,
@@ -98,13 +96,7 @@ VPN: Shape = {
             "type": ["object", "string"],
             "properties": {
                 "carrier": TEXT,
-                "inner_mtu": {"type": "integer", "minimum": 576, "maximum": 65535, "unit": "bytes"},
-                "overhead_bytes": {
-                    "type": ["integer", "null"],
-                    "minimum": 0,
-                    "maximum": 1500,
-                    "unit": "bytes",
-                },
+                **OF_A_PATH,
                 "framing": {
                     "type": "object",
                     "properties": FRAME_OR_SPARED,
