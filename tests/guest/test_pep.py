@@ -115,6 +115,19 @@ def test_its_initial_window_shortens_a_transfer_without_loss(run_cells: RunCells
     assert transfer_time_s(split) < transfer_time_s(none) - 0.5
 
 
+def test_its_profile_shortens_a_page_until_a_vpn_takes_it_away(run_cells: RunCells) -> None:
+    path = ("web", "http=2", "loads=1", "delay_ms=325", "rate=20M", "return_rate=3M")
+    found = run_cells(*path, "vpn=none,wireguard", "pep=A,A_double", "pep_profile=plain,satcom")
+    at = {(row["vpn"], row["pep"], row["pep_profile"]): row for row in (run.row for run in found)}
+    for pep in ("A", "A_double"):
+        bare, tunnel = (
+            [float(at[vpn, pep, one]["page_load_time_s"]) for one in ("plain", "satcom")]
+            for vpn in ("none", "wireguard")
+        )
+        assert bare[1] < 0.95 * bare[0]
+        assert tunnel[1] == pytest.approx(tunnel[0], rel=0.01) and tunnel[1] > 1.05 * bare[1]
+
+
 def test_the_same_seed_gives_the_same_packets_through_it(run_cells: RunCells) -> None:
     cells = (
         "geo_loss",

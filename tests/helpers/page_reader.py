@@ -221,6 +221,8 @@ class Reader:
         words = f"PEP {position}"
         if control not in ("same", first.get("cc")):
             words = f"PEP at {position} with {title(control)}"
+        if first.get("pep_profile", "plain") != "plain":
+            words = f"PEP at {position} (profile {first['pep_profile']})"
         return words, {words, f"with {words}", words.removeprefix("PEP ").removeprefix("at ")}
 
     @staticmethod

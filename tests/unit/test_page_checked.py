@@ -50,7 +50,7 @@ class Plan:
     """A random campaign: what it sweeps, and what each value is worth."""
 
     def __init__(self, number: int) -> None:
-        self.luck = random.Random(number)
+        self.number, self.luck = number, random.Random(number)
         self.noise = self.luck.choice((0.0, 0.001, 0.02, 0.2))
         self.worth: dict[tuple[str, str], float] = {}
 
@@ -68,7 +68,13 @@ class Plan:
 
     def value(self, base: float, values: Mapping[str, str], luck: random.Random) -> float:
         found = base * luck.uniform(1 - self.noise, 1 + self.noise)
-        for names in (("vpn", "pep"), ("cc", "loss"), ("vpn",), ("pep", "cc_pep"), ("orbit",)):
+        for names in (
+            ("vpn", "pep"),
+            ("cc", "loss"),
+            ("vpn",),
+            ("pep", "cc_pep", "pep_profile"),
+            ("orbit",),
+        ):
             found *= self.factor(values, *names)
         return found * self.factor(values, "vpn", "cc_tunnel") * self.factor(values, "http")
 
@@ -108,6 +114,7 @@ class Plan:
                 swept["delay_ms"] = self.luck.choice((("250",), ("none",)))
             if scenario == "web":
                 swept |= {"http": self.some(("1.1", "2", "3")), "quic": ("nginx",)}
+                swept["pep_profile"] = ("plain", "satcom")[: 1 + self.number % 4 // 2]
             seeds = self.luck.choice((1, 5, 5, 5, 8, 20 if len(swept) < 4 else 5))
             every = planted.runs(scenario, formulas[scenario], seeds, **swept)
             rare = self.luck.choice((0.0, 0.0, 0.1, 0.4))

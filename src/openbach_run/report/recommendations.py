@@ -64,7 +64,7 @@ def effort(cell: Cell) -> tuple[bool, bool, bool, bool]:
     pep = cell.values.get("pep", "none")
     return (
         pep != "none",
-        pep.endswith("_double"),
+        pep.partition(" ")[0].endswith("_double"),
         cell.values.get("cc") != END_HOSTS,
         _vpn(cell).get("runs_in") != "kernel",
     )

@@ -38,7 +38,8 @@ ARGUMENTS = {
     "return_loss": "random loss of the return link", "burst_packets": "mean burst loss in packets",
     "burst_ms": "mean duration of a burst of loss", "loss_at": "loss is on the",
     "link_file": "link file", "initcwnd": "initial window",
-    "initcwnd_pep": "initial window of the PEP", "streams": "connections",
+    "initcwnd_pep": "initial window of the PEP", "pep_profile": "profile of the PEP",
+    "streams": "connections",
     "series_s": "time series every", "vpn_2": "tunnel of the second flow",
     "cc_2": "congestion control of the second flow", "direction_2": "direction of the second flow",
     "warm_up": "earlier transfer", "http": "HTTP version", "quic": "QUIC stack", "cpu": "CPU",
@@ -106,7 +107,8 @@ def _setting(text: str) -> str:
     whose = "as the hosts" if value == SAME else named(value)
     known = {
         "http": f", HTTP/{value}", "cc_tunnel": f" (own TCP: {whose})",
-        "cc_pep": f" with {whose}", "initcwnd_pep": f" with an initial window of {value}",
+        "pep_profile": f" (profile {value})", "cc_pep": f" with {whose}",
+        "initcwnd_pep": f" with an initial window of {value}",
     }  # fmt: skip
     return known.get(name, f", {text}")
 
