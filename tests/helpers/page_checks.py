@@ -283,16 +283,11 @@ class Checker:
         text = " | ".join(row)
         cells = dict(zip(header, row, strict=True))
         self.measure = cells.get("measure", only)
-        use = re.sub(r"; not above \d+ % loss", "", cells["use"])
-        pep = re.search(r", (no PEP|PEP [^,]+)$", use)
-        use = use[: pep.start()] if pep else use
-        transport = re.search(r"(?:^|, )(TCP [^,]+(?:, HTTP/[\d.]+)?|QUIC \([^)]*\))$", use)
-        vpns = names_in(use[: transport.start()] if transport else use)
+        vpns, rest = self._configuration(cells["use"])
         every = [one for (of, _), one in self.reader.found.items() if of == self.measure]
         links = {one.key[3] for one in every}
         for vpn in vpns:
-            context = [vpn, *([transport[1]] if transport else []), *([pep[1]] if pep else [])]
-            runs = self.reader.called(self.measure, context)
+            runs = self.reader.called(self.measure, [vpn, *rest])
             at = {
                 one.key[3] for one in runs if len(one.values[self.measure]) == one.planned >= LEAST
             }
@@ -302,15 +297,22 @@ class Checker:
                 self.fault(text, "it has no congestion control")
             if (self.measure, vpn) in self.avoided:
                 self.fault(text, f"{vpn} is to be avoided")
-        for told in row[header.index("use") + 1 :]:
-            context = [
-                vpns[0] if vpns else "",
-                *([transport[1]] if transport else []),
-                *([pep[1]] if pep else []),
-            ]
+        worst, _, told = row[-1].rpartition(": ")
+        bad, _, good = told.partition(", not ")
+        other, others = self._configuration(worst)
+        figures = [(bad, [*other, *others])]
+        figures += [(one, [*vpns[:1], *rest]) for one in (good, *row[header.index("use") + 1 : -1])]
+        for told, context in figures:
             runs = self.reader.called(self.measure, context)
             for number in re.findall(NUMBER, re.sub(r"\(.*?\)", "", told.replace("to", ","))):
                 self._median(number, runs, text)
+
+    @staticmethod
+    def _configuration(use: str) -> tuple[list[str], list[str]]:
+        """Return the VPNs that a row names, and its transport and PEP."""
+        told = tokens_of(re.sub(r"; not above \d+ % loss", "", use))
+        rest = [one for one in told if re.match(r"TCP |QUIC \(|no PEP|PEP ", one)]
+        return names_in(", ".join(one for one in told if one not in rest)), rest
 
 
 def check(

@@ -190,9 +190,10 @@ def test_every_page_of_the_pdf_has_something_on_it(
     first = pdf[0].get_textpage().get_text_range()
     for words in ("decides:", "Figure 1.", "What to use", "VPN only"):
         assert words in first, f"page 1 has no {words}"
-    assert "What a VPN costs" in pdf[1].get_textpage().get_text_range()
-    assert "◐ partly" in pdf[2].get_textpage().get_text_range()
-    text = "".join(pdf[number].get_textpage().get_text_range() for number in range(len(pdf)))
+    texts = [pdf[number].get_textpage().get_text_range() for number in range(len(pdf))]
+    (costs,) = (number for number in (1, 2) if texts[number].startswith("What a VPN costs"))
+    assert "◐ partly" in texts[costs + 1]
+    text = "".join(texts)
     for words in ("What to use", "C7", "this is our reading", "Limitations"):
         assert words in text
     for number in range(len(pdf)):

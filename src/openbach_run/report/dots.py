@@ -43,6 +43,7 @@ MOST_ACROSS = 4
 """The most losses that have a panel each; of more there are the least, the greatest and two
 between."""
 MOST_PANELS = 12
+LEGEND_COLUMNS = 3
 ROW_IN, HEAD_IN, LINE_IN, NUMBERS_IN = 0.25, 0.3, 0.14, 0.15
 TITLE = 26
 """The most letters of a line above a panel."""
@@ -318,7 +319,8 @@ def _drawn(
     lines = max(len(wrap(panel.title, TITLE)) for row in grid for panel in row)
     height = HEAD_IN + LINE_IN * (lines - 1) + row_in * len(vpns)
     with matplotlib.rc_context(SETTINGS):
-        wide = Figure(figsize=(WIDTH_IN, 0.75 + height * len(grid)))
+        more = 0.2 * ((len(series) - 1) // LEGEND_COLUMNS)
+        wide = Figure(figsize=(WIDTH_IN, 0.75 + more + height * len(grid)))
         across = max(map(len, grid))
         places = wide.subplots(len(grid), across, sharex=True, sharey=True, squeeze=False)
         for row, axes_of_row, above in zip(grid, places, [None, *places], strict=False):
@@ -329,7 +331,7 @@ def _drawn(
                 if above is not None:
                     # Now it is the lowest one of its column.
                     above[column].tick_params(axis="x", labelbottom=True)
-        _label(wide, words, series, len(series))
+        _label(wide, words, series, LEGEND_COLUMNS)
     with matplotlib.rc_context(
         {**SETTINGS, "font.size": 9, "axes.titlesize": 9, "legend.fontsize": 8}
     ):

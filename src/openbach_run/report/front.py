@@ -11,7 +11,13 @@ from openbach_run.report.cells import SLOWEST, Campaigns, Cell, pairings
 from openbach_run.report.effects import change
 from openbach_run.report.figures import Drawing
 from openbach_run.report.page_model import Block, Kind, block_of, page_one
-from openbach_run.report.page_one import conditions_in_words, link_table, sentences, use_table
+from openbach_run.report.page_one import (
+    conditions_in_words,
+    link_table,
+    sentences,
+    title,
+    use_table,
+)
 from openbach_run.report.page_words import at_loss, link_in_words, measure, transport, what
 from openbach_run.report.recommendations import LEAST_TIE
 from openbach_run.report.settings import Setting, settings
@@ -28,6 +34,7 @@ class Front:
     """Page 1 in pieces, as the template sets them; `block` is what its figures are about."""
 
     block: Block | None
+    title: str
     conditions: str
     sentences: list[str]
     use: Table | None
@@ -46,11 +53,19 @@ def front_of(campaigns: Campaigns) -> Front:
     page = page_one(campaigns)
     if page is None:
         return Front(
-            None, "Nothing was measured", ["No run measured anything."], None, None, None, ""
+            None,
+            "Nothing was measured",
+            "No figures",
+            ["No run measured anything."],
+            None,
+            None,
+            None,
+            "",
         )
     block = page.blocks[0]
     return Front(
         block,
+        title(page),
         conditions_in_words(page),
         sentences(page),
         use_table(page),

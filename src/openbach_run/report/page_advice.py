@@ -35,6 +35,8 @@ class Choice:
     cells: list[Cell]
     """The configuration's cells, one for each condition of the block."""
     vpns: list[str]
+    worst: list[Cell]
+    """Cells of the configuration that is worst at its worst, under the same conditions."""
 
 
 def choices(page: PageOne, block: Block) -> list[Choice]:
@@ -44,12 +46,17 @@ def choices(page: PageOne, block: Block) -> list[Choice]:
     fixed = [(), ("cc",), ("cc", "pep")]
     for names in reversed(fixed):
         held = {name: block.usual[name] for name in names if name in block.usual}
-        within = [cell for cell in block.of(**held) if not has_idle_pep(cell)]
+        within = [cell for cell in block.of(**held) if not _is_twice(block, cell)]
         if within not in reached:
             reached.append(within)
             chosen = _choice(page, block, within)
             found = [chosen, *found] if chosen else found
     return found
+
+
+def _is_twice(block: Block, cell: Cell) -> bool:
+    """Return whether a PEP does nothing in a cell, and the cell without it is there as well."""
+    return has_idle_pep(cell) and block.instead(cell, pep=USUAL["pep"]) is not None
 
 
 def _choice(page: PageOne, block: Block, within: Sequence[Cell]) -> Choice | None:
@@ -73,7 +80,8 @@ def _choice(page: PageOne, block: Block, within: Sequence[Cell]) -> Choice | Non
     best = min(equal, key=lambda name: (effort(table[name][0]), worst[name]))
     vpns = [vpn for vpn in page.alike(best[-1]) if (*best[:-1], vpn) in table]
     control = tuple(name for name in CHOSEN if _has_several(within, name))
-    return Choice(control, table[best], [best[-1], *(vpn for vpn in vpns if vpn != best[-1])])
+    alike = [best[-1], *(vpn for vpn in vpns if vpn != best[-1])]
+    return Choice(control, table[best], alike, table[max(table, key=lambda name: worst[name])])
 
 
 def _has_several(cells: Sequence[Cell], name: str) -> bool:

@@ -41,15 +41,16 @@ def use_table(page: PageOne) -> Table | None:
     is_wide = len(blocks) == 1 and len(blocks[0].links) <= MOST_LINKS
     rows, columns = [], _columns(blocks[0]) if is_wide else ["medians"]
     for block, one in advised:
-        row = [*_control(block, one), *_figures(block, one, is_wide=is_wide)]
+        row = [*_control(block, one), *_figures(block, one, is_wide=is_wide), _instead(block, one)]
         rows.append([words.measure(block), *row] if len(page.blocks) > 1 else row)
-    header = ["you control", "use", *columns]
+    header = ["you control", "use", *columns, "instead of, at worst"]
     header = ["measure", *header] if len(page.blocks) > 1 else header
     note = "run under all conditions of its measure; chosen is what is least bad at its worst,"
     note += " among what is within 5 % the simplest"
     if is_wide and len(blocks[0].losses) > 1:
         note += f"; at {', '.join(blocks[0].losses)} % random loss, the most that was run"
-    note += "; in brackets p90: one in ten is above" if any("(" in row[-1] for row in rows) else ""
+    has_tail = any("(" in text for row in rows for text in row[-1 - len(columns) : -1])
+    note += "; in brackets p90: one in ten is above" if has_tail else ""
     return Table("What to use", header, rows, note, len(header))
 
 
@@ -66,6 +67,25 @@ def link_table(page: PageOne) -> Table | None:
     header = ["measure", "link", "you control", "use", "median"]
     note = "as on page 1, but each condition by itself: no single choice has all of these medians"
     return Table("What to use under each condition", header, rows, note, 5) if rows else None
+
+
+def title(page: PageOne) -> str:
+    """Return what decides the first measure, or up to which it goes, as the title of a report."""
+    block = page.blocks[0]
+    told = rules.decides(page, block) if block.is_claimed else ""
+    found = told or rules.head(block).partition(". ")[2].replace("All medians are", "", 1)
+    return words.capital(found.strip().partition(";")[0].rstrip("."))
+
+
+def _instead(block: Block, one: Choice) -> str:
+    """Return the worst configuration for a control, with its median where it is furthest off."""
+    bad, good = max(
+        zip(one.worst, one.cells, strict=True),
+        key=lambda pair: block.badness(pair[0], block.median(pair[1])),
+    )
+    other = _use(block, replace(one, cells=[bad], vpns=[bad.values.get("vpn", "")]))
+    figures = [words.figure(block, block.median(cell)) for cell in (bad, good)]
+    return f"{other}: {figures[0]}, not {figures[1]}" if len(set(figures)) > 1 else "–"
 
 
 def _control(block: Block, one: Choice) -> list[str]:

@@ -298,7 +298,7 @@ def pep_taken(page: PageOne, block: Block) -> str:
                     figures = [words.figure(block, block.median(one)) for one in (cell, bare)]
                     text = f"{figures[0]} instead of {figures[1]}"
                     told.setdefault(
-                        vpn, " ".join(filter(None, (text, where(block, cell, ("pep",)))))
+                        vpn, " ".join(filter(None, (text, where(block, cell, ("pep", "vpn")))))
                     )
         if told:
             verb = "takes" if len(told) == 1 else "take"
