@@ -127,11 +127,11 @@ def prove(direction: Direction, asked: Asked, counted: Callable[[], Counters]) -
     """Measure one direction, and send what was asked and measured as a statistic.
 
     The job ends if they differ. `counted` gives what netem has lost and the queue has dropped so
-    far. A link that begins with an outage is not measured.
+    far. A link that loses every packet is not measured.
     """
-    if not asked.rate_bps or asked.loss_pct == 100:
+    if asked.loss_pct == 100:
         collect_agent.send_log(
-            syslog.LOG_INFO, f"{direction.name}: begins with an outage, not measured"
+            syslog.LOG_INFO, f"{direction.name}: loses every packet, not measured"
         )
         return
     measured, measurements = measure(direction, asked, counted), 1

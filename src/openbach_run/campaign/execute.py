@@ -419,7 +419,7 @@ class _Progress:
             to_go = f", {(self._to_do - self._ended) * wall_s / self._ended:.0f} s to go"
         known = f" ({self._known} were there already)" if self._known else ""
         text = (
-            f"{self._ended} of {self._to_do} runs{known}, {virtual_s:.0f} s of theirs in"
-            f" {wall_s:.0f} s{to_go}"
+            f"{self._ended} of {self._to_do} runs{known}, {virtual_s:.0f} s on their"
+            f" clocks in {wall_s:.0f} s{to_go}"
         )
         self._show(text, self._ended / self._to_do)
