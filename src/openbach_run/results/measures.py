@@ -21,6 +21,7 @@ from openbach_run.openbach.measures import (
     EACH,
     OTHER_COLUMNS,
     TAKES_OF_ALL,
+    TEXT,
     Declared,
     Measure,
     from_records,
@@ -91,6 +92,25 @@ def measures(
     return {name if often[name] == 1 else f"{job}_{name}": value for job, name, value in found}
 
 
+def texts(
+    run_dir: Path, declared: Declared, scenario_instance_id: int | None = None
+) -> dict[str, str]:
+    """Return what jobs have told in words, by column: each different text, parted by `; `.
+
+    Raises DamagedRecord.
+    """
+    of_text: dict[str, list[Measure]] = {}
+    for job, listed in declared.items():
+        if of_job := [one for one in listed if one.type == TEXT]:
+            of_text[job] = of_job
+    found: dict[str, dict[str, None]] = {}
+    for _, statistic in _lines_of(run_dir, of_text, scenario_instance_id) if of_text else ():
+        for one in of_text[statistic["_metadata"]["job_name"]]:
+            if told := statistic.get(one.statistic):
+                found.setdefault(one.column, {})[str(told)] = None
+    return {column: "; ".join(told) for column, told in found.items()}
+
+
 def brought_up_to_date(record: Record, run_dir: Path, declared: Declared) -> Record:
     """Return the record with the measures as the jobs declare them now.
 
@@ -130,7 +150,7 @@ def _by_kind(declared: Declared) -> tuple[dict[str, tuple[Measure, ...]], list[s
         if any(one.take == EACH for one in listed):
             each.append(job)
         else:
-            described[job] = listed
+            described[job] = tuple(one for one in listed if one.type != TEXT)
     return described, each
 
 
