@@ -85,7 +85,7 @@ def test_quic_that_stands_still_tells_why_and_another_receiver_goes_on(tmp_path:
     ended = command("geo", "vpn=none", *path, *cells, "--results", str(tmp_path / "r"))
     assert ended.returncode == 1
     assert "failed: the download over HTTP/3 stands still: no data came for 55 s" in ended.stderr
-    assert "in a second try, with a log of QUIC: " in ended.stderr
+    assert "in another try, with a log of QUIC: " in ended.stderr
     first, second = records(tmp_path / "r")
     assert (first.row["quic_receiver"], first.row["status"]) == ("openssl", "Finished Ko")
     assert (second.row["quic_receiver"], second.row["status"]) == ("ngtcp2", "Finished Ok")

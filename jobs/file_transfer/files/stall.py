@@ -17,7 +17,7 @@ STREAM, PACKET_BYTES = 0, 1500
 
 
 def reason(directory: Path) -> str:
-    """Return why the transfer stands still whose qlog is in a directory, in words."""
+    """Return why the transfer stands still whose qlog is in a directory; "" without a qlog."""
     arrived, told = 0, {"MAX_STREAM_DATA": [0], "MAX_DATA": [0]}
     blocked = ""
     for name, frame in frames(directory):
@@ -31,6 +31,8 @@ def reason(directory: Path) -> str:
             arrived = max(arrived, int(frame.get("offset", 0)) + int(length))
         elif name == "transport:packet_received" and kind.endswith("DATA_BLOCKED"):
             blocked = f" and says so ({kind})"
+            kind = f"MAX_{kind.removesuffix('_BLOCKED')}"
+            told = {kind: told[kind], **told}  # looked at first
     for kind, limits in told.items():
         held = min((one for one in limits if 0 <= one - arrived < PACKET_BYTES), default=arrived)
         if held in limits and (higher := {one for one in limits if one > held}):
@@ -40,7 +42,9 @@ def reason(directory: Path) -> str:
                 f" ({kind}), up to {max(higher)}, in packets that were lost, and repeats none"
             )
     limit = max(told["MAX_STREAM_DATA"])
-    return f"{arrived} bytes came{blocked}, of {limit} that the receiver allows"
+    return (
+        f"{arrived} bytes came{blocked}, of {limit} that the receiver allows" if limit else ""
+    )  # no log of it
 
 
 def frames(directory: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
