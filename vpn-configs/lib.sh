@@ -12,17 +12,19 @@ EOF
     clamp_segments
 }
 
-# The segment size of TCP connections through the tunnel fits its MTU, as OpenVPN's mssfix does; otherwise each
-# connection would begin with packets that are too big, and leave slow start at once. Without an interface the words of
+# The segment size of TCP connections through the tunnel fits its MTU, as OpenVPN's mssfix does, unless $VPN_CLAMP is `off`:
+# each connection then begins with packets that are too big, and leaves slow start at once. Without an interface the words of
 # nft that tell packets from the tunnel ($1 to $3) and into it ($4 to $6) are given.
 clamp_segments() {
     [ "$#" = 6 ] || set -- iifname "$VPN_DEVICE" "" oifname "$VPN_DEVICE" ""
+    clamp="tcp flags & (syn | rst) == syn tcp option maxseg size set $((VPN_MTU - 40))"
+    [ "${VPN_CLAMP:-on}" = on ] || clamp="continue"
     nft -f - << EOF
 table inet $VPN_DEVICE {
     chain clamp {
         type filter hook forward priority mangle
-        $1 $2 $3 tcp flags & (syn | rst) == syn tcp option maxseg size set $((VPN_MTU - 40))
-        $4 $5 $6 tcp flags & (syn | rst) == syn tcp option maxseg size set $((VPN_MTU - 40))
+        $1 $2 $3 $clamp
+        $4 $5 $6 $clamp
     }
 }
 EOF

@@ -18,10 +18,12 @@ OPENBACH_RUN_BEGAN_NS. Keys never are in it: they are in files.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import select
 import shlex
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -39,9 +41,32 @@ LINKS, ROUTES = 0x1, 0x40
 CLOCK_MONOTONIC_COARSE = 6
 """linux/time.h; Python has no name for it."""
 SYSCTLS = "/proc/sys/"
+SIOCGIFMTU = 0x8921
+"""linux/sockios.h; `open` would make calls that fail, and those take virtual time."""
+TCP_INFO_BYTES, TCPI_OPTIONS_AT, TCPI_SND_MSS_AT = 104, 5, 16
+"""Where struct tcp_info of linux/tcp.h has what."""
+TCPI_OPT_TIMESTAMPS, TIMESTAMPS_BYTES = 1, 12
+"""Of TCP's timestamps, which that size is without."""
 WRONG_FIGURES = 70
 """EX_SOFTWARE of sysexits.h: what a job measured is wrong. The engine fails a run for it where the
 job was asked to stop, too, which any other exit code would not do."""
+
+
+def interface_mtu(name: str) -> int:
+    """Return the MTU of one of this host's interfaces in bytes. Ends the job if there is none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asks:
+        try:
+            answer = fcntl.ioctl(asks, SIOCGIFMTU, struct.pack("16si12x", name.encode(), 0))
+        except OSError as error:
+            sys.exit(f"interface {name}: {error.strerror}")
+    return int(struct.unpack("16si12x", answer)[1])
+
+
+def segment_bytes(connection: socket.socket) -> int:
+    """Return the segment size (MSS) that TCP sends with, its options included."""
+    told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
+    (segment,) = struct.unpack_from("=I", told, TCPI_SND_MSS_AT)
+    return int(segment) + (TIMESTAMPS_BYTES if told[TCPI_OPTIONS_AT] & TCPI_OPT_TIMESTAMPS else 0)
 
 
 def run(

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 import collect_agent
 
+from openbach_jobs.command import segment_bytes
 from openbach_jobs.ports import READY_LIMIT_S, taken
 
 
@@ -39,14 +40,20 @@ def ask(
     server_ip: str, port: int, limit_s: float = READY_LIMIT_S, **request: Any
 ) -> dict[str, Any]:
     """Return the server's answer to a request; OSError if there is none."""
+    return ask_and_look(server_ip, port, limit_s, **request)[0]
+
+
+def ask_and_look(
+    server_ip: str, port: int, limit_s: float = READY_LIMIT_S, **request: Any
+) -> tuple[dict[str, Any], int]:
+    """Return the server's answer, and the segment size of its connection in bytes."""
     with (
         socket.create_connection((server_ip, port), timeout=limit_s) as control,
         control.makefile("rw") as lines,
     ):
         lines.write(json.dumps(request) + "\n")
         lines.flush()
-        line = lines.readline()
+        line, mss_bytes = lines.readline(), segment_bytes(control)
     if not line:
         raise ConnectionError("the connection was closed without an answer")
-    answered: dict[str, Any] = json.loads(line)
-    return answered
+    return json.loads(line), mss_bytes

@@ -10,9 +10,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from openbach_jobs import netem
+from openbach_jobs.netem import Value, number_from, one_of
 
 NONE = "none"
 SYMBOLS = {True: 536, False: 1616}
@@ -33,21 +35,6 @@ HEADER_BYTES = 4
 """RLE, of a packet that is cut, without a label."""
 
 
-class Value(NamedTuple):
-    """A value of the access: its default, the reader of its text, and what it says."""
-
-    default: str
-    read: Callable[[str], Any]
-    meaning: str
-
-
-def _from(least: float, most: float, right: str) -> Callable[[str], float]:
-    def read(text: str) -> float:
-        return netem.number(text, least, most, f"{right} from {least:g} to {most:g}")
-
-    return read
-
-
 def _whole(least: int, most: int, right: str) -> Callable[[str], int]:
     def read(text: str) -> int:
         found = netem.number(text, least, most, f"{right} from {least} to {most}")
@@ -58,41 +45,34 @@ def _whole(least: int, most: int, right: str) -> Callable[[str], int]:
     return read
 
 
-def _one_of(names: tuple[str, ...]) -> Callable[[str], str]:
-    def read(text: str) -> str:
-        if text not in names:
-            raise ValueError(f"{text!r} is none of {', '.join(names)}")
-        return text
-
-    return read
-
-
 def _waveform(text: str) -> int:
     if not text.isdecimal() or int(text) not in WAVEFORMS:
         raise ValueError(f"{text!r} is none of the waveforms 3 to 22")
     return int(text)
 
 
-_rate = _from(0, 1e9, "a rate in bit/s")
+_rate = number_from(0, 1e9, "a rate in bit/s")
 _superframes = _whole(1, 100_000, "a number of superframes")
 
 VALUES = {
-    "algorithm": Value("opensand", _one_of(ALGORITHMS), "how capacity is asked for"),
-    "superframe_ms": Value("26.5", _from(1, 1000, "a duration in ms"), "time between two grants"),
+    "algorithm": Value("opensand", one_of(ALGORITHMS), "how capacity is asked for"),
+    "superframe_ms": Value(
+        "26.5", number_from(1, 1000, "a duration in ms"), "time between two grants"
+    ),
     "request_period_ms": Value(
-        "1007", _from(1, 100_000, "a duration in ms"), "time between a terminal's requests"
+        "1007", number_from(1, 100_000, "a duration in ms"), "time between a terminal's requests"
     ),
     "request_rtt_ms": Value(
         "609.5",
-        _from(1, 100_000, "a duration in ms"),
+        number_from(1, 100_000, "a duration in ms"),
         "time until a request is answered, as terminals assume it",
     ),
     "processing_ms": Value(
-        "0", _from(0, 10_000, "a duration in ms"), "of a grant, at the terminal"
+        "0", number_from(0, 10_000, "a duration in ms"), "of a grant, at the terminal"
     ),
     "rbdc_life": Value("39", _superframes, "superframes that a request for a rate counts"),
     "vbdc_life": Value("39", _superframes, "superframes that a request for a volume counts"),
-    "symbols": Value("40M", _from(1000, 1e9, "a symbol rate"), "symbols/s of all terminals"),
+    "symbols": Value("40M", number_from(1000, 1e9, "a symbol rate"), "symbols/s of all terminals"),
     "waveform": Value("4", _waveform, "of DVB-RCS2, 3 to 22"),
     "label_bytes": Value("0", _whole(0, 8, "a number of bytes"), "in the RLE header of a packet"),
     "check_bytes": Value("0", _whole(0, 4, "a number of bytes"), "behind a packet that was cut"),
@@ -103,9 +83,9 @@ VALUES = {
     ),
     "fca": Value("0", _rate, "bit/s, at most, that a terminal gets of slots that are left over"),
     "over_request": Value(
-        "1", _from(1, 10, "a factor"), "by which a request is larger than the need"
+        "1", number_from(1, 10, "a factor"), "by which a request is larger than the need"
     ),
-    "random_access": Value("dedicated", _one_of(RANDOM_ACCESS), "of a terminal's first request"),
+    "random_access": Value("dedicated", one_of(RANDOM_ACCESS), "of a terminal's first request"),
     "ra_frame": Value("3", _whole(1, 1000, "a number of superframes"), "between frames of it"),
     "ra_slots": Value("60", _whole(1, 256, "a number of slots"), "in a frame of it"),
     "ra_replicas": Value("3", _whole(2, 5, "a number of replicas"), "of a request by CRDSA"),
@@ -116,13 +96,15 @@ VALUES = {
     "simulated_rate": Value("200k", _rate, "bit/s that one sends while it sends, on average"),
     "simulated_deviation": Value("100k", _rate, "standard deviation of that"),
     "simulated_on_s": Value(
-        "10", _from(0.001, 3600, "a duration in s"), "that one sends, on average"
+        "10", number_from(0.001, 3600, "a duration in s"), "that one sends, on average"
     ),
     "simulated_off_s": Value(
-        "10", _from(0, 3600, "a duration in s"), "that one is silent, on average; 0: never"
+        "10", number_from(0, 3600, "a duration in s"), "that one is silent, on average; 0: never"
     ),
 }
 """The values of the access `dama`, in the order in which they are shown."""
+checked = partial(netem.checked_value, VALUES, "dama.")
+"""Returns the text of a value that is right, of its name and that text. Raises ValueError."""
 SHARE = {
     **{name: VALUES[name] for name in ("cra", "rbdc", "vbdc_bytes")},
     "weight": Value(
@@ -330,23 +312,12 @@ def split(text: str) -> dict[str, str]:
     return netem.named_texts(text, "dama.", VALUES)
 
 
-def checked(name: str, text: str) -> str:
-    """The text of a value that is right. Raises ValueError."""
-    try:
-        VALUES[name].read(text)
-    except ValueError as error:
-        raise ValueError(f"dama.{name}: {error}") from None
-    return text
-
-
 def in_force(given: Mapping[str, str], of_satellite: Mapping[str, str]) -> dict[str, str]:
     """The text of each of VALUES: the given one, else the satellite's, else the default.
 
     Raises ValueError, also for a given value that has no effect beside the others.
     """
-    texts = {
-        name: given.get(name, of_satellite.get(name, one.default)) for name, one in VALUES.items()
-    }
+    texts = netem.texts_in_force(VALUES, given, of_satellite)
     for name in given:
         for beginning, (other, silent) in TOGETHER.items():
             if name.startswith(beginning) and texts[other] == silent:
@@ -358,11 +329,7 @@ def in_force(given: Mapping[str, str], of_satellite: Mapping[str, str]) -> dict[
 
 def read(texts: Mapping[str, str], delay_ms: float | None) -> Access:
     """The values as numbers, checked together. Raises ValueError."""
-    given = {}
-    for name, text in texts.items():
-        checked(name, text)
-        given[name] = VALUES[name].read(text)
-    access = Access(given)
+    access = Access({name: VALUES[name].read(checked(name, text)) for name, text in texts.items()})
     if not any(access[name] for name in ("cra", "rbdc", "vbdc_bytes", "fca")):
         raise ValueError("one of dama.cra, dama.rbdc, dama.vbdc_bytes and dama.fca is above 0")
     if not 1 <= access.slots <= 65535:

@@ -22,11 +22,13 @@ import csv
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from openbach_jobs import netem
+from openbach_jobs.netem import Value, number_from, one_of
 
 NONE = "none"
 ACM = "acm"
@@ -143,32 +145,8 @@ def following(used: Modcod | None, usable_db: float, hysteresis_db: float) -> Mo
 # Values
 
 
-class Value(NamedTuple):
-    """A value of the forward link: its default, the reader of its text, and what it says."""
-
-    default: str
-    read: Callable[[str], Any]
-    meaning: str
-
-
-def _number(least: float, most: float, right: str) -> Callable[[str], float]:
-    def read(text: str) -> float:
-        return netem.number(text, least, most, f"{right} from {least:g} to {most:g}")
-
-    return read
-
-
-def _one_of(names: tuple[str, ...]) -> Callable[[str], str]:
-    def read(text: str) -> str:
-        if text not in names:
-            raise ValueError(f"{text!r} is none of {', '.join(names)}")
-        return text
-
-    return read
-
-
-_es_n0 = _number(-20, 40, "an Es/N0 in dB")
-_db = _number(0, 10, "a ratio in dB")
+_es_n0 = number_from(-20, 40, "an Es/N0 in dB")
+_db = number_from(0, 10, "a ratio in dB")
 
 
 def _es_n0s(text: str) -> tuple[float, ...]:
@@ -186,7 +164,7 @@ def _modcods(text: str) -> tuple[Modcod, ...] | None:
 
 
 VALUES = {
-    "symbols": Value("10M", _number(1000, 1e9, "a symbol rate"), "symbols/s of the carrier"),
+    "symbols": Value("10M", number_from(1000, 1e9, "a symbol rate"), "symbols/s of the carrier"),
     "es_n0_db": Value(
         "14.5",
         _es_n0s,
@@ -200,17 +178,19 @@ VALUES = {
     ),
     "loop_ms": Value(
         "1000",
-        _number(0, 100_000, "a duration in ms"),
+        number_from(0, 100_000, "a duration in ms"),
         "from a change of Es/N0 until frames in the MODCOD for it arrive",
     ),
     "margin_db": Value("0.5", _db, "that a MODCOD has in hand"),
     "hysteresis_db": Value("0.5", _db, "more than that before a more efficient one is taken"),
-    "label_bytes": Value("3", _one_of(LABELS), "in the GSE header of a packet"),
+    "label_bytes": Value("3", one_of(LABELS), "in the GSE header of a packet"),
     "fair": Value(
-        "bytes", _one_of(FAIR), "terminals of a class get the same bytes, or the same air time"
+        "bytes", one_of(FAIR), "terminals of a class get the same bytes, or the same air time"
     ),
 }
 """The values of the forward link, in the order in which they are shown."""
+checked = partial(netem.checked_value, VALUES, "forward.")
+"""Returns the text of a value that is right, of its name and that text. Raises ValueError."""
 OF_ACM = ("loop_ms", "margin_db", "hysteresis_db")
 TEXT = re.compile(r"\w+=[\w./-]+(;\w+=[\w./-]+)*")
 IN_FILE = "forward_"
@@ -388,23 +368,12 @@ def split(text: str) -> dict[str, str]:
     return netem.named_texts(text, "forward.", VALUES)
 
 
-def checked(name: str, text: str) -> str:
-    """Return the text of a value that is right. Raises ValueError."""
-    try:
-        VALUES[name].read(text)
-    except ValueError as error:
-        raise ValueError(f"forward.{name}: {error}") from None
-    return text
-
-
 def in_force(given: Mapping[str, str], of_satellite: Mapping[str, str]) -> dict[str, str]:
     """Return the text of each of VALUES: the given one, else the satellite's, else the default.
 
     Raises ValueError for a given value that has no effect beside the others.
     """
-    texts = {
-        name: given.get(name, of_satellite.get(name, one.default)) for name, one in VALUES.items()
-    }
+    texts = netem.texts_in_force(VALUES, given, of_satellite)
     for name in OF_ACM:
         if name in given and texts["modcod"] != ACM:
             raise ValueError(f"forward.{name} has no effect with forward.modcod={texts['modcod']}")
@@ -413,11 +382,7 @@ def in_force(given: Mapping[str, str], of_satellite: Mapping[str, str]) -> dict[
 
 def read(texts: Mapping[str, str], delay_ms: float | None) -> Forward:
     """Return the values as numbers, checked together. Raises ValueError."""
-    given = {}
-    for name, text in texts.items():
-        checked(name, text)
-        given[name] = VALUES[name].read(text)
-    forward = Forward(given)
+    forward = Forward({name: VALUES[name].read(checked(name, one)) for name, one in texts.items()})
     for terminal in range(forward.listed):
         es_n0_db, modcod = forward.es_n0_db(terminal), forward.in_clear_sky(terminal)
         if modcod is None:
@@ -431,7 +396,7 @@ def read(texts: Mapping[str, str], delay_ms: float | None) -> Forward:
                 f"forward.modcod={texts['modcod']}: {modcod.slug} needs {modcod.es_n0_db:g} dB, and"
                 f" terminal {terminal} has {es_n0_db:g} dB (forward.es_n0_db)"
             )
-    if texts["modcod"] == ACM and given["loop_ms"] < 2 * (delay_ms or 0):
+    if texts["modcod"] == ACM and forward["loop_ms"] < 2 * (delay_ms or 0):
         raise ValueError(
             f"forward.loop_ms={texts['loop_ms']} is less than a report and a frame take: twice the"
             f" delay of {delay_ms:g} ms"

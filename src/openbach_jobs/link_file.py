@@ -48,9 +48,12 @@ OTHER_UNITS = {
     "loss_ratio": "loss_pct: multiply by 100",
 }
 """Headings that are understood but not taken, in lower case, and what to do with their numbers."""
+UNITS = {"s", "ms", "us", "bps", "kbps", "mbps", "gbps", "pct", "ratio", "bytes"}
+"""The last parts of names that are units."""
+MOST_RATE_BPS = 1e9
 GREATEST = {
     "time_s": (1e9, "count seconds from the start of the link"),
-    "rate_bps": (1e12, "no link is faster than 1 Tbit/s"),
+    "rate_bps": (MOST_RATE_BPS, "no run takes more than 1 Gbit/s; rate_bps is in bit/s"),
     "delay_ms": (10e3, "are these microseconds? delay_ms is at most 10000"),
     "loss_pct": (100.0, "loss_pct is a percentage, 0 to 100"),
 }
@@ -308,13 +311,17 @@ def _each(choose: Callable[[float, float], float], one: State, other: State) -> 
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """`did you mean x? `, or nothing."""
+    """`did you mean x? `, or nothing; with its unit where the name has another one, or none."""
     from difflib import (
         get_close_matches,
     )  # not above: a run whose files are right has no use for it
 
     close = get_close_matches(name, list(known), 1)
-    return f"did you mean {close[0]}? " if close else ""
+    if not close:
+        return ""
+    given, meant = (one.lower().rpartition("_")[2] for one in (name, close[0]))
+    unit = f" (in {meant})" if meant in UNITS else " (with its own unit)" * (given in UNITS)
+    return f"did you mean {close[0]}{unit if given != meant else ''}? "
 
 
 class _Pass:
@@ -359,7 +366,7 @@ class _Pass:
         self.columns = [name.strip() for name in text.split(",")]
         for name in self.columns:
             if name not in COLUMNS:
-                wanted = OTHER_UNITS.get(name.lower())
+                wanted = OTHER_UNITS.get(re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower())
                 right = (
                     f"give {wanted}"
                     if wanted

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, NamedTuple
 
 PLACES = ("satellite", "last_mile")
 """Where the losses of a scenario may be: each of its links has them or leaves them to the other."""
@@ -20,6 +21,14 @@ REAL_TIME_PACKETS = 10
 CLOCK = "OPENBACH_RUN_CLOCK"
 MASK64 = 2**64 - 1
 MULTIPLIERS = {"k": 1e3, "M": 1e6, "G": 1e9}
+
+
+class Value(NamedTuple):
+    """A value: its default, the reader of its text, and what it says."""
+
+    default: str
+    read: Callable[[str], Any]
+    meaning: str
 
 
 def percent(text: str) -> float:
@@ -71,6 +80,43 @@ def named_texts(text: str, prefix: str, known: Collection[str]) -> dict[str, str
             raise ValueError(f"{prefix}{name} is given twice")
         found[name] = value
     return found
+
+
+def number_from(least: float, most: float, right: str) -> Callable[[str], float]:
+    """Return the reader of a number from `least` to `most`."""
+
+    def read(text: str) -> float:
+        return number(text, least, most, f"{right} from {least:g} to {most:g}")
+
+    return read
+
+
+def one_of(names: tuple[str, ...]) -> Callable[[str], str]:
+    """Return the reader of one of these names."""
+
+    def read(text: str) -> str:
+        if text not in names:
+            raise ValueError(f"{text!r} is none of {', '.join(names)}")
+        return text
+
+    return read
+
+
+def checked_value(known: Mapping[str, Value], prefix: str, name: str, text: str) -> str:
+    """Return the text of a value that is right. Raises ValueError, with `prefix` and name."""
+    try:
+        known[name].read(text)
+    except ValueError as error:
+        raise ValueError(f"{prefix}{name}: {error}") from None
+    return text
+
+
+def texts_in_force(
+    known: Mapping[str, Value], given: Mapping[str, str], of_satellite: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the text of each value: the given one, else the satellite's, else the default."""
+    texts = {**of_satellite, **given}
+    return {name: texts.get(name, one.default) for name, one in known.items()}
 
 
 def bucket_bytes() -> int:

@@ -87,7 +87,7 @@ CONSTELLATION: dict[str, Callable[[str], Any]] = {
 }
 """Parameters of a constellation and their types; a preset has its rate as `rate`."""
 FOLDER = data_folder("satellites")
-LEAST_BPS, MOST_BPS = 32e3, 1e9
+LEAST_BPS, MOST_BPS = 32e3, link_file.MOST_RATE_BPS
 """What can be proved: below, what the bucket lets wait is more delay than is tolerated; above, tbf
 is not exact enough."""
 BUFFER = re.compile(r"([0-9]*\.?[0-9]+)(BDP|B|kB|MB|p)")

@@ -8,7 +8,6 @@ at least half an hour.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from openbach_run.progress import Progress
 from satlink import fit, pings, rtt
 from satlink.imported import Part
 from satlink.measured import Measured, Numbers, Probes
+from satlink.plot import kind_of, save
 
 LEAST_S = 1800.0
 USUAL_PERIOD_S = 0.02
@@ -38,7 +38,6 @@ FOLD_S = 0.1
 DRAWS, LEAST_DRAWS, DRAWN_PROBES = 40, 10, 400_000
 """How many draws of a satellite tell what chance does, and how many probes all of them have."""
 CHANCE_PCT = 90
-METADATA = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
 
 
 @dataclass(frozen=True)
@@ -369,9 +368,7 @@ def lines(rows: list[Row], names: tuple[str, str]) -> list[str]:
 
 def draw(one: Side, other: Side, output: Path) -> None:
     """Draw both sides in one picture. Raises ValueError for a figure of unknown kind."""
-    kind = output.suffix.removeprefix(".")
-    if kind not in METADATA:
-        raise ValueError(f"{output}: a figure ends in .{', .'.join(METADATA)}")
+    kind_of(output)
     word = "RTT" if one.ways == 2 else "one-way delay"
     with matplotlib.rc_context(SETTINGS):
         figure = Figure(figsize=(WIDTH_IN, 5.2), layout="constrained")
@@ -389,14 +386,7 @@ def draw(one: Side, other: Side, output: Path) -> None:
         folded.set(xlabel="time from a reconfiguration (s)", ylabel=f"{word}, 90 % (ms)")
         lags.set(xlabel="lag (s)", ylabel="autocorrelation")
         delays.legend()
-        new = output.with_name(f".{output.name}.new")
-        try:
-            figure.savefig(new, format=kind, metadata=METADATA[kind])
-            os.replace(new, output)
-        except OSError as error:
-            raise ValueError(f"{output}: {error.strerror}") from error
-        finally:
-            new.unlink(missing_ok=True)
+        save(figure, output)
 
 
 def _folded(side: Side) -> tuple[Numbers, Numbers]:

@@ -101,17 +101,13 @@ def parser() -> argparse.ArgumentParser:
     )
     commands = made.add_subparsers(dest="command", metavar="COMMAND", required=True)
 
-    leo = commands.add_parser(
-        "leo", help="over a constellation of low satellites (docs/method/README.md)"
-    )
+    def command(name: str, what: str, description: str | None = None) -> argparse.ArgumentParser:
+        return commands.add_parser(name, help=what, description=description, formatter_class=raw)
+
+    leo = command("leo", "over a constellation of low satellites (docs/method/README.md)")
     _add_parameters(leo, constellation.Constellation)
 
-    rain = commands.add_parser(
-        "acm",
-        help="DVB-S2 in the rain, with adaptive coding and modulation",
-        description=acm.__doc__,
-        formatter_class=raw,
-    )
+    rain = command("acm", "DVB-S2 in the rain, with adaptive coding and modulation", acm.__doc__)
     _add_parameters(rain, acm.Acm)
     rain.add_argument(
         "--es-n0",
@@ -126,20 +122,10 @@ def parser() -> argparse.ArgumentParser:
         help="with --es-n0: whose it is, a number from 0 on, or all (default all)",
     )
 
-    orbits = commands.add_parser(
-        "tle",
-        help="over the satellites of a file of two-line elements",
-        description=TLE,
-        formatter_class=raw,
-    )
+    orbits = command("tle", "over the satellites of a file of two-line elements", TLE)
     _add_tle(orbits)
 
-    traces = commands.add_parser(
-        "mahimahi",
-        help="from packet-delivery traces",
-        description=mahimahi.__doc__,
-        formatter_class=raw,
-    )
+    traces = command("mahimahi", "from packet-delivery traces", mahimahi.__doc__)
     traces.add_argument(
         "up", type=Path, metavar="UP", help="trace of the return direction (from the user)"
     )
@@ -154,27 +140,14 @@ def parser() -> argparse.ArgumentParser:
     )
     traces.add_argument("--delay-ms", type=float, help="one way; traces have none (default 250)")
 
-    delays = commands.add_parser(
-        "opensand",
-        help="from OpenSAND's delay files, or a satellite from its topology and profile",
-        description=OPENSAND,
-        formatter_class=raw,
-    )
+    of_opensand = "from OpenSAND's delay files, or a satellite from its topology and profile"
+    delays = command("opensand", of_opensand, OPENSAND)
     _add_opensand(delays)
 
-    measured = commands.add_parser(
-        "import",
-        help="from measurements of any kind: rate, delay and loss together",
-        description=IMPORT,
-        formatter_class=raw,
-    )
+    of_all = "from measurements of any kind: rate, delay and loss together"
+    measured = command("import", of_all, IMPORT)
     _add_files(measured)
-    trips = commands.add_parser(
-        "rtt",
-        help="from round-trip times, as `import` of one file",
-        description=rtt.__doc__,
-        formatter_class=raw,
-    )
+    trips = command("rtt", "from round-trip times, as `import` of one file", rtt.__doc__)
     trips.set_defaults(forward=[], back=[])
     trips.add_argument(
         "file", type=Path, metavar="FILE", nargs=1, help="any file that `link import` reads"
@@ -182,12 +155,8 @@ def parser() -> argparse.ArgumentParser:
     for one in (measured, trips):
         _add_import(one)
 
-    fitted = commands.add_parser(
-        "fit",
-        help="a satellite's file from measurements, with the uncertainty of each value",
-        description=fit.__doc__,
-        formatter_class=raw,
-    )
+    of_fit = "a satellite's file from measurements, with the uncertainty of each value"
+    fitted = command("fit", of_fit, fit.__doc__)
     _add_files(fitted)
     _add_reading(fitted)
     fitted.add_argument(
@@ -196,16 +165,10 @@ def parser() -> argparse.ArgumentParser:
         help="time between two reconfigurations (default: found, or 15 if nothing tells it)",
     )
     _add_part(fitted)
-    fitted.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="FILE", help="the satellite, NAME.yml"
-    )
+    _add_output(fitted, "FILE", "the satellite, NAME.yml")
 
-    compared = commands.add_parser(
-        "compare",
-        help="two links side by side: measurements, link files or satellites",
-        description=COMPARE,
-        formatter_class=raw,
-    )
+    of_two = "two links side by side: measurements, link files or satellites"
+    compared = command("compare", of_two, COMPARE)
     compared.set_defaults(forward=[], back=[])
     compared.add_argument("one", metavar="A", help="a measurement, a link file or a satellite")
     compared.add_argument("other", metavar="B", help="the same")
@@ -214,36 +177,32 @@ def parser() -> argparse.ArgumentParser:
     compared.add_argument(
         "--seed", type=int, default=1, help="of what a satellite draws by chance (default 1)"
     )
-    compared.add_argument(
-        "-o", "--output", type=Path, metavar="FIGURE", help="one picture: .svg, .pdf or .png"
-    )
+    _add_output(compared, "FIGURE", "one picture: .svg, .pdf or .png", required=False)
 
     for generator in (leo, orbits, rain):
         generator.add_argument(
             "--duration-s", type=float, default=600.0, help="how much is written (default 600)"
         )
     for maker in (leo, orbits, rain, traces, delays, measured, trips):
-        maker.add_argument(
-            "-o",
-            "--output",
-            type=Path,
-            required=True,
-            metavar="FILE",
-            help="the link file" if maker is not delays else "the link file, or NAME.yml",
-        )
+        what = "the link file" if maker is not delays else "the link file, or NAME.yml"
+        _add_output(maker, "FILE", what)
         maker.add_argument("--quiet", action="store_true", help="no progress")
 
-    check = commands.add_parser(
-        "check", help="says what is wrong with a link file or a file of Es/N0, or what is in it"
-    )
+    of_check = "says what is wrong with a link file or a file of Es/N0, or what is in it"
+    check = command("check", of_check)
     check.add_argument("file", type=Path, metavar="FILE")
 
-    plot = commands.add_parser("plot", help="draws rate, delay and loss over time")
+    plot = command("plot", "draws rate, delay and loss over time")
     plot.add_argument("file", type=Path, metavar="FILE")
-    plot.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="FIGURE", help=".svg, .pdf or .png"
-    )
+    _add_output(plot, "FIGURE", ".svg, .pdf or .png")
     return made
+
+
+def _add_output(
+    parser: argparse.ArgumentParser, metavar: str, what: str, *, required: bool = True
+) -> None:
+    """Add the file that a command writes."""
+    parser.add_argument("-o", "--output", type=Path, required=required, metavar=metavar, help=what)
 
 
 def _add_opensand(parser: argparse.ArgumentParser) -> None:

@@ -23,20 +23,31 @@ def draw(file: Path, output: Path) -> None:
 
     Raises LinkFileError or SeriesError, and ValueError for a figure of unknown kind.
     """
+    kind_of(output)
+    with matplotlib.rc_context(SETTINGS):
+        save(_es_n0(file) if is_es_n0_file(file) else _link(file), output)
+
+
+def kind_of(output: Path) -> str:
+    """Return the kind of a figure, one of METADATA. Raises ValueError for another one."""
     kind = output.suffix.removeprefix(".")
     if kind not in METADATA:
         raise ValueError(f"{output}: a figure ends in .{', .'.join(METADATA)}")
-    with matplotlib.rc_context(SETTINGS):
-        figure = _es_n0(file) if is_es_n0_file(file) else _link(file)
-        # Under another name until it is whole: an error leaves no half figure.
-        new = output.with_name(f".{output.name}.new")
-        try:
-            figure.savefig(new, format=kind, metadata=METADATA[kind])
-            os.replace(new, output)
-        except OSError as error:
-            raise ValueError(f"{output}: {error.strerror}") from error
-        finally:
-            new.unlink(missing_ok=True)
+    return kind
+
+
+def save(figure: Figure, output: Path) -> None:
+    """Write a figure. Raises ValueError."""
+    kind = kind_of(output)
+    # Under another name until it is whole: an error leaves no half figure.
+    new = output.with_name(f".{output.name}.new")
+    try:
+        figure.savefig(new, format=kind, metadata=METADATA[kind])
+        os.replace(new, output)
+    except OSError as error:
+        raise ValueError(f"{output}: {error.strerror}") from error
+    finally:
+        new.unlink(missing_ok=True)
 
 
 def _es_n0(file: Path) -> Figure:

@@ -40,7 +40,7 @@ def test_a_job_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert sweep[:3] == ["udp_rtt", "vpn=none", "datagrams=5,50"]
 
     def run(*more: str) -> tuple[int, str, str]:
-        ended = command(*first, *more, cwd=tmp_path)
+        ended = command(*first, "noise=host", *more, cwd=tmp_path)
         return ended.returncode, ended.stdout, ended.stderr
 
     code, shown, said = run()
@@ -64,7 +64,8 @@ def test_a_job_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     code, _, said = run()
     assert code == 2
     assert (
-        "plot.measure: no job of the scenario measures udp_rtt_ms; did you mean udp_rtt_s?" in said
+        "plot.measure: no job of the scenario measures udp_rtt_ms; did you mean udp_rtt_s (in s)?"
+        in said
     )
     scenario = files["scenarios/udp_rtt.yml"]
     scenario.write_text(scenario.read_text().replace("udp_rtt_ms", "udp_rtt_s"))

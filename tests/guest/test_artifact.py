@@ -21,7 +21,8 @@ from openbach_run.bundle.artifact import CLAIMS, said_by
 from openbach_run.bundle.artifact_files import put_sums
 from openbach_run.errors import InputError
 
-CELLS = ("geo", "vpn=none,wireguard", "cc=cubic", "loss=0", "size=100k", "--seeds", "5")
+SIZE = ("size=100k", "noise=off")
+CELLS = ("geo", "vpn=none,wireguard", "cc=cubic", "loss=0", *SIZE, "--seeds", "5")
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +57,9 @@ def test_its_readme_says_what_a_stranger_asks(artifact: Path) -> None:
     assert readme.startswith("# A | paper\n")
     figures = table(readme, "figure")
     assert [row[0] for row in figures] == ["F1", "F2"]
-    assert figures[0][1] == "`./openbach geo vpn=none cc=cubic size=100k --seeds 1,2,3,4,5`"
+    assert (
+        figures[0][1] == "`./openbach geo vpn=none cc=cubic size=100k noise=off --seeds 1,2,3,4,5`"
+    )
     assert figures[0][2] == "transfer time 1.05 s", "no chance, no interval"
     ((claim, line, found, bounds, tolerance),) = table(readme, "claim")
     assert claim.startswith("**MINE GEO** WireGuard costs one round trip.")

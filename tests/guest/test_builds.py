@@ -62,7 +62,7 @@ def test_nothing_gets_out_of_a_build(launcher: Path, listener: str, host: Host, 
         before.st_mtime_ns,
     )
     assert {one.name for one in host.place.iterdir()} == {"evil", "jail", "out", "secret"}
-    assert {one.name for one in folder.iterdir()} == {"Makefile", "attempts.c"}
+    assert {one.name for one in folder.iterdir()} == {"Makefile", "attempts.c", "tries.h"}
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -23,6 +23,7 @@ CELLS = (
     "cc=cubic,bbr2",
     "loss=0,1",
     "size=300k",
+    "noise=host",
     "--seeds",
     "1",
 )

@@ -96,8 +96,9 @@ def test_killed_at_ten_random_moments_and_resumed_it_ends_the_same(
 
 def kill_after(campaign_file: Path, results: Path, records: int, further_s: float) -> None:
     """Starts the campaign and kills it (-9) some time after so many records are there."""
+    words = (str(campaign_file), "noise=off", "--results", str(results))  # as `undisturbed`
     with subprocess.Popen(
-        [sys.executable, "-m", "openbach_run", str(campaign_file), "--results", str(results)],
+        [sys.executable, "-m", "openbach_run", *words],
         cwd=REPOSITORY,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY / "src")},
         stdout=subprocess.DEVNULL,

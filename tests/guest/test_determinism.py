@@ -15,7 +15,7 @@ from helpers.guest_runs import Run, RunCells, command, copy_of_the_checkout, rec
 from helpers.vpns_tested import VPNS as TESTED_VPNS
 
 VPNS = ("none", "wireguard", "openvpn_udp", "openvpn_tcp")
-CELL = ("cc=cubic", "loss=1", "size=2M")
+CELL = ("cc=cubic", "loss=1", "size=2M", "noise=host")
 
 
 @pytest.mark.parametrize("vpn", VPNS)
@@ -43,7 +43,7 @@ def test_an_edit_that_does_nothing_changes_no_packet(run_cells: RunCells, tmp_pa
         file = edited / name
         head, found, rest = file.read_text().partition('if __name__ == "__main__":')
         file.write_text(f"{head}{EDIT}\n\n{found}{rest}")
-    cell = ("vpn=none", "pep=B", "http=2", "loads=1")
+    cell = ("vpn=none", "pep=B", "http=2", "loads=1", "noise=host")
     check_packets(run_cells("web", *cell), runs_of(edited, ("web", *cell), tmp_path / "results"))
 
 
@@ -60,7 +60,7 @@ def test_calls_of_the_setup_change_no_packet(run_cells: RunCells, tmp_path: Path
     text = file.read_text()
     assert text.count(MAIN) == 1
     file.write_text(text.replace(MAIN, f"{MAIN}    [os.getppid() for _ in range(3000)]\n"))
-    cell = ("multipath_udp", "vpn=none", "first=geo", "second=leo", "event=none")
+    cell = ("multipath_udp", "vpn=none", "first=geo", "second=leo", "event=none", "noise=host")
     check_packets(run_cells(*cell), runs_of(edited, cell, tmp_path / "results"))
 
 

@@ -76,8 +76,35 @@ def test_the_cipher_in_force_counts_and_fragments_are_said(tmp_path: Path) -> No
     assert "vpn=wrong" in ended.stdout
 
 
+def test_where_both_sides_are_clamped_or_both_are_not_a_vpn_costs_its_headers(
+    run_cells: RunCells,
+) -> None:
+    """At commit 33a89e92 no VPN was slower than WireGuard over 1402 bytes (F2)."""
+    cell = ("cc=cubic", "size=30M", "access_mtu=1402", "noise=off")
+    direct = run_cells("geo", "vpn=none", "mss_clamp=terminal,none", *cell)
+    tunnel = run_cells("geo", "vpn=wireguard", "vpn.clamp=on,off", *cell)
+    times = [float(run.row["transfer_time_s"]) for run in (*direct, *tunnel)]
+    assert times[0] < times[2] < 1.05 * times[0]
+    assert times[1] < times[3] < 1.1 * times[1]
+    assert times[1] > 1.05 * times[0]
+    assert [run.row["mss_bytes"] for run in (*direct, *tunnel)] == ["1362", "1460", "1302", "1460"]
+    assert [run.row["vpn_mtu"] for run in tunnel] == ["1342", "1342"]
+
+
+def test_a_tunnel_that_is_too_big_over_a_path_that_drops_fragments(run_cells: RunCells) -> None:
+    """At commit 33a89e92 the MTU was made smaller without a word (F3)."""
+    cell = ("vpn=wireguard", "cc=cubic", "access_mtu=1440", "noise=off")
+    drops = (*cell, "fragments=drop", "duration_s=15")
+    runs = [run_cells("geo", *drops, f"vpn.mtu={mtu}")[0] for mtu in (1420, 1380)]
+    too_big, right = (float(run.row["goodput_mbps"]) for run in runs)
+    assert too_big < 0.1
+    assert right > 7
+    assert [run.row["vpn_mtu"] for run in runs] == ["1420", "1380"]
+
+
 def test_a_black_hole_of_path_mtu_discovery(tmp_path: Path) -> None:
-    cells = ("vpn=none,wireguard", *GEO, "access_mtu=1400", "icmp_too_big=pass,drop")
+    path = ("access_mtu=1400", "mss_clamp=none", "icmp_too_big=pass,drop")
+    cells = ("vpn=none,wireguard", *GEO, *path)
     ended = command("geo", *cells, "--results", str(tmp_path / "r"))
     assert ended.returncode == 1
     runs = {(run.row["vpn"], run.row["icmp_too_big"]): run for run in records(tmp_path / "r")}

@@ -22,7 +22,8 @@ def test_a_transcript(tmp_path: Path) -> None:
     with terminal(*GEO, cwd=tmp_path) as one:
         one.until("pc$ ")
         pings = one.run("ping -c 2 server")
-        assert re.findall(r"icmp_seq=\d ttl=62 time=(\d+)", pings) == ["500", "500"]
+        times_ms = [int(one) for one in re.findall(r"icmp_seq=\d ttl=62 time=(\d+)", pings)]
+        assert len(times_ms) == 2 and 500 <= min(times_ms) <= max(times_ms) < 505  # with noise
         # It keeps pace with the clock of those who look at it.
         began_s = time.monotonic()
         one.run("sleep 2")

@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 from helpers.guest_runs import REPOSITORY, command, records
 
-CELL = ("geo", "vpn=none", "cc=cubic", "loss=0", "size=300k", "--results", "results")
+SIZE = ("size=300k", "noise=host", "--seeds", "1")
+CELL = ("geo", "vpn=none", "cc=cubic", "loss=0", *SIZE, "--results", "results")
 
 
 def pip(*words: str) -> None:

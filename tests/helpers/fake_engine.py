@@ -57,7 +57,7 @@ class FakeEngine:
         self.runs = 0
 
     def identity_of(self, uses: Uses) -> dict[str, str]:
-        return {"engine": "made up"}
+        return {"engine": "made up", "clock": "virtual"}
 
     def prepare(self, progress: Progress) -> None:
         progress("ready", 1)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from engine import BYTES, NAME, TABLE, TABLE_TEXT, write_scenario
-from launching import NETEM, has_netem, said, values_of
+from launching import LACKS, has_link, said, values_of
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from record import Record
 from stack import AUDITORIUM_URL, LOGIN, PASSWORD
@@ -144,7 +144,7 @@ def shrink(file: Path) -> None:
 
 def click_all(run: Run) -> None:
     run.record.part("7. By clicks in OpenBACH's web UI")
-    there = has_netem(run)
+    there = has_link()
     before = run.networks()
     scenario = run.temporary / f"{NAME}.json"
     write_scenario(scenario)
@@ -236,8 +236,9 @@ def launch_by_clicks(
     else:
         reason = said(run, instance)
         run.record.check(
-            f"{scenario}, launched by clicks: {instance['status']}, and the reason names netem",
-            NETEM in reason.lower(),
+            f"{scenario}, launched by clicks: {instance['status']}, and the reason names what the"
+            " kernel lacks",
+            LACKS.search(reason) is not None,
         )
         run.record.show(reason)
 

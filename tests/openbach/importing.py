@@ -195,9 +195,14 @@ def check_readme(run: Run) -> None:
         f"earlier defect: mandatory fields (were 19; now at most {len(most)})",
         len(most) <= MOST_FIELDS,
     )
-    values = run.values()
-    without = {name for names in fields.values() for name in names} - values.keys()
-    strange = [name for name, value in values.items() if not value or "$" in value or " " in value]
+    values = {scenario: run.values(scenario) for scenario in fields}
+    without = [name for name, wanted in fields.items() if list(values[name]) != wanted]
+    strange = [
+        f"{scenario}: {name}"
+        for scenario, of in values.items()
+        for name, value in of.items()
+        if not value or "$" in value or " " in value
+    ]
     run.record.check(
         "earlier defect: README has a value to type for each field",
         not without and not strange,

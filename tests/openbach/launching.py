@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Part 2: scenarios launched over REST with the values of the package's README.
 
-This machine's kernel may have no netem.
+This machine's kernel may lack what the satellite link needs.
 """
 
 from __future__ import annotations
@@ -12,15 +12,17 @@ from typing import Any
 
 from steps import PROJECT, Run, until
 
+from openbach_jobs import kernel
 from openbach_run.engine.platform import reasons
 from openbach_run.engine.platform.rest import Lost
 
 SCENARIOS = ("geo", "web", "voip", "multi_flow")
 TABLE = "geo_loss_table"
 CHILDREN = 1
-"""How many of the table's combinations are waited for: each fails for the same reason where there
-is no netem."""
-NETEM = "netem"
+"""How many of the table's combinations are waited for: each fails for the same reason where the
+kernel lacks a piece of the link."""
+LACKS = re.compile(r"this host's kernel \S+ has no (.+? \(module \w+\)): on Debian ")
+"""What the link's job says then, before it changes anything: its own words, not the input of tc."""
 ALLOWED = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
 NOT_ALLOWED = re.compile(r"tcp_congestion_control: writing '(\w+)': Operation not permitted")
 """What a job says where this machine's kernel keeps a congestion control from namespaces."""
@@ -28,15 +30,9 @@ INSTEAD = {"cc": "bbr", "size": "1M"}
 """Of the README's values."""
 
 
-def has_netem(run: Run) -> bool:
-    """Whether this machine's kernel has it."""
-    sat = run.stack.agents["satvpn_sat"]
-    try:
-        sat.run("tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms")
-        sat.run("tc", "qdisc", "del", "dev", "lo", "root")
-    except Exception:
-        return False
-    return True
+def has_link() -> bool:
+    """Whether this machine's kernel, which is the agents' own, has what the satellite link needs."""
+    return not kernel.missing([*kernel.LINK, "tbf"])
 
 
 def values_of(run: Run, scenario: str) -> dict[str, str]:
@@ -44,7 +40,7 @@ def values_of(run: Run, scenario: str) -> dict[str, str]:
 
     The congestion control is one that Linux lets a namespace set.
     """
-    values = {argument: run.values()[argument] for argument in run.arguments_of(scenario)}
+    values = run.values(scenario)
     return values | {name: value for name, value in INSTEAD.items() if name in values}
 
 
@@ -55,11 +51,11 @@ def said(run: Run, instance: dict[str, Any]) -> str:
 
 def launch_all(run: Run) -> None:
     run.record.part("2. Launched over REST")
-    there = has_netem(run)
+    there = has_link()
     release = Path("/proc/sys/kernel/osrelease").read_text().strip()
     run.record.say(
-        f"this machine's kernel, {release}, has"
-        f" {'netem' if there else 'no netem: the satellite link cannot be emulated'}"
+        f"this machine's kernel, {release}, {'has' if there else 'lacks'} what the satellite link"
+        " needs"
     )
     before = run.networks()
     for name in SCENARIOS:
@@ -72,7 +68,7 @@ def launch_all(run: Run) -> None:
 def launch_table(run: Run) -> None:
     """At the end: the controller is busy with it for minutes."""
     run.record.part("9. The table as one scenario, launched over REST and stopped")
-    there = has_netem(run)
+    there = has_link()
     before = run.networks()
     values = values_of(run, TABLE)
     newest = run.newest()
@@ -114,7 +110,7 @@ def _ended(instance: dict[str, Any]) -> list[dict[str, Any]]:
 def judge(run: Run, name: str, instance: dict[str, Any], there: bool) -> None:
     """Finished Ok; or Finished Ko with a reason that names what this machine's kernel lacks.
 
-    That is netem, or a congestion control that it keeps from namespaces.
+    That is a piece of the link, or a congestion control that it keeps from namespaces.
     """
     status = instance["status"]
     run.record.count(f"instances {status}")
@@ -123,9 +119,9 @@ def judge(run: Run, name: str, instance: dict[str, Any], there: bool) -> None:
         return
     reason = said(run, instance)
     kept_back = set(NOT_ALLOWED.findall(reason)) - set(ALLOWED.read_text().split())
-    lacks = " and ".join(sorted(kept_back)) or NETEM
+    lacks = " and ".join(sorted(kept_back)) or "what the kernel lacks, and the package"
     run.record.check(
         f"{name}: {status}, and the reason names {lacks}",
-        status == "Finished Ko" and (bool(kept_back) or NETEM in reason.lower()),
+        status == "Finished Ko" and bool(kept_back or LACKS.search(reason)),
     )
     run.record.show(reason)

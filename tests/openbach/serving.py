@@ -245,7 +245,7 @@ def by_clicks(run: Run) -> None:
             fields == run.arguments_of("geo"),
             ", ".join(fields),
         )
-        values = run.values() | {"size": "1M", "loss": "0"}
+        values = run.values("geo") | {"size": "1M", "loss": "0"}
         hand.fill({name: values[name] for name in fields})
         hand.picture("2-start")
         ours = session(SERVE_URL, SERVE_PASSWORD)

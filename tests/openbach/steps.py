@@ -25,7 +25,7 @@ from openbach_run.engine.platform.rest import Access, Controller
 REPOSITORY = Path(__file__).resolve().parents[2]
 PROJECT = "satvpn"
 COMMAND = re.compile(r"^python3 (\w+\.py) (.*?)(?:\s+#.*)?$", re.MULTILINE)
-ROW = re.compile(r"^\| `(\w+)` \| `([^`]*)` \|", re.MULTILINE)
+VALUE = re.compile(r"`(\w+)=([^`]*)`")
 OF_THE_PLATFORM = re.compile(
     r"sshd|rsyslogd|rstats\.py|openbach_agent\.py|signal\.SIGCHLD|^/bin/sh -c (cd /proc|ip"
     r" -o)|sftp-server|^tr |^ansible"
@@ -63,9 +63,10 @@ class Run:
         """The package's README: the arguments of each command with this auditorium script."""
         return [words.split() for name, words in COMMAND.findall(self.readme) if name == script]
 
-    def values(self) -> dict[str, str]:
-        """The package's README: a value for each argument."""
-        return dict(ROW.findall(self.readme))
+    def values(self, scenario: str) -> dict[str, str]:
+        """The package's README: a value for each argument of a scenario."""
+        rows = [line for line in self.readme.splitlines() if line.startswith(f"| `{scenario}` |")]
+        return dict(VALUE.findall(rows[0] if rows else ""))
 
     def arguments_of(self, scenario: str) -> list[str]:
         return list(

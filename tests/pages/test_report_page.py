@@ -106,7 +106,7 @@ def test_figures_are_read_and_zoomed(
     ratios = opened.locator("figure", has_text="median of paired ratios").first
     expect(ratios.locator("img")).to_be_visible()
     assert "has-chart" not in (ratios.get_attribute("class") or ""), "names stay at their side"
-    times = opened.locator("figure.has-chart", has_text="over virtual time").first
+    times = opened.locator("figure.has-chart", has_text="over time (job").first
     times.scroll_into_view_if_needed()
     expect(times.locator("canvas").first).to_be_visible()
     times.screenshot(path=picture(f"report-times-{width_px}"))

@@ -117,7 +117,7 @@ def test_from_opening_to_two_tunnels_over_each_other(
     page.get_by_label("none", exact=True).first.uncheck()
     page.get_by_label("wireguard", exact=True).check()
     page.get_by_label("openvpn_udp", exact=True).check()
-    for name, text in {"size": "1M", "loss": "0", "series_s": "0.5"}.items():
+    for name, text in {"size": "1M", "loss": "0", "series_s": "0.5", "seeds": "1"}.items():
         page.get_by_role("textbox", name=name, exact=True).fill(text)
     expect(page.locator("#count")).to_contain_text("2 cells, 2 runs; about")
     page.get_by_role("button", name="Launch", exact=True).click()
@@ -213,7 +213,7 @@ def test_the_form_with_the_keyboard_alone(
     wide: Page, quick: str, accessible: Callable[[Page], None], picture: Callable[[str], str]
 ) -> None:
     wide.goto(quick + "page/scenario/satvpn/geo_loss")
-    expect(wide.locator("#count")).to_contain_text("1 cell, 1 run; about 2 s")
+    expect(wide.locator("#count")).to_contain_text("1 cell, 5 runs; about 10 s")
     accessible(wide)
     fits(wide)
     wide.screenshot(path=picture(f"serve-form-{wide.viewport_size['width']}"), full_page=True)  # type: ignore[index]
@@ -226,7 +226,7 @@ def test_the_form_with_the_keyboard_alone(
             break
     expect(wide.get_by_role("button", name="Launch", exact=True)).to_be_focused()
     wide.keyboard.press("Enter")
-    wait_for_end(wide, 1)
+    wait_for_end(wide, 5)
 
 
 def test_a_link_file_is_uploaded_drawn_and_launched(page: Page, quick: str, tmp_path: Path) -> None:
@@ -549,9 +549,9 @@ def test_import_a_scenario(page: Page, quick: str, tmp_path: Path) -> None:
     page.get_by_label("Scenario file").set_input_files(file)
     page.get_by_role("button", name="Import").click()
     expect(page.get_by_role("heading", name="mine")).to_be_visible()
-    expect(page.locator("#count")).to_contain_text("1 cell, 1 run")
+    expect(page.locator("#count")).to_contain_text("1 cell, 5 runs")
     page.get_by_role("button", name="Launch", exact=True).click()
-    wait_for_end(page, 1)
+    wait_for_end(page, 5)
 
 
 def test_log_in(page: Page, tmp_path: Path) -> None:

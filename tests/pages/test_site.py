@@ -99,7 +99,7 @@ def test_a_cell_with_curves_keeps_nobody_out(
     assert main.main(["matrix", str(place), "-o", str(site)]) == 0
     page.set_viewport_size({"width": width_px, "height": 844})
     page.goto((site / "cells/mine-geo_loss-1.html").as_uri())
-    curves = page.get_by_role("img", name="Curves of the run with seed 1 over virtual time")
+    curves = page.get_by_role("img", name="Curves of the run with seed 1 over time")
     expect(curves).to_be_visible()
     assert curves.evaluate("image => image.complete && image.naturalWidth > 0")
     page.screenshot(path=picture(f"results-curves-{width_px}"), full_page=True)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import pytest
@@ -405,6 +406,149 @@ def test_flent_has_ping_and_the_sum_of_the_streams(tmp_path: Path) -> None:
     assert values(measured, "rate_bps", "forward") == [6e6, 7e6, 8e6]
     assert values(measured, "rate_bps", "return") == [2e6, 2e6, 3e6]
     assert measured.start_unix_s == 1706702400
+
+
+def pinged(lost: tuple[int, ...] = (), rtt_ms: float = 600.0) -> list[dict[str, Any]]:
+    """The raw values of ten pings: flent leaves out a lost one, and its number is missing."""
+    return [{"seq": n, "t": 0.2 * n, "val": rtt_ms} for n in range(10) if n not in lost]
+
+
+def called(lost: tuple[int, ...] = ()) -> list[dict[str, Any]]:
+    """The same of a call of D-ITG, 300 ms one way."""
+    return [{**one, "size": 92, "val": 300.0} for one in pinged(lost)]
+
+
+X_VALUES = [0.2 * n for n in range(10)]
+ROWS: dict[str, list[float | None]] = {"TCP upload sum": [9.0] * 10}
+
+
+def flent(results: dict[str, list[float | None]], **raw: list[dict[str, Any]]) -> str:
+    raw_values = {name.replace("Ping", "Ping (ms) ICMP"): row for name, row in raw.items()}
+    return json.dumps({
+        "metadata": {}, "x_values": X_VALUES, "results": {**ROWS, **results}, "raw_values": raw_values
+    })  # fmt: skip
+
+
+def test_flent_says_by_its_numbers_what_was_lost(tmp_path: Path) -> None:
+    """F11: "flent does not say what was lost", and the link had no loss."""
+    measured = read(tmp_path, flent({"Ping (ms) ICMP": [600.0] * 10}, Ping=pinged((3, 7))))
+    assert measured.probes is not None
+    assert (len(measured.probes), int((measured.probes.lost > 0).sum())) == (10, 2)
+    assert not [one for one in measured.series if one.quantity == "delay_ms"]
+    without = read(tmp_path, flent({"Ping (ms) ICMP": [600.0, None] * 5}))
+    assert "has no numbers of packets" in " ".join(without.assumed)
+
+
+@pytest.mark.parametrize(("way", "kind"), [("up", 3), ("down", 2), ("", 1)])
+def test_irtt_within_flent_says_in_which_direction(way: str, kind: int, tmp_path: Path) -> None:
+    lost: dict[str, Any] = {"seq": 4, "t": 0.8, "lost": True, "lost_dir": way or None}
+    rows = sorted([*pinged((4,)), lost], key=lambda one: int(one["seq"]))
+    measured = read(tmp_path, flent({"Ping (ms) ICMP": [600.0] * 10}, Ping=rows))
+    assert measured.probes is not None
+    assert measured.probes.lost.tolist() == [0, 0, 0, 0, kind, 0, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("raw", [True, False])
+def test_a_call_of_flent_has_a_delay_and_a_loss(
+    raw: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """F11: "a delay of 250 ms in each direction: no file has one", and it had 300."""
+    rows: dict[str, list[float | None]] = {
+        "VoIP::delay": [300.0] * 10,
+        "VoIP::loss": [2.0] * 10,  # of the ten packets in 0.2 s
+    }
+    text = flent(rows, VoIP=called((3, 4))) if raw else flent(rows)
+    (tmp_path / "call.flent").write_text(text)
+    out = tmp_path / "link.csv"
+    assert link.main(["import", str(tmp_path / "call.flent"), "-o", str(out)]) == 0
+    summary = link_file.check(out)
+    assert summary.mean_rtt_ms == pytest.approx(600)
+    assert summary.forward.loss_pct.mean == 0
+    assert summary.back.loss_pct.mean == pytest.approx(20, abs=5)
+    assert "needs clocks that agree" in capsys.readouterr().out
+    negative = flent(rows, VoIP=[{"seq": 1, "size": 92, "t": 0, "val": -1}])
+    with pytest.raises(ValueError, match="the two clocks did not agree"):
+        read(tmp_path, negative)
+
+
+def test_the_servers_of_flent_are_told_apart(tmp_path: Path) -> None:
+    """F11: the mean of servers at 10 and 500 ms is a path that nobody has."""
+    text = flent({
+        "Ping (ms) avg": [255.0] * 10, "Ping (ms) ICMP1 a": [10.0] * 10,
+        "Ping (ms) ICMP4 d": [500.0] * 10,
+    })  # fmt: skip
+    with pytest.raises(ValueError, match=r"2 pings.*--only 'ping=Ping \(ms\) ICMP1 a'"):
+        read(tmp_path, text)
+    far = read(tmp_path, text, only=(("ping", "Ping (ms) ICMP4 d"),))
+    assert values(far, "delay_ms", "forward") == [250.0] * 10
+    with pytest.raises(ValueError, match="no 'x' in it; there are"):
+        read(tmp_path, text, only=(("ping", "x"),))
+
+
+DISH_POLL = "timestamp,pop_ping_latency_ms,downlinkThroughputBps\n"
+DISH_TOOLS = "datetimestamp_utc,pop_ping_drop_rate,pop_ping_latency_ms,downlink_throughput_bps\n"
+
+
+def test_the_columns_of_the_dishs_tools_are_read(tmp_path: Path) -> None:
+    """F12, F13: refused, or a hint that made 491 Gbit/s of 491 kbit/s."""
+    poll = DISH_POLL + "2024-01-15 10:00:00.5,36,491000\n2024-01-15 10:00:01.5,0,0\n"
+    measured = read(tmp_path, poll)
+    assert values(measured, "delay_ms", "forward") == [18]
+    assert "downlinkthroughputbps: what was used" in " ".join(measured.assumed)
+    taken = read(tmp_path, poll, take_throughput=True)
+    assert values(taken, "rate_bps", "forward") == [491e3, 0]
+    tools = DISH_TOOLS + "2024-01-15T10:00:00,0.19,36,5e6\n2024-01-15T10:00:01,1,,0\n"
+    measured = read(tmp_path, tools)
+    assert values(measured, "loss_pct", "return") == [10, 100]
+    assert values(measured, "delay_ms", "return") == [18]
+    with pytest.raises(ValueError, match="--take-throughput takes it"):
+        read(tmp_path, "timestamp,uplink_throughput_bps\n1,5\n2,6\n")
+
+
+@pytest.mark.parametrize("name", ["RTT (ms)", "rttMs", "Latency [ms]"])
+def test_a_column_may_be_written_in_other_ways(name: str, tmp_path: Path) -> None:
+    probes = read(tmp_path, f"time_s,{name}\n0,40\n1,41\n").probes
+    assert probes is not None and probes.rtts_ms.tolist() == [40, 41]
+
+
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [
+        ("timestamp100k,rtt100k", "the columns are timestamp100k, rtt100k; they have no time"),
+        ("when,what", "known are time_s, seconds"),
+        ("time_s,downThroughBps", r"did you mean downlink_throughput_bps \(in bps\)\?"),
+        ("time_s,linkthroughputbps", r"throughput_[a-z]+ \(in "),
+        ("time_s,throughput_kbps", r"did you mean throughput_mbps \(in mbps\)\?"),
+        ("time_s,latency_us", r"did you mean latency_ms \(in ms\)\?"),
+    ],
+)
+def test_a_refused_header_gets_the_columns_and_no_hint_without_a_unit(
+    header: str, said: str, tmp_path: Path
+) -> None:
+    """F12, F13: "did you mean throughput_mbps?" of a column in bit/s."""
+    with pytest.raises(ValueError, match=said):
+        read(tmp_path, f"{header}\n1,40\n2,41\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '\x1e{"qlog_version":"0.3","qlog_format":"JSON-SEQ"}\n\x1e{"time":1}\n',
+        '{"file_schema":"urn:ietf:params:qlog:file:contained","traces":[]}',
+    ],
+)
+def test_a_qlog_is_named_and_not_taken_for_a_link(text: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"a qlog: .* is not read as a link"):
+        read(tmp_path, text)
+
+
+def test_a_rate_that_no_run_takes_is_refused_before_it_is_written(tmp_path: Path) -> None:
+    """F12: a link of 491 Gbit/s was written, and the run failed."""
+    (tmp_path / "poll.csv").write_text("time_s,rtt_ms,throughput_mbps\n0,40,491000\n1,40,5\n")
+    words = ["import", str(tmp_path / "poll.csv"), "-o", str(tmp_path / "link.csv")]
+    with pytest.raises(InputError, match="no run takes more than 1 Gbit/s"):
+        link.main(words)
+    assert not (tmp_path / "link.csv").exists()
 
 
 def test_traces_tell_packets_from_delays(tmp_path: Path) -> None:

@@ -63,6 +63,7 @@ def test_the_whole_table_is_the_default() -> None:
     assert campaign.swept == ["vpn", "cc", "loss"]
     assert campaign.cells[0] == {
         "vpn": "none",
+        "noise": "host",
         "cc": "cubic",
         "loss": "0",
         "pep": "none",
@@ -109,6 +110,8 @@ def test_the_whole_table_is_the_default() -> None:
         "feeder_mtu": "inventory",
         "backhaul_mtu": "inventory",
         "icmp_too_big": "pass",
+        "fragments": "pass",
+        "mss_clamp": "terminal",
         "vpn_values": "none",
         "tcp_buffer": "default",
         "ecn": "default",

@@ -260,7 +260,9 @@ def test_a_scenario_may_have_any_name(
     monkeypatch.chdir(tmp_path)
     scenario = json.loads((ROOT / "scenarios/geo_loss.json").read_text())
     Path("odd.json").write_text(json.dumps({**scenario, "name": name}))
-    assert main.main(["odd.json", "cc=bbr", "vpn=none", "loss=0", "--format", "csv"]) == 0
+    assert (
+        main.main(["odd.json", "cc=bbr", "vpn=none", "loss=0", "noise=off", "--format", "csv"]) == 0
+    )
     (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out, newline=""))
     assert (row["scenario"], row["status"], row["transfer_time_s"]) == (
         name,

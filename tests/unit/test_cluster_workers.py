@@ -27,7 +27,12 @@ from openbach_run.engine.contract import Withdrawn
 from openbach_run.errors import SetupError
 from openbach_run.results.record import Store
 
-SPEC = {"arguments": {"vpn": "none"}, "seed": 1, "uses": {}, "identity": {"engine": "made up"}}
+SPEC = {
+    "arguments": {"vpn": "none"},
+    "seed": 1,
+    "uses": {},
+    "identity": {"engine": "made up", "clock": "virtual"},
+}
 
 
 @pytest.fixture(autouse=True)

@@ -766,6 +766,12 @@ def test_the_version_is_not_taken_from_what_it_says(fake: FakeController, said: 
 # What was measured
 
 
+def finished(name: str) -> list[dict[str, Any]]:
+    """A run's only function: a job that has come to its end."""
+    job = {"id": 12, "name": name, "entity": "satvpn_pc", "status": "Not Running"}
+    return [{"id": 0, "label": "x", "status": "Finished", "job": job}]
+
+
 @pytest.mark.parametrize("status", ["Finished Ko", "Finished Ok"])
 def test_statistics_that_nobody_sends_are_not_waited_for(
     fake: FakeController, tmp_path: Path, status: str
@@ -774,19 +780,7 @@ def test_statistics_that_nobody_sends_are_not_waited_for(
     engine = engine_of(fake)
     engine.prepare(quiet)
     fake.final_status, fake.csv = status, ""
-    fake.functions = [
-        {
-            "id": 0,
-            "label": "x",
-            "status": "Finished",
-            "job": {
-                "id": 12,
-                "name": "command_shell",
-                "entity": "satvpn_pc",
-                "status": "Not Running",
-            },
-        }
-    ]
+    fake.functions = finished("command_shell")
     run(engine, tmp_path)
     assert sum(path.endswith("/csv/") for _, path, _ in fake.asked) == 2
 
@@ -794,19 +788,7 @@ def test_statistics_that_nobody_sends_are_not_waited_for(
 def test_statistics_that_come_late_are_waited_for(fake: FakeController, tmp_path: Path) -> None:
     engine = engine_of(fake)
     engine.prepare(quiet)
-    fake.functions = [
-        {
-            "id": 0,
-            "label": "x",
-            "status": "Finished",
-            "job": {
-                "id": 12,
-                "name": "file_transfer",
-                "entity": "satvpn_pc",
-                "status": "Not Running",
-            },
-        }
-    ]
+    fake.functions = finished("file_transfer")
     fake.fail("GET", "/csv/", *[lambda: (404, {})] * 5)
     run(engine, tmp_path)
     assert "transfer_time_s" in (tmp_path / "statistics.jsonl").read_text()

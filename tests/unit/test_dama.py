@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from dama_qdisc import ClassCounters
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from link_proof import ClassCounters
 
 SOURCE = Path(__file__).parents[2] / "kernel/modules/dama"
 FLAGS = "-std=c11 -Wall -Wextra -Werror -O1 -g -fsanitize=address,undefined -fno-sanitize-recover"

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from dvbs2_qdisc import ClassCounters, ModcodCounters, TerminalCounters
+from dvbs2_qdisc import ModcodCounters, TerminalCounters
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from link_proof import ClassCounters
 
 from openbach_jobs import dvbs2
 from openbach_jobs.dvbs2 import MODCODS, RECEIVES, SENDS, SILENT, SLUGS, Change, Forward, Modcod
@@ -436,7 +437,7 @@ def nothing_is_lost_or_made(
     link, terminals, packets, changes, queue = scenario
     outcome = played(program, link, terminals, packets, 4_000_000, changes, queue)
     for (terminal, kind), counted in outcome.classes.items():
-        counted.check(f"{terminal} {kind}")
+        counted.check("forward link", f"{terminal} {kind}")
         own = [one.length for one in packets if (one.terminal, one.kind) == (terminal, kind)]
         assert (counted.packets_in, counted.bytes_in) == (len(own), sum(own))
     gone = [*outcome.left_us, *outcome.lost_us, *outcome.dropped]

@@ -7,6 +7,7 @@ Byte order marks, keys given twice, sub-scenarios, conditions; each is taken or 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ import pytest
 import yaml
 from helpers.fake_engine import Transfers
 
+from openbach_jobs import link_file
 from openbach_run.campaign import engines
 from openbach_run.commands import main
+from openbach_run.openbach import refusals
 from openbach_run.openbach.expand import expand
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -211,3 +214,64 @@ def test_of_a_condition_people_are_told_in_words(
     assert main.main(["t.json"]) == 2
     said = capsys.readouterr().err
     assert words in said and "no engine and no controller runs if and while" in said
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (
+            {"start_job_instance": {"entity_name": "a", "configure_link": {}}},
+            "No such job in the controller database: configure_link; since 2019 it is"
+            " tc_configure_link",
+        ),
+        ({"start_job_instance": {"entity_name": "a", "tcpdump": {}}}, "it is tcpdump_pcap"),
+        (
+            {"status_agents": {"addresses": []}},
+            "are retrieve_status_agents and retrieve_status_jobs since 2017",
+        ),
+        ({"retrieve_status_agents": {"addresses": []}}, "no functions of scenarios any more"),
+        ({"status_jobs": {"addresses": []}}, "retrieve_status_jobs since 2017"),
+    ],
+)
+def test_what_openbach_has_renamed_is_told_by_its_new_name(
+    here: Path, function: dict[str, object], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """F14: `status_agents` got "did you mean install_agent?"."""
+    scenario = {"name": "old", "openbach_functions": [{"id": 0, **function}]}
+    (here / "old.json").write_text(json.dumps(scenario))
+    assert main.main(["--check", "old.json"]) == 2
+    error = capsys.readouterr().err
+    assert said in error and "did you mean" not in error
+
+
+@pytest.mark.parametrize("near", [refusals.near, link_file.near])
+@pytest.mark.parametrize(
+    ("name", "known", "said"),
+    [
+        ("throughputbps", "throughput_mbps", "did you mean throughput_mbps (in "),
+        ("delay_s", "delay_ms", "did you mean delay_ms (in ms)? "),
+        ("rate_mbps", "rate", "did you mean rate (with its own unit)? "),
+        ("dealy_ms", "delay_ms", "did you mean delay_ms? "),
+        ("srteams", "streams", "did you mean streams? "),
+        ("x", "streams", ""),
+    ],
+)
+def test_a_hint_says_the_unit_where_it_is_another_one(
+    near: Callable[[str, list[str]], str], name: str, known: str, said: str
+) -> None:
+    """F12: a hint that is wrong by a million, as letters alone were compared."""
+    assert near(name, [known]).startswith(said) and bool(near(name, [known])) is bool(said)
+
+
+@pytest.mark.parametrize(
+    ("heading", "said"),
+    [("rateMbps", "multiply by 1000000"), ("linkrate_mbps", r"did you mean rate_bps (in bps)?")],
+)
+def test_a_link_files_heading_in_another_unit_is_told_so(
+    heading: str, said: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "x.csv"
+    file.write_text(f"time_s,{heading},delay_ms\n0,10,250\n")
+    with pytest.raises(ValueError) as error:
+        link_file.check(file)
+    assert said in str(error.value)

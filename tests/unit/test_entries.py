@@ -82,7 +82,7 @@ FAULTS: list[tuple[str, Any, str]] = [
     (
         "vpn-configs",
         {"base": "easytier", "values": {"cipher": "AES-128-GCM"}},
-        "so it has no effect; there are none",
+        "so it has no effect; there are clamp",
     ),
     (
         "vpn-configs",

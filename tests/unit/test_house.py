@@ -260,11 +260,12 @@ def test_no_more_files_change_where_python_looks() -> None:
     assert changers == PATH_CHANGERS
 
 
-LINKS = {"congestion-controls": 7, "quic-stacks": 1, "vpn-configs": 2}
+LINKS = {"congestion-controls": 7, "kernel": 6, "quic-stacks": 1, "vpn-configs": 2}
 """How many symbolic links there are below each folder, and why.
 
 A congestion control with a module is a folder that is built alone, by Kbuild here and by DKMS on an
-agent. bbr3, cubic_resume and bbr3_resume have sources of each other, which a link keeps the same.
+agent. bbr3, cubic_resume and bbr3_resume have sources of each other, which a link keeps the same. So have
+the modules of a satellite's two links: three files each, of kernel/modules.
 The two OpenVPNs over UDP and TCP make the same keys. quic_split and the stack quic_go are built from
 the program of connect_ip."""
 

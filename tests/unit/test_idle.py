@@ -189,7 +189,8 @@ def test_what_comes_on_top_or_instead_is_said(link: Path) -> None:
 @pytest.mark.parametrize(("text", "count"), [(STEADY, 1), (DARK, 1), (LOSSY, 5)])
 def test_a_link_file_is_random_if_it_loses_at_random(link: Path, text: str, count: int) -> None:
     link.write_text(text)
-    assert len(campaign("geo", f"link_file={link}", "vpn=none", "cc=cubic").every_seed) == count
+    of_link = campaign("geo", f"link_file={link}", "vpn=none", "cc=cubic", "noise=off")
+    assert len(of_link.every_seed) == count
 
 
 @pytest.mark.parametrize(("text", "count"), [(STEADY, 1), (LOSSY, 5)])
@@ -202,7 +203,10 @@ def test_so_is_a_satellite_that_is_a_link_file(tmp_path: Path, text: str, count:
     packages = load_packages(catalog.jobs, catalog)
     for scenario, setting in (("geo", "orbit=trace"), ("multipath", "first=trace")):
         planned = plan(
-            ROOT / f"scenarios/{scenario}.yml", [setting, "vpn=none", "cc=cubic"], None, packages
+            ROOT / f"scenarios/{scenario}.yml",
+            [setting, "vpn=none", "cc=cubic", "noise=off"],
+            None,
+            packages,
         )
         assert len(planned.every_seed) == count
     with pytest.raises(
@@ -213,4 +217,8 @@ def test_so_is_a_satellite_that_is_a_link_file(tmp_path: Path, text: str, count:
 
 @pytest.mark.parametrize(("name", "count"), [("none", 1), ("baseline", 1), ("medium", 5)])
 def test_an_impairment_is_random_if_it_is(name: str, count: int) -> None:
-    assert len(campaign("lan_tcp", f"impairment={name}", "vpn=none").every_seed) == count
+    of_lan = campaign("lan_tcp", f"impairment={name}", "vpn=none", "noise=off")
+    assert len(of_lan.every_seed) == count
+    assert len(campaign("lan_tcp", f"impairment={name}", "vpn=none").every_seed) == 5, (
+        "its hosts are"
+    )

@@ -93,64 +93,16 @@ def test_what_is_refused(given: dict[str, str], said: str) -> None:
         access(**given)
 
 
-@pytest.mark.parametrize(
-    ("given", "orbit", "said"),
-    [
-        ({"access": "dama"}, "geo", "access=dama: this satellite says nothing of a return link"),
-        ({"access": "dama"}, "leo", "access=dama: this satellite says nothing of a return link"),
-        ({"dama_values": "cra=1M"}, "geo", "dama_values=cra=1M has no effect with access=assigned"),
-        ({"return_rate": "1M"}, "geo_rcs2", "return_rate=1M has no effect with access=dama"),
-        ({"dama_values": "cra"}, "geo_rcs2", "'cra' is not like cra=100k;rbdc=2M, or none"),
-        ({"dama_values": "cra=1;cra=2"}, "geo_rcs2", "dama.cra is given twice"),
-        ({"link_file": "mine.csv"}, "geo_rcs2", "not of a link file, a constellation"),
-    ],
-)
-def test_what_does_not_go_together(given: dict[str, str], orbit: str, said: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(said)):
-        presets.in_force(given, presets.find(orbit))
-
-
-def test_the_job_refuses_the_same(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        satcom_link.parse(["--access=dama", "geo", "to_st", "to_gw", "run"])
-    assert "this satellite says nothing of a return link" in capsys.readouterr().err
-
-
 def test_an_assigned_rate_takes_the_place_of_what_is_asked_for() -> None:
     texts = presets.in_force({"access": "assigned"}, presets.find("geo_rcs2"))
     assert (texts["return_rate"], texts["dama_values"]) == ("5M", "none")
     assert presets.in_force({}, presets.find("geo_rcs2"))["return_rate"] == "none"
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("cra: 5k\n", "cra is a value of access: dama, which is not given"),
-        ("access: dama\n", "one of dama.cra, dama.rbdc, dama.vbdc_bytes and dama.fca is above 0"),
-        ("access: dama\ncra: fast\n", "line 2: dama.cra: 'fast' is not a rate in bit/s"),
-        ("access: dama\ncra: 1k\ncra: 2k\n", "line 3: cra is given twice"),
-        ("dama_values: cra=1k\n", "unknown: dama_values"),
-        ("access: dama\ncra: 1k\naltitude_km: 800\n", "not of a link file, a constellation"),
-    ],
-)
-def test_what_a_satellites_file_cannot_say(tmp_path: Path, text: str, said: str) -> None:
-    file = tmp_path / "mine.yml"
-    file.write_text(text)
-    with pytest.raises(presets.PresetError, match=re.escape(said)):
-        presets.read(file)
-
-
-def test_counters_that_do_not_add_up_end_the_job(capsys: pytest.CaptureFixture[str]) -> None:
-    qdisc.ClassCounters(3, 300, 1, 100, 1, 100, 1, 100, 5, 9).check("terminal_0_BE")
-    with pytest.raises(SystemExit, match="70"):
-        qdisc.ClassCounters(3, 300, 1, 100, 1, 100, 1, 99, 5, 9).check("terminal_0_BE")
-    assert "terminal_0_BE: the counters of the return link do not" in capsys.readouterr().err
-
-
 def test_what_the_kernel_shows_is_read() -> None:
     text = (
         "strangers 0\nsuperframes 10\nmost_slots 7\nterminal 0 5 4 100 8 2 50 3 0\n"
-        "class 0 BE 4 200 2 100 1 50 1 50 900 1900\nsimulated 9 8 7 6 5 4 3 2\n"
+        "class 0 BE 4 200 2 100 1 50 0 0 1 50 900 1900\nsimulated 9 8 7 6 5 4 3 2\n"
     )
     shown = qdisc.shown(text)
     assert shown.most_slots == 7
@@ -166,20 +118,6 @@ def test_terminals_are_the_gateways_of_the_routes() -> None:
     )
     assert qdisc.terminals_beyond("to_st", routes) == 2
     assert qdisc.terminals_beyond("other", routes) == 1
-
-
-def test_a_real_platform_is_refused_and_opensand_is_named(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("controller").write_text(
-        '{"controller": "http://127.0.0.1:9/", "login": "admin", "password": "secret"}'
-    )
-    words = ["geo", "orbit=geo_rcs2", "vpn=none", "cc=bbr", "--engine", "controller"]
-    assert main.main(words) == 2
-    said = capsys.readouterr().err
-    assert "access=dama: a real platform needs a return link that has to be asked for" in said
-    assert "netem cannot do it, and OpenSAND can" in said
 
 
 SHARES = "10.10.2.2:cra=50k;rbdc=2M/10.10.2.3:/10.10.2.4:weight=3;vbdc_bytes=9000"

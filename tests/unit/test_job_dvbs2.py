@@ -12,7 +12,6 @@ from helpers.job_code import load
 
 from openbach_jobs import command, dvbs2, presets
 from openbach_jobs.dvbs2 import ALL, MODCODS, RECEIVES, SENDS, SILENT, SLUGS, Change
-from openbach_run.commands import main
 from openbach_run.errors import InputError
 from openbach_run.guest import agent
 from openbach_run.link_checks import kernel_modules, read_es_n0_file
@@ -92,61 +91,12 @@ def test_what_is_refused(given: dict[str, str], said: str) -> None:
         forward(**given)
 
 
-@pytest.mark.parametrize(
-    ("given", "orbit", "said"),
-    [
-        ({"forward": "dvbs2"}, "geo", "forward=dvbs2: this satellite says nothing of a forward"),
-        ({"forward_values": "symbols=1M"}, "geo", "forward_values=symbols=1M has no effect with"),
-        ({"es_n0_file": "a.csv"}, "geo", "es_n0_file=a.csv has no effect with forward=rate"),
-        ({"rate": "10M"}, "geo_dvbs2", "rate=10M has no effect with forward=dvbs2"),
-        ({"return_rate": "same"}, "geo_dvbs2", "return_rate=same: with forward=dvbs2 there is no"),
-        ({"forward_values": "symbols"}, "geo_dvbs2", "'symbols' is not like symbols=20M"),
-        ({"forward_values": "fair=time;fair=time"}, "geo_dvbs2", "forward.fair is given twice"),
-        ({"link_file": "mine.csv"}, "geo_dvbs2", "not of a link file, a constellation"),
-    ],
-)
-def test_what_does_not_go_together(given: dict[str, str], orbit: str, said: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(said)):
-        presets.in_force(given, presets.find(orbit))
-
-
-def test_the_job_refuses_the_same(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        satcom_link.parse(["--forward=dvbs2", "geo", "to_st", "to_gw", "run"])
-    assert "this satellite says nothing of a forward link" in capsys.readouterr().err
-
-
 def test_a_rate_takes_the_place_of_frames() -> None:
     texts = presets.in_force({"forward": "rate"}, presets.find("geo_dvbs2"))
     assert (texts["rate"], texts["forward_values"]) == ("39M", "none")
     assert presets.in_force({}, presets.find("geo_dvbs2"))["rate"] == "none"
     given = satcom_link.parse(["geo_dvbs2", "to_st", "to_gw", "run"])
     assert given.rate == pytest.approx(10e6 * SLUGS["32apsk_4_5"].efficiency)
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("forward_fair: time\n", "forward_fair is a value of forward: dvbs2, which is not given"),
-        ("forward: dvbs2\n", "return_rate=same: with forward=dvbs2 there is no rate"),
-        ("forward: dvbs2\nforward_fair: me\n", "line 2: forward.fair: 'me' is none of bytes, time"),
-        (
-            "forward: dvbs2\nforward_fair: time\nforward_fair: time\n",
-            "line 3: forward_fair is given twice",
-        ),
-        ("forward_values: fair=time\n", "unknown: forward_values"),
-        ("forward_label: 3\n", "did you mean forward_label_bytes?"),
-        (
-            "forward: dvbs2\nreturn_rate: 1M\naltitude_km: 800\n",
-            "not of a link file, a constellation",
-        ),
-    ],
-)
-def test_what_a_satellites_file_cannot_say(tmp_path: Path, text: str, said: str) -> None:
-    file = tmp_path / "mine.yml"
-    file.write_text(text)
-    with pytest.raises(presets.PresetError, match=re.escape(said)):
-        presets.read(file)
 
 
 def test_every_value_is_explained() -> None:
@@ -262,9 +212,9 @@ def test_lines_are_written_in_pieces_that_the_kernel_takes() -> None:
 
 def test_counters_that_do_not_add_up_fail_the_run(capsys: pytest.CaptureFixture[str]) -> None:
     right = qdisc.ClassCounters(4, 400, 1, 100, 1, 100, 1, 100, 1, 100, 5, 9)
-    right.check("forward_terminal_0_BE")
+    right.check("forward link", "forward_terminal_0_BE")
     with pytest.raises(SystemExit) as ended:
-        right._replace(bytes_lost=99).check("forward_terminal_0_BE")
+        right._replace(bytes_lost=99).check("forward link", "forward_terminal_0_BE")
     assert ended.value.code == command.WRONG_FIGURES == agent.WRONG_FIGURES
     assert "forward_terminal_0_BE: the counters of the forward" in capsys.readouterr().err
 
@@ -280,20 +230,6 @@ def test_what_the_kernel_shows_is_read() -> None:
     assert shown.terminals["0"].queued_bytes == 7
     assert shown.classes["0", "BE"].packets_lost == 1
     assert shown.classes["0", "BE"].p95_us == 1900
-
-
-def test_a_real_platform_is_refused_and_opensand_is_named(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("controller").write_text(
-        '{"controller": "http://127.0.0.1:9/", "login": "admin", "password": "secret"}'
-    )
-    words = ["geo", "orbit=geo_dvbs2", "vpn=none", "cc=bbr", "--engine", "controller"]
-    assert main.main(words) == 2
-    said = capsys.readouterr().err
-    assert "forward=dvbs2: a real platform needs a forward link in frames" in said
-    assert "netem cannot do it, and OpenSAND can" in said
 
 
 def test_where_the_kernel_has_no_such_qdisc_the_job_says_so(

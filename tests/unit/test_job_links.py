@@ -7,10 +7,11 @@ import importlib
 import importlib.util
 import json
 import signal
+import sys
 import threading
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import control_lists
 import pytest
@@ -58,6 +59,43 @@ def delay_lines(*options: str, state: Any = IDLE, step: int = 1) -> list[str]:
 def loss_lines(*options: str) -> list[str]:
     arguments = parsed(*options)
     return [satcom_link.loss_line(one, arguments) for one in satcom_link.directions(arguments)]
+
+
+@pytest.mark.parametrize(
+    ("options", "least_mtu", "rules"),
+    [
+        ([], 1500, []),
+        ([], 1492, ["ipv4 … 1452", "ipv6 … 1432"]),
+        (["--mss-clamp", "none"], 1492, []),
+        (["--fragments", "drop"], 1500, ["0x3fff", "frag exists", "length > 1500"]),
+        (["--icmp-too-big", "drop", "--mss-clamp", "none"], 1400, ["frag-needed", "too-big"]),
+    ],
+)
+def test_the_path_clamps_or_drops_what_it_is_told_to(
+    options: list[str], least_mtu: int, rules: list[str]
+) -> None:
+    """At commit 33a89e92 no path clamped segments, or dropped fragments (F2, F3)."""
+    found = satcom_link.forwarding_rules(parsed(*GEO, *options), least_mtu)
+    assert len(found) == len(rules)
+    for rule, words in zip(found, rules, strict=True):
+        assert all(word in rule for word in words.split(" … "))
+
+
+@pytest.mark.parametrize(
+    ("path_mtus", "least_mtu"),
+    [
+        ("inventory", 1500),
+        ("1492/1400,inventory/9000", 1492),
+        ("inventory/1280,1492", 1280),
+        ("9000/1400", 1500),
+    ],
+)
+def test_the_smallest_network_counts_as_told_or_as_the_inventory_has_it(
+    monkeypatch: pytest.MonkeyPatch, path_mtus: str, least_mtu: int
+) -> None:
+    monkeypatch.setattr(satcom_link, "interface_mtu", lambda name: 1500)
+    arguments = parsed(*GEO, "--path-mtus", path_mtus)
+    assert satcom_link.least_mtu(satcom_link.directions(arguments), arguments) == least_mtu
 
 
 def test_a_geo_link_without_loss_or_seed_is_a_delay() -> None:
@@ -260,13 +298,109 @@ def asked(**other: float) -> Any:
         ((10e6, 250.0, 1.8), {"loss_pct": 1}, []),
         ((10e6, 250.0, 9.0), {"loss_pct": 1}, ["loss 9.000 % instead of 1"]),
         ((10e6, 250.0, 9.0), {"loss_pct": 1, "burst_packets": 10}, []),
-        ((None, None, 99.0), {"loss_pct": 99}, []),
+        ((None, 250.0, 0.0), {}, [f"rate {link_proof.UNSEEN}"]),
+        ((10e6, None, 0.0), {}, [f"delay {link_proof.UNSEEN}"]),
+        (
+            (None, None, 99.0),
+            {"loss_pct": 99},
+            [f"delay {link_proof.UNSEEN}", f"rate {link_proof.UNSEEN}"],
+        ),
     ],
 )
 def test_a_link_that_is_not_what_was_asked_for_is_told(
     measured: tuple[float | None, float | None, float], other: dict[str, float], said: list[str]
 ) -> None:
     assert link_proof.differences(asked(**other), link_proof.Measured(*measured)) == said
+
+
+class Forward(NamedTuple):
+    name: str = "forward"
+    arrives: str = "a"
+    leaves: str = "b"
+
+
+NOTHING = link_proof.Measured(None, None, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("measured", "count", "right"),
+    [
+        ([NOTHING] * 9, link_proof.MEASUREMENTS, False),
+        ([NOTHING, link_proof.Measured(10e6, 250.0, 0.0)], 2, True),
+        ([link_proof.Measured(10e6, None, 0), link_proof.Measured(None, 250.0, 0)], 2, True),
+        ([link_proof.Measured(8e6, 250.0, 0.0)], 1, False),
+    ],
+)
+def test_a_link_that_could_not_be_measured_never_passes(
+    measured: list[Any], count: int, right: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first run on a platform sent no measured_delay_ms, and ended Finished Ok."""
+    left = iter(measured)
+    sent: list[dict[str, Any]] = []
+    monkeypatch.setattr(link_proof, "measure", lambda *_: next(left))
+    monkeypatch.setattr(
+        link_proof.collect_agent, "send_stat", lambda _, **values: sent.append(values)
+    )
+    if right:
+        link_proof.prove(Forward(), asked(), lambda: None)
+    else:
+        with pytest.raises(SystemExit, match=r"does not do what was asked: (delay not known|rate)"):
+            link_proof.prove(Forward(), asked(), lambda: None)
+    assert [one["measurements"] for one in sent] == [count]
+
+
+def test_where_most_is_lost_the_link_is_measured_until_something_came_through() -> None:
+    lossy = asked(loss_pct=99)
+    assert link_proof.most(lossy, NOTHING) == link_proof.MEASUREMENTS_OF_LOSSES
+    assert link_proof.most(lossy, link_proof.Measured(10e6, 250.0, 99.0)) == 1
+
+
+HAS_NOT = "echo no such module >&2; exit 2"
+
+
+@pytest.mark.parametrize(
+    ("job", "refuses", "lacking"),
+    [
+        ("satcom_link", r"*matchall*", "matchall (module cls_matchall)"),
+        ("satcom_link", r"*netem*", "netem (module sch_netem)"),
+        ("satcom_link", r"*tbf*", "tbf (module sch_tbf)"),
+        ("satcom_link", r"*ifb*", "ifb (module ifb)"),
+        ("satcom_link", r"*clsact*|*filter*", "clsact (module sch_ingress)"),
+        ("satcom_link", r"*mirred*", "mirred (module act_mirred)"),
+        ("satcom_link", r"*nft*", "nft (module nf_tables)"),
+        ("lan_link", r"*netem*", "netem (module sch_netem)"),
+    ],
+)
+def test_a_kernel_that_lacks_a_piece_is_told_before_anything_is_changed(
+    job: str, refuses: str, lacking: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was tc's input, which names netem whatever is missing, behind changes made by halves."""
+    for name in ("ip", "tc", "nft", "unshare"):
+        text = f'echo "$PLACE {name} $*" >> {tmp_path}/said\ncase "{name} $*" in {refuses}) {HAS_NOT};; esac'
+        body = 'PLACE=apart; export PLACE; shift; exec "$@"' if name == "unshare" else text
+        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.delenv(netem.CLOCK, raising=False)
+    small = [*GEO, "--path-mtus", "1492", "run"]  # where segment sizes are clamped, by nft
+    options = {"satcom_link": small, "lan_link": ["to_lan", "--delay-ms", "5"]}[job]
+    module = load(job, job)
+    monkeypatch.setattr(module, "interface_mtu", lambda _: 1500, raising=False)
+    monkeypatch.setattr(sys, "argv", [job, *options])
+    # A signal that stays blocked would not reach the commands of later tests.
+    monkeypatch.setattr(signal, "pthread_sigmask", lambda *_: set())
+    with pytest.raises(SystemExit) as end:
+        module.main()
+    said = str(end.value)
+    assert said.startswith("this host's kernel ") and f" has no {lacking}: " in said
+    assert "linux-image-amd64" in said and "linux-modules-extra-" in said
+    here = [one for one in (tmp_path / "said").read_text().splitlines() if one[0] == " "]
+    assert here == [" tc -V"]
+
+
+def test_an_interface_that_is_not_there_is_named() -> None:
+    with pytest.raises(SystemExit, match="interface to_nowhere: No such device"):
+        satcom_link.interface_mtu("to_nowhere")
 
 
 def test_the_burst_of_the_proof_fits_into_the_buffer() -> None:

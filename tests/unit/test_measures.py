@@ -27,6 +27,7 @@ from openbach_run.openbach.measures import (
     TAKES,
     TAKES_OF_ALL,
     TAKES_OF_ONE,
+    WORST,
     Measure,
     check_agreement,
     flat,
@@ -232,7 +233,7 @@ def test_a_record_of_another_version_is_understood() -> None:
 
 
 def test_every_way_to_take_several_values_is_there() -> None:
-    assert (tuple(OF_ONE), tuple(OF_ALL)) == (TAKES_OF_ONE, TAKES_OF_ALL)
+    assert (tuple(OF_ONE), (*OF_ALL, *WORST)) == (TAKES_OF_ONE, TAKES_OF_ALL)
 
 
 @pytest.mark.parametrize(
@@ -279,10 +280,47 @@ def test_flows_are_taken_together(tmp_path: Path) -> None:
         {
             "both_mbps": {"statistic": "rate_bps", "factor": 1e-6, "take": "total_rate"},
             "a_pct": {"statistic": "rate_bps", "take": "first_share_pct"},
+            "worse_mbps": {"statistic": "rate_bps", "factor": 1e-6, "take": "worst_flow"},
+            "delay_s": {"statistic": "rate_bps", "take": "worst", "better": "less"},
             "over_time": {"statistic": "rate_bps", "take": "series"},
         },
     )
-    assert measures(tmp_path, {"dns": declared}) == {"both_mbps": 8.0, "a_pct": 75.0}
+    assert measures(tmp_path, {"dns": declared}) == {
+        "both_mbps": 8.0,
+        "a_pct": 75.0,
+        "worse_mbps": 2.0,
+        "delay_s": 6e6,
+    }
+
+
+@pytest.mark.parametrize(
+    ("suffixes", "found"),
+    [
+        ([""], {"worse_ms": 1.0}),
+        (["to_client"], {"worse_ms": 1.0}),
+        (["", "to_client", "to_server"], {"worse_ms": 3.0, "slower_ms": 3.0}),
+    ],
+)
+def test_the_worst_is_that_of_a_direction_and_not_the_sum(
+    suffixes: list[str], found: dict[str, float], tmp_path: Path
+) -> None:
+    """F6: what has no suffix is the sum of both directions, where there are both."""
+    sent = (
+        {"": 9.0, "to_client": 1.0, "to_server": 3.0} if len(suffixes) > 1 else {suffixes[0]: 1.0}
+    )
+    write_statistics(
+        tmp_path,
+        [
+            {"_metadata": {"job_name": "dns", "suffix": suffix}, "answer_ms": value}
+            for suffix, value in sent.items()
+        ],
+    )
+    of_all = {"statistic": "answer_ms", "better": "less"}
+    declared = read(
+        tmp_path,
+        {"worse_ms": {**of_all, "take": "worst"}, "slower_ms": {**of_all, "take": "worst_flow"}},
+    )
+    assert measures(tmp_path, {"dns": declared}) == found
 
 
 def test_a_column_that_is_there_already_gets_its_jobs_name(tmp_path: Path) -> None:

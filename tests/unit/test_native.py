@@ -138,8 +138,9 @@ def test_a_satellite_link_and_a_proxy() -> None:
     cells = ("vpn=none", "cc=reno", "queue=codel", "pep=B")
     said = refused(without("matchall", "codel", "users"), "geo", *cells)
     for line in (
-        "orbit=geo: needs the traffic classifier",
-        "queue=codel: needs codel",
+        "orbit=geo: needs the traffic classifier matchall (module cls_matchall)",
+        "queue=codel: needs codel (module sch_codel)",
+        "natively give other values, or install it: on Debian linux-image-amd64 has it",
         "pep=B: needs other users",
     ):
         assert line in said
@@ -312,3 +313,11 @@ def test_cpu_time_is_that_of_the_job_that_ran_longest(tmp_path: Path) -> None:
     )
     assert by_suffix["cpu_by_program", "box_1_openvpn"]["cpu_s_per_gb"] == 2.0
     assert by_suffix["cpu_by_program", "box_1"]["cpu_s"] == 4.0
+
+
+def test_every_piece_of_a_link_that_is_lacking_is_named_with_its_module() -> None:
+    """Of several the last was named; of lan_link's only netem was looked for."""
+    said = refused(without("netem", "mirred"), "geo", "vpn=none", "cc=reno")
+    assert "orbit=geo: needs netem (module sch_netem), mirred (module act_mirred)" in said
+    said = refused(without("ifb", "clsact"), "lan_tcp", "vpn=none", "cc=reno")
+    assert "needs ifb (module ifb), clsact (module sch_ingress)" in said

@@ -219,7 +219,7 @@ def test_a_link_file_has_rate_and_delay_of_its_own() -> None:
     [
         (
             "delay: 250",
-            "line 1: unknown: delay; did you mean delay_ms? known are rate, return_rate, delay_ms",
+            "line 1: unknown: delay; did you mean delay_ms (in ms)? known are rate, return_rate, delay_ms",
         ),
         (
             "rate: 10M\n\ndelay_ms: fast",

@@ -951,7 +951,7 @@ def test_a_users_scenario_has_the_words_of_its_job(tmp_path: Path) -> None:
     )
     text = (tmp_path / "report/report.md").read_text()
     assert "| names | answer time (µs) |" in text
-    assert "answer time over virtual time (job dns)" in text
+    assert "answer time over time (job dns)" in text
     assert "The baseline is none" in text and "## Claims" not in text
     drawn = words_of(tmp_path / "report/figures/dns-dns-answer_ms.pdf")
     assert "answer time (µs)" in drawn and "12000" in drawn, (

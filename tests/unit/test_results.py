@@ -52,6 +52,7 @@ def test_measures_are_those_of_the_transfer(tmp_path: Path) -> None:
         "ttfb_s": 0.5,
         "retransmits": None,
         "handshake_time_s": None,
+        "mss_bytes": None,
         "resumes": None,
     }
 

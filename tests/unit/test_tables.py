@@ -11,19 +11,22 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from helpers.records import campaign, record
+from helpers.records import RECORD, campaign, record
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from openbach_jobs import presets
 from openbach_run.campaign.model import Campaign
+from openbach_run.campaign.plan import plan
 from openbach_run.campaign.table import MEDIANS, MOST_COLUMNS, campaign_table, not_sent
 from openbach_run.clock import REAL
 from openbach_run.guest.main import HOST_KERNEL
 from openbach_run.link_checks import is_random
+from openbach_run.openbach.job_folders import load_packages
 from openbach_run.openbach.measures import EVERY_STATISTIC
 from openbach_run.openbach.reading import parse_scenario
+from openbach_run.paths import REPOSITORY
 from openbach_run.results.intervals import estimate
 from openbach_run.results.record import NOT_LOCKED, Record
 from openbach_run.results.tables import (
@@ -59,7 +62,7 @@ def test_no_interval_is_printed_where_there_was_no_chance() -> None:
     assert shown.rows == [["27.34", "27.34", "30.34 [28.34–32.34]"]]
     assert shown.note.split("; ")[:3] == [
         "median [least to greatest] of 5 seeds",
-        "no brackets: no chance in the cell, all seeds gave the same",
+        "no brackets: all seeds gave these digits",
         "no brackets in 1 of the cells with chance: nothing random touched their seeds",
     ]
     assert alike([("30.34 [28.34–32.34]", True), ("–", False), ("failed", True)]) == []
@@ -132,6 +135,34 @@ def test_sub_scenarios_that_have_failed_have_a_row() -> None:
 def test_our_reading_of_the_peps_positions_stands_below_its_results() -> None:
     assert "PEP A: inside the tunnel's path" in campaign_table(campaign(pep=("none", "B")), []).note
     assert "PEP" not in campaign_table(campaign(pep=("none",)), []).note
+
+
+def sized(vpn: str, loss: str, mss_bytes: int, vpn_mtu: int = 0, asked: int = 0) -> Record:
+    sizes = {"mss_bytes": mss_bytes, "vpn_mtu": vpn_mtu or None, "vpn_asked_mtu": asked or None}
+    return replace(record(vpn=vpn, loss=loss), measures={"transfer_time_s": 3.0, **sizes})
+
+
+def test_cells_that_differ_in_the_segment_size_or_the_mtu_are_told() -> None:
+    """At commit 33a89e92 nothing told that one row was clamped and another not (F2, F3)."""
+    losses = ("0", "1")
+    swept = campaign((1,), vpn=("none", "wireguard"), loss=losses)
+    done = [sized("none", loss, 1452) for loss in losses]
+    equal = campaign_table(swept, done).note
+    done += [sized("wireguard", loss, 1372, 1412, 1420) for loss in losses]
+    note = campaign_table(swept, done).note
+    assert "cells differ" not in equal and "smaller" not in equal
+    assert "cells differ in mss_bytes: 1372 (vpn=wireguard), 1452 (vpn=none); " in note
+    assert "differ in vpn_mtu" not in note, "there is one tunnel"
+    assert (
+        "the MTU of wireguard, 1420, was made smaller to fit the path: 1412 (vpn.mtu=1420" in note
+    )
+
+
+def test_many_sizes_are_told_as_a_range() -> None:
+    losses = tuple(map(str, range(13)))
+    done = [sized("none", loss, 1400 + int(loss)) for loss in losses]
+    note = campaign_table(campaign((1,), vpn=("none",), loss=losses), done).note
+    assert "cells differ in mss_bytes: 1400 to 1412, by loss" in note
 
 
 @pytest.mark.parametrize(("queue", "noted"), [("cake", True), ("fq_codel", True), ("fifo", False)])
@@ -220,6 +251,85 @@ def test_a_scenario_says_which_measure_its_table_shows() -> None:
     )
     assert (shown.title, shown.rows) == ("geo: page load time (s)", [["5.66"]])
     assert "least" not in shown.note
+
+
+def of_scenario(name: str, *settings: str) -> Campaign:
+    packages = load_packages([REPOSITORY / "jobs"])
+    return plan(REPOSITORY / f"scenarios/{name}.yml", settings, None, packages)
+
+
+def measured(planned: Campaign, number: int, **measures: float) -> Record:
+    name = planned.scenario.name
+    return replace(RECORD, scenario=name, arguments=planned.cells[number], measures=measures)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "setting", "measures", "shown"),
+    [
+        (
+            "voip",
+            "background=upload",
+            {"worse_mos": 1.51, "to_client_mos": 3.67, "to_server_mos": 1.51},
+            "to server 1.51, to client 3.67",
+        ),
+        (
+            "voip",
+            "background=download",
+            {"worse_mos": 2.1, "to_client_mos": 2.1, "to_server_mos": 3.66},
+            "to client 2.10, to server 3.66",
+        ),
+        (
+            "multi_flow",
+            "cc_2=bbr pep=none orbit=geo",
+            {"worse_goodput_mbps": 1.2, "flow_1_goodput_mbps": 1.2, "flow_2_goodput_mbps": 7.5},
+            "flow 1 1.20, flow 2 7.50",
+        ),
+        (
+            "lan_tcp",
+            "direction=both",
+            {"worse_tcp_mbps": 4, "tcp_mbps": 9, "to_client_tcp_mbps": 5, "to_server_tcp_mbps": 4},
+            "to server 4.00, to client 5.00",
+        ),
+        ("lan_tcp", "direction=download", {"worse_tcp_mbps": 9, "tcp_mbps": 9}, "9.00"),
+        ("lan_tcp", "direction=upload", {"worse_tcp_mbps": 9, "tcp_mbps": 9}, "9.00"),
+    ],
+)
+def test_the_direction_and_the_flow_that_are_worse_stand_first(
+    scenario: str, setting: str, measures: dict[str, float], shown: str
+) -> None:
+    """F6: a call beside an upload had the MOS to the client in the table, which is always good."""
+    planned = of_scenario(scenario, "vpn=none", *setting.split())
+    done = measured(planned, 0, **measures)
+    assert campaign_table(planned, [done]).rows[0][-1].startswith(shown)
+    failed = replace(done, seed=2, status="Guest Lost")
+    assert campaign_table(planned, [done, failed]).rows[0][-1] == f"{shown} (1 failed)"
+    assert planned.plot["measure"] in measures
+
+
+def test_the_share_of_the_first_flow_stands_below_the_table() -> None:
+    planned = of_scenario("multi_flow_loss", "vpn=none", "pep=none", "orbit=geo")
+    done = [measured(planned, 0, share_pct=13.0), measured(planned, 0, share_pct=90.0)]
+    assert "the first one had 13 to 90 % of the goodput" in campaign_table(planned, done).note
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ("", "at least 5.12 s for a size of 100M: TCP's window binds, not the rate of 250M"),
+        ("tcp_buffer=6M", "3.75 MB (tcp_buffer=6M) for each round trip of 600 ms, 50 Mbit/s"),
+        ("window_scaling=off", "0.0655 MB"),
+        ("tcp_buffer=64M", "at least 3.35 s for a size of 100M at a rate of 250M (Ethernet"),
+        ("streams=4", "at least 3.35 s for a size of 100M at a rate of 250M (Ethernet"),
+        ("pep=B", "at least 3.35 s for a size of 100M at a rate of 250M (Ethernet"),
+        ("http=3", "at least 3.35 s for a size of 100M at a rate of 250M (Ethernet"),
+        ("vpn=quic_split", "at least 3.35 s for a size of 100M at a rate of 250M (Ethernet"),
+    ],
+)
+def test_the_least_time_knows_windows_and_says_what_binds(settings: str, said: str) -> None:
+    """F10: 100 MB at 250 Mbit/s and 600 ms takes 10.85 s, with buffers of 64 MB 8.95 s."""
+    own = settings.split() if "vpn" in settings else ["vpn=none", *settings.split()]
+    planned = of_scenario("geo", "cc=cubic", "rate=250M", "delay_ms=300", "size=100M", *own)
+    assert said in campaign_table(planned, []).note
 
 
 def test_a_run_that_has_not_sent_the_scenarios_measure_is_told_apart() -> None:

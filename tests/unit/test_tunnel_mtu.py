@@ -68,6 +68,13 @@ def test_a_cipher_that_nobody_has_described_is_named() -> None:
         tunnel_mtu.fitting_mtu(with_cipher("openvpn_udp", "BF-OFB"), 1500)
 
 
+def test_an_mtu_that_a_run_asks_for_is_not_made_smaller() -> None:
+    """At commit 33a89e92 no run could have a tunnel whose packets do not fit (F3)."""
+    described = folders.describe("wireguard", {"mtu": "1420"})
+    assert tunnel_mtu.fitting_mtu(described, 1440) == 1420
+    assert tunnel_mtu.fitting_mtu(folders.describe("wireguard"), 1440) == 1380
+
+
 def test_an_mtu_that_is_too_big_is_told() -> None:
     described = {**folders.describe("wireguard"), "inner_mtu": 1441}
     with pytest.raises(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from openbach_run.campaign.entries import check_vpn_values, values_read
+from openbach_run.campaign.entries import TAKES, check_vpn_values, values_read
 from openbach_run.campaign.file import plan_file
 from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.notes import notes_of
@@ -131,7 +131,7 @@ REFUSED = [
     ),
     (
         "vpn=wireguard vpn.cipher=AES-256-CBC",
-        "vpn.cipher=AES-256-CBC: wireguard does not read it; it has keepalive, psk",
+        "vpn.cipher=AES-256-CBC: wireguard does not read it; it has clamp, keepalive, mtu, psk",
     ),
     ("vpn=openvpn_udp,wireguard vpn.cipher=AES-256-CBC", "wireguard does not read it"),
     (
@@ -139,14 +139,19 @@ REFUSED = [
         "vpn.cipher=AES-256-CBC: there is no VPN that could have it (vpn=none)",
     ),
     ("vpn=none,openvpn_udp vpn.cipher=AES-256-CBC", "there is no VPN that could have it"),
-    ("vpn=yggdrasil vpn.cipher=x", "yggdrasil does not read it; it has no values"),
+    ("vpn=yggdrasil vpn.cipher=x", "yggdrasil does not read it; it has clamp, mtu"),
     ("vpn=yggdrasil vpn.carrier=tcp", "yggdrasil has it fixed"),
     (
         "vpn=strongswan vpn.encap=yes",
         "give vpn=strongswan (encap=no) or strongswan_udp (encap=yes)",
     ),
     ("vpn=openvpn_tcp vpn.wrapper=reboot", "openvpn_tcp has it fixed"),
-    ("vpn=openvpn_udp vpn.mtu=1300", "mtu is no value of a VPN"),
+    ("vpn=wireguard vpn.mtu=100", "wireguard: 100 should be bytes from 576 to 59999"),
+    ("vpn=wireguard vpn.clamp=no", "wireguard: no should be on or off"),
+    ("vpn=strongswan_policies vpn.mtu=1300", "has no interface whose MTU could be set"),
+    ("vpn=quic_split vpn.clamp=off", "quic_split: TCP ends before the tunnel"),
+    ("vpn=openvpn_udp vpn.clamp=off vpn.mssfix=1300", "mssfix says the segment size itself"),
+    ("vpn=openvpn_dco vpn_values=options=--mssfix_0", "do not heed: give vpn.clamp=on or off"),
     ("vpn=openvpn_udp vpn.rtt_s=1", "rtt_s is no value of a VPN"),
     ("vpn=openvpn_udp vpn.cipher=BF-OFB", "how many bytes the cipher BF-OFB adds is not known"),
     ("vpn=openvpn_udp vpn.keepalive=abc", "openvpn_udp: abc should be seconds, as 10"),
@@ -215,7 +220,8 @@ def read_by(vpn: str) -> set[str]:
 
 def test_the_table_of_values_is_what_the_scripts_read() -> None:
     table = (ROOT / "docs/vpns.md").read_text().partition("## Values")[2].partition("## MTU")[0]
-    told: dict[str, set[str]] = {vpn: set() for vpn in VPNS}
+    assert "Every VPN has `clamp` and `mtu`" in table
+    told = {vpn: {"clamp", "mtu"} for vpn in VPNS}
     names: list[str] = []
     for row in re.findall(r"(?m)^\| (`[^|]*|) *\| (`[^|]*) \|", table):
         names = re.findall(r"`(\w+)`", row[0]) or names
@@ -257,6 +263,12 @@ def test_the_job_refuses_what_its_vpn_does_not_have(vpn: str, text: str, words: 
 def test_the_job_refuses_what_is_no_value(text: str) -> None:
     with pytest.raises(ValueError):
         folders.values_in(text)
+
+
+@pytest.mark.parametrize("vpn", sorted(VPNS))
+def test_the_page_and_the_job_take_the_same_of_every_vpn(vpn: str) -> None:
+    assert {name: folders.describe(vpn)["takes"][name] for name in TAKES} == TAKES
+    assert folders.not_had(vpn, {"mtu": "1420", "clamp": "off"}) == ""
 
 
 def test_the_job_and_its_declaration_have_the_same_pattern() -> None:

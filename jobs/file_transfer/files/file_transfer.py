@@ -218,12 +218,13 @@ def serve(arguments: argparse.Namespace) -> None:
 # The client
 
 
-def is_serving(server_ip: str, control_port: int) -> bool:
-    """Return whether the server of this job answers."""
+def mss_to_server(server_ip: str, control_port: int) -> int | None:
+    """Return the segment size of a connection to this job's server; None if it does not answer."""
     try:
-        return "retransmits" in control.ask(server_ip, control_port, retransmits=True)
+        answer, mss_bytes = control.ask_and_look(server_ip, control_port, retransmits=True)
     except OSError:
-        return False
+        return None
+    return mss_bytes if "retransmits" in answer else None
 
 
 def iperf3_test(arguments: argparse.Namespace) -> iperf3.Test:
@@ -390,7 +391,7 @@ def transfer(arguments: argparse.Namespace) -> None:
     """Wait for the server, transfer once, and send what was measured."""
     server_ip, control_port = arguments.server_ip, arguments.port - 1
     missing = f"the server of file_transfer on {server_ip} does not answer"
-    wait_for(missing, lambda: is_serving(server_ip, control_port), READY_LIMIT_S)
+    mss_bytes = wait_for(missing, lambda: mss_to_server(server_ip, control_port), READY_LIMIT_S)
     downloads = arguments.direction == "download"
 
     def sender_retransmits() -> int:
@@ -442,6 +443,7 @@ def transfer(arguments: argparse.Namespace) -> None:
         ttfb_s=received.ttfb_s,
         handshake_time_s=received.handshake_time_s,
         congestion_control=received.congestion_control,
+        mss_bytes=mss_bytes if arguments.http != "3" else None,
         retransmits=sender_retransmits() - before if counts_segments(arguments) else None,
         resumes=None if resumed is None else sender_resumes() - resumed,
     )

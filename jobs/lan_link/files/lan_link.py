@@ -259,6 +259,10 @@ def main() -> None:
     if changes_nothing(arguments):
         signal.sigwait(SIGNALS)
         return
+    if netem.CLOCK not in os.environ:  # else an engine has looked before the run
+        from openbach_jobs import kernel
+
+        kernel.check([*kernel.LINK, *([] if arguments.rate == UNLIMITED else ["tbf"])])
     try:
         apply(arguments)
         play(arguments)

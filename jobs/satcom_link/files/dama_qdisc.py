@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import collect_agent
+from link_proof import ClassCounters, gateways
 
 from openbach_jobs import netem
 from openbach_jobs.command import change, figures_are_wrong, run, undo, wait_for
@@ -27,8 +28,6 @@ from openbach_jobs.dama import Access, Share
 STATE = Path("/proc/net/dama")
 LATE_S = 1.0
 """How long after it should have left a packet counts as not sent."""
-
-
 PORT = 5997
 """UDP, of a PEP's wishes: the job satpep sends the wanted rate in bit/s there."""
 WISH = re.compile(rb"[0-9]{1,10}")
@@ -45,28 +44,6 @@ class Counters(NamedTuple):
     queued_bytes: int
     requests: int
     collisions: int
-
-
-class ClassCounters(NamedTuple):
-    """The counters of a class of a terminal."""
-
-    packets_in: int
-    bytes_in: int
-    packets_out: int
-    bytes_out: int
-    packets_dropped: int
-    bytes_dropped: int
-    packets_queued: int
-    bytes_queued: int
-    median_us: int
-    p95_us: int
-
-    def check(self, called: str) -> None:
-        """Ends the job if bytes or packets were lost or made: in = out + dropped + queued."""
-        packets = self.packets_out + self.packets_dropped + self.packets_queued
-        length = self.bytes_out + self.bytes_dropped + self.bytes_queued
-        if (self.packets_in, self.bytes_in) != (packets, length):
-            figures_are_wrong(f"{called}: the counters of the return link do not add up: {self}")
 
 
 class Shown(NamedTuple):
@@ -108,11 +85,7 @@ def look() -> Shown:
 
 def terminals_beyond(interface: str, routes: str) -> int:
     """The number of gateways of routes over the interface, in /proc/net/route; at least one."""
-    found = set()
-    for words in map(str.split, routes.splitlines()):
-        if words[0] == interface and words[2].strip("0"):
-            found.add(words[2])
-    return max(len(found), 1)
+    return max(len(gateways(interface, routes)), 1)
 
 
 def with_link_addresses(shares: Mapping[str, Share], interface: str) -> list[tuple[str, Share]]:
@@ -264,7 +237,7 @@ class Link:
                 "collisions": one.collisions,
             }
         for (name, kind), counted in state.classes.items():
-            counted.check(f"{_suffix(name)}_{kind}")
+            counted.check("return link", f"{_suffix(name)}_{kind}")
             if not counted.packets_out:
                 continue
             found[f"{_suffix(name)}_{kind}"] = {

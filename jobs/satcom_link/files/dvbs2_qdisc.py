@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from link_proof import ClassCounters, gateways
+
 from openbach_jobs.command import change, figures_are_wrong, wait_for
 from openbach_jobs.dvbs2 import MODCODS, RECEIVES, SENDS, SILENT, Change, Forward, Rows
 
@@ -45,30 +47,6 @@ class TerminalCounters(NamedTuple):
     used_bytes: int
     header_bytes: int
     queued_bytes: int
-
-
-class ClassCounters(NamedTuple):
-    """The counters of a class of a terminal."""
-
-    packets_in: int
-    bytes_in: int
-    packets_out: int
-    bytes_out: int
-    packets_dropped: int
-    bytes_dropped: int
-    packets_lost: int
-    bytes_lost: int
-    packets_queued: int
-    bytes_queued: int
-    median_us: int
-    p95_us: int
-
-    def check(self, called: str) -> None:
-        """End the job if bytes or packets were lost or made: in = out + dropped + lost + queued."""
-        packets = self.packets_out + self.packets_dropped + self.packets_lost + self.packets_queued
-        length = self.bytes_out + self.bytes_dropped + self.bytes_lost + self.bytes_queued
-        if (self.packets_in, self.bytes_in) != (packets, length):
-            figures_are_wrong(f"{called}: the counters of the forward link do not add up: {self}")
 
 
 class Shown(NamedTuple):
@@ -109,11 +87,9 @@ def terminals_beyond(interface: str, routes: str) -> list[str]:
 
     The text is that of /proc/net/route. Without a gateway the list is empty.
     """
-    found = set()
-    for words in map(str.split, routes.splitlines()):
-        if words[0] == interface and words[2].strip("0"):
-            found.add(socket.inet_ntoa(struct.pack("=I", int(words[2], 16))))
-    return sorted(found, key=socket.inet_aton)
+    found = gateways(interface, routes)
+    addresses = (socket.inet_ntoa(struct.pack("=I", int(one, 16))) for one in found)
+    return sorted(addresses, key=socket.inet_aton)
 
 
 def check_kernel() -> None:
@@ -261,7 +237,7 @@ class Link:
             }
         for (number, kind), counted in state.classes.items():
             called = f"forward_terminal_{number}_{kind}"
-            counted.check(called)
+            counted.check("forward link", called)
             found[called] = {
                 "class_packets": counted.packets_out,
                 "class_dropped": counted.packets_dropped,

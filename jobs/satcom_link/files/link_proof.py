@@ -26,7 +26,7 @@ from typing import NamedTuple, Protocol
 import collect_agent
 
 from openbach_jobs import netem
-from openbach_jobs.command import run, undo
+from openbach_jobs.command import figures_are_wrong, run, undo
 
 INJECTOR = "prove"
 SEEN_PORT, UNSEEN_PORT = 9, 10  # discard and unassigned: nobody listens
@@ -44,8 +44,11 @@ DELAY_TOLERANCE_MS = 1.0
 RATE_TOLERANCE = 0.01
 REAL_TIME_DELAY_MS, REAL_TIME_RATE = 2.0, 0.05
 """What timers and the scheduler may add to both where the bucket is one for real time."""
-MEASUREMENTS_IN_REAL_TIME = 5
-"""Whatever else the machine does may disturb a measurement; a wrong link is wrong every time."""
+MEASUREMENTS, MEASUREMENTS_OF_LOSSES = 5, 100
+"""In real time whatever else the machine does may disturb a measurement; a wrong link is wrong
+every time. Where no packet came through, the next host may not be known yet (ARP takes a round trip
+of the link), or all of them were lost, which is more likely the more the link should lose."""
+UNSEEN = "not known: too few packets of the measurement came through"
 DEVIATIONS = 6
 """Standard deviations of the loss and of the mean delay that count as chance."""
 
@@ -124,20 +127,19 @@ def prove(direction: Direction, asked: Asked, counted: Callable[[], Counters]) -
     """Measure one direction, and send what was asked and measured as a statistic.
 
     The job ends if they differ. `counted` gives what netem has lost and the queue has dropped so
-    far. A link that begins with an outage is not measured.
+    far. A link that loses every packet is not measured.
     """
-    if not asked.rate_bps or asked.loss_pct == 100:
+    if asked.loss_pct == 100:
         collect_agent.send_log(
-            syslog.LOG_INFO, f"{direction.name}: begins with an outage, not measured"
+            syslog.LOG_INFO, f"{direction.name}: loses every packet, not measured"
         )
         return
     measured, measurements = measure(direction, asked, counted), 1
-    while (
-        (wrong := differences(asked, measured))
-        and asked.in_real_time
-        and measurements < MEASUREMENTS_IN_REAL_TIME
-    ):
-        measured, measurements = measure(direction, asked, counted), measurements + 1
+    while (wrong := differences(asked, measured)) and measurements < most(asked, measured):
+        again, measurements = measure(direction, asked, counted), measurements + 1
+        rate_bps = measured.rate_bps if again.rate_bps is None else again.rate_bps
+        delay_ms = measured.delay_ms if again.delay_ms is None else again.delay_ms
+        measured = Measured(rate_bps, delay_ms, again.loss_pct)
     collect_agent.send_stat(
         collect_agent.now(),
         suffix=direction.name,
@@ -155,12 +157,24 @@ def prove(direction: Direction, asked: Asked, counted: Callable[[], Counters]) -
         sys.exit(f"the {direction.name} direction does not do what was asked: {'; '.join(wrong)}")
 
 
+def most(asked: Asked, measured: Measured) -> int:
+    """Return how often a link is measured that gave these values, which are wrong, or none."""
+    if None in measured:
+        return MEASUREMENTS_OF_LOSSES if asked.loss_pct else MEASUREMENTS
+    return MEASUREMENTS if asked.in_real_time else 1
+
+
 def differences(asked: Asked, measured: Measured) -> list[str]:
-    """Return in words how the measured link differs from what was asked."""
+    """Return in words how the measured link differs from what was asked.
+
+    What could not be measured does.
+    """
     found = []
     spread_ms = DEVIATIONS * asked.jitter_ms
     tolerance_ms = DELAY_TOLERANCE_MS + spread_ms + asked.in_real_time * REAL_TIME_DELAY_MS
-    if measured.delay_ms is not None and abs(measured.delay_ms - asked.delay_ms) > tolerance_ms:
+    if measured.delay_ms is None:
+        found.append(f"delay {UNSEEN}")
+    elif abs(measured.delay_ms - asked.delay_ms) > tolerance_ms:
         found.append(f"delay {measured.delay_ms:.3f} ms instead of {asked.delay_ms:g}")
     full, at_once = full_packets(asked), packets_at_once(asked)
     burst_ms = (full - 1) * FULL_BYTES * 8000 / asked.rate_bps
@@ -175,7 +189,9 @@ def differences(asked: Asked, measured: Measured) -> list[str]:
         + spread_ms / burst_ms
         + asked.in_real_time * REAL_TIME_RATE
     )
-    if measured.rate_bps is not None and abs(measured.rate_bps / asked.rate_bps - 1) > tolerance:
+    if measured.rate_bps is None:
+        found.append(f"rate {UNSEEN}")
+    elif abs(measured.rate_bps / asked.rate_bps - 1) > tolerance:
         found.append(f"rate {measured.rate_bps:.0f} bit/s instead of {asked.rate_bps:.0f}")
     if abs(measured.loss_pct - asked.loss_pct) > 100 * loss_spread(asked):
         found.append(f"loss {measured.loss_pct:.3f} % instead of {asked.loss_pct:g}")
@@ -384,3 +400,39 @@ def beyond(interface: str, routes: str, neighbours: str) -> str | None:
         words[0] for words in map(str.split, neighbours.splitlines()) if words[-1] == interface
     ]
     return next(iter(gateways + known), None)
+
+
+# The links whose qdiscs are modules of ours: dama_qdisc.py, dvbs2_qdisc.py
+
+
+class ClassCounters(NamedTuple):
+    """The counters of a class of a terminal."""
+
+    packets_in: int
+    bytes_in: int
+    packets_out: int
+    bytes_out: int
+    packets_dropped: int
+    bytes_dropped: int
+    packets_lost: int
+    bytes_lost: int
+    packets_queued: int
+    bytes_queued: int
+    median_us: int
+    p95_us: int
+
+    def check(self, link: str, called: str) -> None:
+        """End the job if bytes or packets were lost or made: in = out + dropped + lost + queued."""
+        packets = self.packets_out + self.packets_dropped + self.packets_lost + self.packets_queued
+        length = self.bytes_out + self.bytes_dropped + self.bytes_lost + self.bytes_queued
+        if (self.packets_in, self.bytes_in) != (packets, length):
+            figures_are_wrong(f"{called}: the counters of the {link} do not add up: {self}")
+
+
+def gateways(interface: str, routes: str) -> set[str]:
+    """Return the gateways of routes over the interface, as /proc/net/route has them."""
+    found = set()
+    for words in map(str.split, routes.splitlines()):
+        if words[0] == interface and words[2].strip("0"):
+            found.add(words[2])
+    return found

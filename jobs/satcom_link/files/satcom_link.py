@@ -34,7 +34,7 @@ import fragments
 import link_proof
 
 from openbach_jobs import constellation, link_file, netem, presets
-from openbach_jobs.command import LINKS, change, run, undo, wait_for
+from openbach_jobs.command import LINKS, change, interface_mtu, run, undo, wait_for
 from openbach_jobs.link_file import Change, State
 from openbach_jobs.presets import NONE, PRESET, SAME, Buffer
 
@@ -50,16 +50,20 @@ PLACE = "satellite"
 """Which losses are this link's, of the places that --loss-at can name."""
 CODEL_TARGET = 0.05
 """Of the RTT: RFC 8289, section 4.2, which has the interval at one RTT (section 4.3)."""
-TOO_BIG = "table inet satcom_link"
-NO_TOO_BIG = f"""{TOO_BIG} {{
-    chain too_big {{
-        type filter hook forward priority filter
-        icmp type destination-unreachable icmp code frag-needed drop
-        icmpv6 type packet-too-big drop
-    }}
-}}
-"""
-"""Rules for nft."""
+TABLE = "table inet satcom_link"
+NO_TOO_BIG = (
+    "icmp type destination-unreachable icmp code frag-needed drop",
+    "icmpv6 type packet-too-big drop",
+)
+NO_FRAGMENTS = ("ip frag-off & 0x3fff != 0 drop", "meta nfproto ipv6 exthdr frag exists drop")
+WOULD_BE_CUT = "ip frag-off & 0x4000 == 0 ip length > {least_mtu} drop"
+"""Packets of which a later network would make fragments."""
+CLAMPED = "meta nfproto {family} tcp flags & (syn | rst) == syn tcp option maxseg size set {size}"
+"""Rules for nft, which lowers a segment size and never raises one."""
+HEADERS_BYTES = {"ipv4": 40, "ipv6": 60}
+"""Of IP and TCP, by the family."""
+ETHERNET_MTU = 1500
+PATH_MTUS = re.compile(r"(inventory|\d+)(/\d+)?(,(inventory|\d+)(/\d+)?)*")
 UP = "measured"
 """Alias of the queues' interfaces when the link has proved itself."""
 WAIT_LIMIT_S = 600.0
@@ -196,6 +200,24 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         default="pass",
         help="messages that a packet is too big for a network",
     )
+    path = parser.add_argument_group("what networks beside the link do")  # of a group: as in vpn
+    path.add_argument(
+        "--fragments",
+        choices=["pass", "drop"],
+        default="pass",
+        help="of IP packets, and packets of which a later network would make some",
+    )
+    path.add_argument(
+        "--mss-clamp",
+        choices=["terminal", "none"],
+        default="terminal",
+        help="TCP's segment size fits networks below 1500 bytes, as a terminal sees to it",
+    )
+    path.add_argument(
+        "--path-mtus",
+        default="inventory",
+        help="MTUs of the path's other networks: 1492,1500; inventory/1500: what stands second",
+    )
     parser.add_argument(
         "--series-s", type=float, default=0.0, help="seconds between looks at the queues; 0: none"
     )
@@ -213,6 +235,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         parser.error(f"series_s is {arguments.series_s:g}: 0, or from 0.01 to 3600 s")
     if arguments.shares != NONE and not SHARES.fullmatch(arguments.shares):
         parser.error(f"shares: {arguments.shares!r} is not like 10.0.0.2:cra=50k/10.0.0.3:weight=2")
+    if not PATH_MTUS.fullmatch(arguments.path_mtus):
+        parser.error(f"path_mtus: {arguments.path_mtus!r} is not like 1492,inventory/1500")
     try:
         preset = presets.find(arguments.orbit)
         texts = presets.in_force(vars(arguments), preset)
@@ -460,14 +484,39 @@ def apply(both: Both, arguments: argparse.Namespace, states: dict[str, State]) -
             f"qdisc replace {delay_line(one, arguments, state, step=1)}",
         ]
     change("tc", lines=lines)
-    if arguments.icmp_too_big == "drop":
-        change("nft", "-f", "-", text=NO_TOO_BIG)
+
+
+def filter_path(rules: Sequence[str]) -> None:
+    """Let nft do what the path does to packets beyond carrying them."""
+    if rules:
+        chain = ["type filter hook forward priority filter", *rules]
+        change(
+            "nft", "-f", "-", text="\n".join([TABLE + " {", "chain path {", *chain, "}", "}", ""])
+        )
+
+
+def least_mtu(both: Both, arguments: argparse.Namespace) -> int:
+    """Return the smallest MTU of the path in bytes: of this host's interfaces, or as told."""
+    own = [interface_mtu(one.arrives) for one in both]
+    told = [re.search(r"\d+", of_network) for of_network in arguments.path_mtus.split(",")]
+    return min([*own, *(int(number[0]) for number in told if number)])
+
+
+def forwarding_rules(arguments: argparse.Namespace, least_mtu: int) -> list[str]:
+    """Return nft's rules for what the path does to packets, beyond carrying them."""
+    rules = list(NO_TOO_BIG) if arguments.icmp_too_big == "drop" else []
+    if arguments.fragments == "drop":
+        rules += [*NO_FRAGMENTS, WOULD_BE_CUT.format(least_mtu=least_mtu)]
+    if arguments.mss_clamp == "terminal" and least_mtu < ETHERNET_MTU:
+        for family, headers in HEADERS_BYTES.items():
+            rules.append(CLAMPED.format(family=family, size=least_mtu - headers))
+    return rules
 
 
 def clear(both: Both, arguments: argparse.Namespace) -> None:
     """Remove what `apply` made, as far as it is there."""
-    if arguments.icmp_too_big == "drop":
-        undo("nft", "delete", *TOO_BIG.split())
+    if arguments.rules:
+        undo("nft", "delete", *TABLE.split())
     lines = [
         line
         for one in both
@@ -729,6 +778,22 @@ def look(both: Both, states: dict[str, State]) -> None:
         )
 
 
+def without_outage(direction: Direction, state: State) -> State:
+    """Return the state; of an outage the one without it, as nothing can be measured in one."""
+    if state.rate_bps and state.loss_pct < 100:
+        return state
+    return state._replace(rate_bps=direction.rate_bps, loss_pct=0.0)
+
+
+def state_lines(
+    both: Both, arguments: argparse.Namespace, states: dict[str, State]
+) -> Iterator[str]:
+    """Yield tc's lines for rate and delay of both directions."""
+    for one in both:
+        yield rate_line(one, states[one.name], buffer_bytes(one, arguments.buffer))
+        yield delay_line(one, arguments, states[one.name], step=1)
+
+
 def asked(direction: Direction, arguments: argparse.Namespace, state: State) -> link_proof.Asked:
     """Return the properties that the proof should find in a direction."""
     limit = buffer_bytes(direction, arguments.buffer)
@@ -806,13 +871,25 @@ def emulate(arguments: argparse.Namespace) -> None:
         import dvbs2_qdisc
 
         dvbs2_qdisc.check_kernel()
+    arguments.rules = forwarding_rules(arguments, least_mtu(both, arguments))
+    if netem.CLOCK not in os.environ:  # else an engine has looked before the run
+        from openbach_jobs import kernel
+
+        own = ["nft"] if arguments.rules else []
+        kernel.check([*kernel.LINK, "tbf", arguments.queue, *own])
     played = changes(arguments)
     states = {change.direction: change.state for change in first(played)}
+    proven = {one.name: without_outage(one, states[one.name]) for one in both}
     try:
-        apply(both, arguments, states)
+        apply(both, arguments, proven)
         for one in both:
             link_proof.prove(
-                one, asked(one, arguments, states[one.name]), partial(counters_of, both, one.name)
+                one, asked(one, arguments, proven[one.name]), partial(counters_of, both, one.name)
+            )
+        if proven != states:
+            change(
+                "tc",
+                lines=[f"qdisc change {line}" for line in state_lines(both, arguments, states)],
             )
         asked_for = None
         if arguments.dama:
@@ -822,6 +899,8 @@ def emulate(arguments: argparse.Namespace) -> None:
         if arguments.dvbs2:
             framed = frame_the_forward_link(both[0], arguments)
             states[both[0].name] = states[both[0].name]._replace(rate_bps=0)
+        # After the proofs: their packets are full ones, which a path may drop.
+        filter_path(arguments.rules)
         change("ip", lines=[f"link set {one.queue} alias {UP}" for one in both])
         collect_agent.send_log(syslog.LOG_INFO, "the link is up")
         before = counters(both)

@@ -11,6 +11,7 @@ job file_transfer's.
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
@@ -18,10 +19,12 @@ from typing import Any
 import collect_agent
 
 from openbach_jobs import ends, iperf3_test, limits
+from openbach_jobs.command import TIMESTAMPS_BYTES
 
 CONFIGURATION = "/opt/openbach/agent/jobs/tcp_throughput/tcp_throughput_rstats_filter.conf"
 LIMITS = {"port": (1, 65535), "duration_s": (1, 86400), "streams": (1, 128)}
 OPTIONS = {"upload": [], "download": ["-R"], "both": ["--bidir"]}
+TIMESTAMPS = "/proc/sys/net/ipv4/tcp_timestamps"
 REVERSE = "_bidir_reverse"
 """What iperf3 adds to the names of the other direction's sums, if there are both."""
 
@@ -108,6 +111,14 @@ def longest_gap_s(intervals: Sequence[tuple[float, float, int]]) -> float:
     return longest_s
 
 
+def mss_bytes(report: dict[str, Any]) -> int:
+    """Return the segment size that iperf3's connection began with; iperf3 leaves options out."""
+    setting = os.open(TIMESTAMPS, os.O_RDONLY)  # `open` would make calls that fail and take time
+    has_timestamps = os.read(setting, 1) != b"0"
+    os.close(setting)
+    return int(report["start"]["tcp_mss_default"]) + TIMESTAMPS_BYTES * has_timestamps
+
+
 def measure(arguments: argparse.Namespace) -> None:
     """Run iperf3's client, and send what it has measured."""
     words = [
@@ -128,8 +139,9 @@ def measure(arguments: argparse.Namespace) -> None:
         collect_agent.send_stat(
             collect_agent.now(), attempts=tested.attempts, **total(list(by_direction.values()))
         )
+    segment = mss_bytes(tested.report)
     for suffix, added in directions(arguments.direction).items():
-        found = by_direction[added]
+        found = {**by_direction[added], "mss_bytes": segment}
         if arguments.interval_s:
             intervals = series(tested.report, added)
             for begins_s, lasts_s, size in intervals:

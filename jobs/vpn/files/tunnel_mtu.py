@@ -66,12 +66,14 @@ def largest_inner(framing: Mapping[str, int], path_mtu: int) -> int:
 
 
 def fitting_mtu(vpn: Mapping[str, Any], path_mtu: int) -> int:
-    """Return the `inner_mtu` of vpn.json, as the path allows.
+    """Return the value `mtu` as it is, or else the `inner_mtu` of vpn.json, as the path allows.
 
-    It is larger by what the path's packets are larger than Ethernet's, and smaller where a packet
+    That is larger by what the path's packets are larger than Ethernet's, and smaller where a packet
     of it would not fit. Raises MtuError where a vpn.json asks for one that does not fit even
     Ethernet, or the path carries none.
     """
+    if "mtu" in vpn["values"]:
+        return int(vpn["values"]["mtu"])
     asked = int(vpn["inner_mtu"]) + max(0, path_mtu - ETHERNET_MTU)
     framing = framing_of(vpn)
     if framing is None:

@@ -52,9 +52,12 @@ from openbach_jobs.command import (
     LIMIT_S,
     LINKS,
     ROUTES,
+    TCP_INFO_BYTES,
     change,
+    interface_mtu,
     record,
     run,
+    segment_bytes,
     started,
     undo,
     wait_for,
@@ -117,15 +120,14 @@ BY_KERNEL = ("wireguard", "ovpn", "xfrm")
 """Types of interfaces, as `ip -d link` calls them, whose packets the kernel encrypts."""
 ETHERNET_MTU = 1500
 """Where nothing is known of the way out."""
-TCP_INFO_BYTES, TCPI_OPTIONS_AT, TCPI_SND_MSS_AT, TCPI_RTT_AT = 104, 5, 16, 68
-"""Where struct tcp_info of linux/tcp.h has what; the round-trip time in µs."""
-TCPI_OPT_TIMESTAMPS = 1
-HEADERS_BYTES, TIMESTAMPS_BYTES = 40, 12
-"""Of IPv4 and TCP, and of TCP's timestamps, which a segment's size is without."""
+TCPI_RTT_AT = 68
+"""Where struct tcp_info of linux/tcp.h has the round-trip time in µs."""
+IP_MTU = 14
+"""linux/in.h"""
+HEADERS_BYTES = 40
+"""Of IPv4 and TCP."""
 SIOCETHTOOL, ETHTOOL_GDRVINFO = 0x8946, 3
 """Of linux/sockios.h and linux/ethtool.h; struct ethtool_drvinfo has the driver's name at 4."""
-SIOCGIFMTU = 0x8921
-"""linux/sockios.h; `open` would make calls that fail, and those take virtual time."""
 Networks = list[tuple[str, IPv4Network]]
 
 
@@ -372,11 +374,8 @@ def learnt(connection: socket.socket) -> Way:
     Time-outs and the tunnel's MTU follow from them.
     """
     told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
-    segment, rtt_us = (
-        struct.unpack_from("=I", told, at)[0] for at in (TCPI_SND_MSS_AT, TCPI_RTT_AT)
-    )
-    timestamps = TIMESTAMPS_BYTES if told[TCPI_OPTIONS_AT] & TCPI_OPT_TIMESTAMPS else 0
-    return Way(rtt_us / 1e6, segment + timestamps + HEADERS_BYTES)
+    (rtt_us,) = struct.unpack_from("=I", told, TCPI_RTT_AT)
+    return Way(rtt_us / 1e6, segment_bytes(connection) + HEADERS_BYTES)
 
 
 def own_networks() -> Networks:
@@ -427,16 +426,9 @@ def own_mtu(arguments: argparse.Namespace, networks: Networks) -> int:
     them.
     """
     own = ip_address(arguments.local_ip)
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asks:
-        answers = [
-            fcntl.ioctl(asks, SIOCGIFMTU, struct.pack("16si12x", name.encode(), 0))
-            for name, net in networks
-            if own in net
-        ]
+    there = [interface_mtu(name) for name, net in networks if own in net]
     told = [int(mtu) for mtu in arguments.path_mtus.split(",") if mtu.isdecimal()]
-    return min(
-        [*(struct.unpack("16si12x", answer)[1] for answer in answers), *told], default=ETHERNET_MTU
-    )
+    return min([*there, *told], default=ETHERNET_MTU)
 
 
 def check_host(arguments: argparse.Namespace, vpn: dict[str, Any], path: str) -> None:
@@ -969,13 +961,34 @@ def tell_of_the_start(
     """Send what the start took, what the carrier uses, and `what` else came up."""
     collect_agent.send_log(syslog.LOG_INFO, f"{arguments.kind} is ready after {setup_time_s:.3f} s")
     cc = carrier_congestion_control(arguments) if vpn["carrier"] in STREAMS else None
+    mtu_bytes, asked_mtu_bytes = mtus(arguments, vpn)
     collect_agent.send_stat(
         collect_agent.now(),
         setup_time_s=setup_time_s,
         up_time_s=up_time_s,
         congestion_control=cc,
+        mtu_bytes=mtu_bytes,
+        asked_mtu_bytes=asked_mtu_bytes,
         **what,
     )
+
+
+def mtus(arguments: argparse.Namespace, vpn: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the tunnel's MTU as the kernel has it, and that which was asked for, in bytes.
+
+    Ends the job if the run itself has asked for another one.
+    """
+    if vpn["device"]:
+        mtu = interface_mtu(arguments.device)
+    else:  # policies have none, but what goes through them has
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asks:
+            asks.bind((arguments.tunnel_ip, arguments.exchange_port))
+            asks.connect((arguments.remote_tunnel_ip, arguments.exchange_port))
+            mtu = asks.getsockopt(socket.IPPROTO_IP, IP_MTU)
+    asked = int(vpn["values"].get("mtu", vpn["inner_mtu"]))
+    if "mtu" in vpn["values"] and mtu != asked:
+        sys.exit(f"{arguments.kind} has an MTU of {mtu} bytes, not the {asked} that were asked for")
+    return mtu, asked
 
 
 def cpu_of(arguments: argparse.Namespace, vpn: Mapping[str, Any]) -> Any:

@@ -21,6 +21,14 @@ OTHERS = ("stack.json",)
 NONE = "none"
 VALUES = r"[\w-]+=[\w.:/@%+= -]+(;[\w-]+=[\w.:/@%+= -]+)*"
 """As vpn.yml has it: nothing that a shell, or a VPN's configuration, takes for more than a word."""
+TAKES = {
+    "clamp": {"pattern": "on|off", "like": "on or off"},
+    "mtu": {
+        "pattern": "57[6-9]|5[89][0-9]|[6-9][0-9]{2}|[1-9][0-9]{3}|[1-5][0-9]{4}",
+        "like": "bytes from 576 to 59999",
+    },
+}
+"""What any VPN takes: whether the segment size of TCP in it is set, and its MTU as asked."""
 LAST_LINES = 8
 """Twice that, as log and as last words, are among the lines that a record keeps of a job."""
 MOST_ERRORS, MOST_WARNINGS, MOST_BYTES = 6, 8, 16 << 20
@@ -73,7 +81,7 @@ def describe(kind: str, given: Mapping[str, str] | None = None) -> dict[str, Any
     own = _read(kind)
     base = _read(own["base"]) if "base" in own else {}
     values = {**base.get("values", {}), **own.get("values", {}), **(given or {})}
-    takes = {**base.get("takes", {}), **own.get("takes", {})}
+    takes = {**TAKES, **base.get("takes", {}), **own.get("takes", {})}
     if own.keys() & {"overhead_bytes"} and "framing" not in own:
         base = {name: value for name, value in base.items() if name != "framing"}
     merged = {"values": values, "takes": takes}

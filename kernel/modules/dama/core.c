@@ -10,32 +10,14 @@
  *	    begins when the grants have come back;
  *	terminals fill the slots of this superframe with what is in their queues now.
  */
-#ifdef __KERNEL__
-#include <linux/minmax.h>
-#include <linux/stddef.h>
-#include <linux/string.h>
-#else
-#include <stddef.h>
-#include <string.h>
-#define min(a, b) ((a) < (b) ? (a) : (b))
-#define max(a, b) ((a) > (b) ? (a) : (b))
-#endif
-
 #include "core.h"
 
 #define US_PER_S 1000000ULL
-#define NONE (~0ULL)
 #define OPENSAND_RBDC_BPS 16320000ULL	/* its largest request */
 #define OPENSAND_VBDC_BYTES 510000ULL	/* 4080 kbit */
 #define HEADER_BYTES 2			/* RLE, of each payload unit, */
 #define START_BYTES 2			/* and of the first fragment beyond that */
 #define LEAST_FRAGMENT_BYTES 1
-
-/* a * b / c, where c * b is below 2^64 */
-static u64 scaled(u64 a, u64 b, u64 c)
-{
-	return a / c * b + a % c * b / c;
-}
 
 static u64 minus(u64 a, u64 b)
 {
@@ -80,43 +62,20 @@ static u64 bytes_in(u64 rate_bps, u64 us)
 
 #define VALUE(name) { #name, offsetof(struct dama_values, name) }
 
-static const struct {
-	const char *name;
-	size_t offset;
-} value_names[] = {
+const struct link_name dama_value_names[] = {
 	VALUE(superframe_us), VALUE(delay_us), VALUE(processing_us), VALUE(request_period), VALUE(request_rtt),
 	VALUE(rbdc_life), VALUE(vbdc_life), VALUE(slots), VALUE(burst_bytes), VALUE(label_bytes), VALUE(check_bytes),
 	VALUE(algorithm), VALUE(over_request_pct), VALUE(cra_bps), VALUE(rbdc_bps), VALUE(vbdc_bytes), VALUE(fca_bps),
 	VALUE(queue_bytes), VALUE(queue_packets), VALUE(random_access), VALUE(ra_frame), VALUE(ra_slots),
 	VALUE(ra_replicas), VALUE(ra_backoff), VALUE(terminals), VALUE(simulated), VALUE(simulated_bps),
-	VALUE(simulated_deviation_bps), VALUE(simulated_on_us), VALUE(simulated_off_us), VALUE(seed),
+	VALUE(simulated_deviation_bps), VALUE(simulated_on_us), VALUE(simulated_off_us), VALUE(seed), { NULL, 0 },
 };
-
-u64 *dama_value(struct dama_values *values, const char *name)
-{
-	u32 i;
-
-	for (i = 0; i < sizeof(value_names) / sizeof(*value_names); i++)
-		if (!strcmp(name, value_names[i].name))
-			return (u64 *)((char *)values + value_names[i].offset);
-	return NULL;
-}
 
 #define SHARE(name) { #name, offsetof(struct dama_share, name) }
 
-u64 *dama_share_value(struct dama_share *share, const char *name)
-{
-	static const struct {
-		const char *name;
-		size_t offset;
-	} names[] = { SHARE(cra_bps), SHARE(rbdc_bps), SHARE(vbdc_bytes), SHARE(weight) };
-	u32 i;
-
-	for (i = 0; i < sizeof(names) / sizeof(*names); i++)
-		if (!strcmp(name, names[i].name))
-			return (u64 *)((char *)share + names[i].offset);
-	return NULL;
-}
+const struct link_name dama_share_names[] = {
+	SHARE(cra_bps), SHARE(rbdc_bps), SHARE(vbdc_bytes), SHARE(weight), { NULL, 0 },
+};
 
 const char *dama_check(const struct dama_values *v)
 {
@@ -152,8 +111,8 @@ const char *dama_check(const struct dama_values *v)
 		return "vbdc_bytes is at most 1000000000";
 	if (!v->cra_bps && !v->rbdc_bps && !v->vbdc_bytes && !v->fca_bps)
 		return "one of cra_bps, rbdc_bps, vbdc_bytes and fca_bps is above 0";
-	if (!v->terminals || v->terminals > DAMA_TERMINALS || v->simulated > DAMA_TERMINALS ||
-	    v->terminals + v->simulated > DAMA_TERMINALS)
+	if (!v->terminals || v->terminals > LINK_TERMINALS || v->simulated > LINK_TERMINALS ||
+	    v->terminals + v->simulated > LINK_TERMINALS)
 		return "there are 1 to 1024 terminals, at least one of them real";
 	if (slots_of(v, v->cra_bps) * (v->terminals + v->simulated) > v->slots * DAMA_SLOT)
 		return "cra_bps of all terminals is more than all slots";
@@ -175,32 +134,10 @@ const char *dama_check(const struct dama_values *v)
 
 /* Lists */
 
-static void append(struct dama_list *list, struct dama_packet *packet)
-{
-	packet->next = NULL;
-	if (list->last)
-		list->last->next = packet;
-	else
-		list->first = packet;
-	list->last = packet;
-}
-
-static struct dama_packet *taken(struct dama_list *list)
-{
-	struct dama_packet *packet = list->first;
-
-	if (!packet)
-		return NULL;
-	list->first = packet->next;
-	if (!list->first)
-		list->last = NULL;
-	return packet;
-}
-
 /* `added` is in its order. Of packets that leave at the same time those of `list` come first. */
-static void merge(struct dama_list *list, const struct dama_list *added)
+static void merge(struct link_list *list, const struct link_list *added)
 {
-	struct dama_packet *one, *other = added->first, **at = &list->first;
+	struct link_packet *one, *other = added->first, **at = &list->first;
 
 	if (!other)
 		return;
@@ -248,10 +185,10 @@ static u64 drawn_time(const struct dama_values *values, u64 mean_ms, u64 *random
 	return 1 + drawn_below(random, most + 1);
 }
 
-static void simulate(struct dama *dama, struct dama_terminal *terminal, u64 now)
+static void simulate(struct link *link, struct dama_terminal *terminal, u64 now)
 {
-	const struct dama_values *values = &dama->values;
-	struct dama_class *class = &terminal->classes[DAMA_CLASSES - 1];
+	const struct dama_values *values = &link->values;
+	struct link_class *class = &terminal->classes[LINK_CLASSES - 1];
 	u64 bytes, taken_bytes;
 
 	if (now >= terminal->changes) {
@@ -285,10 +222,10 @@ static struct dama_request *request_at(const struct dama_terminal *terminal, u32
 	return &terminal->requests[number % DAMA_RING];
 }
 
-static void forget_answered(const struct dama *dama, struct dama_terminal *terminal, u64 now)
+static void forget_answered(const struct link *link, struct dama_terminal *terminal, u64 now)
 {
 	while (terminal->first_request != terminal->next_request &&
-	       request_at(terminal, terminal->first_request)->made + dama->values.request_rtt <= now)
+	       request_at(terminal, terminal->first_request)->made + link->values.request_rtt <= now)
 		terminal->first_request++;
 }
 
@@ -359,9 +296,9 @@ static u64 wanted_volume(const struct dama_values *values, const struct dama_sha
 	return min(wanted, most);
 }
 
-static void ask(struct dama *dama, struct dama_terminal *terminal, u64 now)
+static void ask(struct link *link, struct dama_terminal *terminal, u64 now)
 {
-	const struct dama_values *values = &dama->values;
+	const struct dama_values *values = &link->values;
 	const struct dama_share *share = &terminal->share;
 	u64 since = now > values->request_period ? max(terminal->last_chance, now - values->request_period) :
 						   terminal->last_chance;
@@ -374,7 +311,7 @@ static void ask(struct dama *dama, struct dama_terminal *terminal, u64 now)
 	terminal->last_chance = now;
 	if (!arrived && !queued && !terminal->wish_bps)
 		return;
-	forget_answered(dama, terminal, now);
+	forget_answered(link, terminal, now);
 	count_pending(terminal, &pending_bps, &pending_bytes);
 	if (share->rbdc_bps && (arrived || queued))
 		rate_bps = wanted_rate(values, share, arrived, queued, us, pending_bps);
@@ -393,35 +330,35 @@ static void ask(struct dama *dama, struct dama_terminal *terminal, u64 now)
 			  (values->algorithm == DAMA_SNS3 && !pending_bytes);
 	terminal->last_request = now + 1;
 	terminal->request_count++;
-	dama->busy_until = max(dama->busy_until, now + dama->up + dama->down + max(values->rbdc_life, values->vbdc_life));
+	link->busy_until = max(link->busy_until, now + link->up + link->down + max(values->rbdc_life, values->vbdc_life));
 }
 
-static bool wants_random_access(const struct dama *dama, const struct dama_terminal *terminal, u64 now)
+static bool wants_random_access(const struct link *link, const struct dama_terminal *terminal, u64 now)
 {
 	return terminal->left_bytes && now >= terminal->ra_not_before &&
-	       (!terminal->last_request || now - (terminal->last_request - 1) > dama->up + dama->down);
+	       (!terminal->last_request || now - (terminal->last_request - 1) > link->up + link->down);
 }
 
-static void place(struct dama *dama, struct dama_terminal *terminal, u32 replicas)
+static void place(struct link *link, struct dama_terminal *terminal, u32 replicas)
 {
 	u32 i, j;
 
 	for (i = 0; i < replicas; i++) {
 		do {
-			terminal->ra_slots[i] = drawn_below(&dama->random, dama->values.ra_slots);
+			terminal->ra_slots[i] = drawn_below(&link->random, link->values.ra_slots);
 			for (j = 0; j < i && terminal->ra_slots[j] != terminal->ra_slots[i]; j++)
 				;
 		} while (j < i);
-		dama->ra_senders[terminal->ra_slots[i]]++;
+		link->ra_senders[terminal->ra_slots[i]]++;
 	}
 }
 
-static bool is_alone(const struct dama *dama, const struct dama_terminal *terminal, u32 replicas)
+static bool is_alone(const struct link *link, const struct dama_terminal *terminal, u32 replicas)
 {
 	u32 i;
 
 	for (i = 0; i < replicas; i++)
-		if (dama->ra_senders[terminal->ra_slots[i]] == 1)
+		if (link->ra_senders[terminal->ra_slots[i]] == 1)
 			return true;
 	return false;
 }
@@ -430,55 +367,55 @@ static bool is_alone(const struct dama *dama, const struct dama_terminal *termin
  * A frame of random access. Of CRDSA a terminal that is alone in one of its slots is taken out of its others, which may
  * leave another one alone there. ALOHA has one slot, and nothing is taken out.
  */
-static void access_at_random(struct dama *dama, u64 now)
+static void access_at_random(struct link *link, u64 now)
 {
-	const struct dama_values *values = &dama->values;
+	const struct dama_values *values = &link->values;
 	u32 replicas = values->random_access == DAMA_CRDSA ? values->ra_replicas : 1, i, j;
 	bool again = true;
 
-	memset(dama->ra_senders, 0, sizeof(dama->ra_senders));
-	for (i = 0; i < dama->count; i++) {
-		struct dama_terminal *terminal = &dama->terminals[i];
+	memset(link->ra_senders, 0, sizeof(link->ra_senders));
+	for (i = 0; i < link->count; i++) {
+		struct dama_terminal *terminal = &link->terminals[i];
 
-		terminal->ra_sends = wants_random_access(dama, terminal, now);
+		terminal->ra_sends = wants_random_access(link, terminal, now);
 		if (terminal->ra_sends)
-			place(dama, terminal, replicas);
+			place(link, terminal, replicas);
 	}
 	while (again) {
 		again = false;
-		for (i = 0; i < dama->count; i++) {
-			struct dama_terminal *terminal = &dama->terminals[i];
+		for (i = 0; i < link->count; i++) {
+			struct dama_terminal *terminal = &link->terminals[i];
 
-			if (!terminal->ra_sends || !is_alone(dama, terminal, replicas))
+			if (!terminal->ra_sends || !is_alone(link, terminal, replicas))
 				continue;
 			terminal->ra_sends = false;
-			ask(dama, terminal, now);
+			ask(link, terminal, now);
 			for (j = 0; j < replicas && values->random_access == DAMA_CRDSA; j++)
-				dama->ra_senders[terminal->ra_slots[j]]--;
+				link->ra_senders[terminal->ra_slots[j]]--;
 			again = values->random_access == DAMA_CRDSA;
 		}
 	}
-	for (i = 0; i < dama->count; i++) {
-		struct dama_terminal *terminal = &dama->terminals[i];
+	for (i = 0; i < link->count; i++) {
+		struct dama_terminal *terminal = &link->terminals[i];
 
 		if (terminal->ra_sends) {
 			terminal->collisions++;
-			terminal->ra_not_before = now + dama->up + dama->down +
-						  drawn_below(&dama->random, values->ra_backoff + 1);
+			terminal->ra_not_before = now + link->up + link->down +
+						  drawn_below(&link->random, values->ra_backoff + 1);
 		}
 	}
 }
 
 /* The NCC */
 
-static void take_requests(struct dama *dama, struct dama_terminal *terminal, u64 now)
+static void take_requests(struct link *link, struct dama_terminal *terminal, u64 now)
 {
-	const struct dama_values *values = &dama->values;
+	const struct dama_values *values = &link->values;
 
 	for (; terminal->first_travelling != terminal->next_request; terminal->first_travelling++) {
 		const struct dama_request *request = request_at(terminal, terminal->first_travelling);
 
-		if (request->made + dama->up > now)
+		if (request->made + link->up > now)
 			break;
 		if (request->has_rate) {
 			terminal->rbdc_bps = request->rate_bps;
@@ -505,24 +442,24 @@ static u64 constant_slots(u64 parts, u64 phase, u64 superframe)
 	return (((superframe + 1) * parts + phase) >> 16) - ((superframe * parts + phase) >> 16);
 }
 
-static void grant(struct dama *dama, u32 i, u64 superframe, u64 slots, u64 *left)
+static void grant(struct link *link, u32 i, u64 superframe, u64 slots, u64 *left)
 {
-	dama->terminals[i].grants[superframe % DAMA_RING] += slots;
+	link->terminals[i].grants[superframe % DAMA_RING] += slots;
 	*left -= slots;
 }
 
-static void grant_constant(struct dama *dama, bool is_free, u64 superframe, u64 *left)
+static void grant_constant(struct link *link, bool is_free, u64 superframe, u64 *left)
 {
-	u32 i, first = superframe % dama->count;
+	u32 i, first = superframe % link->count;
 
-	if (!(is_free ? dama->values.fca_bps : dama->cra_parts))
+	if (!(is_free ? link->values.fca_bps : link->cra_parts))
 		return;
-	for (i = 0; i < dama->count && *left; i++) {
-		u32 at = (first + i) % dama->count;
-		u64 parts = is_free ? dama->terminals[at].fca_parts : dama->terminals[at].cra_parts;
-		u64 slots = constant_slots(parts, DAMA_SLOT * at / dama->count, superframe);
+	for (i = 0; i < link->count && *left; i++) {
+		u32 at = (first + i) % link->count;
+		u64 parts = is_free ? link->terminals[at].fca_parts : link->terminals[at].cra_parts;
+		u64 slots = constant_slots(parts, DAMA_SLOT * at / link->count, superframe);
 
-		grant(dama, at, superframe, min(slots, *left), left);
+		grant(link, at, superframe, min(slots, *left), left);
 	}
 }
 
@@ -533,19 +470,19 @@ static u32 rank_of(const struct dama_terminal *terminal)
 }
 
 /* A slot for each terminal whose credit is one, largest credits first. */
-static void grant_credits(struct dama *dama, u64 superframe, u64 *left)
+static void grant_credits(struct link *link, u64 superframe, u64 *left)
 {
 	u32 counts[DAMA_CREDITS] = { 0 }, least = DAMA_CREDITS, i;
 	u64 some = *left;
 
-	for (i = 0; i < dama->count; i++)
-		if (dama->terminals[i].credit >= DAMA_SLOT)
-			counts[rank_of(&dama->terminals[i])]++;
+	for (i = 0; i < link->count; i++)
+		if (link->terminals[i].credit >= DAMA_SLOT)
+			counts[rank_of(&link->terminals[i])]++;
 	/* All of the ranks above `least` get one, and `some` of `least` itself. */
 	while (least && some >= counts[least - 1])
 		some -= counts[--least];
-	for (i = 0; i < dama->count && *left; i++) {
-		struct dama_terminal *terminal = &dama->terminals[(superframe + i) % dama->count];
+	for (i = 0; i < link->count && *left; i++) {
+		struct dama_terminal *terminal = &link->terminals[(superframe + i) % link->count];
 		u32 rank;
 
 		if (terminal->credit < DAMA_SLOT)
@@ -555,7 +492,7 @@ static void grant_credits(struct dama *dama, u64 superframe, u64 *left)
 			continue;
 		some -= rank == least;
 		terminal->credit -= DAMA_SLOT;
-		grant(dama, terminal - dama->terminals, superframe, 1, left);
+		grant(link, terminal - link->terminals, superframe, 1, left);
 	}
 }
 
@@ -564,24 +501,24 @@ static void grant_credits(struct dama *dama, u64 superframe, u64 *left)
  * Whoever would get more than it wants gets that, and the others part the rest. Requests are whole slots, so
  * all products are below 2^62.
  */
-static void part_rates(struct dama *dama, u64 left)
+static void part_rates(struct link *link, u64 left)
 {
 	bool again = true;
 	u64 weighted;
 	u32 i;
 
-	for (i = 0; i < dama->count; i++)
-		dama->terminals[i].granted_parts = NONE;
+	for (i = 0; i < link->count; i++)
+		link->terminals[i].granted_parts = NONE;
 	while (again) {
 		u64 available = left;
 
 		again = false;
 		weighted = 0;
-		for (i = 0; i < dama->count; i++)
-			if (dama->terminals[i].granted_parts == NONE)
-				weighted += dama->terminals[i].rbdc_want / DAMA_SLOT * dama->terminals[i].share.weight;
-		for (i = 0; i < dama->count && weighted; i++) {
-			struct dama_terminal *terminal = &dama->terminals[i];
+		for (i = 0; i < link->count; i++)
+			if (link->terminals[i].granted_parts == NONE)
+				weighted += link->terminals[i].rbdc_want / DAMA_SLOT * link->terminals[i].share.weight;
+		for (i = 0; i < link->count && weighted; i++) {
+			struct dama_terminal *terminal = &link->terminals[i];
 
 			if (terminal->granted_parts != NONE || !terminal->rbdc_want ||
 			    terminal->share.weight * available < weighted)
@@ -591,8 +528,8 @@ static void part_rates(struct dama *dama, u64 left)
 			again = true;
 		}
 	}
-	for (i = 0; i < dama->count; i++) {
-		struct dama_terminal *terminal = &dama->terminals[i];
+	for (i = 0; i < link->count; i++) {
+		struct dama_terminal *terminal = &link->terminals[i];
 
 		if (terminal->granted_parts == NONE)
 			terminal->granted_parts = !weighted ? 0 :
@@ -600,129 +537,86 @@ static void part_rates(struct dama *dama, u64 left)
 	}
 }
 
-static void grant_rates(struct dama *dama, u64 superframe, u64 *left)
+static void grant_rates(struct link *link, u64 superframe, u64 *left)
 {
 	u64 wanted = 0, available = *left * DAMA_SLOT;
 	bool parted;
 	u32 i;
 
-	for (i = 0; i < dama->count; i++)
-		wanted += dama->terminals[i].rbdc_want;
+	for (i = 0; i < link->count; i++)
+		wanted += link->terminals[i].rbdc_want;
 	parted = wanted > available;
 	if (parted)
-		part_rates(dama, *left);
-	for (i = 0; i < dama->count && wanted; i++) {
-		struct dama_terminal *terminal = &dama->terminals[i];
+		part_rates(link, *left);
+	for (i = 0; i < link->count && wanted; i++) {
+		struct dama_terminal *terminal = &link->terminals[i];
 		u64 parts = parted ? terminal->granted_parts : terminal->rbdc_want;
 
 		terminal->credit = min(terminal->credit + parts % DAMA_SLOT, 2 * DAMA_SLOT);
-		grant(dama, i, superframe, parts / DAMA_SLOT, left);
+		grant(link, i, superframe, parts / DAMA_SLOT, left);
 	}
 	if (wanted)
-		grant_credits(dama, superframe, left);
+		grant_credits(link, superframe, left);
 }
 
-static void grant_volumes(struct dama *dama, u64 superframe, u64 *left)
+static void grant_volumes(struct link *link, u64 superframe, u64 *left)
 {
 	while (*left) {
 		struct dama_terminal *most = NULL;
 		u64 slots;
 		u32 i;
 
-		for (i = 0; i < dama->count; i++) {
-			struct dama_terminal *terminal = &dama->terminals[i];
+		for (i = 0; i < link->count; i++) {
+			struct dama_terminal *terminal = &link->terminals[i];
 
 			if (terminal->vbdc_bytes && (!most || terminal->vbdc_bytes > most->vbdc_bytes))
 				most = terminal;
 		}
 		if (!most)
 			return;
-		slots = superframes(most->vbdc_bytes, dama->values.burst_bytes);
+		slots = superframes(most->vbdc_bytes, link->values.burst_bytes);
 		slots = min(slots, *left);
-		most->vbdc_bytes = minus(most->vbdc_bytes, slots * dama->values.burst_bytes);
-		grant(dama, most - dama->terminals, superframe, slots, left);
+		most->vbdc_bytes = minus(most->vbdc_bytes, slots * link->values.burst_bytes);
+		grant(link, most - link->terminals, superframe, slots, left);
 	}
 }
 
-static void grant_all(struct dama *dama, u64 now)
+static void grant_all(struct link *link, u64 now)
 {
-	u64 superframe = now + dama->down, left = dama->values.slots;
+	u64 superframe = now + link->down, left = link->values.slots;
 	u32 i;
 
-	for (i = 0; i < dama->count; i++) {
-		take_requests(dama, &dama->terminals[i], now);
-		dama->terminals[i].grants[superframe % DAMA_RING] = 0;
+	for (i = 0; i < link->count; i++) {
+		take_requests(link, &link->terminals[i], now);
+		link->terminals[i].grants[superframe % DAMA_RING] = 0;
 	}
-	grant_constant(dama, false, superframe, &left);
-	grant_rates(dama, superframe, &left);
-	grant_volumes(dama, superframe, &left);
-	grant_constant(dama, true, superframe, &left);
-	dama->most_granted = max(dama->most_granted, dama->values.slots - left);
+	grant_constant(link, false, superframe, &left);
+	grant_rates(link, superframe, &left);
+	grant_volumes(link, superframe, &left);
+	grant_constant(link, true, superframe, &left);
+	link->most_granted = max(link->most_granted, link->values.slots - left);
 }
 
 /* Bursts */
 
-static u32 bin_of(u64 us)
-{
-	u32 power = 0;
-
-	while (us >> power >= 64)
-		power++;
-	return min(32 * power + (u32)(us >> power), (u32)DAMA_BINS - 1);
-}
-
-static u64 middle_of(u32 bin)
-{
-	u32 power = bin < 64 ? 0 : bin / 32 - 1;
-
-	return ((2ULL * (bin - 32 * power) + 1) << power) / 2;
-}
-
-u64 dama_delay_us(const struct dama_class *class, u32 percent)
-{
-	u64 wanted = (class->out.packets * percent + 99) / 100, seen = 0;
-	u32 bin;
-
-	for (bin = 0; bin < DAMA_BINS; bin++) {
-		seen += class->bins[bin];
-		if (seen && seen >= wanted)
-			return middle_of(bin);
-	}
-	return 0;
-}
-
-static void depart(struct dama *dama, struct dama_class *class, struct dama_packet *packet, u64 leaves_ns,
-		   struct dama_list *leaving)
-{
-	packet->leaves_ns = leaves_ns;
-	class->queued.packets--;
-	class->queued.bytes -= packet->bytes;
-	class->out.packets++;
-	class->out.bytes += packet->bytes;
-	class->bins[bin_of((leaves_ns - packet->arrived_ns) / 1000)]++;
-	dama->waiting--;
-	dama->leaving_packets++;
-	append(leaving, packet);
-}
-
-static struct dama_class *first_waiting(struct dama_terminal *terminal)
+static struct link_class *first_waiting(struct dama_terminal *terminal)
 {
 	u32 i;
 
-	for (i = 0; i < DAMA_CLASSES; i++)
+	for (i = 0; i < LINK_CLASSES; i++)
 		if (terminal->classes[i].waiting.first)
 			return &terminal->classes[i];
 	return NULL;
 }
 
 /* Fills a burst by priority. A packet that does not fit is cut, and goes on in the next burst. */
-static void fill(struct dama *dama, struct dama_terminal *terminal, u64 leaves_ns, struct dama_list *leaving)
+static void fill(struct link *link, struct dama_terminal *terminal, u64 leaves_ns, struct link_list *leaving)
 {
-	u32 space = dama->values.burst_bytes, label = dama->values.label_bytes, check = dama->values.check_bytes;
-	struct dama_class *class;
+	u32 space = link->values.burst_bytes, label = link->values.label_bytes, check = link->values.check_bytes;
+	struct link_class *class;
 
 	while ((class = first_waiting(terminal))) {
-		struct dama_packet *packet = class->waiting.first;
+		struct link_packet *packet = class->waiting.first;
 		bool begins = packet->left == packet->bytes;
 		u32 header, bytes;
 
@@ -745,15 +639,17 @@ static void fill(struct dama *dama, struct dama_terminal *terminal, u64 leaves_n
 		terminal->header_bytes += header;
 		if (packet->left)
 			continue;
-		depart(dama, class, taken(&class->waiting), leaves_ns, leaving);
+		depart(class, packet, leaves_ns);
+		link->waiting--;
+		append(leaving, taken(&class->waiting));
 	}
 	terminal->used_slots++;
 	terminal->padded_bytes += space;
 }
 
-static void fill_simulated(struct dama *dama, struct dama_terminal *terminal, u64 slots)
+static void fill_simulated(struct link *link, struct dama_terminal *terminal, u64 slots)
 {
-	u64 each = dama->values.burst_bytes - HEADER_BYTES;
+	u64 each = link->values.burst_bytes - HEADER_BYTES;
 	u64 bytes = min(slots * each, terminal->left_bytes), used = superframes(bytes, each);
 
 	terminal->used_slots += used;
@@ -761,234 +657,195 @@ static void fill_simulated(struct dama *dama, struct dama_terminal *terminal, u6
 	terminal->header_bytes += HEADER_BYTES * used;
 	terminal->padded_bytes += used * each - bytes;
 	terminal->left_bytes -= bytes;
-	terminal->classes[DAMA_CLASSES - 1].queued.bytes -= bytes;
-	terminal->classes[DAMA_CLASSES - 1].out.bytes += bytes;
+	terminal->classes[LINK_CLASSES - 1].queued.bytes -= bytes;
+	terminal->classes[LINK_CLASSES - 1].out.bytes += bytes;
 }
 
 /* A terminal's slots are evenly spread over the superframe. */
-static void send_bursts(struct dama *dama, u32 number, u64 now)
+static void send_bursts(struct link *link, u32 number, u64 now)
 {
-	struct dama_terminal *terminal = &dama->terminals[number];
+	struct dama_terminal *terminal = &link->terminals[number];
 	u64 slots = terminal->grants[now % DAMA_RING], i;
-	u64 begins_ns = dama->origin_ns + now * dama->values.superframe_us * 1000;
-	struct dama_list leaving = { NULL, NULL };
+	u64 begins_ns = link->origin_ns + now * link->values.superframe_us * 1000;
+	struct link_list leaving = { NULL, NULL };
 
 	terminal->granted_slots += slots;
-	if (number >= dama->values.terminals) {
-		fill_simulated(dama, terminal, slots);
+	if (number >= link->values.terminals) {
+		fill_simulated(link, terminal, slots);
 		return;
 	}
 	for (i = 0; i < slots && terminal->left_bytes; i++)
-		fill(dama, terminal, begins_ns + i * dama->values.superframe_us * 1000 / slots, &leaving);
-	merge(&dama->leaving, &leaving);
+		fill(link, terminal, begins_ns + i * link->values.superframe_us * 1000 / slots, &leaving);
+	merge(&link->leaving, &leaving);
 }
 
 /* Grants that were under way when nobody had asked for any. */
-static void fill_pipeline(struct dama *dama, u64 from)
+static void fill_pipeline(struct link *link, u64 from)
 {
 	u64 superframe;
 	u32 i;
 
-	for (superframe = from; superframe < from + dama->down; superframe++) {
-		u64 left = dama->values.slots;
+	for (superframe = from; superframe < from + link->down; superframe++) {
+		u64 left = link->values.slots;
 
-		for (i = 0; i < dama->count; i++)
-			dama->terminals[i].grants[superframe % DAMA_RING] = 0;
-		grant_constant(dama, false, superframe, &left);
-		grant_constant(dama, true, superframe, &left);
+		for (i = 0; i < link->count; i++)
+			link->terminals[i].grants[superframe % DAMA_RING] = 0;
+		grant_constant(link, false, superframe, &left);
+		grant_constant(link, true, superframe, &left);
 	}
 }
 
-static void take_share(struct dama *dama, struct dama_terminal *terminal, const struct dama_share *share)
+static void take_share(struct link *link, struct dama_terminal *terminal, const struct dama_share *share)
 {
-	dama->cra_parts -= terminal->cra_parts;
+	link->cra_parts -= terminal->cra_parts;
 	terminal->share = *share;
-	terminal->cra_parts = slots_of(&dama->values, share->cra_bps);
-	dama->cra_parts += terminal->cra_parts;
-	terminal->fca_parts = slots_of(&dama->values, dama->values.fca_bps) * share->weight;
+	terminal->cra_parts = slots_of(&link->values, share->cra_bps);
+	link->cra_parts += terminal->cra_parts;
+	terminal->fca_parts = slots_of(&link->values, link->values.fca_bps) * share->weight;
 }
 
-void dama_start(struct dama *dama, const struct dama_values *values, struct dama_terminal *terminals,
-		struct dama_request *requests, u32 *bins, u64 now_ns)
+void link_start(struct link *link, u64 now_ns)
 {
+	const struct dama_values *values = &link->values;
+	struct dama_terminal *terminals = link->terminals;
 	u32 i, c;
 
-	memset(dama, 0, sizeof(*dama));
-	dama->values = *values;
-	dama->terminals = terminals;
-	dama->count = values->terminals + values->simulated;
-	dama->origin_ns = now_ns;
-	dama->up = superframes(values->delay_us, values->superframe_us);
-	dama->down = superframes(values->delay_us + values->processing_us, values->superframe_us);
-	dama->random = values->seed;
-	for (i = 0; i < dama->count; i++) {
-		take_share(dama, &terminals[i], &(const struct dama_share){
+	link->count = values->terminals + values->simulated;
+	link->origin_ns = now_ns;
+	link->up = superframes(values->delay_us, values->superframe_us);
+	link->down = superframes(values->delay_us + values->processing_us, values->superframe_us);
+	link->random = values->seed;
+	for (i = 0; i < link->count; i++) {
+		take_share(link, &terminals[i], &(const struct dama_share){
 			values->cra_bps, values->rbdc_bps, values->vbdc_bytes, 1 });
-		terminals[i].requests = requests + (size_t)i * DAMA_RING;
+		terminals[i].requests = link->requests + (size_t)i * DAMA_RING;
 		terminals[i].random = values->seed + 0x632BE59BD9B4E019ULL * (i + 1);
-		for (c = 0; c < DAMA_CLASSES && i < values->terminals; c++)
-			terminals[i].classes[c].bins = bins + ((size_t)i * DAMA_CLASSES + c) * DAMA_BINS;
+		for (c = 0; c < LINK_CLASSES && i < values->terminals; c++)
+			terminals[i].classes[c].bins = link->bins + ((size_t)i * LINK_CLASSES + c) * LINK_BINS;
 	}
-	fill_pipeline(dama, 0);
+	fill_pipeline(link, 0);
 }
 
-const char *dama_give(struct dama *dama, u32 number, const struct dama_share *share)
+const char *dama_give(struct link *link, u32 number, const struct dama_share *share)
 {
-	if (number >= dama->values.terminals)
+	if (number >= link->values.terminals)
 		return "there are fewer terminals";
 	if (max(share->cra_bps, share->rbdc_bps) > 1000 * US_PER_S || share->vbdc_bytes > 1000 * US_PER_S)
 		return "no rate and no volume is above 1000000000";
 	if (!share->weight || share->weight > DAMA_MOST_WEIGHT)
 		return "weight is from 1 to 1000";
-	if (dama->cra_parts - dama->terminals[number].cra_parts + slots_of(&dama->values, share->cra_bps) >
-	    dama->values.slots * DAMA_SLOT)
+	if (link->cra_parts - link->terminals[number].cra_parts + slots_of(&link->values, share->cra_bps) >
+	    link->values.slots * DAMA_SLOT)
 		return "cra_bps of all terminals is more than all slots";
-	take_share(dama, &dama->terminals[number], share);
+	take_share(link, &link->terminals[number], share);
 	/* No request has reached the NCC yet, so that the grants under way are those of constant rates. */
-	if (dama->superframe <= dama->up)
-		fill_pipeline(dama, dama->superframe);
+	if (link->superframe <= link->up)
+		fill_pipeline(link, link->superframe);
 	return NULL;
 }
 
-void dama_wish(struct dama *dama, u32 number, u64 rate_bps)
+void dama_wish(struct link *link, u32 number, u64 rate_bps)
 {
-	struct dama_terminal *terminal = &dama->terminals[number];
+	struct dama_terminal *terminal = &link->terminals[number];
 
-	dama->wishes += (rate_bps != 0) - (terminal->wish_bps != 0);
+	link->wishes += (rate_bps != 0) - (terminal->wish_bps != 0);
 	terminal->wish_bps = rate_bps;
 }
 
-static void tick(struct dama *dama)
+static void tick(struct link *link)
 {
-	u64 now = dama->superframe++;
+	u64 now = link->superframe++;
 	u32 i;
 
-	for (i = dama->values.terminals; i < dama->count; i++)
-		simulate(dama, &dama->terminals[i], now);
-	for (i = 0; i < dama->count; i++)
-		if (now % dama->values.request_period == i % dama->values.request_period)
-			ask(dama, &dama->terminals[i], now);
-	if (dama->values.random_access && now % dama->values.ra_frame == 0)
-		access_at_random(dama, now);
-	grant_all(dama, now);
-	for (i = 0; i < dama->count; i++)
-		send_bursts(dama, i, now);
+	for (i = link->values.terminals; i < link->count; i++)
+		simulate(link, &link->terminals[i], now);
+	for (i = 0; i < link->count; i++)
+		if (now % link->values.request_period == i % link->values.request_period)
+			ask(link, &link->terminals[i], now);
+	if (link->values.random_access && now % link->values.ra_frame == 0)
+		access_at_random(link, now);
+	grant_all(link, now);
+	for (i = 0; i < link->count; i++)
+		send_bursts(link, i, now);
 }
 
 /*
  * While nothing waits and nothing is asked for or granted but constant rates, superframes leave no trace but in the
  * count of slots: all but those that fill the grants under way are passed over.
  */
-static void rest(struct dama *dama, u64 until)
+static void rest(struct link *link, u64 until)
 {
-	u64 quiet_from = dama->busy_until + dama->down + 1, back, skipped;
+	u64 quiet_from = link->busy_until + link->down + 1, back, skipped;
 	u32 i;
 
-	if (dama->values.simulated || dama->waiting || dama->wishes || dama->superframe < quiet_from)
+	if (link->values.simulated || link->waiting || link->wishes || link->superframe < quiet_from)
 		return;
-	back = dama->down + dama->values.request_period + 1;
-	if (until <= dama->superframe + back)
+	back = link->down + link->values.request_period + 1;
+	if (until <= link->superframe + back)
 		return;
-	skipped = until - back - dama->superframe;
-	for (i = 0; i < dama->count; i++) {
-		u64 parts = dama->terminals[i].cra_parts, phase = DAMA_SLOT * i / dama->count;
-		u64 from = dama->superframe, to = dama->superframe + skipped;
+	skipped = until - back - link->superframe;
+	for (i = 0; i < link->count; i++) {
+		u64 parts = link->terminals[i].cra_parts, phase = DAMA_SLOT * i / link->count;
+		u64 from = link->superframe, to = link->superframe + skipped;
 
 		/* Of free capacity, which is whoever's has something to send, nothing is counted here. */
-		dama->terminals[i].granted_slots += ((to * parts + phase) >> 16) - ((from * parts + phase) >> 16);
-		dama->terminals[i].asked_for_bytes = 0;
+		link->terminals[i].granted_slots += ((to * parts + phase) >> 16) - ((from * parts + phase) >> 16);
+		link->terminals[i].asked_for_bytes = 0;
 	}
-	dama->superframe += skipped;
-	fill_pipeline(dama, dama->superframe);
+	link->superframe += skipped;
+	fill_pipeline(link, link->superframe);
 }
 
-void dama_advance(struct dama *dama, u64 now_ns)
+void link_advance(struct link *link, u64 now_ns, bool now)
 {
-	u64 until = now_ns < dama->origin_ns ?
-		    0 : (now_ns - dama->origin_ns) / (dama->values.superframe_us * 1000) + 1;
+	u64 until = now_ns < link->origin_ns ?
+		    0 : (now_ns - link->origin_ns) / (link->values.superframe_us * 1000) + 1;
 
-	while (dama->superframe < until) {
-		rest(dama, until);
-		tick(dama);
+	(void)now;	/* a superframe does not wait for packets */
+	while (link->superframe < until) {
+		rest(link, until);
+		tick(link);
 	}
 }
 
-bool dama_arrive(struct dama *dama, struct dama_packet *packet, u64 now_ns)
+bool link_arrive(struct link *link, struct link_packet *packet, u64 now_ns)
 {
-	struct dama_terminal *terminal = &dama->terminals[packet->terminal];
-	struct dama_class *class = &terminal->classes[packet->class];
+	struct dama_terminal *terminal = &link->terminals[packet->terminal];
+	struct link_class *class = &terminal->classes[packet->class];
 
-	class->in.packets++;
-	class->in.bytes += packet->bytes;
-	if (class->queued.packets >= dama->values.queue_packets ||
-	    class->queued.bytes + packet->bytes > dama->values.queue_bytes) {
-		class->dropped.packets++;
-		class->dropped.bytes += packet->bytes;
+	if (!takes(class, packet, link->values.queue_bytes, link->values.queue_packets, now_ns))
 		return false;
-	}
-	packet->arrived_ns = now_ns;
-	packet->left = packet->bytes;
-	class->queued.packets++;
-	class->queued.bytes += packet->bytes;
 	terminal->left_bytes += packet->bytes;
 	terminal->asked_for_bytes += packet->bytes;
-	dama->waiting++;
+	link->waiting++;
 	append(&class->waiting, packet);
 	return true;
 }
 
-struct dama_packet *dama_leave(struct dama *dama, u64 now_ns)
+u64 link_next_ns(const struct link *link)
 {
-	struct dama_packet *packet = dama->leaving.first;
+	u64 tick_ns = link->origin_ns + link->superframe * link->values.superframe_us * 1000;
+	u64 leaves_ns = link->leaving.first ? link->leaving.first->leaves_ns : NONE;
 
-	if (!packet || packet->leaves_ns > now_ns)
-		return NULL;
-	dama->leaving_packets--;
-	return taken(&dama->leaving);
+	return link->waiting ? min(leaves_ns, tick_ns) : leaves_ns;
 }
 
-u64 dama_next_ns(const struct dama *dama)
+struct link_packet *link_take(struct link *link)
 {
-	u64 tick_ns = dama->origin_ns + dama->superframe * dama->values.superframe_us * 1000;
-	u64 leaves_ns = dama->leaving.first ? dama->leaving.first->leaves_ns : NONE;
-
-	return dama->waiting ? min(leaves_ns, tick_ns) : leaves_ns;
-}
-
-struct dama_packet *dama_take(struct dama *dama)
-{
+	struct link_packet *packet = taken(&link->leaving);
 	u32 i, c;
 
-	if (dama->leaving.first) {
-		dama->leaving_packets--;
-		return taken(&dama->leaving);
-	}
-	for (i = 0; i < dama->values.terminals; i++) {
-		for (c = 0; c < DAMA_CLASSES; c++) {
-			struct dama_class *class = &dama->terminals[i].classes[c];
+	for (i = 0; i < link->values.terminals && !packet; i++) {
+		for (c = 0; c < LINK_CLASSES && !packet; c++) {
+			struct link_class *class = &link->terminals[i].classes[c];
 
-			if (class->waiting.first) {
-				struct dama_packet *packet = taken(&class->waiting);
-
-				dama->waiting--;
-				dama->terminals[i].left_bytes -= packet->left;
-				class->queued.packets--;
-				class->queued.bytes -= packet->bytes;
-				class->dropped.packets++;
-				class->dropped.bytes += packet->bytes;
-				return packet;
+			packet = taken(&class->waiting);
+			if (packet) {
+				link->waiting--;
+				link->terminals[i].left_bytes -= packet->left;
+				drop(class, packet);
 			}
 		}
 	}
-	return NULL;
-}
-
-u64 dama_queued_bytes(const struct dama_terminal *terminal)
-{
-	u64 bytes = 0;
-	u32 i;
-
-	for (i = 0; i < DAMA_CLASSES; i++)
-		bytes += terminal->classes[i].queued.bytes;
-	return bytes;
+	return packet;
 }

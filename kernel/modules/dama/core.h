@@ -3,34 +3,18 @@
  * A return link whose capacity is assigned on demand (DAMA): the terminals' queues, what they
  * ask the network control centre (NCC) for, what it grants, and the bursts that are sent.
  * docs/method/return-link.md says what the model is.
- *
- * The same source is part of the module and of a program that tests run in user space. It knows
- * no clock: each call says what time it is. All numbers are integers, so that the same packets at
- * the same times leave at the same times on every machine.
  */
 #ifndef DAMA_CORE_H
 #define DAMA_CORE_H
 
-#ifdef __KERNEL__
-#include <linux/types.h>
-#else
-#include <stdbool.h>
-#include <stdint.h>
-typedef uint64_t u64;
-typedef uint32_t u32;
-typedef uint16_t u16;
-typedef uint8_t u8;
-#endif
+#include "link.h"
 
-#define DAMA_CLASSES 5		/* NM, EF, SIG, AF, BE: the first goes first */
-#define DAMA_TERMINALS 1024
 #define DAMA_RING 512		/* superframes, or requests, that are under way at once */
 #define DAMA_SLOT (1ULL << 16)	/* parts of a slot */
 #define DAMA_MOST_WEIGHT 1000
 #define DAMA_CREDITS 64		/* ranks of terminals by their credit */
 #define DAMA_RA_SLOTS 256
 #define DAMA_RA_REPLICAS 5
-#define DAMA_BINS 1024		/* of access delays: 32 for each power of two microseconds */
 
 enum dama_algorithm {
 	DAMA_OPENSAND,		/* its formulas */
@@ -83,36 +67,6 @@ struct dama_share {
 	u64 weight;			/* of its requests for a rate where there is too little, and of FCA */
 };
 
-struct dama_packet {
-	struct dama_packet *next;
-	void *cookie;			/* the caller's */
-	u64 arrived_ns;
-	u64 leaves_ns;
-	u32 bytes;
-	u32 left;			/* bytes that are in no burst yet */
-	u16 terminal;
-	u8 class;
-};
-
-struct dama_list {
-	struct dama_packet *first;
-	struct dama_packet *last;
-};
-
-struct dama_count {
-	u64 packets;
-	u64 bytes;
-};
-
-struct dama_class {
-	struct dama_list waiting;
-	struct dama_count in;		/* = out + dropped + queued */
-	struct dama_count out;
-	struct dama_count dropped;
-	struct dama_count queued;
-	u32 *bins;			/* how many packets have waited how long */
-};
-
 struct dama_request {
 	u64 made;			/* superframe */
 	u64 rate_bps;
@@ -122,7 +76,7 @@ struct dama_request {
 };
 
 struct dama_terminal {
-	struct dama_class classes[DAMA_CLASSES];
+	struct link_class classes[LINK_CLASSES];
 	struct dama_share share;
 	u64 cra_parts;			/* of a slot, in a superframe */
 	u64 fca_parts;
@@ -164,7 +118,7 @@ struct dama_terminal {
 	u64 remainder;
 };
 
-struct dama {
+struct link {
 	struct dama_values values;
 	u64 origin_ns;
 	u64 superframe;			/* the next one */
@@ -174,53 +128,29 @@ struct dama {
 	u64 cra_parts;			/* of all terminals */
 	u32 wishes;			/* terminals that have one */
 	u64 waiting;			/* packets in queues */
-	u64 leaving_packets;
-	struct dama_list leaving;	/* in their order */
+	struct link_list leaving;	/* in their order */
 	u64 most_granted;		/* slots of one superframe */
 	u64 random;			/* of random access */
 	u16 ra_senders[DAMA_RA_SLOTS];
-	u32 count;
+	u32 count;			/* of all terminals, real and simulated */
 	struct dama_terminal *terminals;
+	struct dama_request *requests;	/* DAMA_RING of each terminal */
+	u32 *bins;			/* LINK_CLASSES * LINK_BINS of each real one */
+	/* The caller's: */
+	u64 *addresses;			/* of terminals */
+	u32 known;			/* how many of them */
+	u64 strangers;			/* packets of no terminal */
 };
 
-/* The value of that name, or NULL. */
-u64 *dama_value(struct dama_values *values, const char *name);
+extern const struct link_name dama_value_names[], dama_share_names[];
 
 /* What is wrong with the values, or NULL. */
 const char *dama_check(const struct dama_values *values);
 
-/* Both arrays are zero: `terminals` of all, real and simulated ones; DAMA_RING `requests` and, of real ones,
- * DAMA_CLASSES * DAMA_BINS `bins` for each of them. */
-void dama_start(struct dama *dama, const struct dama_values *values, struct dama_terminal *terminals,
-		struct dama_request *requests, u32 *bins, u64 now_ns);
+/* Gives a terminal a share of its own, from now on. Returns what is wrong with it, or NULL. After link_advance. */
+const char *dama_give(struct link *link, u32 number, const struct dama_share *share);
 
-/* The number of a terminal's share of that name, or NULL. */
-u64 *dama_share_value(struct dama_share *share, const char *name);
-
-/* Gives a terminal a share of its own, from now on. Returns what is wrong with it, or NULL. After dama_advance. */
-const char *dama_give(struct dama *dama, u32 number, const struct dama_share *share);
-
-/* A proxy wants a terminal to ask for this rate at least, from its next chance on; 0: no longer. After dama_advance. */
-void dama_wish(struct dama *dama, u32 number, u64 rate_bps);
-
-/* All that happens until then, in its order. */
-void dama_advance(struct dama *dama, u64 now_ns);
-
-/* The packet has `bytes`, `terminal` and `class`. False: its queue is full. After dama_advance. */
-bool dama_arrive(struct dama *dama, struct dama_packet *packet, u64 now_ns);
-
-/* A packet that has left by then, or NULL. After dama_advance. */
-struct dama_packet *dama_leave(struct dama *dama, u64 now_ns);
-
-/* When to ask again; ~0: not before a packet arrives. */
-u64 dama_next_ns(const struct dama *dama);
-
-/* Any packet that is still here, or NULL. */
-struct dama_packet *dama_take(struct dama *dama);
-
-/* Access delay that this share of a class's packets has not exceeded, within 2 %. */
-u64 dama_delay_us(const struct dama_class *class, u32 percent);
-
-u64 dama_queued_bytes(const struct dama_terminal *terminal);
+/* A proxy wants a terminal to ask for this rate at least, from its next chance on; 0: no longer. After link_advance. */
+void dama_wish(struct link *link, u32 number, u64 rate_bps);
 
 #endif

@@ -7,21 +7,9 @@
  * same order. They leave when the frame ends. A terminal that cannot receive the MODCOD at any time of the frame loses
  * what the frame had for it.
  */
-#ifdef __KERNEL__
-#include <linux/minmax.h>
-#include <linux/stddef.h>
-#include <linux/string.h>
-#else
-#include <stddef.h>
-#include <string.h>
-#define min(a, b) ((a) < (b) ? (a) : (b))
-#define max(a, b) ((a) > (b) ? (a) : (b))
-#endif
-
 #include "core.h"
 
 #define NS_PER_S 1000000000ULL
-#define NONE (~0ULL)
 /* GSE, ETSI TS 102 606: */
 #define WHOLE_BYTES 4			/* length and flags 2, protocol 2 */
 #define START_BYTES 7			/* and fragment 1, whole length 2 */
@@ -30,31 +18,12 @@
 #define MOST_GSE_BYTES 4097		/* its length has 12 bits, and does not count itself */
 #define AIR_PARTS 1024			/* of a symbol */
 
-/* a * b / c, where c * b is below 2^64 */
-static u64 scaled(u64 a, u64 b, u64 c)
-{
-	return a / c * b + a % c * b / c;
-}
-
 #define VALUE(name) { #name, offsetof(struct dvbs2_values, name) }
 
-static const struct {
-	const char *name;
-	size_t offset;
-} value_names[] = {
+const struct link_name dvbs2_value_names[] = {
 	VALUE(symbol_rate), VALUE(label_bytes), VALUE(fair_by_time), VALUE(queue_bytes), VALUE(queue_packets),
-	VALUE(terminals), VALUE(changes),
+	VALUE(terminals), VALUE(changes), { NULL, 0 },
 };
-
-u64 *dvbs2_value(struct dvbs2_values *values, const char *name)
-{
-	u32 i;
-
-	for (i = 0; i < sizeof(value_names) / sizeof(*value_names); i++)
-		if (!strcmp(name, value_names[i].name))
-			return (u64 *)((char *)values + value_names[i].offset);
-	return NULL;
-}
 
 const char *dvbs2_check_values(const struct dvbs2_values *v)
 {
@@ -66,14 +35,14 @@ const char *dvbs2_check_values(const struct dvbs2_values *v)
 		return "fair_by_time is 0 or 1";
 	if (!v->queue_bytes || v->queue_bytes > 4 * NS_PER_S || !v->queue_packets || v->queue_packets > 1000000)
 		return "queue_bytes is from 1 to 4000000000, queue_packets from 1 to 1000000";
-	if (!v->terminals || v->terminals > DVBS2_TERMINALS)
+	if (!v->terminals || v->terminals > LINK_TERMINALS)
 		return "there are 1 to 1024 terminals";
 	if (v->changes > DVBS2_CHANGES)
 		return "there are at most 1000000 changes";
 	return NULL;
 }
 
-const char *dvbs2_check(const struct dvbs2 *link)
+const char *dvbs2_check(const struct link *link)
 {
 	const char *wrong = dvbs2_check_values(&link->values);
 	u32 i;
@@ -101,76 +70,9 @@ const char *dvbs2_check(const struct dvbs2 *link)
 	return NULL;
 }
 
-/* Lists */
-
-static void append(struct dvbs2_list *list, struct dvbs2_packet *packet)
-{
-	packet->next = NULL;
-	if (list->last)
-		list->last->next = packet;
-	else
-		list->first = packet;
-	list->last = packet;
-}
-
-static struct dvbs2_packet *taken(struct dvbs2_list *list)
-{
-	struct dvbs2_packet *packet = list->first;
-
-	if (!packet)
-		return NULL;
-	list->first = packet->next;
-	if (!list->first)
-		list->last = NULL;
-	return packet;
-}
-
-static void add(struct dvbs2_count *count, const struct dvbs2_packet *packet)
-{
-	count->packets++;
-	count->bytes += packet->bytes;
-}
-
-static void subtract(struct dvbs2_count *count, const struct dvbs2_packet *packet)
-{
-	count->packets--;
-	count->bytes -= packet->bytes;
-}
-
-static struct dvbs2_class *class_of(const struct dvbs2 *link, const struct dvbs2_packet *packet)
+static struct link_class *class_of(const struct link *link, const struct link_packet *packet)
 {
 	return &link->terminals[packet->terminal].classes[packet->class];
-}
-
-/* Delays */
-
-static u32 bin_of(u64 us)
-{
-	u32 power = 0;
-
-	while (us >> power >= 64)
-		power++;
-	return min(32 * power + (u32)(us >> power), (u32)DVBS2_BINS - 1);
-}
-
-static u64 middle_of(u32 bin)
-{
-	u32 power = bin < 64 ? 0 : bin / 32 - 1;
-
-	return ((2ULL * (bin - 32 * power) + 1) << power) / 2;
-}
-
-u64 dvbs2_delay_us(const struct dvbs2_class *class, u32 percent)
-{
-	u64 wanted = (class->out.packets * percent + 99) / 100, seen = 0;
-	u32 bin;
-
-	for (bin = 0; bin < DVBS2_BINS; bin++) {
-		seen += class->bins[bin];
-		if (seen && seen >= wanted)
-			return middle_of(bin);
-	}
-	return 0;
 }
 
 /* Frames */
@@ -184,16 +86,16 @@ static bool receives(const struct dvbs2_terminal *terminal, u32 modcod)
  * The terminal and class that is next, among those of a MODCOD, or of any if it is DVBS2_SILENT. NULL: nothing waits
  * there.
  */
-static struct dvbs2_class *next_class(const struct dvbs2 *link, u32 modcod, struct dvbs2_terminal **whose)
+static struct link_class *next_class(const struct link *link, u32 modcod, struct dvbs2_terminal **whose)
 {
 	u32 c, i;
 
-	for (c = 0; c < DVBS2_CLASSES; c++) {
-		struct dvbs2_class *next = NULL;
+	for (c = 0; c < LINK_CLASSES; c++) {
+		struct link_class *next = NULL;
 
 		for (i = 0; i < link->values.terminals && link->waiting[c]; i++) {
 			struct dvbs2_terminal *terminal = &link->terminals[i];
-			struct dvbs2_class *class = &terminal->classes[c];
+			struct link_class *class = &terminal->classes[c];
 
 			if (!class->waiting.first || terminal->modcod == DVBS2_SILENT ||
 			    (modcod != DVBS2_SILENT && terminal->modcod != modcod) ||
@@ -209,10 +111,10 @@ static struct dvbs2_class *next_class(const struct dvbs2 *link, u32 modcod, stru
 }
 
 /* Puts the packet or a part of it into the frame. False: there is no space for any of it. */
-static bool put(struct dvbs2 *link, struct dvbs2_terminal *terminal, struct dvbs2_class *class, u32 *space)
+static bool put(struct link *link, struct dvbs2_terminal *terminal, struct link_class *class, u32 *space)
 {
 	struct dvbs2_modcod *modcod = &link->modcods[link->sends];
-	struct dvbs2_packet *packet = class->waiting.first;
+	struct link_packet *packet = class->waiting.first;
 	bool begins = packet->left == packet->bytes;
 	u32 label = begins ? link->values.label_bytes : 0, room = min(*space, (u32)MOST_GSE_BYTES);
 	u32 header = (begins ? WHOLE_BYTES : MORE_BYTES + CHECK_BYTES) + label, bytes = packet->left;
@@ -247,10 +149,10 @@ static bool put(struct dvbs2 *link, struct dvbs2_terminal *terminal, struct dvbs
 }
 
 /* Begins a frame now, if something waits that can be sent. */
-static bool begin(struct dvbs2 *link)
+static bool begin(struct link *link)
 {
 	struct dvbs2_terminal *terminal;
-	struct dvbs2_class *class = next_class(link, DVBS2_SILENT, &terminal);
+	struct link_class *class = next_class(link, DVBS2_SILENT, &terminal);
 	struct dvbs2_modcod *modcod;
 	u32 space;
 
@@ -274,7 +176,7 @@ static bool begin(struct dvbs2 *link)
 }
 
 /* What the frame had for a terminal that could not receive it. */
-static bool lose_parts(struct dvbs2 *link)
+static bool lose_parts(struct link *link)
 {
 	bool any = false;
 	u32 i, c;
@@ -286,8 +188,8 @@ static bool lose_parts(struct dvbs2 *link)
 			continue;
 		any = true;
 		terminal->lost_frames++;
-		for (c = 0; c < DVBS2_CLASSES; c++) {
-			struct dvbs2_packet *packet = terminal->classes[c].waiting.first;
+		for (c = 0; c < LINK_CLASSES; c++) {
+			struct link_packet *packet = terminal->classes[c].waiting.first;
 
 			if (packet && packet->frame == link->frame)
 				packet->lost = true;
@@ -296,34 +198,28 @@ static bool lose_parts(struct dvbs2 *link)
 	return any;
 }
 
-static void end(struct dvbs2 *link)
+static void end(struct link *link)
 {
-	struct dvbs2_packet *packet;
+	struct link_packet *packet;
 
 	if (lose_parts(link))
 		link->modcods[link->sends].lost_frames++;
 	while ((packet = taken(&link->sending))) {
-		struct dvbs2_class *class = class_of(link, packet);
-
-		packet->leaves_ns = link->ends_ns;
 		packet->lost |= !link->terminals[packet->terminal].hears;
-		subtract(&class->queued, packet);
-		add(packet->lost ? &class->lost : &class->out, packet);
-		if (!packet->lost)
-			class->bins[bin_of((link->ends_ns - packet->arrived_ns) / 1000)]++;
+		depart(class_of(link, packet), packet, link->ends_ns);
 		append(&link->leaving, packet);
 	}
 	link->sends = DVBS2_SILENT;
 }
 
-static u64 change_ns(const struct dvbs2 *link)
+static u64 change_ns(const struct link *link)
 {
 	if (link->next_change == link->values.changes)
 		return NONE;
 	return link->origin_ns + link->changes[link->next_change].time_us * 1000;
 }
 
-static void apply(struct dvbs2 *link)
+static void apply(struct link *link)
 {
 	const struct dvbs2_change *change = &link->changes[link->next_change++];
 	struct dvbs2_terminal *terminal = &link->terminals[change->terminal];
@@ -337,7 +233,7 @@ static void apply(struct dvbs2 *link)
 		terminal->hears &= receives(terminal, link->sends);
 }
 
-void dvbs2_start(struct dvbs2 *link, u32 *bins, u64 now_ns)
+void link_start(struct link *link, u64 now_ns)
 {
 	u32 i, c;
 
@@ -346,13 +242,13 @@ void dvbs2_start(struct dvbs2 *link, u32 *bins, u64 now_ns)
 	link->sends = DVBS2_SILENT;
 	for (i = 0; i < link->values.terminals; i++) {
 		link->terminals[i].modcod = DVBS2_SILENT;
-		for (c = 0; c < DVBS2_CLASSES; c++)
-			link->terminals[i].classes[c].bins = bins + ((size_t)i * DVBS2_CLASSES + c) * DVBS2_BINS;
+		for (c = 0; c < LINK_CLASSES; c++)
+			link->terminals[i].classes[c].bins = link->bins + ((size_t)i * LINK_CLASSES + c) * LINK_BINS;
 	}
 }
 
 /* A frame that would begin at `now_ns` waits, unless `now`: more may arrive at this time. */
-void dvbs2_advance(struct dvbs2 *link, u64 now_ns, bool now)
+void link_advance(struct link *link, u64 now_ns, bool now)
 {
 	for (;;) {
 		u64 next_ns = change_ns(link);
@@ -379,33 +275,21 @@ void dvbs2_advance(struct dvbs2 *link, u64 now_ns, bool now)
 	link->clock_ns = max(link->clock_ns, now_ns);
 }
 
-bool dvbs2_arrive(struct dvbs2 *link, struct dvbs2_packet *packet, u64 now_ns)
+bool link_arrive(struct link *link, struct link_packet *packet, u64 now_ns)
 {
-	struct dvbs2_class *class = class_of(link, packet);
+	struct link_class *class = class_of(link, packet);
 
-	add(&class->in, packet);
-	if (class->queued.packets >= link->values.queue_packets ||
-	    class->queued.bytes + packet->bytes > link->values.queue_bytes) {
-		add(&class->dropped, packet);
+	if (!takes(class, packet, link->values.queue_bytes, link->values.queue_packets, now_ns))
 		return false;
-	}
-	packet->arrived_ns = now_ns;
-	packet->left = packet->bytes;
 	/* One that was silent has no claim on what others got meanwhile. */
 	if (!class->waiting.first)
 		class->served = max(class->served, link->served[packet->class]);
-	add(&class->queued, packet);
 	link->waiting[packet->class]++;
 	append(&class->waiting, packet);
 	return true;
 }
 
-struct dvbs2_packet *dvbs2_leave(struct dvbs2 *link)
-{
-	return taken(&link->leaving);
-}
-
-u64 dvbs2_next_ns(const struct dvbs2 *link)
+u64 link_next_ns(const struct link *link)
 {
 	struct dvbs2_terminal *terminal;
 	u32 c;
@@ -416,40 +300,28 @@ u64 dvbs2_next_ns(const struct dvbs2 *link)
 		return link->ends_ns;
 	if (next_class(link, DVBS2_SILENT, &terminal))
 		return link->clock_ns;
-	for (c = 0; c < DVBS2_CLASSES; c++)
+	for (c = 0; c < LINK_CLASSES; c++)
 		if (link->waiting[c])
 			return change_ns(link);
 	return NONE;
 }
 
-struct dvbs2_packet *dvbs2_take(struct dvbs2 *link)
+struct link_packet *link_take(struct link *link)
 {
-	struct dvbs2_packet *packet = taken(&link->leaving);
+	struct link_packet *packet = taken(&link->leaving);
 	u32 i, c;
 
 	if (packet)
 		return packet;
 	packet = taken(&link->sending);
 	for (i = 0; i < link->values.terminals && !packet; i++) {
-		for (c = 0; c < DVBS2_CLASSES && !packet; c++) {
+		for (c = 0; c < LINK_CLASSES && !packet; c++) {
 			packet = taken(&link->terminals[i].classes[c].waiting);
 			if (packet)
 				link->waiting[c]--;
 		}
 	}
-	if (packet) {
-		subtract(&class_of(link, packet)->queued, packet);
-		add(&class_of(link, packet)->dropped, packet);
-	}
+	if (packet)
+		drop(class_of(link, packet), packet);
 	return packet;
-}
-
-u64 dvbs2_queued_bytes(const struct dvbs2_terminal *terminal)
-{
-	u64 bytes = 0;
-	u32 c;
-
-	for (c = 0; c < DVBS2_CLASSES; c++)
-		bytes += terminal->classes[c].queued.bytes;
-	return bytes;
 }

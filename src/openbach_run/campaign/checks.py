@@ -26,7 +26,7 @@ from openbach_run.openbach.refusals import near
 from openbach_run.openbach.scenario import SAME, Scenario
 from openbach_run.openbach.source import FIGURES
 from openbach_run.openbach.start import check_values, names_used
-from openbach_run.openbach.value_checks import Wrong, wrong_values
+from openbach_run.openbach.value_checks import Wrong, idle_here, names_asked, wrong_values
 from openbach_run.openbach.values import sole_placeholder
 
 
@@ -62,6 +62,25 @@ def check_cells(campaign: Campaign, jobs: Mapping[str, Job]) -> None:
             name: value for name, value in cell.items() if name in campaign.scenario.arguments
         }
         check_values(campaign.scenario.with_constants(cell), arguments, jobs)
+    _check_refused(campaign)
+
+
+def _check_refused(campaign: Campaign) -> None:
+    """Check the values that a scenario refuses (`x-idle`, `refused`).
+
+    Raises InputError for the first of them.
+    """
+    declared: dict[str, list[dict[str, str]]] = {}
+    for scenario in (*campaign.sub_scenarios.values(), campaign.scenario):
+        for name, conditions in scenario.idle.items():
+            declared[name] = [one for one in conditions if one.get("refused")]
+    for cell in first_of_each(
+        campaign.cells, ({name, *names_asked(one)} for name, one in declared.items())
+    ):
+        whole = {**campaign.constants, **cell}
+        for name, conditions in declared.items():
+            if because := idle_here(conditions, name, whole, {}):
+                raise InputError(f"{name}={whole[name]}: {because}")
 
 
 def check_vpns(campaign: Campaign, packages: Mapping[str, Package]) -> None:

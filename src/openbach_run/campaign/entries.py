@@ -62,6 +62,10 @@ BY_VALUE: Shape = {
 }
 FRAME_OR_SPARED: Mapping[str, Shape] = {**FRAME, **SPARED}
 OF_A_CIPHER: Shape = {"type": "object", "properties": FRAME_OR_SPARED, "required": [*FRAME]}
+OF_A_PATH: Mapping[str, Shape] = {
+    "inner_mtu": {"type": "integer", "minimum": 576, "maximum": 65535, "unit": "bytes"},
+    "overhead_bytes": {**BYTES, "type": ["integer", "null"]},
+}
 VPN: Shape = {
     "type": "object",
     "properties": {
@@ -83,13 +87,7 @@ VPN: Shape = {
         "daemon": FLAG,
         "device": FLAG,
         "ends_tcp": FLAG,
-        "inner_mtu": {"type": "integer", "minimum": 576, "maximum": 65535, "unit": "bytes"},
-        "overhead_bytes": {
-            "type": ["integer", "null"],
-            "minimum": 0,
-            "maximum": 1500,
-            "unit": "bytes",
-        },
+        **OF_A_PATH,
         "framing": {
             "type": ["object", "null"],
             "properties": FRAME_OR_SPARED,
@@ -99,13 +97,7 @@ VPN: Shape = {
             "type": ["object", "string"],
             "properties": {
                 "carrier": TEXT,
-                "inner_mtu": {"type": "integer", "minimum": 576, "maximum": 65535, "unit": "bytes"},
-                "overhead_bytes": {
-                    "type": ["integer", "null"],
-                    "minimum": 0,
-                    "maximum": 1500,
-                    "unit": "bytes",
-                },
+                **OF_A_PATH,
                 "framing": {
                     "type": "object",
                     "properties": FRAME_OR_SPARED,
@@ -217,6 +209,16 @@ GIVEN_BY_JOB = (
 )  # fmt: skip
 """Variables of the scripts that the job sets itself: a value with such a name would replace the
 job's."""
+MTU = "mtu"
+"""The one of them that a run may give; a folder has inner_mtu for it."""
+TAKES = {
+    "clamp": {"pattern": "on|off", "like": "on or off"},
+    MTU: {
+        "pattern": "57[6-9]|5[89][0-9]|[6-9][0-9]{2}|[1-9][0-9]{3}|[1-5][0-9]{4}",
+        "like": "bytes from 576 to 59999",
+    },
+}
+"""What any VPN takes, as the job's vpn_folders.py has it."""
 FUNCTION = re.compile(r"^(\w+)\(\) \{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
 COMMENT = re.compile(r"^\s*#.*$", re.MULTILINE)
 VARIABLE = re.compile(r"\bVPN_([A-Z0-9_]+)")
@@ -302,7 +304,7 @@ def _check_vpn(folder: Path, vpns: Mapping[str, Path]) -> None:
                 f"{scripts / script} is missing, or no program: a VPN has {', '.join(SCRIPTS)}"
                 " (chmod +x)"
             )
-    known = values_read(scripts, _shared(vpns))
+    known = [name for name in values_read(scripts, _shared(vpns)) if name not in GIVEN_BY_JOB]
     for name, value in own.get("values", {}).items():
         if name in GIVEN_BY_JOB:
             right = "inner_mtu is a key beside values" if name == "mtu" else "the job says that"
@@ -313,7 +315,7 @@ def _check_vpn(folder: Path, vpns: Mapping[str, Path]) -> None:
                 f"{file}: values.{name}: no script of {scripts} reads VPN_{name.upper()}, so it has"
                 f" no effect; {near(name, known)}there are {there}"
             )
-        if wrong := _not_taken(whole, name, str(value)):
+        if wrong := _not_taken(whole, name, str(value)) or _idle(whole, name, {}):
             raise InputError(f"{file}: values.{name}: {wrong}")
 
 
@@ -343,13 +345,26 @@ def check_vpn_values(
         if name not in known:
             has = f"it has {', '.join(there)}" if there else "it has no values"
             raise InputError(f"{here}: {vpn} does not read it; {near(name, there)}{has}")
-        if wrong := _not_taken(whole, name, value):
+        if wrong := _not_taken(whole, name, value) or _idle(whole, name, given):
             raise InputError(f"{here}: {vpn}: {wrong}")
+
+
+def _idle(vpn: Mapping[str, Any], name: str, given: Mapping[str, str]) -> str:
+    """Return why a value that every VPN takes does nothing here; "" if it acts."""
+    values: Mapping[str, str] = {**vpn["values"], **given}
+    if name == MTU and not vpn.get("device", True):
+        return "has no interface whose MTU could be set"
+    if name == "clamp" and vpn.get("ends_tcp"):
+        return "TCP ends before the tunnel, so no segment size goes through it"
+    if name == "clamp" and ("mssfix" in values or "--mssfix" in values.get("options", "")):
+        return "mssfix says the segment size itself: leave one of the two out"
+    return ""
 
 
 def _whole(own: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
     """Return a VPN's vpn.json merged with that of its base, like the job's vpn_folders.py."""
     merged = {key: {**base.get(key, {}), **own.get(key, {})} for key in MERGED}
+    merged["takes"] = {**TAKES, **merged["takes"]}
     # The base's framing does not fit a variant that has another overhead.
     left_out = {"framing"} if "overhead_bytes" in own and "framing" not in own else set()
     kept = {key: value for key, value in base.items() if key not in left_out}
@@ -480,7 +495,7 @@ def values_read(scripts: Path, shared: Iterable[Path]) -> list[str]:
     # new.
     while called := [name for name in functions if re.search(rf"\b{name}\b", text)]:
         text += "\n".join(functions.pop(name) for name in called)
-    return sorted({name.lower() for name in VARIABLE.findall(text)} - {*GIVEN_BY_JOB})
+    return sorted({name.lower() for name in VARIABLE.findall(text)} - ({*GIVEN_BY_JOB} - {MTU}))
 
 
 def _text(file: Path) -> str:

@@ -435,7 +435,7 @@ class _Progress:
             to_go = f", {(self._to_do - self._ended) * wall_s / self._ended:.0f} s to go"
         known = f" ({self._known} were there already)" if self._known else ""
         text = (
-            f"{self._ended} of {self._to_do} runs{known}, {virtual_s:.0f} virtual s in {wall_s:.0f}"
-            f" s{to_go}"
+            f"{self._ended} of {self._to_do} runs{known}, {virtual_s:.0f} s on their"
+            f" clocks in {wall_s:.0f} s{to_go}"
         )
         self._show(text, self._ended / self._to_do)

@@ -2,7 +2,7 @@
 """A campaign file, which names several scenarios, each with values.
 
 seeds: 5                             # how many, or a list of them
-seeds_if_random: 20                  # of the cells in which chance has a part; without it as above
+seeds_if_random: 20                  # of the cells whose link is random; without it as above
 scenarios:
   - scenario: geo_loss               # a name in scenarios/, or a file (relative to this one)
     values: {vpn: [none, wireguard], loss: [0, 1]}

@@ -15,6 +15,7 @@ from typing import Any
 
 from openbach_jobs.presets import ES_N0_FILE
 from openbach_run.campaign.cells import Instead, cells_of, uses_of
+from openbach_run.campaign.noise import NOISE, OFF
 from openbach_run.campaign.spec import CellSpec, Origin, RunSpec
 from openbach_run.catalog import Uses
 from openbach_run.link_checks import Presets, check_terminals, is_random, note_on_shares
@@ -32,7 +33,7 @@ NO_FILE = "none"
 USUAL = "transfer_time_s"
 """The column that the table shows where a scenario names none."""
 Seeds = tuple[int, ...] | None
-"""None means the default: one seed, or five where chance has a part in some cell."""
+"""None means the default: one seed, or five where a cell has a random link or noisy hosts."""
 
 
 @dataclass
@@ -89,13 +90,13 @@ class Campaign:
     def measure(self) -> str | None:
         """Return the column of results.csv that the table shows; None if the jobs measure nothing.
 
-        It is `x-sweep.measure`, or else the transfer time, or else the first column that is
-        declared. `x-instead` may name another one.
+        It is what `x-instead` names, or else `x-sweep.measure`, or else the transfer time, or else
+        the first column that is declared.
         """
-        if MEASURE in self.scenario.sweep:
-            return str(self.scenario.sweep[MEASURE])
         if self.measure_instead:
             return self.measure_instead[1]
+        if MEASURE in self.scenario.sweep:
+            return str(self.scenario.sweep[MEASURE])
         columns = [one.column for one in self.declared]
         return USUAL if USUAL in columns else next(iter(columns), None)
 
@@ -149,11 +150,16 @@ class Campaign:
 
     @cached_property
     def is_random(self) -> bool:
-        """Return whether chance has a part in any cell."""
+        """Return whether chance has a part in any cell: on its link, or the noise of the hosts."""
+        return any(one != OFF for one in self.values.get(NOISE, ())) or self.has_random_link
+
+    @cached_property
+    def has_random_link(self) -> bool:
+        """Return whether packets are lost or delayed at random on a link of any cell."""
         return any(map(self.has_chance, self.cells))
 
     def has_chance(self, cell: Mapping[str, str]) -> bool:
-        """Return whether chance has a part in a cell."""
+        """Return whether packets are lost or delayed at random on a link of a cell."""
         return is_random(cell, self.presets, self.impairments)
 
     @property
@@ -161,10 +167,11 @@ class Campaign:
         """Return the seeds of a cell, of those with most of them.
 
         All cells have the same seeds, so that any two can be compared seed by seed. Only a campaign
-        file may have more for those in which chance has a part.
+        file may have more for those with a random link.
         """
-        more = (*self.more_seeds, *self.seeds_if_random) if self.is_random else ()
-        return tuple(dict.fromkeys((*self.seeds, *more)))
+        more = self.more_seeds if self.is_random else ()
+        tail = self.seeds_if_random if self.has_random_link else ()
+        return tuple(dict.fromkeys((*self.seeds, *more, *tail)))
 
     def seeds_of(self, cell: Mapping[str, str]) -> tuple[int, ...]:
         """Return the seeds of a cell."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from openbach_jobs.kernel import LINK, PIECES, installed_by
 from openbach_run.campaign.checks import own_values
 from openbach_run.campaign.model import Campaign
 from openbach_run.catalog import Catalog, description
@@ -41,17 +42,22 @@ def check_host(
     jobs = {name: package.job for name, package in packages.items()}
     places = campaign.places(jobs)
     reasons: dict[str, str] = {}
+    needs: dict[str, dict[str, None]] = {}
     for cell in (own_values(campaign, one) for one in campaign.cells):
         # A use whose values the cell does not have gives nothing to a job in it.
         own = [use for use in places if use.names <= cell.keys()]
         for feature, use in needed(own, cell).items():
-            if feature not in host.features:
-                reasons[_given(use, cell)] = f"needs {IN_WORDS.get(feature, feature)}"
+            wanted = LINK if feature == "netem" else (feature,)
+            lacks = {IN_WORDS.get(one, one): None for one in wanted if one not in host.features}
+            if lacks:
+                needs.setdefault(_given(use, cell), {}).update(lacks)
         for use, kind, name in _folders(own, cell, catalog):
             if why := _why_not(catalog, kind, name, host):
                 reasons[_given(use, cell)] = why
+    reasons |= {given: f"needs {', '.join(lacks)}" for given, lacks in needs.items()}
     if reasons:
         lacking = ", ".join(IN_WORDS.get(name, name) for name in host.lacking)
+        install = f", or install it: {installed_by()}" if {*PIECES} & {*host.lacking} else ""
         controls = ", ".join(sorted(host.congestion_controls))
         raise InputError(
             "\n  ".join(
@@ -62,7 +68,7 @@ def check_host(
                         f" congestion controls {controls}. That rules out"
                     ),
                     *(f"{given}: {why}" for given, why in reasons.items()),
-                    "the virtual engine has all of it; natively give other values",
+                    f"the virtual engine has all of it; natively give other values{install}",
                 ]
             )
         )

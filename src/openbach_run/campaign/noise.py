@@ -20,7 +20,7 @@ from openbach_run.json_files import read_json
 from openbach_run.openbach.shapes import Shape, check
 
 NOISE, HOST, OFF = "noise", "host", "off"
-DEFAULT = OFF
+DEFAULT = HOST
 DESCRIPTION = "Noise of the hosts' times: host (that of a real one), off (none), or a JSON file"
 FILE = Path(__file__).with_name("host_noise.json")
 QUANTILES: Shape = {

@@ -90,7 +90,7 @@ def read_values(
     known = _own_values(path, scenario, subs)
     values = {}
     own = (*scenario.sweep.get("values", {}), *scenario.arguments, *settings)
-    for name in dict.fromkeys([*own, *given]):
+    for name in dict.fromkeys([*own, noise.NOISE, *given]):
         if name not in given and name not in known:
             raise InputError(
                 f"{path}: the argument {name} needs a value: {name}=… ({settings[name]})"
@@ -110,7 +110,8 @@ def _own_values(
     constants = defaults_of((*subs.values(), scenario))
     defaults = sweep_table(scenario, path, "defaults")
     known: dict[str, tuple[str, ...]] = {
-        name: (str(value),) for name, value in (constants | defaults).items()
+        name: (str(value),)
+        for name, value in ({noise.NOISE: noise.DEFAULT} | constants | defaults).items()
     }
     for name, listed in sweep_table(scenario, path, "values").items():
         known[name] = tuple(map(str, listed))

@@ -57,8 +57,9 @@ class Result:
     @property
     def tables(self) -> list[Table]:
         """Return the table of each campaign."""
+        runs = Store(self.directory).runs
         return [
-            campaign_table(unfold_campaign(one, self.records), self.records)
+            campaign_table(unfold_campaign(one, self.records), self.records, runs)
             for one in self.campaigns
         ]
 

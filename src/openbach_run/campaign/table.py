@@ -4,18 +4,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import chain
+from itertools import chain, combinations
 from pathlib import Path
 
+from openbach_run.campaign.late import late
 from openbach_run.campaign.model import USUAL, Campaign
-from openbach_run.catalog import Catalog, with_base
-from openbach_run.clock import VIRTUAL
+from openbach_run.campaign.noise import DEFAULT, NOISE
 from openbach_run.guest.main import HOST_KERNEL
 from openbach_run.link_checks import ORBIT
 from openbach_run.openbach.extras import MEASURE
-from openbach_run.openbach.measures import measure_of
+from openbach_run.openbach.measures import WORST, measure_of
+from openbach_run.results import least_transfer_time as least
 from openbach_run.results.intervals import estimate, notes
-from openbach_run.results.least_transfer_time import least_transfer_time_s, rate_of, rate_steps
 from openbach_run.results.record import Record, not_locked, statistics
 from openbach_run.results.seeds import WARNING
 from openbach_run.results.tables import Table, alike, figure
@@ -26,19 +26,26 @@ NOTHING = "–"
 MEDIANS = "medians of what jobs without measures.yml have sent"
 ANY_UNIT = 6, "g"
 """Digits and format of figures whose size nobody knows: six significant digits."""
+SIZES, ASKED = ("vpn_mtu", "mss_bytes"), "vpn_asked_mtu"
+"""Columns of vpn, file_transfer and tcp_throughput, or their ends."""
+MOST_COMBINATIONS = 12
+"""The most combinations of values that a note names."""
 FRAGMENTS, SIDES = "_fragments", ("forward", "return")
 """Columns of satcom_link: a side with the suffix _fragments."""
 BY_FLOW = ("fq_codel", "cake")
 """Queues that tell flows apart."""
 
 
-def campaign_table(campaign: Campaign, records: Sequence[Record]) -> Table:
+def campaign_table(
+    campaign: Campaign, records: Sequence[Record], runs: Path | None = None
+) -> Table:
     """Return the table of a campaign's main measure, from those of its records that exist.
 
     There is a row for each combination of the swept arguments but the last; the last makes the
     columns, unless that would be one long row. A scenario without arguments has one column, `run`.
     The title names the values that are neither swept nor the scenario's defaults. Where neither the
-    scenario nor its jobs say what the main measure is, the table shows all measures.
+    scenario nor its jobs say what the main measure is, the table shows all measures. Its note knows
+    from the directory `runs` what came too late.
     """
     if campaign.measure is None and (every := _all_measures(campaign, records)):
         return every
@@ -62,7 +69,11 @@ def campaign_table(campaign: Campaign, records: Sequence[Record]) -> Table:
         rows.setdefault(_values(cell, down), {})[_values(cell, across)] = shown
         if len(campaign.seeds_of(cell)) > 1:
             several.append((shown, campaign.has_chance(cell)))
-    defaults = {**campaign.scenario.sweep.get("defaults", {}), **campaign.constants}
+    defaults = {
+        NOISE: DEFAULT,
+        **campaign.scenario.sweep.get("defaults", {}),
+        **campaign.constants,
+    }
     fixed = ", ".join(
         f"{name}={values[0]}"
         for name, values in campaign.values.items()
@@ -85,8 +96,11 @@ def campaign_table(campaign: Campaign, records: Sequence[Record]) -> Table:
                 *_too_short(campaign, records),
                 *_fragments(campaign, records),
                 *_warnings(records),
+                *_shares(campaign, records),
+                *_sizes(campaign, records),
                 *_clocks(records),
                 *not_locked(records),
+                *(late(campaign, records, runs) if runs else []),
             ]
         ),
         len(down),
@@ -183,13 +197,35 @@ def not_sent(campaign: Campaign, records: Sequence[Record], runs: Path) -> str |
 
 def _cell(done: Sequence[Record], campaign: Campaign) -> str:
     """Return the text of a cell: median over the seeds, interval, number of failed runs."""
-    shown = _shown(done, campaign.measure or "", tail=_has_tail(campaign))
+    tail = _has_tail(campaign)
+    shown = _shown(done, campaign.measure or "", tail=tail)
+    ended = [record for record in done if record.finished]
+    if sides := _sides(ended, campaign):
+        each = (f"{name} {_shown(ended, column, tail=tail)}" for column, name in sides)
+        shown = ", ".join(each) + _failed(done)
     has_finished = any(record.finished for record in done)
     return (
         "not sent"
         if shown in ("done", "failed") and has_finished and MEASURE in campaign.scenario.sweep
         else shown
     )
+
+
+def _sides(done: Sequence[Record], campaign: Campaign) -> list[tuple[str, str]]:
+    """Return column and name of each direction or flow, the worse first.
+
+    There are none unless the measure is that of the worst one.
+    """
+    _, shown = measure_of(campaign.measure or "", campaign.declared)
+    found = []
+    for column in _measured(done) if shown.take in WORST else []:
+        suffix, one = measure_of(column, campaign.declared)
+        if suffix and (one.statistic, one.take) == (shown.statistic, "median"):
+            values = [record.measures.get(column) for record in done]
+            middle = estimate([value for value in values if value is not None])
+            found += [(middle.median, column, suffix.replace("_", " "))] if middle else []
+    found.sort(reverse=shown.better == "less")
+    return [(column, name) for _, column, name in found]
 
 
 def _has_tail(campaign: Campaign) -> bool:
@@ -203,17 +239,37 @@ def _shown(
     """Return the median of a column over the runs and its interval, and how many failed, if any."""
     found = [record.measures.get(column) for record in done if record.finished]
     values = [value for value in found if value is not None]
-    failed = sum(not record.finished for record in done)
     if not values:
-        return "failed" if failed else ("done" if done else NOTHING)
-    text = figure(estimate(values), digits, form, tail=tail)
-    return text + (f" ({failed} failed)" if failed else "")
+        return "failed" if _failed(done) else ("done" if done else NOTHING)
+    return figure(estimate(values), digits, form, tail=tail) + _failed(done)
+
+
+def _failed(done: Sequence[Record]) -> str:
+    """Return how many runs have failed; "" if none has."""
+    failed = sum(not record.finished for record in done)
+    return f" ({failed} failed)" if failed else ""
 
 
 def _least_s(campaign: Campaign, cell: Mapping[str, str]) -> float | None:
     """Return the least transfer time of a cell in s; None where its rate is none or has steps."""
     preset = campaign.presets.get(cell.get(ORBIT, ""))
-    return None if preset and rate_steps(preset) else least_transfer_time_s(cell)
+    return None if preset and least.rate_steps(preset) else least.least_transfer_time_s(cell)
+
+
+def _least(campaign: Campaign, cell: Mapping[str, str]) -> str:
+    """Return a text on the least transfer time of a cell, and what binds; "" if there is none."""
+    if not (time_s := _least_s(campaign, cell)):
+        return ""
+    at_least = f"at least {time_s:.2f} s for a size of {cell['size']}"
+    rate = f"rate of {least.rate_of(cell)}"
+    window_bytes, rtt_s, by_window_s = least.window_of(cell)
+    if by_window_s < time_s:
+        return f"{at_least} at a {rate} (Ethernet, IP and TCP headers; no slow start)"
+    return (
+        f"{at_least}: TCP's window binds, not the {rate}. It is at most {window_bytes / 1e6:.3g} MB"
+        f" (tcp_buffer={cell['tcp_buffer']}) for each round trip of {1000 * rtt_s:g} ms,"
+        f" {window_bytes * 8e-6 / rtt_s:.3g} Mbit/s a connection"
+    )
 
 
 def _too_short(campaign: Campaign, records: Sequence[Record]) -> list[str]:
@@ -280,21 +336,66 @@ def _warnings(records: Sequence[Record]) -> list[str]:
     return list(told)
 
 
+def _shares(campaign: Campaign, records: Sequence[Record]) -> list[str]:
+    """Return a note on the first flow's share of the link; an empty list without flows."""
+    mine = [one.measures for one in records if one.scenario == campaign.scenario.name]
+    shares = [one["share_pct"] for one in mine if one.get("share_pct")]
+    if not shares:
+        return []
+    ends = " to ".join(dict.fromkeys(f"{share:.0f}" for share in (min(shares), max(shares))))
+    return [f"while all flows went on, the first one had {ends} % of the goodput (share_pct)"]
+
+
+def _sizes(campaign: Campaign, records: Sequence[Record]) -> list[str]:
+    """Return notes on cells that differ in a tunnel's MTU or in the segment size of TCP.
+
+    Each value stands with the fewest swept arguments that decide it. The last note is on MTUs that
+    are smaller than the VPN's folder has them.
+    """
+    done = [one for one in records if one.finished and one.scenario == campaign.scenario.name]
+    found = []
+    for column in sorted({name for one in done for name in one.measures if name.endswith(SIZES)}):
+        having = [one for one in done if one.measures.get(column)]
+        sizes = [(one.arguments, int(one.measures[column] or 0)) for one in having]
+        if len({size for _, size in sizes}) > 1:
+            found.append(f"cells differ in {column}: {_by_values(campaign.swept, sizes)}")
+    smaller: dict[tuple[str, int], set[int]] = {}
+    for one in done:
+        size, asked = int(one.measures.get(SIZES[0]) or 0), int(one.measures.get(ASKED) or 0)
+        if size < asked:
+            smaller.setdefault((one.arguments.get("vpn", "the VPN"), asked), set()).add(size)
+    return found + [
+        f"the MTU of {vpn}, {asked}, was made smaller to fit the path:"
+        f" {', '.join(map(str, sorted(sizes)))} (vpn.mtu={asked} is taken as it is)"
+        for (vpn, asked), sizes in smaller.items()
+    ]
+
+
+def _by_values(swept: Sequence[str], sizes: Sequence[tuple[Mapping[str, str], int]]) -> str:
+    """Return sizes with the values of the fewest arguments that decide them: `1460 (vpn=none)`."""
+    for names in chain(*(combinations(swept, count) for count in range(len(swept) + 1))):
+        decided: dict[tuple[str, ...], set[int]] = {}
+        for values, size in sizes:
+            decided.setdefault(_values(values, names), set()).add(size)
+        if all(len(one) == 1 for one in decided.values()):
+            break
+    if len(decided) > MOST_COMBINATIONS:
+        own = [size for _, size in sizes]
+        return f"{min(own)} to {max(own)}, by {' and '.join(names)}"
+    by_size: dict[int, list[str]] = {}
+    for key, (size, *_) in decided.items():
+        by_size.setdefault(size, []).append(" ".join(map("=".join, zip(names, key, strict=True))))
+    shown = [f"{size} ({', '.join(by_size[size])})" for size in sorted(by_size)]
+    return ", ".join(shown)
+
+
 def _clocks(records: Sequence[Record]) -> list[str]:
     """Return notes on runs in real time, each kind of clock once."""
-    known = dict.fromkeys((one.identity.get("engine"), one.clock) for one in records)
-    notes = [
-        (
-            "on this machine's own kernel, in real time"
-            if engine == HOST_KERNEL
-            else (
-                f"clock {clock}: another run gives other packets; token buckets of ten packets"
-                " (15400 bytes), with real/N of an N-th, two at least"
-            )
-        )
-        for engine, clock in known
-        if clock != VIRTUAL and engine in (HOST_KERNEL, VIRTUAL)
-    ]
+    from openbach_run.results import by_engine  # late, as it reads a file of YAML
+
+    known = dict.fromkeys((by_engine.kind_of(one), one.clock) for one in records)
+    tables = by_engine.TABLES
+    notes = [tables[kind].format(clock=clock) for kind, clock in known if kind in tables]
     if any(
         one.identity.get("engine") == HOST_KERNEL and one.arguments.get("queue") in BY_FLOW
         for one in records
@@ -303,29 +404,16 @@ def _clocks(records: Sequence[Record]) -> list[str]:
     return notes
 
 
-def _ends_tcp(vpn: str) -> bool:
-    """Return whether a VPN of this checkout ends TCP connections."""
-    folders = Catalog().all("vpn-configs")
-    return vpn in folders and bool(with_base(folders[vpn], folders).get("ends_tcp"))
-
-
 def _note(campaign: Campaign) -> str:
     """Return the note under a table: seeds, least possible transfer time, other remarks."""
-    least: dict[tuple[str, str], float] = {}
-    for cell in campaign.cells:
-        time_s = _least_s(campaign, cell)
-        if time_s:
-            least[cell["size"], rate_of(cell)] = time_s
-    parts = [
-        f"at least {time_s:.2f} s for a size of {size} at a rate of {rate} (Ethernet, IP and TCP"
-        " headers; no slow start)"
-        for (size, rate), time_s in least.items()
-        if campaign.measure == USUAL
-    ]
+    cells = campaign.cells if campaign.measure == USUAL else []
+    every = dict.fromkeys(_least(campaign, cell) for cell in cells)
+    parts = [text for text in every if text]
     if campaign.measure_instead and campaign.measure_instead[1] == campaign.measure:
         name = campaign.measure_instead[0]
         parts.append(
-            f"{campaign.measure_in_words} in place of {USUAL}, as {name} is given (results.csv has"
+            f"{campaign.measure_in_words} in place of"
+            f" {campaign.scenario.sweep.get(MEASURE, USUAL)}, as {name} is given (results.csv has"
             " both)"
         )
     if set(campaign.values.get("pep", ())) - {"none"}:
@@ -333,7 +421,7 @@ def _note(campaign: Campaign) -> str:
             "PEP A: inside the tunnel's path, B: outside it, where TCP is in clear (our reading:"
             " docs/guide.md)"
         )
-    if ending := [name for name in campaign.values.get("vpn", ()) if _ends_tcp(name)]:
+    if ending := [name for name in campaign.values.get("vpn", ()) if least.ends_tcp(name)]:
         parts.append(
             f"{' and '.join(ending)} ends TCP at both ends of the tunnel, as a PEP does: compare it"
             " with a VPN and a PEP"
@@ -341,6 +429,6 @@ def _note(campaign: Campaign) -> str:
     seeds = notes(
         {len(campaign.seeds_of(cell)) for cell in campaign.cells}, tail=_has_tail(campaign)
     )
-    if not seeds and campaign.is_random:
+    if not seeds and campaign.has_random_link:
         parts.append(WARNING)
     return "; ".join([*(seeds or [f"seed {campaign.seeds[0]}"]), *parts])

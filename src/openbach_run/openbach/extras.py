@@ -20,7 +20,7 @@ MEASURE = "measure"
 NAMES: Shape = {"type": "object", "additionalProperties": {}}
 CONDITION: Shape = {
     "type": "object",
-    "properties": {"if": {"type": "string"}, "because": {"type": "string"}},
+    "properties": {key: {"type": "string"} for key in ("if", "because", "refused")},
     "required": ["if", "because"],
 }
 INSTEAD: Shape = {

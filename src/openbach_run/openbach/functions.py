@@ -93,7 +93,9 @@ def _model(kind: str) -> _Model:
             f"type object '{_title(kind)}' has no attribute 'build_from_arguments'",
         )
     if kind not in MODELS:
-        raise Refusal("Unknown OpenBACH Function", None, near(kind, MODELS).rstrip())
+        raise Refusal(
+            "Unknown OpenBACH Function", None, GONE.get(kind) or near(kind, MODELS).rstrip()
+        )
     return MODELS[kind]
 
 
@@ -439,6 +441,12 @@ MODELS = {
     ),
 }
 """In the order in which people use them; stored under another name where the backend does so."""
+GONE = dict.fromkeys(
+    [f"{before}status_{what}" for before in ("", "retrieve_") for what in ("agents", "jobs")],
+    "status_agents and status_jobs are retrieve_status_agents and retrieve_status_jobs since 2017,"
+    " and no functions of scenarios any more: ask the platform itself",
+)
+"""Functions of scenarios of before, and what has become of them."""
 OTHER_CLASSES = (
     "Agent", "Condition", "ContentTyped", "Entity", "FailurePolicy", "IntegrityError",
     "OpenbachFunctionInstance", "OpenbachFunctionParameter", "StartJobInstanceArgument",

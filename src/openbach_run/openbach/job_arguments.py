@@ -10,13 +10,17 @@ from openbach_run.openbach.job import INSTANCE_TYPES, Argument, Command, Job, Wr
 from openbach_run.openbach.refusals import BadPlaceholder, Crash, Refusal, as_list, near
 from openbach_run.openbach.stored import to_stored, type_name
 
+RENAMED = {"configure_link": "tc_configure_link", "tcpdump": "tcpdump_pcap", "ping": "fping"}
+"""Jobs of OpenBACH before 2019, and their names now."""
+
 
 def read_job_arguments(
     name: str, given: dict[str, Any], jobs: Mapping[str, Job], at: str
 ) -> dict[str, Any]:
     """Return the arguments of a job in stored form. Raises Refusal or Crash."""
     if name not in jobs:
-        advice = f"{near(name, jobs)}more jobs can be given with --jobs"
+        meant = f"since 2019 it is {RENAMED[name]}; " if name in RENAMED else near(name, jobs)
+        advice = f"{meant}more jobs can be given with --jobs"
         raise Refusal(f"No such job in the controller database: {name}", at, advice)
     stored: dict[str, Any] = {}
     _check_required(jobs[name].arguments, given, at)

@@ -33,8 +33,10 @@ from openbach_run.yaml_files import read_yaml
 FILE = "measures.yml"
 TAKES_OF_ONE = ("median", "mean", "min", "max", "first", "last", "sum", "count")
 """Of what was sent with one suffix."""
-TAKES_OF_ALL = ("total_rate", "first_share_pct", "fairness")
-"""Of the rates that were sent with all suffixes, one a flow: see results/flows.py."""
+WORST = ("worst", "worst_flow")
+"""Of the medians with each suffix (a direction, a flow) the worst; a worst_flow is of several."""
+TAKES_OF_ALL = ("total_rate", "first_share_pct", "fairness", *WORST)
+"""Of what was sent with all suffixes, one a flow: see results/flows.py."""
 SERIES = "series"
 """No column: the statistic's words in a drawing over time."""
 TAKES = (*TAKES_OF_ONE, *TAKES_OF_ALL, SERIES)

@@ -348,7 +348,10 @@ only: with the same name in two projects OpenBACH starts neither.
 {scenarios}
 
 From the web UI: open the project, choose the scenario, give its arguments, start. It asks for every
-argument and shows neither defaults nor choices; these are they:
+argument and shows neither defaults nor choices; these are they, in the order of its fields (of a
+scenario that sweeps an argument, the first value, then the others):
+
+{values}
 
 {arguments}
 
@@ -386,30 +389,32 @@ def _left_out(jobs: Sequence[str]) -> str:
     return f"{text} yours,\nand are added the same way.\n\n"
 
 
+def value_table(scenarios: Sequence[Scenario]) -> str:
+    """Return a Markdown table of a value to type for each argument, a row for each scenario."""
+    lines = ["| scenario | values, if you have no other |", "|---|---|"]
+    for scenario in scenarios:
+        swept, defaults = scenario.sweep.get("values", {}), scenario.sweep.get("defaults", {})
+        told = []
+        for name in scenario.arguments:
+            first, *others = [defaults[name]] if name in defaults else swept.get(name, [""])
+            more = f" (also {', '.join(f'`{one}`' for one in others)})" if others else ""
+            told.append(f"`{name}={first}`{more}")
+        lines.append(f"| `{scenario.name}` | {', '.join(told)} |")
+    return "\n".join(lines)
+
+
 def argument_table(scenarios: Sequence[Scenario], packages: Mapping[str, Package]) -> str:
-    """Return a Markdown table of all scenarios' arguments: a value to type, choices, meaning."""
+    """Return a Markdown table of all scenarios' arguments: choices, meaning."""
     jobs = {name: package.job for name, package in packages.items()}
     subs = {scenario.name: scenario for scenario in scenarios}
-    rows: dict[str, tuple[str, str, str]] = {}
+    rows: dict[str, tuple[str, str]] = {}
     for scenario in scenarios:
         choices = argument_choices(scenario, jobs, subs)
-        swept, defaults = scenario.sweep.get("values", {}), scenario.sweep.get("defaults", {})
         for name, text in scenario.arguments.items():
-            value = str(defaults.get(name, swept.get(name, [""])[0]))
-            rows.setdefault(
-                name, (value, " ".join(f"`{choice}`" for choice in choices.get(name, ())), text)
-            )
-    lines = [
-        f"| `{name}` | `{value}` | {listed} | {text} |"
-        for name, (value, listed, text) in rows.items()
-    ]
-    return "\n".join(
-        [
-            "| argument | value, if you have no other | values | meaning |",
-            "|---|---|---|---|",
-            *lines,
-        ]
-    )
+            listed = " ".join(f"`{choice}`" for choice in choices.get(name, ()))
+            rows.setdefault(name, (listed, text))
+    lines = [f"| `{name}` | {listed} | {text} |" for name, (listed, text) in rows.items()]
+    return "\n".join(["| argument | values | meaning |", "|---|---|---|", *lines])
 
 
 def instructions(
@@ -441,6 +446,7 @@ def instructions(
             f"python3 modify_entity.py {host.entity} {name} -a {address[host.entity]}"
             for host in inventory.hosts
         ),
+        values=value_table(scenarios),
         arguments=argument_table(scenarios, packages),
         stop_all=f"python3 stop_all_job_instances.py {' '.join(address[name] for name in needed)} "
         + " ".join(f"-j {job}" for job in jobs),

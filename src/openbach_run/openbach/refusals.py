@@ -81,11 +81,21 @@ def crash_answer(kind: str, text: str) -> dict[str, Any]:
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """Return `did you mean x? ` for the name that is most alike; "" if none is."""
+    """Return `did you mean x? ` for the name that is most alike; "" if none is.
+
+    It says the unit where the two names have different ones.
+    """
     from difflib import get_close_matches  # not at start: the guest has no use for it
 
-    close = get_close_matches(name, list(known), 1)
-    return f"did you mean {close[0]}? " if close else ""
+    if not (close := get_close_matches(name, list(known), 1)):
+        return ""
+    given, meant = (one.lower().rpartition("_")[2] for one in (name, close[0]))
+    unit = f" (in {meant})" if meant in UNITS else " (with its own unit)" * (given in UNITS)
+    return f"did you mean {close[0]}{unit if given != meant else ''}? "
+
+
+UNITS = {"s", "ms", "us", "bps", "kbps", "mbps", "gbps", "pct", "ratio", "bytes"}
+"""The last parts of names that are units."""
 
 
 @contextmanager

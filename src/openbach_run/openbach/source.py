@@ -74,6 +74,7 @@ def _is_condition(value: Any) -> bool:
 
 Shape = tuple[Callable[[Any], bool], str]
 TEXTS: Shape = (_by_name(_is_text), "texts by name")
+CONDITION = {"if": _is_condition, "because": _is_text, "refused": _is_text}
 NAMED: dict[str, Shape] = {
     "arguments": TEXTS,
     "constants": (
@@ -85,10 +86,10 @@ NAMED: dict[str, Shape] = {
     "addresses": TEXTS,
     "values": TEXTS,
     "idle": (
-        _by_name(_list_of(_with_keys({"if": _is_condition, "because": _is_text}, "if", "because"))),
+        _by_name(_list_of(_with_keys(CONDITION, "if", "because"))),
         (
             "by name, a list of {if: CONDITION, because: TEXT}: with which other values it has no"
-            " effect"
+            " effect; refused: yes if that is an error"
         ),
     ),
     "instead": (

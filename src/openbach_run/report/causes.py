@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from statistics import median
 
 from openbach_run.openbach.measures import Measure, measure_of
-from openbach_run.report.cells import Cell
+from openbach_run.report.cells import Cell, measured_against
 from openbach_run.report.words import in_good_units, title_of
-from openbach_run.results.intervals import difference
 
 RELEVANT = 0.1
 """A measure has to differ by at least this part of the greater value, with its whole interval."""
@@ -129,7 +128,7 @@ def differences(
     of_judged = _ratio(cell, against, judged)
     found = []
     for name in names:
-        changed = difference(cell.measured(name), against.measured(name))
+        changed = measured_against(cell, against, name, as_ratio=False)
         if changed is None or not changed.median or name == CARRIED:
             continue
         here, there = _median(cell, name), _median(against, name)

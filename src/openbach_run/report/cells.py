@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import chain
+from operator import sub, truediv
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,8 @@ from openbach_run.openbach.source import MATRIX
 from openbach_run.paths import REPOSITORY
 from openbach_run.report import runs_file
 from openbach_run.report.words import said
-from openbach_run.results import campaign_file, run_files, run_json
-from openbach_run.results.intervals import Estimate, estimate
+from openbach_run.results import by_engine, campaign_file, run_files, run_json
+from openbach_run.results.intervals import Estimate, difference, estimate, ratio, unpaired
 from openbach_run.results.least_transfer_time import least_transfer_time_s
 from openbach_run.results.measures import measures_of_all
 from openbach_run.results.record import Record, Store
@@ -104,6 +105,11 @@ class Cell:
         return any(run.record is not None and run.record.clock == VIRTUAL for run in self.runs)
 
     @property
+    def is_paired(self) -> bool:
+        """Return whether its seeds pair with those of others: it is in virtual time."""
+        return not by_engine.options(self.values)
+
+    @property
     def least_transfer_time_s(self) -> float | None:
         """Return the least time of the transfer in seconds.
 
@@ -124,6 +130,29 @@ class Plot:
 
 
 DEFAULT = Plot()
+
+
+def measured_against(
+    cell: Cell, other: Cell, measure: str, *, as_ratio: bool = True
+) -> Estimate | None:
+    """Return the ratio of two cells' measures, or their difference.
+
+    It is over the seeds that both have where those pair, otherwise over all pairs of runs.
+    """
+    here, there = cell.measured(measure), other.measured(measure)
+    if are_paired(cell, other):
+        return (ratio if as_ratio else difference)(here, there)
+    return unpaired(here.values(), there.values(), truediv if as_ratio else sub)
+
+
+def are_paired(*cells: Cell) -> bool:
+    """Return whether the seeds of these cells pair."""
+    return all(one.is_paired for one in cells)
+
+
+def pairings(cells: Iterable[Cell]) -> set[bool]:
+    """Return how comparisons of these cells are made: paired, not, or some of each."""
+    return {one.is_paired for one in cells} or {True}
 
 
 @dataclass(frozen=True)
@@ -176,7 +205,10 @@ def read_campaigns(directories: Sequence[Path]) -> Campaigns:
         else:
             campaign, records = campaign_file.read(directory), None
             at = f"git checkout {campaign['commit'][:12]} && " if campaign.get("commit") else ""
-            commands.append(at + campaign["command"])
+            words = [campaign["command"]]
+            for name, value in by_engine.options(campaign.get("apart", {})):
+                words += [] if name in words[0] else [name, value]
+            commands.append(at + " ".join(words))
         plots |= {printable(name): Plot(**plot) for name, plot in campaign.get("plots", {}).items()}
         store = Store(directory)
         orbits: dict[str, list[str]] = {
@@ -201,6 +233,7 @@ def read_campaigns(directories: Sequence[Path]) -> Campaigns:
                 "orbit": orbit,
                 **_followers_named(arguments),
                 **campaign.get("apart", {}),
+                **(by_engine.apart(record) if record else {}),
             }
             values = {printable(one): printable(value) for one, value in values.items()}
             # Several campaigns may have the same cell, or the same run of it.

@@ -7,6 +7,8 @@ Each part of a claim gets a verdict for each orbit:
 - "partly": more than half of them do; the others are named.
 - "not": at least one lies outside with its whole interval, and at most half lie within.
 - "inconclusive": everything else.
+- "not comparable": what the claim is about is something else here (`not_comparable` says what was
+  compared with what). The figures are shown, and decide nothing.
 
 Bounds have a margin: to be outside by less matters to nobody. But where a bound says that nothing
 differs (a ratio of 1), what lies between it and its margin is a tie, which decides nothing: the
@@ -21,7 +23,6 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -36,10 +37,11 @@ from openbach_run.report.cells import (
     Selection,
     is_selection,
     matches,
+    measured_against,
 )
 from openbach_run.report.groups import groups
 from openbach_run.report.words import said
-from openbach_run.results.intervals import Estimate, differences, estimate, ratios
+from openbach_run.results.intervals import Estimate
 from openbach_run.results.run_files import fields
 from openbach_run.results.seeds import MIN_SEEDS
 from openbach_run.yaml_files import read_yaml
@@ -47,9 +49,10 @@ from openbach_run.yaml_files import read_yaml
 MARGIN = 0.01
 """The part of a bound by which it may be missed, if a claim has no `margin` of its own."""
 
-CLAIM: dict[str, Any] = {**dict.fromkeys(("statement", "reading", "document"), str), "parts": list}
+OF_A_CLAIM = {"reading": "", "document": "", "not_comparable": ""}
+CLAIM: dict[str, Any] = {**dict.fromkeys(("statement", *OF_A_CLAIM), str), "parts": list}
 PART: dict[str, Any] = {
-    **dict.fromkeys(("says", "measure", "better", "as", "published"), str),
+    **dict.fromkeys(("says", "measure", "better", "as", "published", "not_comparable"), str),
     "cell": dict,
     "against": (dict, NoneType),
     **dict.fromkeys(("best_over", "against_best_over"), list),
@@ -59,12 +62,14 @@ PART: dict[str, Any] = {
 USUAL: dict[str, Any] = {
     "measure": "", "better": "less", "as": "ratio", "published": "", "against": None,
     "best_over": [], "against_best_over": [], "least": 0, "most": 0, "margin": 0, "cpu": False,
+    "not_comparable": "",
 }  # fmt: skip
 """The fields of a claim, those of its parts, and the values of fields that may be missing."""
 
 SATCOM = "satcom"
 """The document of claims that name none: the report on VPNs for SATCOM."""
 HOLDS, BUT_FOR, DOES_NOT, CANNOT_TELL = "reproduced", "partly", "not", "inconclusive"
+OTHER = "not comparable"
 """The verdicts: the one source of their words."""
 
 TIE = "a tie: it differs from the bound by less than the margin"
@@ -91,6 +96,8 @@ class Part:
     cpu: bool = False
     published: str = ""
     """The published figure, in words."""
+    not_comparable: str = ""
+    """What is compared with what, where what the claim is about is something else here."""
 
     @property
     def with_margin(self) -> tuple[float, float]:
@@ -156,11 +163,6 @@ class Comparison:
     apart: tuple[str, ...] = ()
     """Arguments of which other comparisons of the same finding have another value."""
 
-    @cached_property
-    def by_seed(self) -> dict[int, float]:
-        """Return the ratio, difference or measure by seed."""
-        return _by_seed(self.part, self.cell, self.against)
-
     @property
     def excess(self) -> float:
         """Return how far the median lies outside the bounds; negative if it is inside."""
@@ -212,6 +214,8 @@ class Finding:
     @property
     def verdict(self) -> str:
         """Return the verdict; the module describes the rules."""
+        if self.part.not_comparable:
+            return OTHER
         holding = len(self.of(True))
         if holding == len(self.comparisons) > 0 and not self.not_run:
             return HOLDS
@@ -253,12 +257,12 @@ class Claim:
         Also if they could with a narrower interval.
         """
         comparisons = itertools.chain.from_iterable(one.comparisons for one in self.findings)
-        return any(one.why_not is None for one in comparisons)
+        return any(one.why_not is None or one.part.not_comparable for one in comparisons)
 
     @property
     def verdicts(self) -> dict[str, str]:
         """Return the verdict on all parts by orbit: that of the part which holds least."""
-        order = (HOLDS, BUT_FOR, CANNOT_TELL, DOES_NOT)
+        order = (HOLDS, BUT_FOR, CANNOT_TELL, DOES_NOT, OTHER)
         worst: dict[str, str] = {}
         for one in self.findings:
             worst[one.orbit] = max(worst.get(one.orbit, HOLDS), one.verdict, key=order.index)
@@ -311,8 +315,7 @@ def read_claims(file: Path) -> dict[str, dict[str, Any]]:
 
 def _wrong(claim: Any) -> str | None:
     """Return what is wrong with a claim, or None."""
-    optional = {"reading": "", "document": ""}
-    if wrong := fields({**optional, **claim} if isinstance(claim, dict) else claim, CLAIM):
+    if wrong := fields({**OF_A_CLAIM, **claim} if isinstance(claim, dict) else claim, CLAIM):
         return wrong
     for number, one in enumerate(claim["parts"]):
         wrong = fields({**USUAL, **one} if isinstance(one, dict) else one, PART)
@@ -338,8 +341,9 @@ def _wrong_values(part: Mapping[str, Any]) -> str | None:
 def judge(name: str, described: dict[str, Any], campaigns: Campaigns) -> Claim:
     """Return a claim, read from a file, with the findings on its parts."""
     findings = []
+    of_all = {"not_comparable": described.get("not_comparable", "")}
     for part in described["parts"]:
-        findings += _findings(_part(part), campaigns.cells)
+        findings += _findings(_part({**of_all, **part}), campaigns.cells)
     return Claim(
         name,
         described["statement"],
@@ -427,11 +431,13 @@ def _judged(part: Part, cell: Cell, against: Cell | None, missing: Sequence[str]
     found = (
         cell.estimate(part.measure)
         if against is None
-        else estimate(list(_by_seed(part, cell, against).values()))
+        else measured_against(cell, against, part.measure, as_ratio=part.as_ == "ratio")
     )
     why_not = None
     # The first reason that applies is told.
-    if found is None:
+    if part.not_comparable:
+        why_not = part.not_comparable
+    elif found is None:
         why_not = "no seed has both measured" if against else "not measured"
     elif not (cell.whole and (against is None or against.whole)):
         why_not = "runs failed or are missing"
@@ -445,16 +451,6 @@ def _judged(part: Part, cell: Cell, against: Cell | None, missing: Sequence[str]
     if holds and found and not found.lies_within(*part.strict):
         holds, why_not = None, TIE
     return Comparison(part, cell, against, found, holds, why_not)
-
-
-def _by_seed(part: Part, cell: Cell, against: Cell | None) -> dict[int, float]:
-    """Return the ratio, difference or measure by seed, as the part compares."""
-    measured = cell.measured(part.measure)
-    if against is None:
-        return measured
-    return (ratios if part.as_ == "ratio" else differences)(
-        measured, against.measured(part.measure)
-    )
 
 
 def why(finding: Finding) -> str:

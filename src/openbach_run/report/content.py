@@ -11,6 +11,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import chain, product
 from pathlib import Path
 
@@ -20,7 +21,15 @@ from openbach_run.openbach.measures import Measure, flat, measure_of
 from openbach_run.openbach.scenario import SAME
 from openbach_run.paths import REPOSITORY
 from openbach_run.report import figures
-from openbach_run.report.cells import Campaigns, Cell, file_name, is_numeral, name_of, printable
+from openbach_run.report.cells import (
+    Campaigns,
+    Cell,
+    file_name,
+    is_numeral,
+    name_of,
+    pairings,
+    printable,
+)
 from openbach_run.report.figures import (
     Drawing,
     against,
@@ -44,7 +53,9 @@ from openbach_run.report.words import (
     title_of,
     value_of,
 )
-from openbach_run.results.intervals import Estimate, ends, notes
+from openbach_run.results import by_engine
+from openbach_run.results.by_engine import limit, time_of
+from openbach_run.results.intervals import Estimate, change_notes, notes
 from openbach_run.results.seeds import MIN_SEEDS, WARNING
 from openbach_run.results.tables import Markdown, Table, alike, plain
 
@@ -168,8 +179,8 @@ def changes_table(setting: Setting, loss: str, baseline: Mapping[str, str]) -> T
         f" {name_of_baseline(baseline)}"
     )
     header = [heading("vpn"), heading("pep"), *map(named, transports)]
-    told = ends([len(one.runs) for one in cells])
-    several = f"median of paired changes [{told}], no brackets where all seeds gave the same"
+    told = change_notes([len(one.runs) for one in cells], pairings(cells))
+    several = f"{told}, no brackets where all seeds gave the same"
     return Table(title, header, rows, "; ".join(one_seed(cells) or [several]), 2)
 
 
@@ -318,7 +329,7 @@ def advice_table(campaigns: Campaigns) -> Table | None:
     note = (
         f"{'; '.join(notes([one.chosen.found.seeds for one in found], tail=True))}."
         " Equivalent: neither its median nor the median of its"
-        f" paired ratios exceeds the fastest by more than {_ties_in_words(campaigns)}."
+        f" ratios exceeds the fastest by more than {_ties_in_words(campaigns)}."
         " Of equivalent ones the simplest is recommended: no PEP, then CUBIC on the hosts, then a"
         " VPN in the kernel. A PEP between the ends of a tunnel that it cannot split does nothing,"
         " and is not listed. Cells with a VPN,"
@@ -375,6 +386,7 @@ def missing(campaigns: Campaigns) -> list[str]:
     for one in _advice(campaigns):
         for cell in one.missing:
             given = [("scenario", cell.values["scenario"])]
+            given += by_engine.options(cell.values)
             given += [
                 (name, cell.values[name])
                 for name in COMMANDED
@@ -465,24 +477,21 @@ def failures(campaigns: Campaigns) -> list[Markdown]:
     return told
 
 
-def virtual_time(campaigns: Campaigns) -> str:
-    """Return the virtual time of all runs together, with its unit."""
-    seconds = sum(one.virtual_s for one in campaigns.records)
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
+def times(campaigns: Campaigns) -> str:
+    """Return the time of all runs together by its clock: `5 minutes of virtual time`."""
+    of_clock: dict[str, float] = {}
+    for one in campaigns.records:
+        of_clock[one.clock] = of_clock.get(one.clock, 0.0) + one.virtual_s
+    told = []
+    for clock, seconds in of_clock.items():
+        long = f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
+        told.append(f"{f'{seconds:.0f} s' if seconds < 120 else long} of {time_of(clock)}")
+    return ", ".join(told) or "0 s"
 
 
 def command_line(command: str) -> Markdown:
     """Return a command as a line of code, indented so that nothing in it can end the block."""
     return Markdown(f"    {printable(command)}")
-
-
-def engines(campaigns: Campaigns) -> list[str]:
-    """Return the names of the engines that the runs were made with."""
-    return list(
-        dict.fromkeys(record.identity.get("engine", "unknown") for record in campaigns.records)
-    )
 
 
 def platform_table(campaigns: Campaigns, packages: Sequence[str]) -> Table:
@@ -507,13 +516,11 @@ def platform_table(campaigns: Campaigns, packages: Sequence[str]) -> Table:
     there = dict.fromkeys(chain.from_iterable(lists))
     versions = {name: _versions(there, name) for name in packages}
     known = [f"{name} {' and '.join(found)}" for name, found in versions.items() if found]
-    rows.append(["packages", ", ".join(known)])
+    rows += [["packages", ", ".join(known)]] if known else []
     seeds = sorted({run.seed for run in campaigns.runs})
     rows.append(["seeds", ", ".join(map(str, seeds))])
-    note = (
-        "every package is in the directory shared of the results, and every value in the"
-        " record.json of its run"
-    )
+    note = "every package is in the directory shared of the results, and " if there else ""
+    note += "every value is in the record.json of its run"
     return Table("What the figures depend on", ["part", "version"], rows, note, 2)
 
 
@@ -530,24 +537,28 @@ def named_packages(catalog: Catalog) -> list[str]:
     return sorted({*own, *chain.from_iterable(map(packages_of, folders))})
 
 
-def page_of(docs: Path, name: str) -> Markdown:
-    """Return the text of docs/`name`.md below its title.
+def page_of(docs: Path, name: str, kinds: Sequence[str]) -> Markdown:
+    """Return the text of docs/`name`.md below its title, with the limits of these kinds only.
 
     Its headings are one level lower, and links to other files are plain text.
     """
     _, _, text = (docs / f"{name}.md").read_text(encoding="utf-8").partition("\n")
-    return _inside(text, 1)
+    items = re.split(r"^(?=- |#)", text, flags=re.MULTILINE)
+    of = [limit(kinds, one[4:]) if one.startswith("- **") else one[4:] for one in items]
+    kept = [one[:4] + told for one, told in zip(items, of, strict=True) if told is not None]
+    return _inside("".join(kept), 1)
 
 
-def limitations(docs: Path) -> Markdown:
+def limitations(docs: Path, kinds: Sequence[str]) -> Markdown:
     """Return a list of the first sentence of each limitation of time and measurements.
+
+    Those that hold for results of no such kind are left out.
 
     They are taken from docs/limitations.md, above its section on scenarios.
     """
     text = (docs / "limitations.md").read_text(encoding="utf-8").partition("## Scenarios")[0]
-    return Markdown(
-        "\n".join(f"- {one}" for one in re.findall(r"^- \*\*([^*]+\.)\*\*", text, re.MULTILINE))
-    )
+    found = re.findall(r"^- \*\*([^*]+\.)\*\*", text, re.MULTILINE)
+    return Markdown("\n".join(f"- {one}" for one in map(partial(limit, kinds), found) if one))
 
 
 def trust_table(docs: Path) -> Table:
@@ -578,16 +589,16 @@ def _unmarked(text: str) -> str:
     return re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", text).replace("`", "")
 
 
-def method(docs: Path) -> Markdown:
-    """Return docs/method/README.md and the pages that it lists, in its order.
+def method(docs: Path, page: str) -> Markdown:
+    """Return a page of docs/, or README.md of a folder and the pages that it lists, in its order.
 
     Their headings are two levels lower, and links to other files are plain text.
     """
-    index = docs / "method/README.md"
+    if (docs / f"{page}.md").exists():
+        return _inside((docs / f"{page}.md").read_text(encoding="utf-8"), 2)
+    index = docs / page / "README.md"
     listed = re.findall(r"^- \[.+?\]\((.+?)\)", index.read_text(encoding="utf-8"), re.MULTILINE)
-    pages = [
-        (docs / "method" / name).read_text(encoding="utf-8") for name in ("README.md", *listed)
-    ]
+    pages = [(index.parent / name).read_text(encoding="utf-8") for name in ("README.md", *listed)]
     return Markdown("\n\n".join(_inside(page, 2) for page in pages))
 
 

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from openbach_run.openbach.measures import Measure, flat, measure_of
-from openbach_run.report.cells import Campaigns, Cell, Partners
+from openbach_run.report.cells import Campaigns, Cell, Partners, measured_against
 from openbach_run.report.claims import Claim
-from openbach_run.results.intervals import Estimate, difference, ratio
+from openbach_run.results.intervals import Estimate
 
 CELL_COLUMNS = (
     "measure", "unit", "median", "low", "high", "seeds", "failed", "not_run", "difference",
@@ -52,9 +52,7 @@ def _of_cell(cell: Cell, bare: Cell | None, declared: Sequence[Measure]) -> Iter
         if run.record:
             measures += [name for name, value in run.record.measures.items() if value is not None]
     for measure in dict.fromkeys(measures) or [""]:
-        measured = cell.measured(measure)
         found = cell.estimate(measure)
-        reference = bare.measured(measure) if bare else {}
         yield [
             measure,
             measure_of(measure, declared)[1].unit if measure else "",
@@ -62,8 +60,8 @@ def _of_cell(cell: Cell, bare: Cell | None, declared: Sequence[Measure]) -> Iter
             found.seeds if found else 0,
             len(cell.failed),
             cell.not_run,
-            *_ends(difference(measured, reference)),
-            *_ends(ratio(measured, reference)),
+            *_ends(measured_against(cell, bare, measure, as_ratio=False) if bare else None),
+            *_ends(measured_against(cell, bare, measure) if bare else None),
             cell.least_transfer_time_s,
             *((found.p90, found.p90_high) if found else (None, None)),
         ]

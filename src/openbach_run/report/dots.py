@@ -21,9 +21,9 @@ from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from openbach_run.drawing import COLOURS, MARKERS, SETTINGS, WIDTH_IN
 from openbach_run.openbach.scenario import SAME
-from openbach_run.report.cells import Cell, is_numeral
+from openbach_run.report.cells import Cell, is_numeral, pairings
 from openbach_run.report.charts import INTERVAL
-from openbach_run.report.effects import median_of, widest_tie
+from openbach_run.report.effects import change, median_of, widest_tie
 from openbach_run.report.figures import WIDE, Drawing, least_times_s, plain_log
 from openbach_run.report.page_one import (
     PageOne,
@@ -32,13 +32,11 @@ from openbach_run.report.page_one import (
     best_pep,
     capital,
     link_in_words,
-    percent_ratio,
     seeds_in_words,
     short,
 )
 from openbach_run.report.recommendations import END_HOSTS
 from openbach_run.report.words import named, said
-from openbach_run.results.intervals import ratios
 from openbach_run.units import number
 
 NARROW_IN = 3.7
@@ -139,15 +137,11 @@ def costs(page: PageOne) -> Drawing | None:
 
     def seen(cell: Cell) -> Seen | None:
         bare = page.partner(cell, "none")
-        found = (
-            sorted(ratios(cell.measured(page.measure), bare.measured(page.measure)).values())
-            if bare
-            else []
-        )
-        whole = percent_ratio(page, cell, bare) if bare else None
-        if not found or whole is None or cell.values["vpn"] == "none":
+        found = change(cell, bare, page.measure) if bare else None
+        if found is None or cell.values["vpn"] == "none":
             return None
-        return whole, 100 * (found[0] - 1), 100 * (found[-1] - 1)
+        low, high = found.span or (found.median, found.median)
+        return 100 * (found.median - 1), 100 * (low - 1), 100 * (high - 1)
 
     compared = [seen(cell) for cell in page.cells if cell.values.get("pep", "none") == "none"]
     told = [one for one in compared if one]
@@ -163,9 +157,11 @@ def costs(page: PageOne) -> Drawing | None:
         axes.axvspan(-tie, tie, color=TIE_GREY, zorder=0)
         axes.axvline(0, color=LEAST_GREY, linewidth=1, label=INTERVAL)
 
+    bars = {True: "paired with the same seed", False: "each with every run"}
+    pairs = " or ".join(bars[one] for one in pairings(page.cells))
     caption = (
         f"What a VPN adds to the {page.of_measure.title} (%); marker: median, bar: all seeds,"
-        f" paired with the same seed without VPN; grey: a tie, ±{tie:.1f} %"
+        f" {pairs} without VPN; grey: a tie, ±{tie:.1f} %"
     )
     rows = [vpn for vpn in vpns if vpn != "none"]
     scale = (least, greatest)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Find what decides a measure: how much each of the arguments that were swept changes it.
 
-Cells that differ in one argument only are compared seed by seed. Two of them differ if the whole
-interval of their ratio lies outside a tie, which is as wide as what a PEP that does nothing changes
-(`recommendations.ties`), and if their times differ by more than a round trip. A transfer goes in
-rounds: where in a round it begins and ends is chance in a real network, and the same in every seed
-here if nothing is lost.
+Cells that differ in one argument only are compared (`cells.measured_against`). Two of them differ
+if the whole interval of their ratio lies outside a tie, which is as wide as what a PEP that does
+nothing changes (`recommendations.ties`), and if their times differ by more than a round trip. A
+transfer goes in rounds: where in a round it begins and ends is chance in a real network, and the
+same in every seed here if nothing is lost.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from statistics import pvariance
 
 from openbach_run.link_checks import is_random
-from openbach_run.report.cells import Cell
+from openbach_run.report.cells import Cell, measured_against
 from openbach_run.report.recommendations import LEAST_TIE
 from openbach_run.report.words import ACCESS
-from openbach_run.results.intervals import Estimate, ratio
+from openbach_run.results.intervals import Estimate
 from openbach_run.units import number
 
 TOGETHER = {"pep": ("cc_pep", "cc_tunnel"), "orbit": ("scenario",)}
@@ -73,8 +73,8 @@ def effects(cells: Sequence[Cell], measure: str, tie: Mapping[str, float]) -> li
 
 
 def change(cell: Cell, other: Cell, measure: str) -> Estimate | None:
-    """Return how many times the other's measure the cell has, paired by seed."""
-    return ratio(cell.measured(measure), other.measured(measure))
+    """Return how many times the other's measure the cell has."""
+    return measured_against(cell, other, measure)
 
 
 def differ(cell: Cell, other: Cell, measure: str, tie: Mapping[str, float]) -> bool | None:

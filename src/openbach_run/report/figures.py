@@ -22,12 +22,19 @@ from matplotlib.ticker import LogLocator, NullLocator
 
 from openbach_run.drawing import COLOURS, MARKERS, SETTINGS, STYLES, WIDTH_IN
 from openbach_run.openbach.measures import Declared, Measure, over_time
-from openbach_run.report.cells import Cell, Partners, file_name, is_numeral
+from openbach_run.report.cells import (
+    Cell,
+    Partners,
+    file_name,
+    is_numeral,
+    measured_against,
+    pairings,
+)
 from openbach_run.report.charts import INTERVAL, NARROW, points_csv
 from openbach_run.report.svg import slim
 from openbach_run.report.words import heading, in_good_units, named, said, suffix_in_words
 from openbach_run.results import run_files
-from openbach_run.results.intervals import Estimate, ends, ratio
+from openbach_run.results.intervals import Estimate, change_notes, ends
 from openbach_run.results.record import statistics
 from openbach_run.topology.inventory import host_of
 
@@ -251,8 +258,8 @@ def compared(
         figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), frameon=False)
     return Drawing(
         name,
-        f"{title}: {without_unit(words)} compared with {shown}, median of paired ratios and"
-        f" {_ends(cells)}",
+        f"{title}: {without_unit(words)} compared with {shown},"
+        f" {change_notes([len(one.runs) for one in cells], pairings(cells), 'ratios')}",
         figure,
     )
 
@@ -266,7 +273,7 @@ def against(
     """
     same_otherwise = Partners(cells, baseline).of(cell)
     partners = [one for one in same_otherwise if baseline.items() <= one.values.items()]
-    return ratio(cell.measured(measure), partners[0].measured(measure)) if partners else None
+    return measured_against(cell, partners[0], measure) if partners else None
 
 
 def _with_interval(
@@ -510,7 +517,7 @@ def time_series(name: str, title: str, cells: Sequence[Cell], declared: Declared
     for (job, sent), drawn in sorted(series.items()):
         measure = over_time(sent, declared.get(job, ()))
         caption = (
-            f"{title}: {measure.title} over virtual time (job"
+            f"{title}: {measure.title} over time (job"
             f" {named(job)}){BURSTS if 'goodput' in measure.title else ''}"
         )
         made.append(_drawn_over_time(file_name(name, job, sent), caption, measure, drawn))
@@ -560,7 +567,7 @@ def _drawn_over_time(
     measure: Measure,
     panels: Mapping[tuple[str, str], Mapping[str, Sequence[tuple[float, float]]]],
 ) -> Drawing:
-    """Draw the lines of a statistic over virtual time, a panel per configuration."""
+    """Draw the lines of a statistic over time, a panel per configuration."""
     across = min(3, len(panels))
     points_of = {
         pair: list(itertools.chain.from_iterable(drawn.values())) for pair, drawn in panels.items()
@@ -594,7 +601,7 @@ def _drawn_over_time(
                 )
         for axes in grid[len(panels) :]:
             axes.remove()
-        figure.supxlabel("virtual time (s)", fontsize=8)
+        figure.supxlabel("time (s)", fontsize=8)
         figure.supylabel(shown.words, fontsize=8)
         handles = [
             Line2D([], [], color=COLOURS[(n + 1) % len(COLOURS)], label=line)

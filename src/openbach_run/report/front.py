@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from openbach_run.report import dots
-from openbach_run.report.cells import Campaigns, Cell
+from openbach_run.report.cells import Campaigns, Cell, pairings
 from openbach_run.report.effects import change
 from openbach_run.report.figures import Drawing
 from openbach_run.report.page_one import (
@@ -23,7 +23,7 @@ from openbach_run.report.page_one import (
 from openbach_run.report.recommendations import LEAST_TIE
 from openbach_run.report.settings import Setting, settings
 from openbach_run.report.words import heading, named, said
-from openbach_run.results.intervals import Estimate, ends
+from openbach_run.results.intervals import Estimate, change_notes
 from openbach_run.results.tables import Table
 
 BRIEF = 16
@@ -98,8 +98,8 @@ def costs_table(page: PageOne) -> Table:
         words += [said("loss", one["loss"])] if "loss" in one else []
         header.append(", ".join(filter(None, words)))
     title = f"{page.of_measure.title[:1].upper()}{page.of_measure.title[1:]} against no VPN (%)"
-    interval = ends([len(cell.runs) for cell in page.cells])
-    note = f"median of paired changes [{interval}], without a PEP"
+    of_changes = change_notes([len(cell.runs) for cell in page.cells], pairings(page.cells))
+    note = f"{of_changes}, without a PEP"
     return Table(title, header, rows, note, labels)
 
 

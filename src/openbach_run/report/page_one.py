@@ -41,6 +41,7 @@ from openbach_run.report.words import (
     unusual,
     value_of,
 )
+from openbach_run.results import by_engine
 from openbach_run.results.intervals import Estimate
 from openbach_run.results.seeds import MIN_SEEDS
 from openbach_run.results.tables import Table
@@ -919,14 +920,20 @@ def missing_commands(page: PageOne) -> list[str]:
         for link, loss in itertools.product(page.links, page.losses or [""]):
             if any(cell.has({**link, **_loss(loss)}) for cell in cells):
                 continue
-            given = [("", cells[0].values["scenario"])]
+            options = by_engine.options(cells[0].values)
+            given = [("", cells[0].values["scenario"]), *options]
             for name in (*REACH, "cc_pep", "cc_tunnel", "size"):
                 value = cells[0].values.get(name, SAME)
                 given += [(name, value)] if name != "vpn" and value not in (SAME, "") else []
             swept = wanted.setdefault(tuple(given), {})
             every = [one.values.get("vpn", "") for one in (*cells[:1], *choice.others)]
             vpns = [vpn for vpn in every if vpn and " " not in vpn]
-            told = {"vpn": vpns, **{name: [value] for name, value in link.items()}, "loss": [loss]}
+            of_link = {name: one for name, one in link.items() if name not in ("engine", "clock")}
+            told = {
+                "vpn": vpns,
+                **{name: [value] for name, value in of_link.items()},
+                "loss": [loss],
+            }
             for name, values in told.items():
                 swept.setdefault(name, {}).update(dict.fromkeys(filter(None, values)))
     found = []
@@ -991,12 +998,6 @@ def _costs(page: PageOne, vpn: str, loss: str) -> list[tuple[Estimate, Cell, Cel
         if cell and bare and ratio and (ratio.low is not None or not is_random(cell.values)):
             found.append((ratio, cell, bare))
     return found
-
-
-def percent_ratio(page: PageOne, cell: Cell, other: Cell) -> float | None:
-    """Return by how many percent the cell has more of the measure, the median over the seeds."""
-    found = change(cell, other, page.measure)
-    return 100 * (found.median - 1) if found else None
 
 
 def _is_headers(ratio: Estimate, cell: Cell, bare: Cell) -> bool:

@@ -14,9 +14,17 @@ from typing import Any
 from openbach_run.errors import InputError
 from openbach_run.link_checks import is_random
 from openbach_run.openbach.measures import from_name
-from openbach_run.report.cells import Campaigns, Cell, file_name, is_selection, matches, name_of
+from openbach_run.report.cells import (
+    Campaigns,
+    Cell,
+    file_name,
+    is_selection,
+    matches,
+    measured_against,
+    name_of,
+)
 from openbach_run.report.words import figure, said
-from openbach_run.results.intervals import ends, ratio
+from openbach_run.results.intervals import ends
 from openbach_run.results.run_files import fields, is_number
 from openbach_run.results.seeds import WARNING
 from openbach_run.results.tables import Table
@@ -25,6 +33,7 @@ from openbach_run.yaml_files import read_yaml
 TABLE: dict[str, Any] = {
     **dict.fromkeys(("title", "measure", "marked"), str),
     **dict.fromkeys(("cell", "figures"), dict),
+    "any_engine": bool,
 }
 """The fields of a document's table."""
 LEAST_RANKED = 3
@@ -68,6 +77,11 @@ def titles(file: Path) -> dict[str, str]:
     return {name: one["document"] for name, one in read(file).items()}
 
 
+def ours(file: Path) -> dict[str, str]:
+    """Return by document's title what stands here for what it compares; "" if nobody says."""
+    return {one["document"]: one.get("ours", "") for one in read(file).values()}
+
+
 def read(file: Path) -> dict[str, dict[str, Any]]:
     """Return the published documents of a file by name, in the form that its head describes.
 
@@ -77,7 +91,8 @@ def read(file: Path) -> dict[str, dict[str, Any]]:
     for name, document in (
         content.items() if isinstance(content, dict) else [("the whole", content)]
     ):
-        wrong = fields(document, {"document": str, "tables": list})
+        whole = {"ours": "", **document} if isinstance(document, dict) else document
+        wrong = fields(whole, {"document": str, "ours": str, "tables": list})
         for number, one in enumerate([] if wrong else document["tables"]):
             if wrong := _wrong(one):
                 wrong = f"tables.{number}: {wrong}"
@@ -90,7 +105,9 @@ def read(file: Path) -> dict[str, dict[str, Any]]:
 
 def _wrong(one: Any) -> str | None:
     """Return what is wrong with a document's table, or None."""
-    if wrong := fields({"marked": "", **one} if isinstance(one, dict) else one, TABLE):
+    if wrong := fields(
+        {"marked": "", "any_engine": False, **one} if isinstance(one, dict) else one, TABLE
+    ):
         return wrong
     if not is_selection(one["cell"]):
         return "cell: should have for each argument a list of values, or {above: NUMBER}"
@@ -123,11 +140,7 @@ def beside(title: str, described: Mapping[str, Any], cells: Mapping[str, Cell]) 
     for vpn, published in figures.items():
         cell, baseline = cells.get(vpn), cells.get(base)
         ours = cell.estimate(measure) if cell else None
-        found = (
-            ratio(cell.measured(measure), baseline.measured(measure))
-            if cell and baseline and ours
-            else None
-        )
+        found = measured_against(cell, baseline, measure) if cell and baseline and ours else None
         why_not = "failed" if cell and cell.failed else "not run"
         own = [figure(ours) if ours else why_not, figure(found, 3) if found else "–"]
         rows.append([said("vpn", vpn), f"{published:g}", f"{published / figures[base]:.3f}", *own])
@@ -157,7 +170,8 @@ def _note(described: Mapping[str, Any], cells: Mapping[str, Cell]) -> str:
         )
         same = "all of ours are equal" if agreement is None else f"{agreement:.2f}"
         notes.append(f"rank correlation of {len(both)} rows (Spearman): {same}")
-    if "marked" in described and any(cell.is_virtual for cell in cells.values()):
+    is_virtual = any(cell.is_virtual for cell in cells.values())
+    if "marked" in described and (is_virtual or described.get("any_engine")):
         notes.append(f"NOT COMPARABLE as they are: {described['marked']}")
     return "; ".join(notes)
 

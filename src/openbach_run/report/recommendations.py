@@ -10,12 +10,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from statistics import median
 
 from openbach_run.catalog import Catalog, with_base
 from openbach_run.openbach.scenario import SAME
-from openbach_run.report.cells import Cell, Partners
-from openbach_run.results.intervals import Estimate, ratio, ratios
+from openbach_run.report.cells import Cell, Partners, measured_against
+from openbach_run.results.intervals import Estimate
 from openbach_run.results.seeds import MIN_SEEDS
 
 LEAST_TIE = 1.01
@@ -80,8 +79,8 @@ def ties(cells: Sequence[Cell], measure: str) -> dict[str, float]:
     partners = Partners(cells, ("scenario", "pep", "cc_pep", "cc_tunnel"))
     for cell in filter(has_idle_pep, cells):
         for other in partners.of(cell):
-            paired = ratios(cell.measured(measure), other.measured(measure))
-            if other.values.get("pep") == "none" and len(paired) >= MIN_SEEDS:
+            pair = measured_against(cell, other, measure)
+            if other.values.get("pep") == "none" and pair and pair.seeds >= MIN_SEEDS:
                 change = max(_slower(cell, other, measure), _slower(other, cell, measure))
                 cc = cell.values.get("cc", "")
                 found[cc] = max(change, found.get(cc, LEAST_TIE))
@@ -116,7 +115,7 @@ def recommend(
     bare = [
         cell for cell in Partners(cells, free).of(best) if without.items() <= cell.values.items()
     ]
-    against = ratio(best.measured(measure), bare[0].measured(measure)) if bare else None
+    against = measured_against(best, bare[0], measure) if bare else None
     equivalent = [cell for cell in equal if cell is not best]
     return Recommendation(best, found, equivalent, against, len(able))
 
@@ -136,15 +135,15 @@ def _is_tie(cell: Cell, fastest: Cell, measure: str, tie: Mapping[str, float]) -
 
 
 def _slower(cell: Cell, other: Cell, measure: str) -> float:
-    """Return how many times as long the cell takes: paired, or by medians if that is more.
+    """Return how many times as long the cell takes: compared, or by medians if that is more.
 
-    The paired median alone would call a cell equivalent whose own median is seen to be longer.
+    That median alone would call a cell equivalent whose own median is seen to be longer.
     """
-    paired = ratios(cell.measured(measure), other.measured(measure))
+    change = measured_against(cell, other, measure)
     medians = [one.estimate(measure) for one in (cell, other)]
-    if not paired or medians[0] is None or not medians[1] or not medians[1].median:
+    if not change or medians[0] is None or not medians[1] or not medians[1].median:
         return math.inf
-    return max(median(paired.values()), medians[0].median / medians[1].median)
+    return max(change.median, medians[0].median / medians[1].median)
 
 
 def effort(cell: Cell) -> tuple[bool, bool, bool, bool]:

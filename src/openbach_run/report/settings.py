@@ -179,6 +179,8 @@ def conditions(setting: Setting) -> list[str]:
             continue
         if name in OF_A_CPU and value in (SAME, FREE, "1") and setting.shared.get("cpu") == FREE:
             continue
+        if (name, value) == ("cpu", FREE) and not all(one.is_paired for one in setting.cells):
+            continue  # it costs what it costs there
         told.append(said(name, value))
     return [*link, *told, *_bottleneck(setting)]
 

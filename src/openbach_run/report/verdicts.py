@@ -17,6 +17,7 @@ from openbach_run.report.claims import (
     DOES_NOT,
     HOLDS,
     MARGIN,
+    OTHER,
     Claim,
     Comparison,
     Finding,
@@ -32,7 +33,8 @@ VERDICTS_NOTE = (
     "reproduced: every comparison lies within its bounds with its whole interval; partly:"
     " more than half of them; not: at least one lies outside with its whole interval. A"
     f" bound may be missed by {100 * MARGIN:g} % of it, where a claim says nothing else. A"
-    f" comparison of fewer than {MIN_SEEDS} seeds or with failed runs decides nothing"
+    f" comparison of fewer than {MIN_SEEDS} seeds or with failed runs decides nothing; not"
+    " comparable: what the claim is about is something else here"
 )
 GROUPS_NAMED = 4
 """The most exceptions that a sentence names; claims.csv has them all."""
@@ -58,13 +60,13 @@ def claims_table(claims: Sequence[Claim]) -> Table:
     return Table("Claims of the published documents", header, rows, VERDICTS_NOTE, len(header))
 
 
-SYMBOLS = {HOLDS: "●", BUT_FOR: "◐", DOES_NOT: "○", CANNOT_TELL: "?"}
+SYMBOLS = {HOLDS: "●", BUT_FOR: "◐", DOES_NOT: "○", CANNOT_TELL: "?", OTHER: "–"}
 PHRASES = {BUT_FOR: "partly reproduced", DOES_NOT: "not reproduced"}
 """Verdicts as a sentence has them, where that is not the word itself."""
 
 
 def word_of(claim: Claim) -> str:
-    """Return the verdict on a claim in one word: reproduced, partly, not or inconclusive.
+    """Return the verdict on a claim as in the list of verdicts (claims.py).
 
     Partly is what is reproduced on one link, or for more than half of the comparisons.
     """
@@ -98,8 +100,9 @@ def _line(claim: Claim) -> str:
         one = next(one for one in claim.findings if (one.orbit, one.verdict) == (orbit, verdict))
         alone = len(set(claim.verdicts.values())) == 1
         words = f"{orbit.upper()} {found(one)}{'' if alone else f' ({verdict})'}"
-        told.setdefault((one.part.says, one.part.bounds), []).append(words.strip())
-    parts = [f"{says}: {', '.join(of)}; claimed {bounds}" for (says, bounds), of in told.items()]
+        claimed = one.part.not_comparable or f"claimed {one.part.bounds}"
+        told.setdefault((one.part.says, claimed), []).append(words.strip())
+    parts = [f"{says}: {', '.join(of)}; {claimed}" for (says, claimed), of in told.items()]
     return ". ".join(f"{one[:1].upper()}{one[1:]}" for one in parts)
 
 
@@ -114,6 +117,8 @@ def found(finding: Finding) -> str:
 
 def verdict_in_words(finding: Finding) -> str:
     """Return the verdict with its exceptions: `partly reproduced, not for OpenVPN TCP (1.13)`."""
+    if finding.verdict == OTHER:
+        return f"{OTHER}: {finding.part.not_comparable}"
     if finding.verdict == CANNOT_TELL:
         return f"{finding.verdict}: {why(finding)}"
     exceptions = finding.exceptions

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from openbach_run.catalog import Catalog
+from openbach_run.clock import VIRTUAL
 from openbach_run.paths import REPOSITORY
 from openbach_run.progress import Reporter
 from openbach_run.report import content, document, dots, published, verdicts
@@ -29,6 +30,7 @@ from openbach_run.report.front import (
 from openbach_run.report.hosts import hosts, pep_hosts, runs_of_scenarios
 from openbach_run.report.page_one import missing_commands
 from openbach_run.report.settings import Setting, conditions, described, settings
+from openbach_run.results import by_engine
 from openbach_run.results.files import as_csv, places, write_parquet
 from openbach_run.results.record import not_locked
 from openbach_run.results.tables import (
@@ -77,6 +79,7 @@ def write(
     claims = [one for one in judged if one.is_told]
     by_document = verdicts.by_document(claims, published.titles(PUBLISHED))
     of_others = published.tables(campaigns, PUBLISHED)
+    kinds = by_engine.kinds_of(campaigns.records)
     sections_of = settings(campaigns)
     front = front_of(campaigns)
     brief = is_brief(campaigns, claims)
@@ -85,7 +88,6 @@ def write(
     named_tables = {
         "claims": verdicts.claims_table(claims),
         "platform": content.platform_table(campaigns, content.named_packages(Catalog())),
-        "trust": content.trust_table(REPOSITORY / "docs"),
         **of_others,
     }
     for number, (_, some) in enumerate(by_document, 1):
@@ -93,6 +95,7 @@ def write(
     optional = {
         "use": front.use,
         "costs": costs_table(front.page) if front.page and costs else None,
+        "trust": content.trust_table(REPOSITORY / "docs") if VIRTUAL in kinds else None,
         "decides": effects_table(front.page) if front.page else None,
         "recommended": content.advice_table(campaigns),
     }
@@ -140,6 +143,8 @@ def write(
         claims=claims,
         by_document=by_document,
         undecided=verdicts.undecided(judged),
+        ours=published.ours(PUBLISHED),
+        kinds=kinds,
         sections=sections,
         drawn_before=drawn,
         tables=named_tables,
@@ -205,6 +210,7 @@ def _text(campaigns: Campaigns, **more: Any) -> str:
         pep_hosts=pep_hosts(campaigns, runs),
         content=content,
         verdicts=verdicts,
+        by_engine=by_engine,
         described=described,
         conditions=conditions,
         next_of=numbers(),

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Medians and 90th percentiles over seeds with exact intervals, and cells compared seed by seed.
+"""Medians and 90th percentiles over seeds with exact intervals, and comparisons of cells.
 
-The same seed gives all cells of a campaign the same loss process, so two cells are compared seed by
-seed, and the interval is that of their differences or ratios. Nothing is assumed of how values are
+In virtual time the same seed gives all cells of a campaign the same loss process, so two cells are
+compared seed by seed, and the interval is that of their differences or ratios. Elsewhere seeds do
+not pair (`unpaired`). Nothing is assumed of how values are
 distributed: an interval goes from one of the sorted values to another (order statistics: David and
 Nagaraja 2003, chapter 7). How many of n values lie below a quantile is binomial, so the sums are
 exact. Five seeds are too few for 95 %: the least and the greatest of n values hold the median with
@@ -12,10 +13,12 @@ for 20.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from math import exp, lgamma, log
+from itertools import product
+from math import comb, exp, lgamma, log
+from operator import sub, truediv
 
 CONFIDENCE = 0.95
 INTERVAL_SEEDS = 6
@@ -96,6 +99,15 @@ def ends(counts: Collection[int]) -> str:
     return f"95 % interval{fewer if min(counts) < INTERVAL_SEEDS else ''}"
 
 
+def change_notes(counts: Collection[int], kinds: Collection[bool], what: str = "changes") -> str:
+    """Return what comparisons of cells with so many seeds are; `kinds`: paired or not."""
+    told = {
+        True: f"median of paired {what} [{ends(counts)}]",
+        False: f"median of the {what} of all pairs of runs, unpaired [95 % interval of rank sums]",
+    }
+    return "; ".join(told[one] for one in sorted(kinds, reverse=True))
+
+
 def notes(counts: Collection[int], *, tail: bool = False) -> list[str]:
     """Return what a table's figures are, of cells with so many seeds; `tail`: with the p90."""
     several: dict[str, list[int]] = {}
@@ -139,3 +151,44 @@ def ratios(cell: Mapping[int, float], baseline: Mapping[int, float]) -> dict[int
         for seed in sorted(cell.keys() & baseline.keys())
         if baseline[seed]
     }
+
+
+def unpaired(
+    values: Iterable[float], others: Iterable[float], how: Callable[[float, float], float] = truediv
+) -> Estimate | None:
+    """Return the median ratio (or difference: `sub`) of every value to every other one.
+
+    The interval is that of the rank sums (Mann and Whitney; Hodges and Lehmann 1963), from the
+    least to the greatest of all where there are too few. `seeds` is the lesser number of values.
+    """
+    first, second = list(values), [one for one in others if one or how is sub]
+    pairs = sorted(how(*pair) for pair in product(first, second))
+    seeds = min(len(first), len(second))
+    if not pairs:
+        return None
+    middle = (pairs[(len(pairs) - 1) // 2] + pairs[len(pairs) // 2]) / 2
+    if seeds == 1:
+        return Estimate(middle, None, None, 1)
+    place = max(1, _rank_sum(len(first), len(second))) - 1
+    ends = (pairs[place], pairs[-1 - place])
+    return Estimate(middle, *ends, seeds, span=(pairs[0], pairs[-1]))
+
+
+@cache
+def _rank_sum(first: int, second: int) -> int:
+    """Return the greatest k with at most half of 1 - CONFIDENCE that U is below k.
+
+    U is Mann and Whitney's, of samples of these sizes from one distribution. The ways to each U are
+    the coefficients of a Gaussian binomial.
+    """
+    ways = [1] + [0] * (first * second)
+    for size in range(1, first + 1):
+        for u in range(first * second, second + size - 1, -1):
+            ways[u] -= ways[u - second - size]
+        for u in range(size, first * second + 1):
+            ways[u] += ways[u - size]
+    rank, total = 0, ways[0]
+    while total <= (1 - CONFIDENCE) / 2 * comb(first + second, first):
+        rank += 1
+        total += ways[rank]
+    return rank

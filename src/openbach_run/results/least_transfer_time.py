@@ -7,24 +7,59 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from openbach_jobs import presets
+from openbach_run.catalog import Catalog, with_base
 from openbach_run.units import number
 
 FRAME_BYTES, SEGMENT_BYTES = 1514, 1448
+BUFFER_BYTES = 16 << 20
+"""The largest buffer of the end hosts' TCP by default (the job transport_profile)."""
+WINDOW = 5 / 8
+"""The share of a receive buffer that Linux offers as a window, for segments of 1448 bytes."""
+UNSCALED_BYTES = 65535
 
 
 def least_transfer_time_s(arguments: Mapping[str, str]) -> float | None:
     """Return the time in s that the data of a scenario needs at the rate of its direction.
 
-    `arguments` give the size and the rate. The data is sent in full TCP segments: 1448 bytes of
-    data in a frame of 1514. Delays are left out, because where they count depends on whose clock
-    measures: the receiver of a download starts it when the sender's first packet is on its way.
+    It is longer where the windows bind. `arguments` give the size and the rate. The data is sent in
+    full TCP segments: 1448 bytes of data in a frame of 1514. The delay of the first window is left
+    out, because where it counts depends on whose clock measures: the receiver of a download starts
+    it when the sender's first packet is on its way.
     None if there is no size, or no rate of its own: that of a link file, and of one of our
     satellites with steps of the rate, changes with time.
     """
     if _steps(arguments.get("orbit", "")):
         return None
     size, rate_bps = number(arguments.get("size", "")), number(rate_of(arguments))
-    return size * 8 / rate_bps * FRAME_BYTES / SEGMENT_BYTES if size and rate_bps else None
+    if not size or not rate_bps:
+        return None
+    by_rate_s = size * 8 / rate_bps * FRAME_BYTES / SEGMENT_BYTES
+    return max(by_rate_s, window_of(arguments)[2])
+
+
+def window_of(arguments: Mapping[str, str]) -> tuple[float, float, float]:
+    """Return the end hosts' window in bytes, the round trip in s, and the least time by them in s.
+
+    The time is 0 where they are not what counts, or unknown: a proxy and QUIC have windows of their
+    own. The first window comes without a round trip.
+    """
+    of_proxy = arguments.get("pep", "none") != "none" or ends_tcp(arguments.get("vpn", "none"))
+    delay_ms = number(arguments.get("delay_ms", ""))
+    size, buffer = number(arguments.get("size", "")), arguments.get("tcp_buffer", "")
+    buffer_bytes = BUFFER_BYTES if buffer == "default" else number(buffer)
+    if of_proxy or arguments.get("http") == "3" or not (size and delay_ms and buffer_bytes):
+        return 0.0, 0.0, 0.0
+    largest = UNSCALED_BYTES if arguments.get("window_scaling") == "off" else buffer_bytes * WINDOW
+    rtt_s = (delay_ms + (number(arguments.get("terrestrial_ms", "")) or 0)) / 500
+    in_flight = largest * (number(arguments.get("streams", "")) or 1)
+    return largest, rtt_s, (size / in_flight - 1) * rtt_s
+
+
+@lru_cache
+def ends_tcp(vpn: str) -> bool:
+    """Return whether a VPN of this checkout ends TCP connections."""
+    folders = Catalog().all("vpn-configs")
+    return vpn in folders and bool(with_base(folders[vpn], folders).get("ends_tcp"))
 
 
 @lru_cache

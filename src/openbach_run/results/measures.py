@@ -22,6 +22,7 @@ from openbach_run.openbach.measures import (
     OTHER_COLUMNS,
     TAKES_OF_ALL,
     TEXT,
+    WORST,
     Declared,
     Measure,
     from_records,
@@ -280,7 +281,8 @@ def _of_job(declared: Sequence[Measure], sent: Sent) -> Iterator[tuple[str, floa
                 for suffix, of_suffix in sent.items()
                 if measure.statistic in of_suffix
             }
-            if (value := _value(measure, OF_ALL[measure.take], rates)) is not None:
+            take = partial(_worst, measure) if measure.take in WORST else OF_ALL[measure.take]
+            if (value := _value(measure, take, rates)) is not None:
                 yield measure.column, value
     single = [measure for measure in declared if measure.take in OF_ONE]
     for suffix, of_suffix in sorted(sent.items()):
@@ -291,6 +293,17 @@ def _of_job(declared: Sequence[Measure], sent: Sent) -> Iterator[tuple[str, floa
                     f"{suffix}_{measure.column}".removeprefix("_"),
                     _taken(of_suffix.get(measure.statistic), measure),
                 )
+
+
+def _worst(measure: Measure, sent: Mapping[str, Points]) -> float | None:
+    """Return the worst of the suffixes' medians; None if there are too few for what is taken."""
+    medians = []
+    for suffix, points in sent.items():
+        if suffix or len(sent) == 1:  # what has none is the sum of the others
+            medians.append(OF_ONE["median"]([value for _, value in points]))
+    if measure.take == "worst_flow" and len(medians) < 2:
+        return None
+    return (max if measure.better == "less" else min)(medians, default=None)
 
 
 def _taken(points: Points | None, measure: Measure) -> float | int | None:

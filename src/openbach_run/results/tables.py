@@ -62,7 +62,7 @@ def in_text(found: Estimate | None, number: Callable[[float], str], *, tail: boo
 def alike(shown: Iterable[tuple[str, bool]]) -> list[str]:
     """Return why figures have no brackets; with each is whether chance has a part in its cell."""
     found = Counter(chance for text, chance in shown if text[-1:].isdigit())
-    told = ["no brackets: no chance in the cell, all seeds gave the same"] if found[False] else []
+    told = ["no brackets: all seeds gave these digits"] if found[False] else []
     if found[True]:
         told.append(
             f"no brackets in {found[True]} of the cells with chance: nothing random touched their"

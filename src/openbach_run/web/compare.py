@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The comparison of runs and cells: where they differ, ratios paired by seed, and warnings.
+"""The comparison of runs and cells: where they differ, their ratios, and warnings.
 
 The address of a comparison names its items: `run=<folder>/<run_id>` and `cell=<set>/<key of the
 cell>`.
@@ -15,7 +15,9 @@ from statistics import median
 from typing import Any
 
 from openbach_run.campaign.model import USUAL
-from openbach_run.results.intervals import Estimate, ratio
+from openbach_run.clock import VIRTUAL
+from openbach_run.results.intervals import Estimate, ratio, unpaired
+from openbach_run.results.record import Store
 from openbach_run.web import result_sets
 from openbach_run.web.answers import Services
 from openbach_run.web.curves import Curve, curves_of, overlaid
@@ -141,7 +143,14 @@ def differences(items: Sequence[Item]) -> list[str]:
     return found
 
 
-def warnings(items: Sequence[Item]) -> list[str]:
+def are_paired(services: Services, items: Sequence[Item]) -> bool:
+    """Return whether the items' seeds pair: all of their runs are in virtual time."""
+    ended = {(run.folder, run.run_id) for one in items for run in one.runs if run.row is not None}
+    found = [Store(services.launcher.results / folder).load(name) for folder, name in ended]
+    return all(record is None or record.clock == VIRTUAL for record in found)
+
+
+def warnings(items: Sequence[Item], *, paired: bool = True) -> list[str]:
     """Return what a reader has to know before believing a difference."""
     names, found = differences(items), []
     for name in AMOUNTS:
@@ -155,7 +164,7 @@ def warnings(items: Sequence[Item]) -> list[str]:
             f"the scenarios differ ({', '.join(dict.fromkeys(one.scenario for one in items))})"
         )
     seeds = [tuple(one.seeds) for one in items]
-    if len(set(seeds)) > 1:
+    if len(set(seeds)) > 1 and paired:
         lists = [", ".join(map(str, one)) for one in dict.fromkeys(seeds)]
         shown = "; ".join(one or "none" for one in lists)
         found.append(
@@ -179,7 +188,9 @@ class Ratios:
     ratios: list[Estimate | None]
 
 
-def ratios(services: Services, items: Sequence[Item], base: int) -> list[Ratios]:
+def ratios(
+    services: Services, items: Sequence[Item], base: int, *, paired: bool = True
+) -> list[Ratios]:
     """Return the ratios of every measure that the item number `base` and another one have."""
     runs = chain.from_iterable(one.runs for one in items)
     # A run that failed was cut short: its measures say nothing.
@@ -198,8 +209,11 @@ def ratios(services: Services, items: Sequence[Item], base: int) -> list[Ratios]
     for name in names:
         of_items = [_by_seed(one, name, by_row) for one in items]
         told = words.get(name, {"words": name, "better": ""})
+        whole = of_items[base]
         estimates = [
-            None if number == base else ratio(one, of_items[base])
+            None
+            if number == base
+            else (ratio(one, whole) if paired else unpaired(one.values(), whole.values()))
             for number, one in enumerate(of_items)
         ]
         if any(estimates):

@@ -210,7 +210,7 @@ def drawn(curves: Sequence[Curve], kind: str) -> bytes:
                 )
             place.set_ylabel(name)
             place.legend()
-        axes[-1].set_xlabel("virtual time (s)")
+        axes[-1].set_xlabel("time (s)")
         made = io.BytesIO()
         figure.savefig(
             made, format=kind, metadata={"Date": None} if kind == "svg" else None, dpi=200

@@ -231,6 +231,8 @@ def main_measure(services: Services, scenario: str, measures: Iterable[str]) -> 
     sweep = json.loads(row["source"]).get("x-sweep") if row else None
     named = str(sweep.get(MEASURE, "")) if isinstance(sweep, dict) else ""
     there = list(measures)
+    # That of the worse direction, where there may be two.
+    named = f"worse_{named}" if f"worse_{named}" in there else named
     return named if named in there else USUAL if USUAL in there or not there else there[0]
 
 

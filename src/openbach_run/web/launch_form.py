@@ -231,7 +231,7 @@ def _field_of(words: str, given: Mapping[str, Sequence[str]]) -> str:
 def _notes(services: Services, campaign: Campaign) -> list[str]:
     """Return what the user should know of a campaign, in the page's words."""
     notes = notes_of(campaign, services.platform.packages)
-    if len(campaign.every_seed) == 1 and campaign.is_random:
+    if len(campaign.every_seed) == 1 and campaign.has_random_link:
         notes.append(WARNING.replace("--seeds 5", "seeds 5"))
     return notes
 

@@ -48,6 +48,7 @@ def comparison(request: Request, services: With) -> Response:
     all_seeds = len(items) == 1 and items[0].is_cell and asked_seed(query) is None
     seeds: set[int] = set().union(*(one.seeds for one in items if one.is_cell))
     words = [pair(one) for one in items]
+    paired = compare.are_paired(services, items)
     kept = {"seed": query.get("seed"), "times": query.get("times")}
     asked = [*words, *((name, value) for name, value in kept.items() if value)]
     return shown(
@@ -62,8 +63,9 @@ def comparison(request: Request, services: With) -> Response:
         query=urlencode(asked),
         times=query.get("times", ""),
         words=words,
-        warnings=compare.warnings(items),
-        ratios=compare.ratios(services, items, base) if len(items) > 1 else [],
+        warnings=compare.warnings(items, paired=paired),
+        ratios=compare.ratios(services, items, base, paired=paired) if len(items) > 1 else [],
+        paired=paired,
         seed=None if all_seeds else seed,
         seeds=sorted(seeds),
         without=lambda word: urlencode([one for one in words if "=".join(one) != word]),

@@ -8,6 +8,7 @@ that begin again, begin another run.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -43,6 +44,8 @@ class Column(NamedTuple):
     direction: str = "both"
     factor: float = 1.0
     has_unit: bool = True
+    is_used: bool = False
+    """It is what was used of a rate, not what there was."""
 
 
 TIMES = {
@@ -56,7 +59,10 @@ TIMES = {
     "timestamp_s": 1.0,
     "unix_s": 1.0,
 }
-TIMES_BY_SIZE = ("timestamp", "timestamp_start", "time", "date", "datetime", "unix", "t")
+TIMES_BY_SIZE = (
+    "timestamp", "timestamp_utc", "datetimestamp_utc", "timestamp_start", "time", "date",
+    "datetime", "unix", "t",
+)  # fmt: skip
 """Times whose unit their size tells: ISO 8601, or ns, µs, ms, s since 1970, or s."""
 UNIT_OF_SIZE = ((1e17, 1e-9, "ns"), (1e14, 1e-6, "µs"), (1e11, 1e-3, "ms"), (0.0, 1.0, "s"))
 SINCE_1970_S = 1e8
@@ -93,16 +99,33 @@ COLUMNS = {
     "rate_mbps": Column("rate_bps", "both", 1e6),
     "rate_bps": Column("rate_bps"),
     "throughput_mbps": Column("rate_bps", "both", 1e6),
+    "bandwidth_bps": Column("rate_bps"),
     "loss_pct": Column("loss_pct"),
     "packet_loss": Column("loss_pct", has_unit=False),
     "packet_loss_pct": Column("loss_pct"),
     "loss_ratio": Column("loss_pct", factor=100.0),
+    # Of the Starlink dish, as common tools call them; in JSON popPingLatencyMs and so on.
+    "pop_ping_latency_ms": Column("mean_rtt_ms"),
+    "pop_ping_drop_rate": Column("loss_pct", factor=100.0),
+    "downlink_throughput_bps": Column("rate_bps", "forward", is_used=True),
+    "uplink_throughput_bps": Column("rate_bps", "return", is_used=True),
 }
+JOINED = {name.replace("_", ""): column for name, column in COLUMNS.items()}
+"""The same as JSON has them, in lower case."""
+
+
+def column_of(name: str) -> Column | None:
+    """Return the meaning of a column's name, in lower case: `rtt (ms)` is rtt_ms."""
+    plain = re.sub("[^a-z0-9]+", "_", name).strip("_")
+    return COLUMNS.get(plain) or JOINED.get(plain)
+
+
 NOT_ANSWERED = {"", "nan", "null", "none", "-", "*", "timeout", "lost"}
 """Cells of a probe that was not answered, in lower case."""
 TOLERANCE_MS = 2.0
 """Of the sum of two one-way delays from the round trip, besides a tenth of it."""
 DELIMITERS = (",", ";", "\t")
+NAME = re.compile(r'(?:"?[A-Za-z_][\w .()/%\[\]-]*"?)?')
 
 
 @dataclass
@@ -123,9 +146,21 @@ def is_heading(line: str) -> bool:
         names = _names(line, delimiter)
         if len(names) > 1 and any(_is_time(one) for one in names):
             return True
-        if len(names) > 1 and any(one in COLUMNS for one in names):
+        if len(names) > 1 and any(map(column_of, names)):
             return True
     return False
+
+
+def is_table(lines: Sequence[str]) -> bool:
+    """Return whether lines are a header of unknown names, and a row of as many cells."""
+    rows = [line for line in lines if line and not line.startswith("#")][:2]
+    cells = [row.split(max(DELIMITERS, key=rows[0].count)) for row in rows]
+    return (
+        len(cells) == 2
+        and len(cells[0]) == len(cells[1]) > 1
+        and all(NAME.fullmatch(one.strip()) for one in cells[0])
+        and any(one.strip(' "')[:1].isdigit() for one in cells[1])
+    )
 
 
 def read(path: Path, text: str, given: Given) -> Measured:
@@ -135,14 +170,23 @@ def read(path: Path, text: str, given: Given) -> Measured:
     time, known = _roles(path, table.columns)
     times_s, start_unix_s, assumed = _times_s(path, table, time)
     assumed = table.assumed + assumed
-    kinds = {column.quantity for column in known.values()}
-    left_out = [name for name in table.columns if name not in known and name != time]
+    used = [name for name, column in known.items() if column.is_used]
+    if used and given.take_throughput:
+        assumed.append("the rate of the link is the throughput that was used")
+    elif used:
+        known = {name: column for name, column in known.items() if not column.is_used}
+        said = f"{' and '.join(used)}: what was used, not what the link could carry"
+        if not known:
+            raise LinkFileError(path, f"{said}; --take-throughput takes it")
+        assumed.append(f"{said}, left out (--take-throughput)")
+    left_out = [name for name in table.columns if name not in (*known, *used, time)]
     if left_out:
         assumed.append(f"left out: {', '.join(left_out)}")
     for name, column in known.items():
         if not column.has_unit:
             unit = "percent" if column.quantity == "loss_pct" else "milliseconds"
             assumed.append(f"{name} is in {unit}")
+    kinds = {column.quantity for column in known.values()}
     values = {name: _values(path, table, name, column) for name, column in known.items()}
     if "rtt_ms" in kinds and "loss_pct" not in kinds:
         return _of_probes(path, table, known, values, times_s, start_unix_s, assumed, given)
@@ -168,10 +212,11 @@ def _of_whiles(
     series = []
     for name, column in known.items():
         row = values[name][order]
-        there = np.isfinite(row)
+        quantity = column.quantity
+        # A mean of 0 ms is that of a while without an answer.
+        there = np.isfinite(row) & ((row > 0) | (quantity != "mean_rtt_ms"))
         if not there.any():
             raise LinkFileError(path, "no value in it", column=name)
-        quantity = column.quantity
         if quantity in ("mean_rtt_ms", "rtt_ms"):
             quantity, row = "delay_ms", row / 2
         if quantity == "loss_pct" and np.nanmax(row) > 100:
@@ -430,7 +475,8 @@ def _only(path: Path, table: _Table, given: Given) -> _Table:
 def _roles(path: Path, columns: list[str], line: int = 0) -> tuple[str, dict[str, Column]]:
     """Return the name of the column of times, and what the columns are that are taken."""
     times = [name for name in columns if _is_time(name)]
-    known = {name: COLUMNS[name] for name in columns if name in COLUMNS}
+    meanings = {name: column_of(name) for name in columns}
+    known = {name: column for name, column in meanings.items() if column}
     has_rtt = any(one.quantity == "rtt_ms" for one in known.values())
     if not has_rtt:
         for name in ("uplink", "downlink"):
@@ -444,7 +490,7 @@ def _roles(path: Path, columns: list[str], line: int = 0) -> tuple[str, dict[str
     if not times or not known:
         missing = "time" if not times else "value"
         right = "time_s" if not times else "rtt_ms"
-        hints = [near(name, COLUMNS) for name in columns if name not in COLUMNS]
+        hints = [near(name, COLUMNS) for name in columns if name not in known]
         raise LinkFileError(
             path,
             f"the columns are {', '.join(columns)}; they have no {missing}, they should be"

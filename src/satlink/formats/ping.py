@@ -79,7 +79,7 @@ HINTS = {
 
 
 @dataclass
-class _Run:
+class Run:
     """One run of ping: a list for each column, and what its summary says."""
 
     numbers: list[int] = field(default_factory=list)
@@ -95,6 +95,7 @@ class _Run:
     sending_s: float | None = None
 
     def add(self, number: int, at_s: float, rtt_ms: float) -> None:
+        """Add an answer."""
         self.numbers.append(number)
         self.at_s.append(at_s)
         self.rtts_ms.append(rtt_ms)
@@ -125,7 +126,7 @@ def read(path: Path, text: str, given: Given) -> Measured:
     return _measured(path, runs, given, assumed)
 
 
-def _measured(path: Path, runs: list[_Run], given: Given, assumed: list[str]) -> Measured:
+def _measured(path: Path, runs: list[Run], given: Given, assumed: list[str]) -> Measured:
     runs = [run for run in runs if run.numbers or run.sent]
     if not any(run.numbers for run in runs):
         raise LinkFileError(path, "no answer in it, so no round-trip time")
@@ -140,13 +141,13 @@ def _measured(path: Path, runs: list[_Run], given: Given, assumed: list[str]) ->
         )
     parts: list[Probes] = []
     for run in runs:
-        parts.append(_probes(path, run, given.interval_s))
+        parts.append(sent_by(path, run, given.interval_s))
     probes = one_after_the_other(parts)
     start = runs[0].start_unix_s() if len(runs) == 1 else None
     return Measured(probes, (), probes.end_s, assumed, start)
 
 
-def _probes(path: Path, run: _Run, interval_s: float | None) -> Probes:
+def sent_by(path: Path, run: Run, interval_s: float | None) -> Probes:
     """Return the probes of one run, lost ones among them."""
     # ping of Linux counts from 1, the others from 0.
     first = (0 if 0 in run.seen else 1) if run.sent else min(run.numbers)
@@ -202,12 +203,12 @@ class _Unknown:
         return told
 
 
-def _runs(path: Path, text: str) -> tuple[list[_Run], list[str]]:
+def _runs(path: Path, text: str) -> tuple[list[Run], list[str]]:
     """Return the runs in a text, and what is said of it.
 
     One begins with a line `PING …`, or where the numbers begin again without a reason.
     """
-    run = _Run()
+    run = Run()
     runs = [run]
     unknown = _Unknown()
     answer_of = ANSWER.match
@@ -240,7 +241,7 @@ def _runs(path: Path, text: str) -> tuple[list[_Run], list[str]]:
             rtt_ms = number_of(path, rtt_text.replace(",", "."), "time", line_number)
         at_s = float(at_text) if at_text else np.nan
         if run.sent:
-            run = _Run()
+            run = Run()
             runs.append(run)
         elif sequence <= run.newest:
             # A number far below the newest: the 16 bits began again at 0.
@@ -248,21 +249,19 @@ def _runs(path: Path, text: str) -> tuple[list[_Run], list[str]]:
                 run.wrapped += SEQUENCE_NUMBERS
                 run.newest = sequence
             elif run.wrapped + sequence in run.seen or sequence < run.newest - OUT_OF_ORDER:
-                run = _Run()
+                run = Run()
                 runs.append(run)
         run.newest = max(run.newest, sequence)
         run.add(run.wrapped + sequence, at_s, rtt_ms)
     return runs, unknown.said()
 
 
-def _other_line(
-    path: Path, line: str, line_number: int, runs: list[_Run], unknown: _Unknown
-) -> _Run:
+def _other_line(path: Path, line: str, line_number: int, runs: list[Run], unknown: _Unknown) -> Run:
     """Take what a line without an answer says, and return the run that is read."""
     run = runs[-1]
     if BEGIN.match(line):
         if run.numbers or run.sent:
-            runs.append(_Run())
+            runs.append(Run())
     elif found := SENT.search(line):
         run.sent = int(found[1])
         run.sending_s = int(found[2]) / 1000 if found[2] else None
@@ -291,7 +290,7 @@ def _refuse_foreign(path: Path, line: str, line_number: int, own: str) -> None:
         )
 
 
-def _refuse_overlaps(path: Path, runs: list[_Run]) -> None:
+def _refuse_overlaps(path: Path, runs: list[Run]) -> None:
     spans = [
         (float(np.nanmin(run.at_s)), float(np.nanmax(run.at_s))) for run in runs if run.is_dated
     ]
@@ -357,14 +356,14 @@ def read_windows(path: Path, text: str, given: Given) -> Measured:
 
 def read_fping(path: Path, text: str, given: Given) -> Measured:
     """Return the probes of fping with -c, -l or -C, of one target. Raises LinkFileError."""
-    of_target: dict[str, _Run] = {}
+    of_target: dict[str, Run] = {}
     rows: dict[str, list[float]] = {}
     unknown = _Unknown()
     wanted = dict(given.only).get("target")
     for line_number, line, is_last in _numbered(text):
         if found := FPING.match(line):
             at_text, target, number, rtt_text = found.groups()
-            run = of_target.setdefault(target, _Run())
+            run = of_target.setdefault(target, Run())
             if int(number) in run.seen or int(number) < run.newest - OUT_OF_ORDER:
                 raise LinkFileError(
                     path,
@@ -402,7 +401,7 @@ def read_fping(path: Path, text: str, given: Given) -> Measured:
             path, f"no answer of {target or 'a target'} in it; there are {', '.join(targets)}"
         )
     if target not in of_target:
-        run = of_target[target] = _Run()
+        run = of_target[target] = Run()
         for number, rtt_ms in enumerate(rows[target]):
             run.unanswered = number
             if not np.isnan(rtt_ms):

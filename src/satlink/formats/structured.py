@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from openbach_jobs.link_file import LinkFileError
+from satlink.formats import ping as pings_of
 from satlink.formats.rates import Rates
 from satlink.measured import (
     ANSWERED,
@@ -338,6 +339,12 @@ def _floats(values: Any) -> Numbers:
 
 # flent
 
+PING = "Ping (ms)"
+VOIP = (
+    "the call goes from the user, and its delay needs clocks that agree; the forward direction has"
+    " the same delay, and loses nothing"
+)
+
 
 def _is_flent(document: Mapping[str, Any]) -> bool:
     return "x_values" in document and "results" in document
@@ -358,22 +365,30 @@ def _flent(path: Path, documents: Sequence[Any], given: Given) -> Measured:
             raise ValueError(f"{len(row)} values of {name}, {len(times_s)} x_values")
     series = []
     assumed = []
-    pings = [name for name in results if name.startswith("Ping (ms)")]
-    wanted = dict(given.only).get("ping")
-    ping = wanted or next(
-        (one for one in ("Ping (ms) ICMP", "Ping (ms) avg") if one in pings), (pings or [""])[0]
-    )
-    if ping not in pings and (wanted or pings):
-        raise LinkFileError(path, f"no {ping!r} in it; there are {', '.join(pings)}")
-    if ping:
-        row = results[ping]
-        known = np.isfinite(row)
-        if known.any():
-            series.append(Series("delay_ms", "both", times_s[known], row[known] / 2))
-            assumed.append(
-                f"each direction has half of {ping!r}, with the queue that the test itself made;"
-                " a value that is missing keeps the one before: flent does not say what was lost"
-            )
+    step_s = float(np.median(np.diff(times_s)))
+    ping = _ping(path, results, dict(given.only).get("ping"))
+    raw = document.get("raw_values", {}).get(ping or "VoIP", [])
+    is_one_way = any("size" in one for one in raw)
+    probes = _flent_probes(path, raw, is_one_way)
+    if probes is not None:
+        assumed.append(f"the delay is that of {ping or 'VoIP'!r}, with the queue of the test")
+        assumed += [VOIP] * is_one_way
+    elif ping and (known := np.isfinite(row := results[ping])).any():
+        series.append(Series("delay_ms", "both", times_s[known], row[known] / 2))
+        assumed.append(
+            f"each direction has half of {ping!r}, with the queue that the test itself made; a"
+            " value that is missing keeps the one before: the file has no numbers of packets"
+            " (raw_values, seq), so what was lost is not known"
+        )
+    elif "VoIP::delay" in results:
+        a_second = 100 if "VoIP::bitrate" in results else 50  # D-ITG, and irtt
+        for name, quantity, factor in (
+            ("VoIP::delay", "delay_ms", 1.0),
+            ("VoIP::loss", "loss_pct", 100 / a_second / step_s),
+        ):
+            if (known := np.isfinite(row := results.get(name, np.array([np.nan])))).any():
+                series.append(Series(quantity, "return", times_s[known], row[known] * factor))
+        assumed += [f"VoIP::loss counts packets, {a_second} of which are sent a second", VOIP]
     for word, direction in (("download", "forward"), ("upload", "return")):
         if found := _throughput_mbps(results, word):
             names, row = found
@@ -381,13 +396,54 @@ def _flent(path: Path, documents: Sequence[Any], given: Given) -> Measured:
             rates_bps = np.where(row[known] * 1e6 < 1000, 0.0, row[known] * 1e6)
             series.append(Series("rate_bps", direction, times_s[known], rates_bps))
             assumed.append(f"the rate {direction} is what the test got through: {names}")
-    if not series:
-        raise LinkFileError(path, "neither a ping nor a throughput in it")
-    step_s = float(np.median(np.diff(times_s)))
+    if not series and probes is None:
+        raise LinkFileError(path, "neither a ping, nor a call, nor a throughput in it")
     start = str(
         document.get("metadata", {}).get("T0") or document.get("metadata", {}).get("TIME", "")
     )
-    return Measured(None, tuple(series), float(times_s[-1]) + step_s, assumed, _unix_s(start))
+    return Measured(probes, tuple(series), float(times_s[-1]) + step_s, assumed, _unix_s(start))
+
+
+def _ping(path: Path, results: Mapping[str, Numbers], wanted: str | None) -> str:
+    """Return the name of the ping that is taken; "" if there is none. Raises LinkFileError."""
+    pings = [name for name in results if name.startswith(PING) and name != f"{PING} avg"]
+    if not pings and not wanted:
+        return f"{PING} avg" if f"{PING} avg" in results else ""
+    if wanted is None and len(pings) > 1 and f"{PING} ICMP" not in pings:
+        raise LinkFileError(
+            path,
+            f"{len(pings)} pings, which may be to different servers: give one with --only"
+            f" 'ping={pings[0]}'; there are {', '.join(pings)}",
+        )
+    ping = wanted or next((one for one in pings if one == f"{PING} ICMP"), pings[0])
+    if ping not in results:
+        raise LinkFileError(path, f"no {ping!r} in it; there are {', '.join(pings)}")
+    return ping
+
+
+def _flent_probes(path: Path, raw: Sequence[Mapping[str, Any]], is_one_way: bool) -> Probes | None:
+    """Return the packets of one of a file's raw values; None if these have no numbers.
+
+    D-ITG's have a size, and go from client to server only: their delay is that of one way.
+    """
+    numbered = [one for one in raw if "seq" in one]
+    run = pings_of.Run()
+    for one in numbered:
+        number = int(one["seq"])
+        run.unanswered = max(run.unanswered, number)
+        if not one.get("lost") and number not in run.seen:
+            rtt_ms = float(one["val"]) * (2 if is_one_way else 1)
+            if rtt_ms < 0:
+                raise LinkFileError(path, "a delay is below 0: the two clocks did not agree")
+            run.add(number, float(one["t"]), _ms(rtt_ms, "val"))
+    if not run.numbers:
+        return None
+    probes = pings_of.sent_by(path, run, None)
+    lost = probes.lost.copy()
+    for one in numbered:
+        if one.get("lost_dir") and (place := int(one["seq"]) - min(run.numbers)) >= 0:
+            lost[place] = LOST_RETURN if one["lost_dir"] == "up" else LOST_FORWARD
+    return replace(probes, lost=np.where(lost * is_one_way, LOST_RETURN, lost).astype("i1"))
 
 
 def _throughput_mbps(results: Mapping[str, Numbers], word: str) -> tuple[str, Numbers] | None:

@@ -18,6 +18,9 @@ JSON = re.compile(r"\s*[{\[]\s*(?:[\"{}\[\]]|-?[\d.]+\s*,|$)")
 """The begin of JSON; `[1700000000.1] 64 bytes` is none."""
 
 
+QLOG = re.compile(r'"(?:qlog_version|qlog_format|file_schema)"\s*:')
+
+
 class Head(NamedTuple):
     """The beginning of a file: its text, and its first lines without the spaces around."""
 
@@ -60,8 +63,9 @@ FORMATS = (
     Format("a trace", lambda head: traces.is_trace(head.lines), traces.read),
     Format("OpenSAND", lambda head: traces.is_opensand(head.lines), traces.read_opensand),
     *TEXTS,
+    Format("CSV", lambda head: columns.is_table(head.lines), columns.read),
 )
-"""In the order in which they are tried."""
+"""In the order in which they are tried; the last one is refused, and its columns named."""
 KNOWN = (
     "ping (Linux, busybox, macOS, Windows), fping, irtt, iperf3 (text or --json), iperf, nuttcp,"
     " RIPE Atlas, the Starlink dish's history, flent, CSV with a header, traces of mahimahi with or"
@@ -77,6 +81,12 @@ def read(path: Path, given: Given) -> Measured:
     if "\0" in text[:4096]:
         raise LinkFileError(path, f"not a text; known are {KNOWN}")
     head = _head(text)
+    if QLOG.search(head.text):
+        raise LinkFileError(
+            path,
+            "a qlog: it has the delays and losses of one QUIC connection with its own queue, and is"
+            f" not read as a link; known are {KNOWN}",
+        )
     if stamped.is_stamped(head.lines):
         without = stamped.without(text, _is_answer)
         one = _format(_head(without.bare), TEXTS)

@@ -1,20 +1,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The features of a kernel that jobs and VPNs may need."""
 
+from openbach_jobs.kernel import PIECES
+
 FEATURES = {
-    "netem": "tc qdisc replace dev lo root netem delay 1ms",
-    "tbf": "tc qdisc replace dev lo root tbf rate 1mbit burst 1540 limit 3000",
+    **{name: command for name, (_, command) in PIECES.items()},
     "fq": "tc qdisc replace dev lo root fq",
-    "codel": "tc qdisc replace dev lo root codel",
-    "fq_codel": "tc qdisc replace dev lo root fq_codel",
-    "cake": "tc qdisc replace dev lo root cake",
-    "ifb": "ip link add try_ifb type ifb",
-    "matchall": (
-        "tc qdisc add dev lo clsact; tc filter add dev lo egress matchall action mirred egress"
-        " redirect dev lo"
-    ),
     "tun": "ip tuntap add dev try_tun mode tun",
-    "nft": "nft add table inet try_nft",
     "wireguard": "ip link add try_wg type wireguard",
     "ip6tnl": "ip link add try_ip6tnl type ip6tnl mode ipip6 local ::1 remote ::2",
     "ipip": "ip link add try_ipip type ipip local 127.0.0.1 remote 127.0.0.2",
@@ -43,5 +35,6 @@ IN_WORDS = {
     ),
     "tun": "TUN interfaces (/dev/net/tun)",
     "users": "other users than root in its namespaces",
-    "matchall": "the traffic classifier matchall",
+    **{name: f"{name} (module {module})" for name, (module, _) in PIECES.items()},
+    "matchall": "the traffic classifier matchall (module cls_matchall)",
 }

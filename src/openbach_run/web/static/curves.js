@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Curves over virtual time: one plot below another, all on the same times. What is shown is in the address.
+// Curves over the time of a run: one plot below another, all on the same times. What is shown is in the address.
 "use strict";
 
 const HEIGHT = 210;
@@ -36,7 +36,7 @@ function plotOf(plot) {
   const time = element("span", { class: "hint" });
   caption.append(time);
   const place = element("div", { class: "plot", tabindex: "0", role: "img",
-    "aria-label": `${plot.name} over virtual time; arrow keys read values, plus and minus zoom` });
+    "aria-label": `${plot.name} over time; arrow keys read values, plus and minus zoom` });
   const lines = looking(plot.lines);
   const legend = charts.legend(lines, `Lines of ${plot.name}`);
   figure.append(caption, place, legend.place);
