@@ -66,7 +66,7 @@ def test_columns_tell_the_cipher_and_who_carries_the_packets(tmp_path: Path) -> 
 def test_options_without_effect_are_refused_before_the_run() -> None:
     for vpn, option in (("openvpn_udp", "--cipher AES-256-CBC"), ("openvpn_dco", "--mssfix 0")):
         refused = command("geo", f"vpn={vpn}", f"vpn.options={option}", *CELL)
-        assert refused.returncode == 2 and "effect" in refused.stderr, refused.stderr
+        assert refused.returncode == 2 and "give vpn.c" in refused.stderr, refused.stderr
 
 
 def test_a_vpn_that_does_not_come_up_tells_the_cause(tmp_path: Path) -> None:
