@@ -42,6 +42,7 @@ from vpn_folders import (
     kinds,
     last_lines,
     not_had,
+    said_in,
     scripts,
     values_in,
     warnings_of,
@@ -805,16 +806,11 @@ def check_key(arguments: argparse.Namespace, vpn: Mapping[str, Any], log: Path) 
 
     A packet that has gone through WireGuard proves that both ends have the same pre-shared key.
     """
-    if vpn["post_quantum_line"]:
-        if re.search(vpn["post_quantum_line"], log.read_text(errors="replace")):
-            return
-        sys.exit(f"{arguments.kind}: its post-quantum key is not in force{last_lines(log)}")
-    shown = run("wg", "show", arguments.device, "preshared-keys").split()
-    if len(shown) < 2 or shown[-1] == "(none)":
-        sys.exit(
-            f"{arguments.kind}: its post-quantum key is not in force: {arguments.device} has no"
-            " pre-shared key"
-        )
+    line = vpn["post_quantum_line"]
+    shown = said_in(log) if line else run("wg", "show", arguments.device, "preshared-keys")
+    if not re.search(line or r"\t(?!\(none\))", shown):
+        why = last_lines(log) if line else f": {arguments.device} has no pre-shared key"
+        sys.exit(f"{arguments.kind}: its post-quantum key is not in force{why}")
 
 
 class Running:

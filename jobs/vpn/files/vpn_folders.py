@@ -101,9 +101,8 @@ def said_in(log: Path) -> str:
 def lines_with(log: Path, wanted: re.Pattern[str], but: re.Pattern[str], most: int) -> list[str]:
     """Return the first lines of a log that say something, each once and without its time."""
     said = (STAMP.sub("", line).strip() for line in said_in(log).splitlines())
-    return [*dict.fromkeys(one for one in said if wanted.search(one) and not but.search(one))][
-        :most
-    ]
+    found = dict.fromkeys(one for one in said if wanted.search(one) and not but.search(one))
+    return [*found][:most]
 
 
 def last_lines(log: Path) -> str:

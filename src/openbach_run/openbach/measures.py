@@ -43,6 +43,7 @@ TAKES = (*TAKES_OF_ONE, *TAKES_OF_ALL, SERIES)
 EACH = "each"
 """No column itself: every number that the job sends is one, see EVERY_STATISTIC."""
 TEXT = "text"
+TYPES = ("float", "int", TEXT)
 UNITS = {"s": "s", "ms": "ms", "pct": "%", "mbps": "Mbit/s", "bps": "bit/s", "bytes": "bytes"}
 """As the last part of a name says it, and as it is written."""
 OTHER_COLUMNS = ("scenario", "seed", "status", "virtual_s", "wall_s", "run_id", "capture_hash")
@@ -220,11 +221,7 @@ def _measure(at: str, column: str, described: Any) -> Measure:
         raise InputError(
             f"{at}.factor: {factor!r} should be a number, not 0 (YAML has 1.0e-6, not 1e-6)"
         )
-    for key, allowed in (
-        ("type", ("float", "int", TEXT)),
-        ("better", ("less", "more")),
-        ("take", TAKES),
-    ):
+    for key, allowed in (("type", TYPES), ("better", ("less", "more")), ("take", TAKES)):
         if key in described and described[key] not in allowed:
             shown = near(str(described[key]), allowed)
             raise InputError(

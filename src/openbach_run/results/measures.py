@@ -100,14 +100,11 @@ def texts(
 
     Raises DamagedRecord.
     """
-    of_text: dict[str, list[Measure]] = {}
-    for job, listed in declared.items():
-        if of_job := [one for one in listed if one.type == TEXT]:
-            of_text[job] = of_job
+    jobs = {job for job, listed in declared.items() if any(one.type == TEXT for one in listed)}
     found: dict[str, dict[str, None]] = {}
-    for _, statistic in _lines_of(run_dir, of_text, scenario_instance_id) if of_text else ():
-        for one in of_text[statistic["_metadata"]["job_name"]]:
-            if told := statistic.get(one.statistic):
+    for _, statistic in _lines_of(run_dir, jobs, scenario_instance_id) if jobs else ():
+        for one in declared[statistic["_metadata"]["job_name"]]:
+            if one.type == TEXT and (told := statistic.get(one.statistic)):
                 found.setdefault(one.column, {})[str(told)] = None
     return {column: "; ".join(told) for column, told in found.items()}
 
