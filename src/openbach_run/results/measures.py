@@ -100,7 +100,10 @@ def texts(
 
     Raises DamagedRecord.
     """
-    jobs = {job for job, listed in declared.items() if any(one.type == TEXT for one in listed)}
+    jobs = set()
+    for job, listed in declared.items():
+        if any(one.type == TEXT for one in listed):
+            jobs.add(job)
     found: dict[str, dict[str, None]] = {}
     for _, statistic in _lines_of(run_dir, jobs, scenario_instance_id) if jobs else ():
         for one in declared[statistic["_metadata"]["job_name"]]:
