@@ -90,6 +90,7 @@ def test_the_whole_table_is_the_default() -> None:
         "direction": "download",
         "http": "none",
         "quic": "nginx",
+        "quic_receiver": "openssl",
         "warm_up": "none",
         "cpu": "free",
         "cpu_scale": "1",

@@ -178,7 +178,7 @@ def test_names_of_statistics_become_names_of_columns(tmp_path: Path) -> None:
         ),
         (
             "answer_ms: {type: integer}",
-            "answer_ms.type: 'integer' is none of float, int; did you mean int?",
+            "answer_ms.type: 'integer' is none of float, int, text; did you mean int?",
         ),
         ("answer_ms: {better: fewer}", "answer_ms.better: 'fewer' is none of less, more"),
         ("answer_ms: {take: [last]}", r"answer_ms.take: \['last'\] is none of median, mean"),

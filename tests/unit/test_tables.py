@@ -84,7 +84,16 @@ def test_several_seeds_show_median_and_range_and_failures() -> None:
     failed = replace(one, seed=4, status="Finished Ko")
     shown = campaign_table(campaign((1, 2, 4, 5), vpn=("none",)), [*done, failed])
     assert shown.rows == [["22.00 [21.00–25.00] (1 failed)"]]
-    assert shown.note == "median [least to greatest] of 4 seeds"
+    assert shown.note == (
+        "median [least to greatest] of 4 seeds; WARNING: a cell with (N failed) is the median of"
+        " the runs that finished only: those that failed have no value, and may be the worst ones"
+    )
+
+
+def test_warnings_of_a_vpn_are_below_the_table_once() -> None:
+    one = replace(record(vpn="openvpn_udp"), texts={"vpn_warnings": "--cipher ignored"})
+    shown = campaign_table(campaign((1, 2), vpn=("openvpn_udp",)), [one, replace(one, seed=2)])
+    assert shown.note.count("openvpn_udp warns: --cipher ignored") == 1
 
 
 def of_others(**values: tuple[str, ...]) -> Campaign:

@@ -22,7 +22,7 @@ from openbach_run.engine.contract import Engine, Withdrawn
 from openbach_run.openbach.measures import Declared, to_records
 from openbach_run.progress import Progress
 from openbach_run.results.files import arrow, columns_of, csv_line, csv_lines
-from openbach_run.results.measures import brought_up_to_date, measures
+from openbach_run.results.measures import brought_up_to_date, measures, texts
 from openbach_run.results.record import DAMAGED, Record, Store, check
 from openbach_run.results.run_files import DamagedRecord, within
 
@@ -30,6 +30,8 @@ LONG_S = 2.0
 """Seconds after which the reading of records shows its progress."""
 SHOW_S = 0.2
 """Seconds from one look at the progress to the next."""
+ENDED_WITH = "the job ended with "
+"""What the log of a job (guest/agent_library) has before its last words."""
 STILL_MEASURED = (
     'what it had measured is in results.csv. "on_fail": {"policy": "ignore"} in a function keeps a'
     " failure of its job from ending the scenario, as on OpenBACH"
@@ -321,8 +323,9 @@ def execute_run(
     try:
         check(place)
         measured = measures(place, planned.measures, spec.values)
+        told = texts(place, planned.measures)
     except DamagedRecord as damage:
-        measured = {}
+        measured, told = {}, {}
         error = "\n".join(
             [f"the run left {within(damage, place)}", *([outcome.error] if outcome.error else [])]
         )
@@ -343,6 +346,7 @@ def execute_run(
         planned.engine.packages,
         to_records(planned.measures),
         host=outcome.host,
+        texts=told,
     )
     return place, (
         _with_parts(record, place) if spec.cell.origin.sub_scenarios else replace(record, parts=[])
@@ -358,12 +362,24 @@ def _with_parts(record: Record, run_dir: Path) -> Record:
 
 
 def failure_in_words(record: Record) -> str:
-    """Return a text for a person on a run that has failed: its values, its status, the reason."""
+    """Return a text for a person on a run that has failed: the reason, its status, its values."""
     values = [f"{name}={value}" for name, value in record.arguments.items()]
     cell = " ".join([*values, f"seed={record.seed}"])
     measured = f"\n  {STILL_MEASURED}" if record.measures else ""
     said = record.error or "it gave no reason"
-    return f"failed: {cell}: {record.status}\n{said}{measured}"
+    return f"failed: {_reason(said)}\n{said}\n  {record.status}: {cell}{measured}"
+
+
+def _reason(said: str) -> str:
+    """Return the line that names the reason: what a job ended with, or the last one."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    for number, line in enumerate(lines):
+        if ENDED_WITH in line:
+            reason = line.partition(ENDED_WITH)[2]
+            return " ".join(
+                [reason, *lines[number + 1 : number + 2]] if reason[-1:] == ":" else [reason]
+            )
+    return lines[-1] if lines else said
 
 
 class _Progress:

@@ -92,8 +92,10 @@ def campaign_table(
             [
                 _note(campaign),
                 *alike(several),
+                *_survivors(rows),
                 *_too_short(campaign, records),
                 *_fragments(campaign, records),
+                *_warnings(records),
                 *_shares(campaign, records),
                 *_sizes(campaign, records),
                 *_clocks(records),
@@ -312,6 +314,26 @@ def _fragments(campaign: Campaign, records: Sequence[Record]) -> list[str]:
         f" {most:.0f}{f' (first: {values})' if values else ''}: columns"
         f" {', '.join(f'{side}{FRAGMENTS}' for side in SIDES)}"
     ]
+
+
+def _survivors(rows: Mapping[tuple[str, ...], Mapping[tuple[str, ...], str]]) -> list[str]:
+    """Return a note if cells have both finished and failed runs; else an empty list."""
+    note = (
+        "WARNING: a cell with (N failed) is the median of the runs that finished only: those that"
+        " failed have no value, and may be the worst ones"
+    )
+    shown = (cell for cells in rows.values() for cell in cells.values())
+    return [note] if any(cell.endswith(" failed)") for cell in shown) else []
+
+
+def _warnings(records: Sequence[Record]) -> list[str]:
+    """Return the warnings of VPNs that came up, each once."""
+    told = {
+        f"{one.arguments.get('vpn', 'VPN')} warns: {one.texts['vpn_warnings']}": None
+        for one in records
+        if one.finished and "vpn_warnings" in one.texts
+    }
+    return list(told)
 
 
 def _shares(campaign: Campaign, records: Sequence[Record]) -> list[str]:

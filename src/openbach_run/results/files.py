@@ -37,6 +37,7 @@ def row(record: Record) -> dict[str, Any]:
         "seed": record.seed,
         "status": record.status,
         **record.measures,
+        **record.texts,
         **{
             name: getattr(record, name)
             for name in ("virtual_s", "wall_s", "run_id", "capture_hash")
@@ -57,7 +58,8 @@ def columns_of(records: Iterable[Record]) -> list[str]:
     for one in records:
         # Rows with the same columns are alike here: one row of each kind is enough.
         lacking = {name for name, value in one.measures.items() if value is None}
-        key = (*one.arguments, "", *(name for name in one.measures if name not in lacking))
+        having = (name for name in one.measures if name not in lacking)
+        key = (*one.arguments, *one.texts, "", *having)
         if key not in kinds:
             kinds[key] = {name: value for name, value in row(one).items() if name not in lacking}
     return columns(kinds.values())

@@ -21,6 +21,7 @@ from openbach_run.openbach.measures import (
     EACH,
     OTHER_COLUMNS,
     TAKES_OF_ALL,
+    TEXT,
     WORST,
     Declared,
     Measure,
@@ -92,6 +93,25 @@ def measures(
     return {name if often[name] == 1 else f"{job}_{name}": value for job, name, value in found}
 
 
+def texts(
+    run_dir: Path, declared: Declared, scenario_instance_id: int | None = None
+) -> dict[str, str]:
+    """Return what jobs have told in words, by column: each different text, parted by `; `.
+
+    Raises DamagedRecord.
+    """
+    jobs = set()
+    for job, listed in declared.items():
+        if any(one.type == TEXT for one in listed):
+            jobs.add(job)
+    found: dict[str, dict[str, None]] = {}
+    for _, statistic in _lines_of(run_dir, jobs, scenario_instance_id) if jobs else ():
+        for one in declared[statistic["_metadata"]["job_name"]]:
+            if one.type == TEXT and (told := statistic.get(one.statistic)):
+                found.setdefault(one.column, {})[str(told)] = None
+    return {column: "; ".join(told) for column, told in found.items()}
+
+
 def brought_up_to_date(record: Record, run_dir: Path, declared: Declared) -> Record:
     """Return the record with the measures as the jobs declare them now.
 
@@ -131,7 +151,7 @@ def _by_kind(declared: Declared) -> tuple[dict[str, tuple[Measure, ...]], list[s
         if any(one.take == EACH for one in listed):
             each.append(job)
         else:
-            described[job] = listed
+            described[job] = tuple(one for one in listed if one.type != TEXT)
     return described, each
 
 
