@@ -295,6 +295,12 @@ def test_a_folder_for_which_a_run_waits_is_not_deleted(visitors: Visitors) -> No
     assert not visitors.post(0, "delete/folder/geo") and visitors.post(0, "delete/folder/mine")
 
 
+def test_a_project_whose_runs_go_on_is_not_deleted(visitors: Visitors) -> None:
+    assert not visitors.ask("/project/satvpn/", "DELETE")
+    visitors.post(0, "launch/1/stop")
+    assert visitors.ask("/project/satvpn/", "DELETE")
+
+
 def test_a_link_file_does_not_take_the_place_of_another(tmp_path: Path) -> None:
     for _ in range(2):
         kept = links.keep(tmp_path, "leo.csv", b"time_s,es_n0_db\n0,14\n")
