@@ -153,6 +153,17 @@ def test_what_an_earlier_version_made_is_made_again_if_it_cannot_be_read(tmp_pat
     assert (place / "kernel.json").read_text() == '{"identity": "made-up"}'
 
 
+@pytest.mark.parametrize("left", ["", "1.0\n", '1.0\n{"bin/linux": "0'])
+def test_a_damaged_manifest_vouches_for_nothing(
+    tmp_path: Path, left: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = made_once(tmp_path / "kernel-0", make_some)
+    truncate(place)
+    (tmp_path / "kernel-0.manifest").write_text(left)
+    made_once(place, make_some)
+    assert "its manifest is no JSON" in capsys.readouterr().err
+
+
 def test_two_commands_make_it_again_once(tmp_path: Path) -> None:
     place = made_once(tmp_path / "kernel-0", make_some)
     truncate(place)

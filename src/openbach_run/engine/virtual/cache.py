@@ -148,7 +148,9 @@ def damage(place: Path) -> str:
             if manifest.readline().rstrip() == looked:
                 return ""
             made = json.load(manifest)
-    except (FileNotFoundError, ValueError):
+    except ValueError:
+        return "its manifest is no JSON"
+    except FileNotFoundError:
         for file in place.glob("*.json"):
             try:
                 json.loads(file.read_bytes())
