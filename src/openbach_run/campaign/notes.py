@@ -44,14 +44,14 @@ def _decimal_commas(campaign: Campaign, spelled: Sequence[Use]) -> Iterator[str]
     usual = sweep_table(campaign.scenario, campaign.path, "values")
     for use in spelled:
         name = sole_placeholder(use.template) or ""
-        given = ",".join(campaign.values.get(name, ()))
+        values = campaign.values.get(name, ())
         if (
             name in campaign.given
             and use.argument.limits.get("unit") in FRACTIONS
-            and re.fullmatch("[0-9],[0-9]+", given)
-            and given != ",".join(map(str, usual.get(name, ())))
+            and re.fullmatch("[0-9],[0-9]+", ",".join(values))
+            and not {*values} <= {*map(str, usual.get(name, ()))}
         ):
-            yield f"{name}={given} is two values; one value is {given.replace(',', '.')}"
+            yield f"{name}={','.join(values)} is two values; one value is {'.'.join(values)}"
 
 
 def _idle_values(

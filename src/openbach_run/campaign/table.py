@@ -92,7 +92,7 @@ def campaign_table(
             [
                 _note(campaign),
                 *alike(several),
-                *_too_short(campaign, records),
+                *_transfers(campaign, records),
                 *_fragments(campaign, records),
                 *_shares(campaign, records),
                 *_sizes(campaign, records),
@@ -270,28 +270,20 @@ def _least(campaign: Campaign, cell: Mapping[str, str]) -> str:
     )
 
 
-def _too_short(campaign: Campaign, records: Sequence[Record]) -> list[str]:
-    """Return a note on times that the link's rate does not allow; an empty list without any.
-
-    The clock of such a measure starts after the first packets of the data.
-    """
-    found = []
-    for one in records:
-        time_s = one.measures.get(USUAL)
-        if not one.finished or time_s is None or one.scenario != campaign.scenario.name:
-            continue
-        least_s = _least_s(campaign, one.arguments)
-        if least_s and time_s < least_s:
-            found.append((time_s - least_s, one))
-    if not found or campaign.measure != USUAL:
-        return []
-    off_s, worst = min(found, key=lambda one: one[0])
-    values = " ".join(f"{name}={worst.arguments[name]}" for name in campaign.swept)
-    return [
-        f"WARNING: {len(found)} times are shorter than the rate allows, by up to"
-        f" {-1000 * off_s:.3g} ms{f' ({values})' if values else ''}: the measure's clock starts"
-        " after the first packets (docs/limitations.md)"
-    ]
+def _transfers(campaign: Campaign, records: Sequence[Record]) -> list[str]:
+    """Return notes on the transfers of a campaign, without those at a rate that has steps."""
+    return least.notes(
+        [
+            one
+            for one in records
+            if one.scenario == campaign.scenario.name
+            and not (
+                (preset := campaign.presets.get(one.arguments.get(ORBIT, "")))
+                and least.rate_steps(preset)
+            )
+        ],
+        campaign.swept,
+    )
 
 
 def _fragments(campaign: Campaign, records: Sequence[Record]) -> list[str]:

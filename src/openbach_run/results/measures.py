@@ -28,8 +28,9 @@ from openbach_run.openbach.measures import (
     to_records,
 )
 from openbach_run.results import flows
+from openbach_run.results.captures import check_capture
 from openbach_run.results.record import Record, events, statistics
-from openbach_run.results.run_files import DamagedRecord, is_number, short
+from openbach_run.results.run_files import PACKED, DamagedRecord, is_number, short
 
 Points = list[tuple[float, float]]
 """Time in s and value of a statistic, once for each time it was sent."""
@@ -105,6 +106,22 @@ def brought_up_to_date(record: Record, run_dir: Path, declared: Declared) -> Rec
     except DamagedRecord:
         return record
     return replace(record, measures=found, declared=to_records(declared))
+
+
+def check_record(record: Record, run_dir: Path) -> None:
+    """Check that a record follows from what its run has left. Raises DamagedRecord."""
+    check_capture(run_dir, record.__dict__, hashed=False)
+    left = (PACKED, "statistics.jsonl", "statistics.jsonl.gz")
+    # Older records do not say what was declared; of a results.parquet there is the row alone.
+    if not (record.finished and record.declared and any((run_dir / one).exists() for one in left)):
+        return
+    found = measures(run_dir, measures_of(record), record.arguments)
+    for name, value in record.measures.items():
+        if found.get(name) != value:
+            raise DamagedRecord(
+                f"{run_dir / 'record.json'}: {name} is {value}, but {found.get(name)} follows from"
+                " the run's statistics"
+            )
 
 
 def measures_of(record: Record) -> dict[str, tuple[Measure, ...]]:
