@@ -16,7 +16,7 @@ from helpers.records import OURS, record, write_statistics
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openbach_run.results.files import csv_cell, as_csv, columns, write_parquet
+from openbach_run.results.files import as_csv, columns, csv_cell, write_parquet
 from openbach_run.results.least_transfer_time import least_transfer_time_s
 from openbach_run.results.line_protocol import line_protocol
 from openbach_run.results.measures import measures

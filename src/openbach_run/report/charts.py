@@ -76,8 +76,8 @@ def points_csv(figure: Figure) -> str:
         for image in axes.images:
             for (row, column), value in numpy.ndenumerate(numpy.asarray(image.get_array())):
                 names = _label_at([axes.xaxis], column), _label_at([axes.yaxis], row)
-                line = [axes.get_title(), "", *names, _short(float(value)), "", ""]
-                writer.writerow(map(csv_cell, line))
+                cells = (axes.get_title(), "", *names, _short(float(value)), "", "")
+                writer.writerow(map(csv_cell, cells))
         turned = isinstance(axes.yaxis.get_major_locator(), FixedLocator)
         title = axes.get_title() or axes.get_title("left")
         for line in _lines(axes, turned) if any(map(_is_read, axes.lines)) else ():

@@ -67,12 +67,14 @@ def check_capture(run_dir: Path, said: Mapping[str, Any], *, hashed: bool) -> No
     size = capture.stat().st_size
     # Older records do not say the length; no capture is empty.
     if size != (recorded := said.get("host", {}).get("capture_bytes", max(size, 1))):
-        raise DamagedRecord(f"{capture}: is damaged: {size} bytes, of {recorded} that were captured")
+        raise DamagedRecord(f"{capture}: is damaged: {size} bytes, not {recorded}")
     if hashed and ":" not in (recorded := said["capture_hash"]):
         from blake3 import blake3  # late, as few commands need it
 
         if blake3().update_mmap(capture).hexdigest() != recorded:
-            raise DamagedRecord(f"{capture}: is damaged: the record has another hash (capture_hash)")
+            raise DamagedRecord(
+                f"{capture}: is damaged: the record has another hash (capture_hash)"
+            )
 
 
 def packets(capture: Path) -> Iterator[Packet]:

@@ -62,7 +62,8 @@ def columns_of(records: Iterable[Record]) -> list[str]:
     for one in records:
         # Rows with the same columns are alike here: one row of each kind is enough.
         lacking = {name for name, value in one.measures.items() if value is None}
-        key = (*one.arguments, bool(too_short_by_s(one)), *one.measures.keys() - lacking)
+        marked = TOO_SHORT if too_short_by_s(one) else ""
+        key = (*one.arguments, marked, *(name for name in one.measures if name not in lacking))
         if key not in kinds:
             kinds[key] = {name: value for name, value in row(one).items() if name not in lacking}
     return columns(kinds.values())
