@@ -44,13 +44,10 @@ def _decimal_commas(campaign: Campaign, spelled: Sequence[Use]) -> Iterator[str]
     usual = sweep_table(campaign.scenario, campaign.path, "values")
     for use in spelled:
         name = sole_placeholder(use.template) or ""
-        values = campaign.values.get(name, ())
-        if (
-            name in campaign.given
-            and use.argument.limits.get("unit") in FRACTIONS
-            and re.fullmatch("[0-9],[0-9]+", ",".join(values))
-            and not {*values} <= {*map(str, usual.get(name, ()))}
-        ):
+        values = campaign.values.get(name, ()) if name in campaign.given else ()
+        may_be_one = re.fullmatch("[0-9],[0-9]+", ",".join(values))
+        is_fraction = use.argument.limits.get("unit") in FRACTIONS
+        if may_be_one and is_fraction and not {*values} <= {*map(str, usual.get(name, ()))}:
             yield f"{name}={','.join(values)} is two values; one value is {'.'.join(values)}"
 
 

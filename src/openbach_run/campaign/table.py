@@ -92,7 +92,7 @@ def campaign_table(
             [
                 _note(campaign),
                 *alike(several),
-                *_transfers(campaign, records),
+                *least.notes(_at_one_rate(campaign, records), campaign.swept),
                 *_fragments(campaign, records),
                 *_shares(campaign, records),
                 *_sizes(campaign, records),
@@ -248,15 +248,21 @@ def _failed(done: Sequence[Record]) -> str:
     return f" ({failed} failed)" if failed else ""
 
 
-def _least_s(campaign: Campaign, cell: Mapping[str, str]) -> float | None:
-    """Return the least transfer time of a cell in s; None where its rate is none or has steps."""
+def _has_steps(campaign: Campaign, cell: Mapping[str, str]) -> bool:
+    """Return whether the satellite of a cell has steps of the rate."""
     preset = campaign.presets.get(cell.get(ORBIT, ""))
-    return None if preset and least.rate_steps(preset) else least.least_transfer_time_s(cell)
+    return preset is not None and least.rate_steps(preset)
+
+
+def _at_one_rate(campaign: Campaign, records: Sequence[Record]) -> list[Record]:
+    """Return the records of a campaign's scenario without those at a rate that has steps."""
+    mine = [one for one in records if one.scenario == campaign.scenario.name]
+    return [one for one in mine if not _has_steps(campaign, one.arguments)]
 
 
 def _least(campaign: Campaign, cell: Mapping[str, str]) -> str:
     """Return a text on the least transfer time of a cell, and what binds; "" if there is none."""
-    if not (time_s := _least_s(campaign, cell)):
+    if _has_steps(campaign, cell) or not (time_s := least.least_transfer_time_s(cell)):
         return ""
     at_least = f"at least {time_s:.2f} s for a size of {cell['size']}"
     rate = f"rate of {least.rate_of(cell)}"
@@ -267,22 +273,6 @@ def _least(campaign: Campaign, cell: Mapping[str, str]) -> str:
         f"{at_least}: TCP's window binds, not the {rate}. It is at most {window_bytes / 1e6:.3g} MB"
         f" (tcp_buffer={cell['tcp_buffer']}) for each round trip of {1000 * rtt_s:g} ms,"
         f" {window_bytes * 8e-6 / rtt_s:.3g} Mbit/s a connection"
-    )
-
-
-def _transfers(campaign: Campaign, records: Sequence[Record]) -> list[str]:
-    """Return notes on the transfers of a campaign, without those at a rate that has steps."""
-    return least.notes(
-        [
-            one
-            for one in records
-            if one.scenario == campaign.scenario.name
-            and not (
-                (preset := campaign.presets.get(one.arguments.get(ORBIT, "")))
-                and least.rate_steps(preset)
-            )
-        ],
-        campaign.swept,
     )
 
 

@@ -74,11 +74,10 @@ def notes(records: Sequence[Record], swept: Sequence[str] = ()) -> list[str]:
         told.append(
             f"WARNING: {len(short)} times are shorter than the rate allows, by up to"
             f" {1000 * too_short_by_s(worst):.3g} ms{f' ({values})' if values else ''}: the"
-            f" measure's clock starts after the first packets (column {TOO_SHORT};"
-            " docs/limitations.md)"
+            f" measure's clock starts after the first packets (column {TOO_SHORT}; docs/limitations.md)"
         )
     tools = {(one.scenario, one.arguments.get("http", "none") == "none") for one in done}
-    if len(tools) > len({scenario for scenario, _ in tools}):
+    if len(tools) > len(dict(tools)):
         told.append(
             "WARNING: two clocks: with http, curl's starts about two round trips earlier than"
             " iperf3's without; compare only times of the same tool (docs/limitations.md)"
