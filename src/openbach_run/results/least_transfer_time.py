@@ -74,7 +74,7 @@ def notes(records: Sequence[Record], swept: Sequence[str] = ()) -> list[str]:
         told.append(
             f"WARNING: {len(short)} times are shorter than the rate allows, by up to"
             f" {1000 * too_short_by_s(worst):.3g} ms{f' ({values})' if values else ''}: the"
-            f" measure's clock starts after the first packets (column {TOO_SHORT}; docs/limitations.md)"
+            f" clock starts after the first packets (column {TOO_SHORT}; docs/limitations.md)"
         )
     tools = {(one.scenario, one.arguments.get("http", "none") == "none") for one in done}
     if len(tools) > len(dict(tools)):

@@ -118,10 +118,8 @@ def check_record(record: Record, run_dir: Path) -> None:
     found = measures(run_dir, measures_of(record), record.arguments)
     for name, value in record.measures.items():
         if found.get(name) != value:
-            raise DamagedRecord(
-                f"{run_dir / 'record.json'}: {name} is {value}, but {found.get(name)} follows from"
-                " the run's statistics"
-            )
+            by_statistics = f"by its statistics it is {found.get(name)}"
+            raise DamagedRecord(f"{run_dir}/record.json: {name} is {value}, {by_statistics}")
 
 
 def measures_of(record: Record) -> dict[str, tuple[Measure, ...]]:
