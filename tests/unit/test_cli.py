@@ -526,6 +526,7 @@ DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes], str]] = {
     "goodput": ("record.json", lambda text: text.replace(b": 8.0", b": 9.0"), "goodput_mbps is 9.0"),
     "record": ("record.json", lambda text: text[:99], "record.json: cannot be read"),
     "emptied": ("statistics.jsonl.gz", lambda _: b"", "statistics.jsonl.gz: it is empty"),
+    "files": ("files.tar.gz", lambda _: b"", "files.tar.gz: it is empty"),
     "cut": ("statistics.jsonl.gz", lambda text: text[:40], "statistics.jsonl.gz: "),
     "none": ("statistics.jsonl.gz", lambda _: gzip.compress(b""), "statistics.jsonl.gz: it is empty"),
 }  # fmt: skip
