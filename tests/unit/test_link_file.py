@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openbach_jobs import link_file
+from openbach_jobs import dvbs2, link_file, netem
 from openbach_jobs.link_file import Change, LinkFileError, State
 
 HEADER = "time_s,direction,rate_bps,delay_ms,loss_pct\n"
@@ -288,3 +288,16 @@ def test_what_both_directions_have_in_common_is_one_row_and_the_last_tells_the_l
     assert (
         out.getvalue() == f"# repeat_s: 7\n{HEADER}0,both,10000000,250,0\n5,return,5000000,250,0\n"
     )
+
+
+@pytest.mark.parametrize("cell", ["10_000_000", "１０００００００"])
+def test_a_number_is_in_plain_digits(tmp_path: Path, cell: str) -> None:
+    for at, row in enumerate([f"{cell},both,10000000,250,0", f"0,both,{cell},250,0"]):
+        with pytest.raises(link_file.LinkFileError, match="is not a finite number from 0 on"):
+            changes(tmp_path / f"{at}.csv", f"{HEADER}{row}\n")
+    for row in (f"{cell},20", f"0,{cell}"):
+        (tmp_path / "es_n0.csv").write_text(f"time_s,es_n0_db\n{row}\n")
+        with pytest.raises(ValueError, match="is from"):
+            dvbs2.read_series(tmp_path / "es_n0.csv")
+    with pytest.raises(ValueError, match="is not a rate"):
+        netem.number(cell, 0, 1e12, "a rate")

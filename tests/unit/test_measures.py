@@ -465,7 +465,9 @@ def test_what_was_damaged_since_keeps_its_measures(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.runs.mkdir()
     _, wanted = planned(REPOSITORY / "scenarios/geo_loss.json")
-    old = replace(record(28.5), run_id=wanted.spec.run_id, declared={})
+    spec = wanted.spec
+    old = replace(record(28.5), run_id=spec.run_id, declared={}, arguments=spec.values)
+    old = replace(old, scenario=spec.scenario_name, seed=spec.seed)
     place = store.begin(old.run_id)
     (place / "statistics.jsonl").write_text("garbage\n")
     store.keep(place, old)

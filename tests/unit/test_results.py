@@ -16,7 +16,7 @@ from helpers.records import OURS, record, write_statistics
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openbach_run.results.files import as_csv, columns, write_parquet
+from openbach_run.results.files import as_csv, columns, csv_cell, write_parquet
 from openbach_run.results.least_transfer_time import least_transfer_time_s
 from openbach_run.results.line_protocol import line_protocol
 from openbach_run.results.measures import measures
@@ -207,7 +207,9 @@ TEXTS = st.text(
 def test_values_survive_csv(arguments: dict[str, str]) -> None:
     with io.StringIO(as_csv([replace(record(), arguments=arguments)]), newline="") as file:
         (row,) = csv.DictReader(file)
-    assert {name: row[name] for name in arguments} == arguments
+    assert {name: row[name] for name in arguments} == {
+        name: csv_cell(value) for name, value in arguments.items()
+    }
 
 
 def test_steps_of_the_rate_have_no_least_transfer_time() -> None:

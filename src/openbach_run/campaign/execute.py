@@ -22,7 +22,7 @@ from openbach_run.engine.contract import Engine, Withdrawn
 from openbach_run.openbach.measures import Declared, to_records
 from openbach_run.progress import Progress
 from openbach_run.results.files import arrow, columns_of, csv_line, csv_lines
-from openbach_run.results.measures import brought_up_to_date, measures, texts
+from openbach_run.results.measures import brought_up_to_date, check_record, measures, texts
 from openbach_run.results.record import DAMAGED, Record, Store, check
 from openbach_run.results.run_files import DamagedRecord, within
 
@@ -293,12 +293,25 @@ def interleaved(runs: Sequence[PlannedRun]) -> list[PlannedRun]:
 def known_record(store: Store, planned: PlannedRun) -> Record | None:
     """Return the record of a finished run, with the measures that its jobs declare now.
 
-    None if the run has not finished. A record whose measures change is written anew.
+    None if the run has not finished, or what it left is damaged: the log then says it. A record
+    whose measures change is written anew.
     """
-    record = store.load(planned.spec.run_id)
+    record, spec = store.load(planned.spec.run_id), planned.spec
     if record is None or not record.finished:
         return None
     run_dir = store.runs / record.run_id
+    try:
+        check_record(record, run_dir)
+        asked = (spec.scenario_name, spec.values, spec.seed)
+        if (record.scenario, record.arguments, record.seed) != asked or (
+            record.parts and record.parts != parts_of(record, run_dir)
+        ):
+            raise DamagedRecord(f"{run_dir / 'record.json'}: is of another run")
+    except DamagedRecord as damage:
+        import logging
+
+        logging.getLogger(__name__).warning("%s; it is run again", damage)
+        return None
     now = brought_up_to_date(record, run_dir, planned.measures)
     if now is not record:
         now = _with_parts(now, run_dir)

@@ -46,7 +46,8 @@ TEXT = "text"
 TYPES = ("float", "int", TEXT)
 UNITS = {"s": "s", "ms": "ms", "pct": "%", "mbps": "Mbit/s", "bps": "bit/s", "bytes": "bytes"}
 """As the last part of a name says it, and as it is written."""
-OTHER_COLUMNS = ("scenario", "seed", "status", "virtual_s", "wall_s", "run_id", "capture_hash")
+OF_A_RUN = ("virtual_s", "wall_s", "run_id", "capture_hash", "too_short_by_s")
+OTHER_COLUMNS = ("scenario", "seed", "status", *OF_A_RUN)
 """Columns of results.csv that are neither measures nor arguments."""
 
 
