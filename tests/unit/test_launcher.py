@@ -201,6 +201,51 @@ mkdir -p "$4/bin" && for name in python pip uv; do cp {tmp_path}/tool "$4/bin/$n
     ] == by
 
 
+def started(
+    environment: dict[str, str], launcher: Path = entry.LAUNCHER
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([launcher], env=environment, check=False, capture_output=True, text=True)
+
+
+@pytest.fixture
+def faked(tmp_path: Path) -> dict[str, str]:
+    """Environment variables of a cache whose Python runs nothing."""
+    python = MAKES_ENVIRONMENTS.replace("{folder}", str(tmp_path))
+    (tmp_path / "python3").write_text(python.replace("{true}", shutil.which("true") or ""))
+    (tmp_path / "python3").chmod(0o755)
+    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "OPENBACH_RUN_EXTRA": ""}
+    return {**os.environ, **path, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+
+
+@pytest.mark.parametrize("owner", [12345, 0])
+@pytest.mark.parametrize("what", ["cache", "cache/openbach-run", "cache/openbach-run/venv-*[!k]"])
+def test_a_cache_of_another_user_is_not_executed(
+    what: str, owner: int, tmp_path: Path, faked: dict[str, str]
+) -> None:
+    """At commit 645e97fc root ran the script that another user had put there."""
+    before = os.umask(0)  # what is made is closed to others nevertheless
+    assert started(faked).returncode == 0 == started(faked).returncode
+    os.umask(before)
+    (place,) = tmp_path.glob(what)
+    (python,) = tmp_path.glob("cache/openbach-run/*/bin/python")
+    python.unlink()
+    python.write_text("#!/bin/sh\necho executed\n")
+    python.chmod(0o755)
+    if owner and os.geteuid() == 0:
+        os.chown(place, owner, owner)
+    else:
+        place.chmod(0o777)
+    done = started(faked)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"another user owns {place} or can write to it" in done.stderr
+
+
+def test_an_empty_home_is_an_error_with_words(faked: dict[str, str]) -> None:
+    """The launcher took that of passwd then, and Python took /."""
+    done = started({**faked, "XDG_CACHE_HOME": "", "HOME": ""})
+    assert done.returncode == 1 and "no home directory; name a place for the cache" in done.stderr
+
+
 def test_what_is_compiled_once_is_kept() -> None:
     """Each start took 0.3 s of CPU more where PYTHONDONTWRITEBYTECODE is set.
 
