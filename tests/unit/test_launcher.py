@@ -7,10 +7,12 @@ without Python.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -199,12 +201,49 @@ mkdir -p "$4/bin" && for name in python pip uv; do cp {tmp_path}/tool "$4/bin/$n
         for line in called
         if "requirements" in line and not line.startswith("python")
     ] == by
+    assert all("--require-hashes" in line for line in called if " install " in line)
 
 
 def started(
     environment: dict[str, str], launcher: Path = entry.LAUNCHER
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run([launcher], env=environment, check=False, capture_output=True, text=True)
+
+
+def write_wheel(folder: Path, version: str, code: str) -> str:
+    """Write a package of one module, `gadget`; return its SHA-256."""
+    about, file = f"gadget-{version}.dist-info", folder / f"gadget-{version}-py3-none-any.whl"
+    told = f"Metadata-Version: 2.1\nName: gadget\nVersion: {version}\n"
+    with zipfile.ZipFile(file, "w") as made:
+        made.writestr("gadget.py", code)
+        made.writestr(f"{about}/METADATA", told)
+        made.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        made.writestr(f"{about}/RECORD", "")
+    with (folder / "index.html").open("a") as index:
+        index.write(f"<a href={file.name}>{file.name}</a>")
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def test_a_newer_broken_package_of_the_index_is_not_installed(tmp_path: Path) -> None:
+    """Until commit cca2fdc5 a first start took whatever was newest, unhashed."""
+    index = tmp_path / "index/gadget"
+    for folder in (tmp_path / "src", index):
+        folder.mkdir(parents=True)
+    digest = write_wheel(index, "1.0", "")
+    write_wheel(index, "2.0", "raise OSError")
+    (tmp_path / "src/openbach_run.py").write_text("import gadget")
+    (tmp_path / "pyproject.toml").write_text('[project]\ndependencies = ["gadget>=1"]\n')
+    (tmp_path / "requirements.lock").write_text(f"# 1\ngadget==1.0 --hash=sha256:{digest}\n")
+    shutil.copy(entry.LAUNCHER, tmp_path)
+    path = os.environ["PATH"].replace(f"{sys.prefix}/bin:", "")
+    places = {"PIP_INDEX_URL": f"file://{index.parent}", "XDG_CACHE_HOME": str(tmp_path / "a")}
+    first = started({**os.environ, "PATH": path, **places}, tmp_path / "openbach-run")
+    assert first.returncode == 0, first.stderr
+    write_wheel(index, "1.0", "print('taken over')")
+    again = {**places, "XDG_CACHE_HOME": str(tmp_path / "c")}
+    second = started({**os.environ, "PATH": path, **again}, tmp_path / "openbach-run")
+    assert second.returncode == 1 and "requirements.lock failed" in second.stderr
+    assert not list(tmp_path.glob("c/openbach-run/*/complete"))
 
 
 @pytest.fixture
