@@ -23,6 +23,7 @@ from openbach_run.openbach.measures import Declared, to_records
 from openbach_run.progress import Progress
 from openbach_run.results.files import arrow, columns_of, csv_line, csv_lines
 from openbach_run.results.measures import brought_up_to_date, check_record, measures, texts
+from openbach_run.results.python_packages import python_packages
 from openbach_run.results.record import DAMAGED, Record, Store, check
 from openbach_run.results.run_files import DamagedRecord, within
 
@@ -358,7 +359,7 @@ def execute_run(
         spec.identity,
         planned.engine.packages,
         to_records(planned.measures),
-        host=outcome.host,
+        host={**outcome.host, **python_packages()},
         texts=told,
     )
     return place, (

@@ -115,7 +115,7 @@ def add_testbed(
     made.add_argument(
         "--locked",
         action="store_true",
-        help="refuse to run with other Debian packages than those of debian.lock (exit code 2)",
+        help="refuse other Debian and Python packages than the locked ones (exit code 2)",
     )
     add_with(made, "your VPNs, jobs, scenarios and so on (docs/additions.md)")
     add_jobs(made)

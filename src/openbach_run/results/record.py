@@ -174,7 +174,8 @@ class Record:
     host: Mapping[str, Any] = field(default_factory=dict)
     """The host's own observations: `exit` of the guest's processes, in words; `capture_bytes`;
     `last_packet_s`, the virtual time of the last packet in the stream whose hash is `capture_hash`,
-    None if there is no packet. {} in older records and for other engines."""
+    None if there is no packet (the virtual engine's); `python_lock` and `python_not_locked`
+    (python_packages.py). {} in older records."""
     texts: Mapping[str, str] = field(default_factory=dict)
     """What jobs told in words, by column (a measure of the type `text`)."""
 
