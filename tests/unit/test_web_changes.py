@@ -30,7 +30,7 @@ from openbach_run.results.record import Store
 from openbach_run.web import launches, links
 from openbach_run.web.sessions import COOKIE
 
-STEPS = 50
+STEPS = 40  # fewer than a page of the list has rows
 PICK, BROWSER = st.integers(0, 5), st.integers(0, 1)
 """Which of the sets or instances that there have ever been, those first that are listed."""
 FOLDER, SIZE = st.sampled_from(["geo", "mine"]), st.sampled_from(["1M", "2M"])
