@@ -246,7 +246,7 @@ def test_a_vpn_that_is_added_changes_nothing(original: Path, checkout: Path) -> 
 def test_a_profile_of_a_cpu_and_its_module_count_where_one_is_used(
     original: Path, checkout: Path
 ) -> None:
-    costs = dict.fromkeys(("encrypt", "decrypt"), {"ns_per_packet": 9000, "ns_per_byte": 1})
+    costs = {key: {"ns_per_packet": 9000, "ns_per_byte": 1} for key in ("encrypt", "decrypt")}
     for root in (original, checkout):
         (root / "cpus/slow.json").write_text(json.dumps({"vpns": {"wireguard": costs}}))
     slow, source = (*WIREGUARD, "cpu=slow"), "kernel/modules/cpu_model/cpu_model.c"

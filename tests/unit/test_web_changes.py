@@ -17,7 +17,7 @@ from urllib.parse import unquote
 import pytest
 from helpers.fake_engine import FakeEngine, Spec, Stopped, few_files
 from helpers.waiting import wait_for
-from helpers.web import ARGUMENTS, PACKAGES, application, enter, visiting
+from helpers.web import ARGUMENTS, COOKIE, PACKAGES, application, enter, visiting
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
@@ -28,7 +28,6 @@ from openbach_run.engine.contract import OnEvent, Outcome
 from openbach_run.errors import InputError
 from openbach_run.results.record import Store
 from openbach_run.web import launches, links
-from openbach_run.web.sessions import COOKIE
 
 STEPS = 40  # fewer than a page of the list has rows
 PICK, BROWSER = st.integers(0, 5), st.integers(0, 1)
