@@ -182,14 +182,7 @@ CASES: list[
     ("web_page", {"server": {"http": "3"}}, {"mode": "server", "http": "3"}),
     (
         "web_page",
-        {
-            "client": {
-                "server_ip": "192.168.20.2",
-                "http": "1.1",
-                "loads": "5",
-                "deadline_s": 60,
-            }
-        },
+        {"client": {"server_ip": "192.168.20.2", "http": "1.1", "loads": "5", "deadline_s": 60}},
         {
             "mode": "client",
             "server_ip": "192.168.20.2",

@@ -12,11 +12,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openbach_jobs import (
-    constellation,
-    presets,
-    reconfigurations,
-)
+from openbach_jobs import constellation, presets, reconfigurations
 from openbach_jobs.presets import Buffer, Preset
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -107,10 +103,9 @@ def test_of_two_ways_to_say_how_long_a_loss_is_one_is_in_force(tmp_path: Path) -
     assert found({"burst_ms": "10"}) == found({}, burst_ms="10") == ("none", "10")
     assert found({"burst_ms": "10"}, burst_packets="3") == ("none", "10")
     assert found({"burst_packets": "1"}, burst_ms="10") == ("1", "none")
-    assert found({"burst_packets": "none", "burst_ms": "10"}) == (
-        "none",
-        "10",
-    ), "as a record has it"
+    assert found({"burst_packets": "none", "burst_ms": "10"}) == ("none", "10"), (
+        "as a record has it"
+    )
     with pytest.raises(ValueError, match="burst_packets and burst_ms: give one of them"):
         found({"burst_packets": "3", "burst_ms": "10"})
     with pytest.raises(presets.PresetError, match="burst_packets and burst_ms: give one of them"):

@@ -609,9 +609,7 @@ def test_a_claim_about_a_cpu_cannot_be_told_in_virtual_time(campaigns: Campaigns
     assert finding(campaigns, {**part, "cpu": False}).verdict == HOLDS
 
 
-def test_the_recommended_is_the_fastest_vpn(
-    campaigns: Campaigns,
-) -> None:
+def test_the_recommended_is_the_fastest_vpn(campaigns: Campaigns) -> None:
     cells = [one for one in campaigns.cells if matches(one, {**GEO_1, "cc": ["bbr2"]})]
     chosen = recommend(cells, MEASURE)
     assert chosen is not None
@@ -833,12 +831,7 @@ def test_cells_csv_has_every_cell_with_difference_and_ratio(report: Path) -> Non
     compared = by_cell["geo_loss", "openvpn_tcp", "A", "bbr2", "0"]
     assert [
         float(compared[name]) for name in ("difference", "ratio", "ratio_low", "ratio_high")
-    ] == [
-        3.64,
-        1.13,
-        1.13,
-        1.13,
-    ]
+    ] == [3.64, 1.13, 1.13, 1.13]
     assert by_cell["geo_loss", "none", "none", "bbr2", "0"]["ratio"] == ""
     assert (by_cell[FAILED]["seeds"], by_cell[FAILED]["failed"], by_cell[NOT_RUN]["not_run"]) == (
         "4",
@@ -1339,10 +1332,7 @@ def test_figures_have_units_that_people_use() -> None:
     assert (
         received.unit,
         figure(Estimate(67_103_024.0, 66_176_304.0, 78_704_800.0, 5), None, received.factor),
-    ) == (
-        "MB",
-        "67.10 [66.18–78.70]",
-    )
+    ) == ("MB", "67.10 [66.18–78.70]")
     assert figure(Estimate(28.0, 28.0, 28.0, 5)) == "28.00"
     assert value_of("size", "1500") == "1.5 kB"
 

@@ -242,11 +242,7 @@ def test_csv_and_archive(finished: TestClient) -> None:
         last["@job_name"],
         last["@scenario_instance_id"],
         last["@owner_scenario_instance_id"],
-    ) == (
-        "file_transfer",
-        "3",
-        "2",
-    )
+    ) == ("file_transfer", "3", "2")
     assert last["transfer_time_s"] == "20.0"
     assert finished.get("/scenario_instance/2/archive/").content[:2] == b"\x1f\x8b"
 
