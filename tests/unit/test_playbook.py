@@ -146,14 +146,8 @@ def test_a_malformed_playbook_is_said_with_its_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "task",
     [
-        "apt: {name: {a: 1}}",
-        "apt:",
-        "vars: [1]",
-        "copy: 7",
-        "shell: [1]",
-        "when: '(('",
-        "block: x",
-        "file: {state: {}}",
+        *("apt: {name: {a: 1}}", "apt:", "vars: [1]", "copy: 7", "shell: [1]", "when: '(('"),
+        *("block: x", "file: {state: {}}"),
     ],
 )
 def test_what_is_no_task_of_ansible_makes_no_traceback(tmp_path: Path, task: str) -> None:

@@ -130,18 +130,7 @@ def test_a_buffer_is_in_bdp_bytes_or_packets(text: str, buffer: Buffer) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "1",
-        "1 BDP",
-        "150k",
-        "150KB",
-        "1.5B",
-        "2.5p",
-        "1p",
-        "0B",
-        "0BDP",
-        "-1BDP",
-        "1e3B",
+        *("", "1", "1 BDP", "150k", "150KB", "1.5B", "2.5p", "1p", "0B", "0BDP", "-1BDP", "1e3B"),
         "infBDP",
     ],
 )
