@@ -436,22 +436,19 @@ def test_the_campaigns_of_the_repository(file: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [
-        ("", "a list `scenarios`"),
-        ("scenarios: [", "campaign.yml: while parsing"),
-        ("scenarios: [geo]", "scenarios.0: should have the keys"),
-        ("scenarios: [{scenario: goe}]", r"there is no scenario goe; did you mean geo\?"),
-        (
-            "scenarios: [{scenario: geo, values: {vpn: none}}]",
-            "scenarios.0.values: should be an object of lists",
-        ),
-        ("scenarios: [{scenario: geo, values: {vpn: [ipsec]}}]", "vpn is one of none"),
-        ("scenarios: [{scenario: geo, values: {vpm: [none]}}]", "did you mean vpn"),
-        ("scenarios: [{scenario: geo, values: {vpn: [none, none]}}]", "given twice"),
-        ("scenarios: [{scenario: geo}]\nseeds: many", "seeds: give how many"),
-        ("scenarios: [{scenario: geo}]\nseeds_if_random: many", "seeds_if_random: give how many"),
-        ("scenarios: [{scenario: geo}]\nseed: 5", "seed: no such key; did you mean seeds"),
-    ],
+    {
+        "": "a list `scenarios`",
+        "scenarios: [": "campaign.yml: while parsing",
+        "scenarios: [geo]": "scenarios.0: should have the keys",
+        "scenarios: [{scenario: goe}]": r"there is no scenario goe; did you mean geo\?",
+        "scenarios: [{scenario: geo, values: {vpn: none}}]": "scenarios.0.values: should be an object of lists",
+        "scenarios: [{scenario: geo, values: {vpn: [ipsec]}}]": "vpn is one of none",
+        "scenarios: [{scenario: geo, values: {vpm: [none]}}]": "did you mean vpn",
+        "scenarios: [{scenario: geo, values: {vpn: [none, none]}}]": "given twice",
+        "scenarios: [{scenario: geo}]\nseeds: many": "seeds: give how many",
+        "scenarios: [{scenario: geo}]\nseeds_if_random: many": "seeds_if_random: give how many",
+        "scenarios: [{scenario: geo}]\nseed: 5": "seed: no such key; did you mean seeds",
+    }.items(),
 )
 def test_bad_campaign_files_are_refused(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(InputError, match="(?s)" + words):

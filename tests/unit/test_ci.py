@@ -52,10 +52,7 @@ def table(printed: str) -> list[list[str]]:
 def test_no_part_hides_another(capfd: pytest.CaptureFixture[str]) -> None:
     assert parts.main([]) == 1
     rows = table(capfd.readouterr().out)
-    assert rows[4:6] == [
-        ["unit", "failed"],
-        ["guest", "passed", "1", "2.5", "test_a::test_b"],
-    ]
+    assert rows[4:6] == [["unit", "failed"], ["guest", "passed", "1", "2.5", "test_a::test_b"]]
     assert [row[0] for row in rows] == [
         "packages",
         "lint",

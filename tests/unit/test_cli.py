@@ -63,11 +63,9 @@ def test_if_anything_is_random_all_is_run_with_five_seeds_after_a_first_table(
     ]
     assert main.main(words) == 0
     printed = capsys.readouterr()
-    assert [one["loss"] for one in transfers.ran] == 5 * [
-        "0",
-        "0.1",
-        "1",
-    ], "the first seed of all comes first"
+    assert [one["loss"] for one in transfers.ran] == 5 * ["0", "0.1", "1"], (
+        "the first seed of all comes first"
+    )
     first, _, rest = printed.err.partition("now the other seeds (")
     assert (
         "10.01     11.01   20.01" in first

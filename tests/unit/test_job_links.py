@@ -519,16 +519,13 @@ def test_the_kernel_says_what_congestion_controls_it_has() -> None:
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [
-        (
-            "bbr2",
-            (
-                r"congestion control bbr2; it has .*reno.*; its module is built by: sudo python3"
-                r" .*install_modules.py bbr2$"
-            ),
+    {
+        "bbr2": (
+            r"congestion control bbr2; it has .*reno.*; its module is built by: sudo python3"
+            r" .*install_modules.py bbr2$"
         ),
-        ("vegas9", r"congestion control vegas9; it has [\w ]*$"),
-    ],
+        "vegas9": r"congestion control vegas9; it has [\w ]*$",
+    }.items(),
 )
 def test_a_congestion_control_that_the_kernel_has_not(
     name: str, words: str, monkeypatch: pytest.MonkeyPatch

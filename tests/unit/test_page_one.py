@@ -457,9 +457,7 @@ def test_a_campaign_of_leo_says_nothing_of_geo() -> None:
     assert found[0].startswith("Random loss decides: CUBIC, no VPN: 25 s without loss, 30 s at 0.1")
     assert found[1].startswith("BBRv2 on the hosts takes 25 to 29 s (CUBIC up to 7")
     assert "GEO" not in " ".join(found) and "PEP" not in " ".join(found)
-    assert [row[:2] for row in rows(page)] == [
-        ["hosts and VPN", "WireGuard, BBRv2 on the hosts"],
-    ]
+    assert [row[:2] for row in rows(page)] == [["hosts and VPN", "WireGuard, BBRv2 on the hosts"]]
 
 
 def pep_decides(values: dict[str, str], luck: random.Random) -> float:
@@ -471,11 +469,7 @@ def pep_decides(values: dict[str, str], luck: random.Random) -> float:
 
 def test_where_a_pep_decides_page_one_says_which_and_where() -> None:
     campaigns = campaign(
-        pep_decides,
-        vpn=VPNS,
-        pep=("none", "A", "B"),
-        cc_pep=("same", "bbr2"),
-        loss=("1",),
+        pep_decides, vpn=VPNS, pep=("none", "A", "B"), cc_pep=("same", "bbr2"), loss=("1",)
     )
     page, found = told(campaigns)
     assert found[0].startswith("The PEP decides: no VPN: 4")

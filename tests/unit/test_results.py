@@ -157,11 +157,7 @@ def test_parquet_has_the_rows_of_csv_and_types(tmp_path: Path) -> None:
         frame.dtypes["transfer_time_s"],
         frame.dtypes["to_client_mos"],
         frame.dtypes["seed"],
-    ) == (
-        "float64",
-        "float64",
-        "int64",
-    )
+    ) == ("float64", "float64", "int64")
     again = pyarrow.parquet.read_table(tmp_path / "results.parquet").to_pylist()
     assert [one["retransmits"] for one in again] == [None, 3]
     assert [one["jitter_ms"] for one in again] == ["2", None]
