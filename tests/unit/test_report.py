@@ -20,6 +20,7 @@ from typing import Any, Self
 import pyarrow.parquet
 import pytest
 from helpers.made_up import ERROR, FAILED, NOT_RUN, write_results
+from helpers.records import RECORD
 from hypothesis import given
 from hypothesis import settings as settings_of_hypothesis
 from hypothesis import strategies as st
@@ -921,21 +922,15 @@ def test_a_users_scenario_has_the_words_of_its_job(tmp_path: Path) -> None:
             {"answer_ms": 0.5 * n, "_metadata": {**metadata, "time": 1000 * n}} for n in range(25)
         ]
         (place / "statistics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in sent))
-        made = Record(
-            run["run_id"],
-            "dns",
-            run["arguments"],
-            1,
-            "Finished Ok",
-            None,
-            9.0,
-            1.0,
-            "ab",
-            {"answer_us": 6000.0},
-            "./openbach-run dns.json",
-            {"engine": "virtual"},
-            [],
-            {"dns": [answer]},
+        made = replace(
+            RECORD,
+            run_id=run["run_id"],
+            scenario="dns",
+            arguments=run["arguments"],
+            measures={"answer_us": 6000.0},
+            command="./openbach-run dns.json",
+            identity={"engine": "virtual"},
+            declared={"dns": [answer]},
         )
         store.keep(place, made)
     store.write("campaign.json", json.dumps({"command": "./openbach-run dns.json", "runs": runs}))
