@@ -169,15 +169,9 @@ def test_addresses_may_be_anything(services: Services, tmp_path: Path, path: str
 @pytest.mark.parametrize(
     "path",
     [
-        "page/set/folder/..",
-        "page/set/folder/.captures",
-        "page/set/launch/x",
-        "page/run/matrix/..",
-        "page/run/../matrix",
-        "page/run/matrix/0/file/record.json",
-        "page/curves.json?run=..%2F..%2Fetc/x",
-        "page/curves.json",
-        "page/link/x.svg",
+        *("page/set/folder/..", "page/set/folder/.captures", "page/set/launch/x"),
+        *("page/run/matrix/..", "page/run/../matrix", "page/run/matrix/0/file/record.json"),
+        *("page/curves.json?run=..%2F..%2Fetc/x", "page/curves.json", "page/link/x.svg"),
     ],
 )
 def test_nothing_else_of_the_machine_is_shown(
