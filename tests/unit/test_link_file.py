@@ -93,28 +93,21 @@ def test_a_constant_link_that_repeats_ends(path: Path) -> None:
         ),
         "# only a comment\n": "link.csv: empty",
         HEADER: "link.csv: no row of direction forward: its first row must be at time_s 0",
-        HEADER + "0,forward,1e6,25,0\n": "link.csv: no row of direction return",
-        HEADER
-        + "0,forward,1e6,25,0\n1,return,1e6,25,0\n": "line 3: the first row of direction return is at 1 s",
-        HEADER
-        + "0,both,1e6,25,0\n4,both,2e6,25,0\n3.2,both,1e6,25,0\n": "line 4: time_s is 3.2 after 4: times must not go back",
-        HEADER
-        + "0,both,1e6,25,0\n4,both,2e6,25,0\n4,return,1e6,25,0\n": "line 4: a second row of direction return at 4 s",
-        HEADER
-        + "0,both,,25,0\n": "line 2, column rate_bps: empty, but there is no row of direction forward before it",
-        HEADER
-        + "0,both,1e6,nan,0\n": "line 2, column delay_ms: nan is not a finite number from 0 on",
-        HEADER + "0,both,inf,25,0\n": "line 2, column rate_bps: inf is not a finite number",
-        HEADER + "0,both,1e6,-1,0\n": "line 2, column delay_ms: -1 is not a finite number",
-        HEADER + "0,both,1e6,2:5,0\n": "line 2, column delay_ms: '2:5' is not a number",
-        HEADER + ",both,1e6,25,0\n": "line 2, column time_s: '' is not a number",
-        HEADER
-        + "0,up,1e6,25,0\n": "line 2, column direction: 'up' is none of forward, return, both",
-        HEADER + "0,both,10,25,0\n": "line 2, column rate_bps: 10: is this Mbit/s?",
-        HEADER
-        + "0,both,1e6,250000,0\n": "line 2, column delay_ms: 250000: are these microseconds?",
-        HEADER + "0,both,1e6,25,101\n": "line 2, column loss_pct: 101: loss_pct is a percentage",
-        HEADER + "0,both,1e6,25\n": "line 2: 4 cells; the header has 5",
+        f"{HEADER}0,forward,1e6,25,0\n": "link.csv: no row of direction return",
+        f"{HEADER}0,forward,1e6,25,0\n1,return,1e6,25,0\n": "line 3: the first row of direction return is at 1 s",
+        f"{HEADER}0,both,1e6,25,0\n4,both,2e6,25,0\n3.2,both,1e6,25,0\n": "line 4: time_s is 3.2 after 4: times must not go back",
+        f"{HEADER}0,both,1e6,25,0\n4,both,2e6,25,0\n4,return,1e6,25,0\n": "line 4: a second row of direction return at 4 s",
+        f"{HEADER}0,both,,25,0\n": "line 2, column rate_bps: empty, but there is no row of direction forward before it",
+        f"{HEADER}0,both,1e6,nan,0\n": "line 2, column delay_ms: nan is not a finite number from 0 on",
+        f"{HEADER}0,both,inf,25,0\n": "line 2, column rate_bps: inf is not a finite number",
+        f"{HEADER}0,both,1e6,-1,0\n": "line 2, column delay_ms: -1 is not a finite number",
+        f"{HEADER}0,both,1e6,2:5,0\n": "line 2, column delay_ms: '2:5' is not a number",
+        f"{HEADER},both,1e6,25,0\n": "line 2, column time_s: '' is not a number",
+        f"{HEADER}0,up,1e6,25,0\n": "line 2, column direction: 'up' is none of forward, return, both",
+        f"{HEADER}0,both,10,25,0\n": "line 2, column rate_bps: 10: is this Mbit/s?",
+        f"{HEADER}0,both,1e6,250000,0\n": "line 2, column delay_ms: 250000: are these microseconds?",
+        f"{HEADER}0,both,1e6,25,101\n": "line 2, column loss_pct: 101: loss_pct is a percentage",
+        f"{HEADER}0,both,1e6,25\n": "line 2: 4 cells; the header has 5",
         "time_ms,rate_bps,delay_ms\n": "line 1: unknown column 'time_ms': give time_s: divide by 1000",
         "time_s,rate_mbps,delay_ms\n": "line 1: unknown column 'rate_mbps': give rate_bps: multiply by 1000000",
         "time_s,rate_bps,delay_s\n": "line 1: unknown column 'delay_s': give delay_ms: multiply by 1000",
@@ -122,9 +115,7 @@ def test_a_constant_link_that_repeats_ends(path: Path) -> None:
         "time_s,rate_bps,delay_ms,colour\n": "line 1: unknown column 'colour': known are time_s,",
         "time_s,rate_bps\n": "line 1: no column delay_ms; the header is time_s,",
         "time_s,rate_bps,delay_ms,delay_ms\n": "line 1: a column is there twice",
-        "# repeat_s: 3\n"
-        + HEADER
-        + "0,both,1e6,25,0\n3,both,2e6,25,0\n": "link.csv: repeat_s is 3, but the last row is at 3: it must be later",
+        f"# repeat_s: 3\n{HEADER}0,both,1e6,25,0\n3,both,2e6,25,0\n": "link.csv: repeat_s is 3, but the last row is at 3: it must be later",
         "# repeat_s: soon\n" + HEADER: "line 1, column repeat_s: 'soon' is not a number",
         "# repeat_s: 3\n# repeat_s: 4\n" + HEADER: "line 2: a second repeat_s",
         b"\x7fELF\x02\x01\x01\x00": "line 1: unknown column '\\x7fELF",
