@@ -15,7 +15,7 @@ GUEST := tests/guest
 JOBS := $(shell echo jobs/*/files | tr ' ' :)
 WITH_JOBS := env PYTHONPATH=src:src/openbach_run/guest/agent_library:tests:pep/tests:$(JOBS)
 
-.PHONY: check nightly smoke lint unit guest pages pep peers vpns fuzz house budget readme reports golden other-cpu openbach scenarios
+.PHONY: check nightly smoke lint unit guest pages pep peers vpns newest fuzz house budget readme reports golden other-cpu openbach scenarios
 .PHONY: bench bench-clock wheel site results-site clean
 
 check:
@@ -53,6 +53,10 @@ pep:
 
 peers: # beside ns-3, which .ci/run installs; skipped where it is not there
 	$(DEV) python -m pytest $(PYTEST) tests/peers
+
+newest: # locks today's newest Python packages, and tries them
+	tools/lock
+	$(MAKE) unit
 
 SECONDS := 3600
 fuzz: # mutated inputs for every parser, so long: make fuzz SECONDS=60

@@ -55,10 +55,11 @@ NIGHTLY = {
     "long": ("test_campaigns", "test_try", "test_module"),
 }
 """Part of the nightly tests → files of tests/guest of which it runs tests marked `nightly`."""
-LONG = {"examples": ("unit", "MARK=nightly"), "fuzz": ("fuzz",), "builds": ("vpns",)}
+LONG = {"examples": ("unit", "MARK=nightly"), "fuzz": ("fuzz",), "builds": ("vpns",),
+        "newest": ("newest",)}  # fmt: skip
 """Further parts → targets of the Makefile: more examples of what unit tests try, an hour of mutated
-inputs, and the VPNs whose programs are built from registries of Go and Rust, which not every
-machine reaches: that one has no turn."""
+inputs, the VPNs whose programs are built from registries of Go and Rust, which not every machine
+reaches, and today's newest Python packages; the last two have no turn."""
 NIGHTS = (*NIGHTLY, *LONG)
 IN_TURN = (*NIGHTLY, "examples", "fuzz")
 

@@ -53,9 +53,12 @@ job was asked to stop, too, which any other exit code would not do."""
 
 
 def interface_mtu(name: str) -> int:
-    """Return the MTU of one of this host's interfaces in bytes."""
+    """Return the MTU of one of this host's interfaces in bytes. Ends the job if there is none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asks:
-        answer = fcntl.ioctl(asks, SIOCGIFMTU, struct.pack("16si12x", name.encode(), 0))
+        try:
+            answer = fcntl.ioctl(asks, SIOCGIFMTU, struct.pack("16si12x", name.encode(), 0))
+        except OSError as error:
+            sys.exit(f"interface {name}: {error.strerror}")
     return int(struct.unpack("16si12x", answer)[1])
 
 

@@ -454,8 +454,10 @@ def _row(place: str, cells: Mapping[str, str]) -> tuple[float, str, float]:
     if terminal != ALL and not is_terminal(terminal):
         raise SeriesError(f"{place}: terminal {terminal!r} is no number from 0 to 1023, or all")
     try:
-        time_s = float(cells["time_s"])
-        es_n0_db = float(cells["es_n0_db"])
+        time_s, es_n0_db = (
+            float(cell) if cell.isascii() and "_" not in cell else math.nan
+            for cell in (cells["time_s"], cells["es_n0_db"])
+        )
     except ValueError as error:
         raise SeriesError(f"{place}: {error}") from None
     if not 0 <= time_s <= 1e9:

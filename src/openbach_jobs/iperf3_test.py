@@ -19,6 +19,19 @@ NOT_YET = ("unable to connect to server", "the server is busy")
 """What iperf3 says of a server that does not listen yet, or still ends the test before."""
 
 
+GAVE_UP = ("control socket has closed unexpectedly", "timed out", "stream socket")
+"""What iperf3 says where a connection of the test has ended too early."""
+
+
+def failure(error: str) -> str:
+    """Return an error of iperf3 for a person: with its cause, where that is a lost connection."""
+    why = (
+        "a TCP connection of the test broke: after 15 retransmissions in a row without an answer"
+        " Linux gives it up (net.ipv4.tcp_retries2), as at a high loss or an outage; "
+    )
+    return f"{why if any(one in error for one in GAVE_UP) else ''}iperf3: {error}"
+
+
 class Tested(NamedTuple):
     """iperf3's report, and how many attempts it took until the server began the test."""
 
@@ -48,7 +61,7 @@ def client(server_ip: str, port: int, *words: str, duration_s: float) -> Tested:
         read = report(command, duration_s + END_LIMIT_S)
         error = str(read.get("error", ""))
         if error and not error.startswith(NOT_YET):
-            sys.exit(f"iperf3: {error}")
+            sys.exit(failure(error))
         return None if error else read
 
     return Tested(
@@ -71,5 +84,5 @@ def report(command: list[str], limit_s: float) -> dict[str, Any]:
     try:
         read: dict[str, Any] = json.loads(done.stdout)
     except json.JSONDecodeError:
-        sys.exit(f"iperf3: {done.stderr.strip() or done.stdout.strip() or 'no report'}")
+        sys.exit(failure(done.stderr.strip() or done.stdout.strip() or "no report"))
     return read

@@ -425,7 +425,8 @@ class _Pass:
 
     def _number(self, name: str, cell: str) -> float:
         try:
-            value = float(cell)
+            # Python takes underscores and digits of other scripts, too.
+            value = float(cell) if cell.isascii() and "_" not in cell else math.nan
         except ValueError:
             self.fail(f"{cell!r} is not a number", name)
         greatest, advice = GREATEST["time_s" if name == "repeat_s" else name]

@@ -21,6 +21,8 @@ REAL_TIME_PACKETS = 10
 CLOCK = "OPENBACH_RUN_CLOCK"
 MASK64 = 2**64 - 1
 MULTIPLIERS = {"k": 1e3, "M": 1e6, "G": 1e9}
+DIGITS = frozenset("0123456789.+-eE")
+"""Python takes digits of other scripts, too, and underscores and blanks between them."""
 
 
 class Value(NamedTuple):
@@ -56,7 +58,7 @@ def number(text: str, least: float, most: float, right: str) -> float:
     """
     digits, factor = (text[:-1], MULTIPLIERS[text[-1]]) if text[-1:] in MULTIPLIERS else (text, 1.0)
     try:
-        value = float(digits) * factor
+        value = float(digits) * factor if DIGITS.issuperset(digits) else math.nan
     except ValueError:
         value = math.nan
     if not least <= value <= most:

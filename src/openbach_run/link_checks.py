@@ -103,6 +103,7 @@ def in_force(cell: Mapping[str, str], of_orbits: Presets) -> dict[str, str]:
     preset = of_orbits.get(cell.get(ORBIT, ""))
     try:
         texts = presets.in_force(cell, preset or Preset()) if preset or LINK_FILE in cell else {}
+        presets.value("buffer", texts.get("buffer", presets.DEFAULTS["buffer"]))
     except ValueError as error:
         raise InputError(str(error)) from error
     if preset is None or PRESET not in cell.values():

@@ -2,25 +2,58 @@
 """The paths of this checkout's folders, and of the user's cache."""
 
 import os
+import stat
+from contextlib import suppress
 from pathlib import Path
 
 from openbach_run.errors import SetupError
+
+FOREIGN = "another user owns it or can write to it (chmod go-w)"
+
+
+def foreign(directory: Path, sticky: int = 0) -> bool:
+    """Return whether others may have written what is in a directory: it is theirs, or open to them.
+
+    A group of the owner's number is the owner's own. With S_ISVTX as `sticky` a directory is
+    closed in which each has names of their own. The launcher and bundle/start.c ask the same.
+    """
+    try:
+        seen = directory.stat()
+    except OSError:  # not there: it will be made
+        return False
+    others = 0o002 if seen.st_gid == seen.st_uid else 0o022
+    is_open = seen.st_mode & others and not seen.st_mode & sticky
+    return bool(is_open) or seen.st_uid not in (0, os.geteuid())
+
+
+def make_own(directory: Path) -> None:
+    """Make a directory, if it is not there, in which nobody else can write, whatever the umask."""
+    if not directory.exists():
+        directory.mkdir(parents=True, exist_ok=True)
+        if foreign(directory):
+            directory.chmod(0o700)
 
 
 def cache_directory() -> Path:
     """Return `$XDG_CACHE_HOME/openbach-run`, by default `~/.cache/openbach-run`.
 
-    Raises SetupError for a user without a home.
+    Raises SetupError for a user without a home, and for a cache that is others', too.
     """
+    named = os.environ.get("XDG_CACHE_HOME")
     try:
-        return (
-            Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute()
-            / "openbach-run"
-        )
+        if not named and os.environ.get("HOME") == "":  # Python would take /
+            raise RuntimeError
+        parent = Path(named or Path.home() / ".cache").absolute()
     except RuntimeError:
         raise SetupError(
             "this user has no home directory; name a place for the cache with XDG_CACHE_HOME"
         ) from None
+    for place, sticky in ((parent, stat.S_ISVTX), (parent / "openbach-run", 0)):
+        with suppress(OSError):  # whoever writes there says so
+            make_own(place)
+        if foreign(place, sticky):
+            raise SetupError(f"{place}: {FOREIGN}; XDG_CACHE_HOME names another place")
+    return place
 
 
 INSTALLED = Path(__file__).with_name("checkout")

@@ -6,6 +6,8 @@ from __future__ import annotations
 import math
 
 MULTIPLIERS = {"k": 1e3, "M": 1e6, "G": 1e9}
+DIGITS = frozenset("0123456789.+-eE")
+"""Python takes digits of other scripts, too, and underscores and blanks between them."""
 
 
 def number(text: str) -> float | None:
@@ -15,7 +17,7 @@ def number(text: str) -> float | None:
     """
     digits, factor = (text[:-1], MULTIPLIERS[text[-1]]) if text[-1:] in MULTIPLIERS else (text, 1.0)
     try:
-        value = float(digits) * factor
+        value = float(digits) * factor if DIGITS.issuperset(digits) else math.nan
     except ValueError:
         return None
     return value if math.isfinite(value) else None

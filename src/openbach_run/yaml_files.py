@@ -17,7 +17,7 @@ from typing import Any
 
 from openbach_run.errors import InputError
 from openbach_run.json_files import MOST_NESTED
-from openbach_run.paths import cache_directory
+from openbach_run.paths import cache_directory, make_own
 
 ENOUGH = 8 << 20
 """The most characters that are read of a file, which may have no end; yaml_loaders refuses half as
@@ -83,7 +83,7 @@ def _keep(place: Path, content: Any) -> None:
         text = json.dumps(content)
         if json.loads(text) != content:
             return
-        place.parent.mkdir(parents=True, exist_ok=True)
+        make_own(place.parent)
         place.parent.with_suffix(".lock").touch()  # used now: the cache forgets what is not
         with tempfile.NamedTemporaryFile("w", dir=place.parent, delete=False) as file:
             file.write(text)

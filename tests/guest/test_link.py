@@ -413,6 +413,25 @@ def test_the_record_has_what_was_asked_and_what_was_measured(run_cells: RunCells
         assert 0 < one["measured_loss_pct"] < 4
 
 
+def test_a_link_that_begins_with_an_outage_is_measured(run_cells: RunCells, tmp_path: Path) -> None:
+    """Of both kinds; and the outage is there when the measurement is over."""
+    file = tmp_path / "late.csv"
+    file.write_text(
+        "time_s,direction,rate_bps,delay_ms,loss_pct\n0,forward,0,40,0\n0,return,2e6,30,100\n"
+        "3,forward,8e6,40,0\n3,return,2e6,30,0\n"
+    )
+    (run,) = run_cells("leo", "vpn=none", "cc=bbr", "pep=none", "size=1M", f"link_file={file}")
+    seen = {
+        one["_metadata"]["suffix"]: (one["measured_rate_bps"], one["measured_delay_ms"])
+        for one in run.statistics("satcom_link")
+        if "measured_rate_bps" in one
+    }
+    assert seen["forward"] == pytest.approx((8e6, 40), rel=0.01)
+    assert seen["return"] == pytest.approx((2e6, 30), rel=0.01)
+    log = (run.record / "statistics.jsonl").read_text()
+    assert "begins with an outage" not in log and float(run.row["transfer_time_s"]) > 1
+
+
 def test_a_varying_link_is_the_same_again_to_the_bit(tmp_path: Path) -> None:
     """LEO with bursts and jitter; and a link file with outages of both kinds."""
     file = tmp_path / "outages.csv"

@@ -18,6 +18,7 @@ CELLS = (
     (
         "geo",
         "vpn=openvpn_tcp",
+        "vpn.options=--fast-io",
         "pep=B",
         "cc=cubic",
         "size=1M",

@@ -22,7 +22,7 @@ from openbach_run.web.app import make_app
 from openbach_run.web.connections import CONNECTIONS, config
 from openbach_run.web.platform import Platform
 from openbach_run.web.serve import listen, scenarios_of
-from openbach_run.web.sessions import COOKIE, Sessions
+from openbach_run.web.sessions import Sessions, cookie_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = load_packages([ROOT / "jobs"])
@@ -31,6 +31,8 @@ PLATFORM = Platform(
     load_inventory(ROOT / "inventory.yml"), agent_addresses(ROOT / "inventory.yml"), PACKAGES
 )
 ARGUMENTS = {"vpn": "none", "cc": "bbr", "pep": "none", "loss": "0", "size": "1M"}
+HOST = "127.0.0.1:8000"
+COOKIE = cookie_of({"host": HOST})
 
 
 def application(
@@ -56,7 +58,7 @@ def application(
 
 @contextmanager
 def visiting(app: FastAPI, *, logged_in: bool = True) -> Iterator[TestClient]:
-    with TestClient(app, base_url="http://127.0.0.1:8000", raise_server_exceptions=True) as client:
+    with TestClient(app, base_url=f"http://{HOST}", raise_server_exceptions=True) as client:
         if logged_in:
             enter(app, client)
         yield client

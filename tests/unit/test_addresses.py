@@ -108,21 +108,15 @@ def test_what_a_reference_stands_for(reference: str, value: str) -> None:
 
 @pytest.mark.parametrize(
     ("reference", "words"),
-    [
-        (
-            "satvpn_serve.enterprise_lan.address",
-            "no entity satvpn_serve; it has satvpn_pc, satvpn_server",
-        ),
-        ("satvpn_server.wan.address", "no network 'wan'; it has client_lan"),
-        (
-            "satvpn_server.client_lan.address",
-            "satvpn_server has no interface in client_lan; it has some in enterprise_lan",
-        ),
-        ("satvpn_server.enterprise_lan.mac", "'mac' is none of address, ipv6, interface"),
-        ("enterprise_lan.interface", "'interface' is none of address, ipv6, mtu"),
-        ("satvpn_server.enterprise_lan.ipv6", "enterprise_lan has no IPv6 addresses"),
-        ("", "no network ''"),
-    ],
+    {
+        "satvpn_serve.enterprise_lan.address": "no entity satvpn_serve; it has satvpn_pc, satvpn_server",
+        "satvpn_server.wan.address": "no network 'wan'; it has client_lan",
+        "satvpn_server.client_lan.address": "satvpn_server has no interface in client_lan; it has some in enterprise_lan",
+        "satvpn_server.enterprise_lan.mac": "'mac' is none of address, ipv6, interface",
+        "enterprise_lan.interface": "'interface' is none of address, ipv6, mtu",
+        "satvpn_server.enterprise_lan.ipv6": "enterprise_lan has no IPv6 addresses",
+        "": "no network ''",
+    }.items(),
 )
 def test_references_to_nothing_say_what_there_is(reference: str, words: str) -> None:
     with pytest.raises(InputError) as caught:

@@ -3,14 +3,19 @@
 
 from __future__ import annotations
 
+import os
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from helpers.made_up import write_results
 from helpers.records import RECORD
 from hypothesis import given
 from hypothesis import strategies as st
 
 from openbach_run.bundle.artifact import Chosen, Claimed, Figure, Said, differences, some_of
+from openbach_run.bundle.artifact_files import _copy, put_sums
 from openbach_run.bundle.artifact_readme import readme
 from openbach_run.errors import InputError
 
@@ -112,3 +117,14 @@ def test_runs_that_fail_are_a_result() -> None:
     shown = readme(Said((some,), ()), (), ABOUT)
     assert "| transfer time 2.00 [1.90–2.10] s, 1 of 2 runs fail |" in shown
     assert "## Claims" not in shown
+
+
+def test_what_a_guest_has_left_but_files_is_in_no_artifact(tmp_path: Path) -> None:
+    """The hash of a host's file was in SHA256SUMS, and a FIFO ended the command."""
+    made = write_results(tmp_path / "geo", 1, vpn=("none",), loss=("0",)) / "runs/0000000000000000"
+    (made / "shadow").symlink_to("/etc/shadow")
+    os.mkfifo(made / "pipe")
+    _copy(tmp_path / "geo", None, tmp_path / "copy")
+    put_sums(tmp_path / "copy")
+    assert (tmp_path / "copy/runs" / made.name / "record.json").exists()
+    assert not re.search("shadow|pipe", (tmp_path / "copy/SHA256SUMS").read_text())

@@ -116,6 +116,18 @@ def test_damage_is_told_and_leaves_nothing_behind(bundle: Path, tmp_path: Path) 
     assert not list((tmp_path / "openbach-run").glob("bundle-????????????????"))
 
 
+@pytest.mark.parametrize("what", ["c", "c/openbach-run", "c/openbach-run/bundle-????????????????"])
+def test_a_cache_that_others_can_write_is_not_executed(
+    what: str, bundle: Path, tmp_path: Path
+) -> None:
+    assert run(bundle, tmp_path / "c").returncode == 0
+    (place,) = tmp_path.glob(what)
+    place.chmod(0o777)
+    done = run(bundle, tmp_path / "c")
+    assert done.returncode == 1 and done.stdout == ""
+    assert f"another user owns {place} or can write to it" in done.stderr
+
+
 def test_a_cache_that_cannot_be_written_is_told(bundle: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     done = run(bundle, tmp_path / "file")

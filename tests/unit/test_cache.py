@@ -153,6 +153,17 @@ def test_what_an_earlier_version_made_is_made_again_if_it_cannot_be_read(tmp_pat
     assert (place / "kernel.json").read_text() == '{"identity": "made-up"}'
 
 
+@pytest.mark.parametrize("left", ["", "1.0\n", '1.0\n{"bin/linux": "0'])
+def test_a_damaged_manifest_vouches_for_nothing(
+    tmp_path: Path, left: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = made_once(tmp_path / "kernel-0", make_some)
+    truncate(place)
+    (tmp_path / "kernel-0.manifest").write_text(left)
+    made_once(place, make_some)
+    assert "its manifest is no JSON" in capsys.readouterr().err
+
+
 def test_two_commands_make_it_again_once(tmp_path: Path) -> None:
     place = made_once(tmp_path / "kernel-0", make_some)
     truncate(place)
@@ -203,6 +214,55 @@ def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "home", no_home)
     with pytest.raises(SetupError, match="XDG_CACHE_HOME"):
         cache_directory()
+
+
+def test_an_empty_home_is_no_place_for_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", "")
+    with pytest.raises(SetupError, match="XDG_CACHE_HOME"):
+        cache_directory()
+
+
+def test_a_cache_that_others_can_write_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    tmp_path.chmod(0o1777)  # as /tmp
+    place = cache_directory()
+    for directory, mode in ((place, 0o1777), (tmp_path, 0o777)):
+        directory.chmod(mode)
+        with pytest.raises(SetupError, match=f"{directory}: another user owns it or can write"):
+            cache_directory()
+        directory.chmod(0o755)
+
+
+def test_an_entry_that_others_can_write_is_made_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = made_once(tmp_path / "kernel-0", make_some)
+    place.chmod(0o777)
+    (place / "bin/linux").write_text("theirs")
+    cache._write_manifest(place, place)
+    before = os.umask(0)
+    made_once(place, make_some)
+    os.umask(before)
+    assert "another user owns it or can write to it" in capsys.readouterr().err
+    assert made_once(place, not_again).stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("name", ["kernel-0.lock", "kernel-0.unfinished", "kernel-0"])
+def test_a_link_that_is_there_first_changes_nothing_elsewhere(name: str, tmp_path: Path) -> None:
+    """A lock file was opened through a link, which emptied what the link led to, or made it."""
+    place, target = tmp_path / "cache", tmp_path / "elsewhere"
+    place.mkdir()
+    (place / name).symlink_to(target)
+    with pytest.raises((SetupError, NotADirectoryError)):
+        made_once(place / "kernel-0", make)
+    assert not target.exists()
+    target.write_text("precious")
+    with pytest.raises((SetupError, NotADirectoryError)):
+        made_once(place / "kernel-0", make)
+    assert target.read_text() == "precious"
 
 
 def test_where_nothing_may_be_made_nothing_is(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from openbach_run.campaign.executor import cpus_for
 from openbach_run.campaign.file import plan_file
 from openbach_run.campaign.model import Campaign
+from openbach_run.campaign.notes import notes_of
 from openbach_run.campaign.plan import plan
 from openbach_run.campaign.settings import parse_seeds
 from openbach_run.campaign.spec import RunSpec
@@ -91,6 +92,7 @@ def test_the_whole_table_is_the_default() -> None:
         "direction": "download",
         "http": "none",
         "quic": "nginx",
+        "quic_receiver": "openssl",
         "warm_up": "none",
         "cpu": "free",
         "cpu_scale": "1",
@@ -435,22 +437,19 @@ def test_the_campaigns_of_the_repository(file: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [
-        ("", "a list `scenarios`"),
-        ("scenarios: [", "campaign.yml: while parsing"),
-        ("scenarios: [geo]", "scenarios.0: should have the keys"),
-        ("scenarios: [{scenario: goe}]", r"there is no scenario goe; did you mean geo\?"),
-        (
-            "scenarios: [{scenario: geo, values: {vpn: none}}]",
-            "scenarios.0.values: should be an object of lists",
-        ),
-        ("scenarios: [{scenario: geo, values: {vpn: [ipsec]}}]", "vpn is one of none"),
-        ("scenarios: [{scenario: geo, values: {vpm: [none]}}]", "did you mean vpn"),
-        ("scenarios: [{scenario: geo, values: {vpn: [none, none]}}]", "given twice"),
-        ("scenarios: [{scenario: geo}]\nseeds: many", "seeds: give how many"),
-        ("scenarios: [{scenario: geo}]\nseeds_if_random: many", "seeds_if_random: give how many"),
-        ("scenarios: [{scenario: geo}]\nseed: 5", "seed: no such key; did you mean seeds"),
-    ],
+    {
+        "": "a list `scenarios`",
+        "scenarios: [": "campaign.yml: while parsing",
+        "scenarios: [geo]": "scenarios.0: should have the keys",
+        "scenarios: [{scenario: goe}]": r"there is no scenario goe; did you mean geo\?",
+        "scenarios: [{scenario: geo, values: {vpn: none}}]": "scenarios.0.values: should be an object of lists",
+        "scenarios: [{scenario: geo, values: {vpn: [ipsec]}}]": "vpn is one of none",
+        "scenarios: [{scenario: geo, values: {vpm: [none]}}]": "did you mean vpn",
+        "scenarios: [{scenario: geo, values: {vpn: [none, none]}}]": "given twice",
+        "scenarios: [{scenario: geo}]\nseeds: many": "seeds: give how many",
+        "scenarios: [{scenario: geo}]\nseeds_if_random: many": "seeds_if_random: give how many",
+        "scenarios: [{scenario: geo}]\nseed: 5": "seed: no such key; did you mean seeds",
+    }.items(),
 )
 def test_bad_campaign_files_are_refused(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(InputError, match="(?s)" + words):
@@ -470,3 +469,56 @@ def test_commands_at_the_same_time_begin_with_different_cpus(
     assert (cpus_for(None), cpus_for(1), cpus_for(4)) == ([2, 3, 5], [2], [2, 3, 5, 2])
     monkeypatch.setattr("os.getpid", lambda: 301)
     assert (cpus_for(None), cpus_for(1)) == ([3, 5, 2], [3])
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "loss=1,1.0", "loss=0,00", "rate=10M,10000k,1e7", "buffer=1BDP,1.0BDP", "buffer=1kB,1000B",
+        "vpn.mtu=1400,1400.0", "streams=2,02",
+    ],
+)  # fmt: skip
+def test_equal_values_in_two_spellings_are_one(setting: str) -> None:
+    with pytest.raises(InputError, match="an empty value or one given twice"):
+        planned("vpn=wireguard", setting)
+
+
+def test_equal_values_of_a_scenario_or_of_its_satellite_are_one(tmp_path: Path) -> None:
+    file = tmp_path / "twice.yml"
+    file.write_text(f"inherits: {REPOSITORY / 'scenarios/geo.yml'}\nsweep: {{loss: [1, 1.0]}}\n")
+    with pytest.raises(InputError, match=r"loss=1,1\.0: an empty value or one given twice"):
+        plan(file, [], (1,), PACKAGES)
+    assert len(planned("vpn=none", "cc=bbr", "loss=preset,0.0").cells) == 1
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "size=1_00_000", "size=３００００", "size=100 k", "loss=١", "loss=-0", "initcwnd=1_0",
+        "initcwnd=１０", "streams=1_0", "delay_ms=2_5.0", "vpn.mtu=１４００",
+    ],
+)  # fmt: skip
+def test_a_number_is_in_plain_digits(setting: str) -> None:
+    with pytest.raises(InputError, match="is written with the digits 0 to 9"):
+        planned("vpn=wireguard", setting)
+
+
+@pytest.mark.parametrize("text", ["１,", "1_0", "3,٧"])
+def test_seeds_are_in_plain_digits(text: str) -> None:
+    with pytest.raises(InputError, match="give how many"):
+        parse_seeds(text)
+
+
+@pytest.mark.parametrize(
+    "buffer", ["0BDP", "1p", "0p", "0B", "0.5B", "1.5p", "2000BDP", "5000MB", "１BDP", "0.0kB"]
+)
+def test_a_buffer_that_the_link_refuses_starts_nothing(buffer: str) -> None:
+    with pytest.raises(InputError, match="buffer"):
+        planned(f"buffer={buffer}")
+
+
+def test_two_values_that_may_be_one_with_a_decimal_comma_are_noted() -> None:
+    note = "loss=0,5 is two values; one value is 0.5"
+    assert note in notes_of(planned("loss=0,5"), PACKAGES)
+    for settings in (["loss=0,5,10"], ["loss=0.5"], ["streams=1,5"], ["rate=1M,5M"]):
+        assert not [one for one in notes_of(planned(*settings), PACKAGES) if "two values" in one]

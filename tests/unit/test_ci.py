@@ -52,10 +52,7 @@ def table(printed: str) -> list[list[str]]:
 def test_no_part_hides_another(capfd: pytest.CaptureFixture[str]) -> None:
     assert parts.main([]) == 1
     rows = table(capfd.readouterr().out)
-    assert rows[4:6] == [
-        ["unit", "failed"],
-        ["guest", "passed", "1", "2.5", "test_a::test_b"],
-    ]
+    assert rows[4:6] == [["unit", "failed"], ["guest", "passed", "1", "2.5", "test_a::test_b"]]
     assert [row[0] for row in rows] == [
         "packages",
         "lint",
@@ -232,6 +229,6 @@ def test_github_keeps_the_cache_by_what_it_is_made_of() -> None:
         (job,) = workflow["jobs"].values()
         (key,) = [step["with"]["key"] for step in job["steps"] if "cache" in step.get("uses", "")]
         assert {*re.findall(r"'([^']+)'", key)} == {
-            *("kernel/**", "debian.lock", "pep/**", "pyproject.toml")
+            *("kernel/**", "debian.lock", "pep/**", "requirements*.lock")
         }
         assert job["strategy"]["fail-fast"] is False

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import html
 import importlib
 import io
@@ -19,6 +20,7 @@ from typing import Any
 import pandas
 import pytest
 import yaml
+from blake3 import blake3
 from helpers.fake_engine import FakeEngine, Transfers
 from helpers.waiting import HANG_S
 
@@ -27,6 +29,7 @@ from openbach_run.commands import main
 from openbach_run.engine.contract import Outcome
 from openbach_run.errors import SetupError
 from openbach_run.progress import only_shown
+from openbach_run.results.files import csv_cell
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -60,11 +63,9 @@ def test_if_anything_is_random_all_is_run_with_five_seeds_after_a_first_table(
     ]
     assert main.main(words) == 0
     printed = capsys.readouterr()
-    assert [one["loss"] for one in transfers.ran] == 5 * [
-        "0",
-        "0.1",
-        "1",
-    ], "the first seed of all comes first"
+    assert [one["loss"] for one in transfers.ran] == 5 * ["0", "0.1", "1"], (
+        "the first seed of all comes first"
+    )
     first, _, rest = printed.err.partition("now the other seeds (")
     assert (
         "10.01     11.01   20.01" in first
@@ -265,7 +266,7 @@ def test_a_scenario_may_have_any_name(
     )
     (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out, newline=""))
     assert (row["scenario"], row["status"], row["transfer_time_s"]) == (
-        name,
+        csv_cell(name),
         "Finished Ok",
         "10.01",
     )
@@ -509,3 +510,84 @@ def test_a_topology_that_is_too_large_is_refused_before_a_guest_starts(
         " has a table" in said
     )
     assert transfers.ran == []
+
+
+def damaged(runs: Path, name: str, damage: Callable[[bytes], bytes]) -> Path:
+    """Damage a file of the first run; return the run's directory."""
+    run_dir = min(runs.iterdir())
+    (run_dir / name).write_bytes(damage((run_dir / name).read_bytes()))
+    return run_dir
+
+
+DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes], str]] = {
+    "time": ("record.json", lambda text: text.replace(b"10.01", b"0.5"), "transfer_time_s is 0.5"),
+    "goodput": ("record.json", lambda text: text.replace(b": 8.0", b": 9.0"), "goodput_mbps is 9.0"),
+    "record": ("record.json", lambda text: text[:99], "record.json: cannot be read"),
+    "emptied": ("statistics.jsonl.gz", lambda _: b"", "statistics.jsonl.gz: it is empty"),
+    "files": ("files.tar.gz", lambda _: b"", "files.tar.gz: it is empty"),
+    "cut": ("statistics.jsonl.gz", lambda text: text[:40], "statistics.jsonl.gz: "),
+    "none": ("statistics.jsonl.gz", lambda _: gzip.compress(b""), "statistics.jsonl.gz: it is empty"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", DAMAGES)
+def test_damage_is_named_and_the_campaign_repeats_the_run(
+    kind: str, tmp_path: Path, transfers: Transfers, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("loss=0", "noise=off", "--results", str(tmp_path / "geo"))
+    assert run(*words) == 0
+    run_dir = damaged(tmp_path / "geo/runs", *DAMAGES[kind][:2])
+    capsys.readouterr()
+    for command in (
+        ["export"],
+        ["report", "-o", str(tmp_path / "report"), "--quiet", "--runs"],
+        ["artifact", "-o", str(tmp_path / "artifact"), "--plain", "--without-bundle"],
+    ):
+        assert main.main([command[0], str(tmp_path / "geo"), *command[1:]]) == 2
+        told = capsys.readouterr().err
+        assert DAMAGES[kind][2] in told and run_dir.name in told
+    before = len(transfers.ran)
+    assert run(*words) == 0
+    assert len(transfers.ran) == before + 1
+    assert "10.01" in capsys.readouterr().out
+    assert main.main(["export", str(tmp_path / "geo")]) == 0
+
+
+def test_a_record_with_other_values_is_of_another_run(tmp_path: Path, transfers: Transfers) -> None:
+    words = ("loss=1", "--seeds", "1", "--results", str(tmp_path))
+    assert run(*words) == 0
+    damaged(tmp_path / "runs", "record.json", lambda text: text.replace(b'ss": "1"', b'ss": "0"'))
+    assert run(*words) == 0
+    assert len(transfers.ran) == 2
+
+
+@pytest.mark.parametrize(
+    ("damage", "repeated"),
+    [
+        (lambda packets: packets[: len(packets) // 2], True),
+        (lambda _: b"", True),
+        (lambda packets: packets[:40] + b"\xff" + packets[41:], False),
+    ],
+)
+def test_a_damaged_capture_is_named_and_its_run_repeated(
+    damage: Callable[[bytes], bytes],
+    repeated: bool,
+    tmp_path: Path,
+    transfers: Transfers,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ("loss=0", "noise=off", "--results", str(tmp_path))
+    assert run(*words) == 0
+    packets = bytes(range(100))
+    (run_dir,) = (tmp_path / "runs").iterdir()
+    (run_dir / "capture.pcapng").write_bytes(packets)
+    said = json.loads((run_dir / "record.json").read_text())
+    said |= {"capture_hash": blake3(packets).hexdigest(), "host": {"capture_bytes": 100}}
+    (run_dir / "record.json").write_text(json.dumps(said))
+    assert run(*words) == 0
+    assert len(transfers.ran) == 1
+    damaged(tmp_path / "runs", "capture.pcapng", damage)
+    assert main.main(["capture", str(run_dir)]) == 2
+    assert "capture.pcapng: is damaged" in capsys.readouterr().err
+    assert run(*words) == 0
+    assert len(transfers.ran) == 1 + repeated

@@ -373,9 +373,7 @@ def test_silence_longer_than_a_request_lives_ends_the_grants(program: Path) -> N
 # Check 6
 
 
-def test_bytes_of_acks_decide_the_rate_of_a_download_over_constant_capacity(
-    program: Path,
-) -> None:
+def test_bytes_of_acks_decide_the_rate_of_a_download_over_constant_capacity(program: Path) -> None:
     """ACKs of 52 bytes in the clear, 104 by OpenVPN, 124 by WireGuard: 1 : 1.9 : 2.3.
 
     Bursts are packed: a packet takes its own bytes and its header's, and one that is cut takes the
@@ -418,9 +416,7 @@ def test_a_full_packet_takes_its_number_of_bursts(
 # What is reproduced under its own name only
 
 
-def test_opensand_8_2_takes_a_demand_below_its_constant_rate_for_the_largest(
-    program: Path,
-) -> None:
+def test_opensand_8_2_takes_a_demand_below_its_constant_rate_for_the_largest(program: Path) -> None:
     packets = constant(50_000, 500, 0, 20_000_000)
     granted = []
     for algorithm in (OPENSAND, OPENSAND_8_2):

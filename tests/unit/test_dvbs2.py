@@ -31,11 +31,7 @@ FULL = 1500
 LABEL = 3
 QUEUE = {"queue_bytes": 100_000_000, "queue_packets": 100_000}
 QPSK_1_4, QPSK_1_2 = SLUGS["qpsk_1_4"], SLUGS["qpsk_1_2"]
-PSK8_3_4, APSK16_3_4, APSK32_9_10 = (
-    SLUGS["8psk_3_4"],
-    SLUGS["16apsk_3_4"],
-    SLUGS["32apsk_9_10"],
-)
+PSK8_3_4, APSK16_3_4, APSK32_9_10 = (SLUGS["8psk_3_4"], SLUGS["16apsk_3_4"], SLUGS["32apsk_9_10"])
 
 
 class Packet(NamedTuple):
@@ -430,8 +426,7 @@ def scenarios(draw: st.DrawFn) -> tuple[Forward, int, list[Packet], list[Change]
 
 
 def nothing_is_lost_or_made(
-    program: Path,
-    scenario: tuple[Forward, int, list[Packet], list[Change], dict[str, int]],
+    program: Path, scenario: tuple[Forward, int, list[Packet], list[Change], dict[str, int]]
 ) -> None:
     """In = out + dropped + lost + queued for each class, and each frame is full of what it has."""
     link, terminals, packets, changes, queue = scenario

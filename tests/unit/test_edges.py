@@ -58,21 +58,8 @@ def test_so_are_campaigns_inventories_jobs_and_satellites(here: Path) -> None:
         ROOT / "congestion-controls/bbr/profile.json",
         here / "mine/congestion-controls/bbr/profile.json",
     )
-    assert (
-        main.main(
-            [
-                "c.yml",
-                "--inventory",
-                str(inventory),
-                "--with",
-                "mine",
-                "cc=bbr",
-                "--dry-run",
-                "--quiet",
-            ]
-        )
-        == 0
-    )
+    more = ["--inventory", str(inventory), "--with", "mine", "cc=bbr", "--dry-run", "--quiet"]
+    assert main.main(["c.yml", *more]) == 0
 
 
 def test_a_key_that_is_there_twice_is_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -69,134 +69,90 @@ def refused(
     return said if code else ""
 
 
+VPN, CONTROL = "vpn-configs", "congestion-controls"
+
+
+def wireguard(**more: object) -> dict[str, Any]:
+    """The description of a VPN that is WireGuard but for this."""
+    return {"base": "wireguard", **more}
+
+
 FAULTS: list[tuple[str, Any, str]] = [
     (
-        "vpn-configs",
-        {"base": "wireguard", "values": {"keepalife": 25}},
+        VPN,
+        wireguard(values={"keepalife": 25}),
         (
             "values.keepalife: no script of {root}/wireguard reads VPN_KEEPALIFE, so it has no"
             " effect; did you mean keepalive?"
         ),
     ),
-    ("vpn-configs", {"base": "nebula", "values": {"keepalive": 25}}, "values.keepalive: no script"),
+    (VPN, {"base": "nebula", "values": {"keepalive": 25}}, "values.keepalive: no script"),
     (
-        "vpn-configs",
+        VPN,
         {"base": "easytier", "values": {"cipher": "AES-128-GCM"}},
         "so it has no effect; there are clamp",
     ),
+    (VPN, wireguard(values={"rtt_s": 5}), "VPN_RTT_S is not a value: the job says that"),
+    (VPN, wireguard(values={"psk": "yes"}), "values.psk: yes should be on or off"),
     (
-        "vpn-configs",
-        {"base": "wireguard", "values": {"rtt_s": 5}},
-        "VPN_RTT_S is not a value: the job says that",
-    ),
-    (
-        "vpn-configs",
-        {"base": "wireguard", "values": {"psk": "yes"}},
-        "values.psk: yes should be on or off",
-    ),
-    (
-        "vpn-configs",
+        VPN,
         {"base": "openvpn_udp", "values": {"cipher": "BF-OFB"}},
         "how many bytes the cipher BF-OFB adds is not",
     ),
+    (VPN, wireguard(takes={"psk": "on"}), 'takes.psk: "on" should be an object'),
+    (VPN, wireguard(takes={"psk": {"pattern": "(", "like": "on"}}), "takes.psk.pattern: missing )"),
+    (VPN, wireguard(fixed="psk"), 'fixed: "psk" should be a list'),
+    (VPN, wireguard(values={"mtu": 1280}), "inner_mtu is a key beside values"),
+    (VPN, wireguard(values={"Keepalive": 25}), 'the name "Keepalive" should be a text like'),
+    (VPN, wireguard(values={"keepalive": True}), "should be a text, or a number"),
+    (VPN, {"base": "openvpn_udp", "options": "--mssfix 1200"}, "options: no such key; "),
+    (VPN, wireguard(inner_mtu="1412"), 'inner_mtu: "1412" should be a whole number from 576 to'),
     (
-        "vpn-configs",
-        {"base": "wireguard", "takes": {"psk": "on"}},
-        'takes.psk: "on" should be an object',
-    ),
-    (
-        "vpn-configs",
-        {"base": "wireguard", "takes": {"psk": {"pattern": "(", "like": "on"}}},
-        "takes.psk.pattern: missing )",
-    ),
-    ("vpn-configs", {"base": "wireguard", "fixed": "psk"}, 'fixed: "psk" should be a list'),
-    (
-        "vpn-configs",
-        {"base": "wireguard", "values": {"mtu": 1280}},
-        "inner_mtu is a key beside values",
-    ),
-    (
-        "vpn-configs",
-        {"base": "wireguard", "values": {"Keepalive": 25}},
-        'the name "Keepalive" should be a text like',
-    ),
-    (
-        "vpn-configs",
-        {"base": "wireguard", "values": {"keepalive": True}},
-        "should be a text, or a number",
-    ),
-    ("vpn-configs", {"base": "openvpn_udp", "options": "--mssfix 1200"}, "options: no such key; "),
-    (
-        "vpn-configs",
-        {"base": "wireguard", "inner_mtu": "1412"},
-        'inner_mtu: "1412" should be a whole number from 576 to',
-    ),
-    (
-        "vpn-configs",
-        {"base": "wireguard", "inner_mtu": 20},
+        VPN,
+        wireguard(inner_mtu=20),
         "inner_mtu: 20 should be a whole number from 576 to 65535 bytes",
     ),
     (
-        "vpn-configs",
+        VPN,
         {"base": "wireguard", "inner-mtu": 1412},
         "inner-mtu: no such key; did you mean inner_mtu?",
     ),
+    (VPN, wireguard(carrier="udp"), 'carrier: "udp" should be a text like UDP, TCP'),
+    (VPN, wireguard(needs=["wiregard"]), 'needs.0: "wiregard" is none of '),
+    (VPN, wireguard(handshake_line="("), "handshake_line: missing ), unterminated subpattern"),
+    (VPN, {"base": ["strongswan"]}, 'base: ["strongswan"] should be a text'),
+    (VPN, {"base": "mine"}, "base: mine is the folder itself"),
     (
-        "vpn-configs",
-        {"base": "wireguard", "carrier": "udp"},
-        'carrier: "udp" should be a text like UDP, TCP',
-    ),
-    (
-        "vpn-configs",
-        {"base": "wireguard", "needs": ["wiregard"]},
-        'needs.0: "wiregard" is none of ',
-    ),
-    (
-        "vpn-configs",
-        {"base": "wireguard", "handshake_line": "("},
-        "handshake_line: missing ), unterminated subpattern",
-    ),
-    ("vpn-configs", {"base": ["strongswan"]}, 'base: ["strongswan"] should be a text'),
-    ("vpn-configs", {"base": "mine"}, "base: mine is the folder itself"),
-    (
-        "vpn-configs",
+        VPN,
         {"base": "openvpn_mptcp"},
         "base: openvpn_mptcp has no scripts but a base itself, openvpn_tcp",
     ),
+    (VPN, {"base": "wiregard"}, "base: there is no vpn-configs/wiregard; did you mean wireguard?"),
     (
-        "vpn-configs",
-        {"base": "wiregard"},
-        "base: there is no vpn-configs/wiregard; did you mean wireguard?",
-    ),
-    (
-        "vpn-configs",
+        VPN,
         {"carrier": "UDP", "daemon": False, "inner_mtu": 1380},
         "overhead_bytes is missing: a whole number",
     ),
     (
-        "vpn-configs",
+        VPN,
         {"carrier": "UDP", "daemon": False, "inner_mtu": 1380, "overhead_bytes": 60},
         "keygen is missing",
     ),
-    ("vpn-configs", {"base": "nebula_lighthouse"}, "has no scripts but a base"),
-    ("vpn-configs", {"base": "wireguard", "coordinator": "hub"}, "daemon should be true"),
-    ("vpn-configs", [], "should be a JSON object"),
+    (VPN, {"base": "nebula_lighthouse"}, "has no scripts but a base"),
+    (VPN, wireguard(coordinator="hub"), "daemon should be true"),
+    (VPN, [], "should be a JSON object"),
     (
-        "vpn-configs",
+        VPN,
         '{"base": "wireguard", "inner_mtu": 1400, "inner_mtu": 1280}',
         "the key 'inner_mtu' is there twice",
     ),
-    ("congestion-controls", {"algoritm": "reno"}, "algoritm: no such key; did you mean algorithm?"),
+    (CONTROL, {"algoritm": "reno"}, "algoritm: no such key; did you mean algorithm?"),
     (
-        "congestion-controls",
+        CONTROL,
         {"parameters": {"tcp_cubic.hystart": "0"}},
         "should be a text like tcp_cubic/hystart",
     ),
-    (
-        "congestion-controls",
-        {"sysctls": {"net.ipv4.tcp_ecn": 1}},
-        "sysctls.net.ipv4.tcp_ecn: 1 should be a text",
-    ),
+    (CONTROL, {"sysctls": {"net.ipv4.tcp_ecn": 1}}, "sysctls.net.ipv4.tcp_ecn: 1 should be a text"),
     ("impairments", {"los_pct": 3}, "los_pct: no such key; did you mean loss_pct?"),
     ("impairments", {"loss_pct": "3"}, 'loss_pct: "3" should be a number from 0 to 100 %'),
     ("impairments", {"reorder_pct": 3}, "packets overtake others only where there is a delay"),

@@ -8,6 +8,7 @@ its own imports lead to.
 from __future__ import annotations
 
 import ast
+import hashlib
 import os
 import re
 import subprocess
@@ -156,13 +157,18 @@ def test_a_bundle_and_a_wheel_have_every_folder_and_file_that_the_command_reads(
     } <= {*CONTENT}
 
 
-def test_the_lock_has_every_python_package_that_the_command_needs() -> None:
-    """A bundle has those of the lock."""
-    needed = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["dependencies"]
-    locked = re.findall(
-        r"^([\w.-]+)==", (REPOSITORY / "requirements.lock").read_text(), re.MULTILINE
-    )
-    assert {re.match(r"[\w.-]+", one)[0].lower() for one in needed} <= {*locked}  # type: ignore[index]
+def test_the_locks_have_every_python_package_with_hashes() -> None:
+    """A bundle has those of requirements.lock, the launcher installs those of all."""
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    locked: set[str] = set()
+    for extra, needed in {"": project["dependencies"], **project["optional-dependencies"]}.items():
+        lock = (REPOSITORY / f"requirements{extra and '-'}{extra}.lock").read_text()
+        own_hash, _, lines = lock.partition("\n")
+        assert own_hash == f"# {hashlib.sha256(lines.encode()).hexdigest()[:16]}", "run tools/lock"
+        names = re.findall(r"^([\w.-]+)==.* --hash=sha256:[0-9a-f]{64}$", lines, re.MULTILINE)
+        assert len(names) == lines.count("\n")
+        locked |= {*names}  # those of an extra come on top of requirements.lock
+        assert {re.match(r"[\w.-]+", one)[0].lower() for one in needed} <= locked  # type: ignore[index]
 
 
 def test_yaml_is_read_in_one_place() -> None:

@@ -190,7 +190,7 @@ UNUSED: list[tuple[str, Callable[[str], str]]] = [
     ("vpn-configs/nebula/vpn.json", in_json("packages", ["another"])),
     ("jobs/voip/files/voip.py", added("raise SystemExit\n")),
     ("jobs/voip/files/voip.yml", replaced("voip.py", "other.py")),
-    ("src/openbach_jobs/iperf3_test.py", added("x = 1\n")),
+    ("src/openbach_jobs/ends.py", added("x = 1\n")),
     ("pep/README.md", added("More words.\n")),
     ("scenarios/geo_loss.json", in_json("x-sweep.values.loss", ["3", "4"])),
     ("scenarios/leo.yml", replaced("value: leo", "value: meo")),
@@ -246,8 +246,9 @@ def test_a_vpn_that_is_added_changes_nothing(original: Path, checkout: Path) -> 
 def test_a_profile_of_a_cpu_and_its_module_count_where_one_is_used(
     original: Path, checkout: Path
 ) -> None:
+    costs = {key: {"ns_per_packet": 9000, "ns_per_byte": 1} for key in ("encrypt", "decrypt")}
     for root in (original, checkout):
-        (root / "cpus/slow.json").write_text('{"vpns": {}}')
+        (root / "cpus/slow.json").write_text(json.dumps({"vpns": {"wireguard": costs}}))
     slow, source = (*WIREGUARD, "cpu=slow"), "kernel/modules/cpu_model/cpu_model.c"
     edited(checkout, source, added("int x;\n"))
     assert run_id(checkout, *WIREGUARD) == run_id(original, *WIREGUARD)

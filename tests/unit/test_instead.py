@@ -44,17 +44,14 @@ def test_what_a_record_says_of_it_is_the_same_cell() -> None:
 
 @pytest.mark.parametrize(
     ("settings", "said"),
-    [
-        ("duration_s=60 size=10M", "duration_s=60: a transfer has a size or a duration"),
-        (
-            "duration_s=0,60 size=10M,unlimited",
-            "duration_s=60: a transfer has a size or a duration",
-        ),
-        ("duration_s=60 http=2", "duration_s=60: http transfers a size; a duration takes iperf3"),
-        ("size=unlimited", "size=unlimited: the transfer would never end"),
-        ("duration_s=0.5", "duration_s"),
-        ("duration_s=86401", "duration_s is from 0 to 86400 s"),
-    ],
+    {
+        "duration_s=60 size=10M": "duration_s=60: a transfer has a size or a duration",
+        "duration_s=0,60 size=10M,unlimited": "duration_s=60: a transfer has a size or a duration",
+        "duration_s=60 http=2": "duration_s=60: http transfers a size; a duration takes iperf3",
+        "size=unlimited": "size=unlimited: the transfer would never end",
+        "duration_s=0.5": "duration_s",
+        "duration_s=86401": "duration_s is from 0 to 86400 s",
+    }.items(),
 )
 def test_a_size_beside_a_duration_is_refused(settings: str, said: str) -> None:
     with pytest.raises(InputError, match=said):

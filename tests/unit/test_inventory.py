@@ -133,18 +133,27 @@ def test_other_hosts_and_variables_are_left_to_ansible(tmp_path: Path) -> None:
     assert [host.entity for host in load(tmp_path, content).hosts] == ["a", "b"]
 
 
+def _later(change: Callable[..., object]) -> Callable[..., Callable[[Any], object]]:
+    """The change with these values, of an inventory that is given later."""
+    return lambda *names, **values: lambda content: change(content, *names, **values)
+
+
+@_later
 def _interface(content: Any, **values: object) -> None:
     content["all"]["hosts"]["a"]["satvpn_interfaces"][0].update(values)
 
 
+@_later
 def _network(content: Any, **values: object) -> None:
     content["all"]["vars"]["satvpn_networks"].update(values)
 
 
+@_later
 def _host(content: Any, name: str, **values: object) -> None:
     content["all"]["hosts"][name].update(values)
 
 
+@_later
 def _third(content: Any, entity: str) -> None:
     port = {"name": "e", "network": "lan", "address": "10.0.0.3"}
     content["all"]["hosts"][entity] = {"satvpn_role": "x", "satvpn_interfaces": [port]}
@@ -154,27 +163,29 @@ def _with_ipv6(change: Callable[[Any], object]) -> Callable[[Any], object]:
     """The change of an inventory whose network has IPv6 addresses."""
 
     def both(content: Any) -> object:
-        _network(content, lan={"address": "10.0.0.0/24", "ipv6": "fd00::/64"})
+        _network(lan={"address": "10.0.0.0/24", "ipv6": "fd00::/64"})(content)
         return change(content)
 
     return both
 
 
+@_later
 def _route(content: Any, **route: object) -> None:
     content["all"]["hosts"]["a"]["satvpn_routes"].append(route)
 
 
 def _route_to_an_ipv4_network(content: Any) -> None:
-    _network(content, wan="10.9.0.0/24")
-    _route(content, to="wan", via="fd00::2")
+    _network(wan="10.9.0.0/24")(content)
+    _route(to="wan", via="fd00::2")(content)
 
 
+@_later
 def _rule(content: Any, **rule: object) -> None:
-    _host(content, "a", satvpn_rules=[rule])
+    _host("a", satvpn_rules=[rule])(content)
 
 
 def _much_memory(content: Any) -> None:
-    _third(content, "c")
+    _third("c")(content)
     content["all"]["vars"]["satvpn_memory_mb"] = 1024
 
 
@@ -182,10 +193,10 @@ MISTAKES: dict[str, tuple[Callable[[Any], object], list[str]]] = {
     "no all": (lambda c: c.pop("all"), ["top level", "`all` is missing"]),
     "no hosts": (lambda c: c["all"].pop("hosts"), ["satvpn_role"]),
     "little memory": (
-        lambda c: _host(c, "a", satvpn_memory_mb=8),
+        _host("a", satvpn_memory_mb=8),
         ["all.hosts.a.satvpn_memory_mb", "from 16 to 1024", "not 8"],
     ),
-    "memory in words": (lambda c: _host(c, "a", satvpn_memory_mb="1G"), ["satvpn_memory_mb"]),
+    "memory in words": (_host("a", satvpn_memory_mb="1G"), ["satvpn_memory_mb"]),
     "more memory than there is": (
         _much_memory,
         ["satvpn_memory_mb of all hosts is 3072", "at most 2048"],
@@ -193,45 +204,27 @@ MISTAKES: dict[str, tuple[Callable[[Any], object], list[str]]] = {
     "no networks": (lambda c: c["all"]["vars"].clear(), ["all.vars.satvpn_networks", "missing"]),
     "hosts as a list": (lambda c: c["all"].update(hosts=["a"]), ["all.hosts", "mapping"]),
     "overlapping networks": (
-        lambda c: _network(c, wan="10.0.0.128/25"),
+        _network(wan="10.0.0.128/25"),
         ["satvpn_networks.wan", "overlaps lan"],
     ),
-    "host bits": (lambda c: _network(c, wan="10.1.0.1/24"), ["satvpn_networks.wan", "host bits"]),
-    "no network at all": (lambda c: _network(c, wan=None), ["satvpn_networks.wan", "10.10.1.0/24"]),
+    "host bits": (_network(wan="10.1.0.1/24"), ["satvpn_networks.wan", "host bits"]),
+    "no network at all": (_network(wan=None), ["satvpn_networks.wan", "10.10.1.0/24"]),
     "unknown network": (
-        lambda c: _interface(c, network="wan"),
+        _interface(network="wan"),
         ["all.hosts.a.satvpn_interfaces[0].network", "lan"],
     ),
-    "outside the network": (
-        lambda c: _interface(c, address="10.9.0.1"),
-        ["[0].address", "10.0.0.0/24"],
-    ),
-    "broadcast address": (
-        lambda c: _interface(c, address="10.0.0.255"),
-        ["[0].address", "whole network"],
-    ),
-    "no address": (lambda c: _interface(c, address="ten"), ["[0].address", "IPv4 address", "ten"]),
-    "address with mask": (
-        lambda c: _interface(c, address="10.0.0.1/24"),
-        ["[0].address", "IPv4 address"],
-    ),
-    "address is a number": (lambda c: _interface(c, address=10), ["[0].address", "text"]),
-    "address twice": (
-        lambda c: _interface(c, address="10.0.0.2"),
-        ["b", "10.0.0.2", "already", "a"],
-    ),
-    "interface name too long": (
-        lambda c: _interface(c, name="to_the_satellite"),
-        ["[0].name", "15"],
-    ),
+    "outside the network": (_interface(address="10.9.0.1"), ["[0].address", "10.0.0.0/24"]),
+    "broadcast address": (_interface(address="10.0.0.255"), ["[0].address", "whole network"]),
+    "no address": (_interface(address="ten"), ["[0].address", "IPv4 address", "ten"]),
+    "address with mask": (_interface(address="10.0.0.1/24"), ["[0].address", "IPv4 address"]),
+    "address is a number": (_interface(address=10), ["[0].address", "text"]),
+    "address twice": (_interface(address="10.0.0.2"), ["b", "10.0.0.2", "already", "a"]),
+    "interface name too long": (_interface(name="to_the_satellite"), ["[0].name", "15"]),
     "interface key misspelt": (
-        lambda c: _interface(c, adress="10.0.0.1"),
+        _interface(adress="10.0.0.1"),
         ["[0].adress", "no such key", "address"],
     ),
-    "interfaces as a mapping": (
-        lambda c: _host(c, "a", satvpn_interfaces={}),
-        ["satvpn_interfaces", "list"],
-    ),
+    "interfaces as a mapping": (_host("a", satvpn_interfaces={}), ["satvpn_interfaces", "list"]),
     "interface without an address": (
         lambda c: c["all"]["hosts"]["a"]["satvpn_interfaces"][0].pop("address"),
         ["[0]", "it needs name, network, address"],
@@ -246,76 +239,57 @@ MISTAKES: dict[str, tuple[Callable[[Any], object], list[str]]] = {
         ),
         ["satvpn_networks.lan", "two interfaces of a"],
     ),
-    "host and LAN of one name": (
-        lambda c: _third(c, "lan"),
-        ["satvpn_networks.lan", "is a host's name, too"],
-    ),
-    "port of a LAN": (
-        lambda c: _third(c, "computer_of_alice"),
-        ["computer_of_alice", "15 characters"],
-    ),
-    "network's name": (
-        lambda c: _network(c, **{"l.an": "10.1.0.0/24"}),
-        ["satvpn_networks.l.an", "letters"],
-    ),
-    "network called default": (
-        lambda c: _network(c, default="10.1.0.0/24"),
-        ["satvpn_networks.default"],
-    ),
+    "host and LAN of one name": (_third("lan"), ["satvpn_networks.lan", "is a host's name, too"]),
+    "port of a LAN": (_third("computer_of_alice"), ["computer_of_alice", "15 characters"]),
+    "network's name": (_network(**{"l.an": "10.1.0.0/24"}), ["satvpn_networks.l.an", "letters"]),
+    "network called default": (_network(default="10.1.0.0/24"), ["satvpn_networks.default"]),
     "network's key": (
-        lambda c: _network(c, wan={"adress": "10.1.0.0/24"}),
+        _network(wan={"adress": "10.1.0.0/24"}),
         ["satvpn_networks.wan.adress", "mtu"],
     ),
     "network without an address": (
-        lambda c: _network(c, wan={"mtu": 1400}),
+        _network(wan={"mtu": 1400}),
         ["satvpn_networks.wan", "10.10.1.0/24"],
     ),
     "MTU is a text": (
-        lambda c: _network(c, lan={"address": "10.0.0.0/24", "mtu": "1400"}),
+        _network(lan={"address": "10.0.0.0/24", "mtu": "1400"}),
         ["satvpn_networks.lan.mtu", "a whole number", "1400"],
     ),
     "MTU is true": (
-        lambda c: _network(c, lan={"address": "10.0.0.0/24", "mtu": True}),
+        _network(lan={"address": "10.0.0.0/24", "mtu": True}),
         ["lan.mtu", "a whole number"],
     ),
     "MTU too small": (
-        lambda c: _network(c, lan={"address": "10.0.0.0/24", "mtu": 60}),
+        _network(lan={"address": "10.0.0.0/24", "mtu": 60}),
         ["lan.mtu", "68 to 65535"],
     ),
     "MTU too small for IPv6": (
-        lambda c: _network(c, lan={"address": "10.0.0.0/24", "ipv6": "fd00::/64", "mtu": 1000}),
+        _network(lan={"address": "10.0.0.0/24", "ipv6": "fd00::/64", "mtu": 1000}),
         ["lan.mtu", "1280 to 65535"],
     ),
     "IPv6 network": (
-        lambda c: _network(c, lan={"address": "10.0.0.0/24", "ipv6": "10.0.0.0/24"}),
+        _network(lan={"address": "10.0.0.0/24", "ipv6": "10.0.0.0/24"}),
         ["lan.ipv6", "IPv6 network", "fd00:1::/64"],
     ),
     "overlapping IPv6": (
-        lambda c: _network(
-            c,
+        _network(
             x={"address": "10.1.0.0/24", "ipv6": "fd00::/48"},
             y={"address": "10.2.0.0/24", "ipv6": "fd00::/64"},
         ),
         ["satvpn_networks.y", "fd00::/64 overlaps x"],
     ),
-    "IPv6 address without a network": (
-        lambda c: _interface(c, ipv6="fd00::1"),
-        ["[0].ipv6", "lan has no IPv6"],
-    ),
-    "IPv6 address outside": (
-        _with_ipv6(lambda c: _interface(c, ipv6="fd01::1")),
-        ["[0].ipv6", "fd00::/64"],
-    ),
+    "IPv6 address without a network": (_interface(ipv6="fd00::1"), ["[0].ipv6", "lan has no IPv6"]),
+    "IPv6 address outside": (_with_ipv6(_interface(ipv6="fd01::1")), ["[0].ipv6", "fd00::/64"]),
     "IPv6 address of another kind": (
-        _with_ipv6(lambda c: _interface(c, ipv6="10.0.0.1")),
+        _with_ipv6(_interface(ipv6="10.0.0.1")),
         ["[0].ipv6", "fd00:1::1"],
     ),
     "IPv6 address twice": (
-        _with_ipv6(lambda c: _interface(c, ipv6="fd00::2")),
+        _with_ipv6(_interface(ipv6="fd00::2")),
         ["b", "fd00::2", "already", "a"],
     ),
     "route of two families": (
-        _with_ipv6(lambda c: _route(c, to="10.9.0.0/24", via="fd00::2")),
+        _with_ipv6(_route(to="10.9.0.0/24", via="fd00::2")),
         ["satvpn_routes[1].to", "10.9.0.0/24 is IPv4, but `via` is IPv6"],
     ),
     "IPv6 route to an IPv4 network": (
@@ -323,28 +297,22 @@ MISTAKES: dict[str, tuple[Callable[[Any], object], list[str]]] = {
         ["satvpn_routes[1].to", "wan has no IPv6"],
     ),
     "metric": (
-        lambda c: _route(c, to="default", via="10.0.0.2", metric=-1),
+        _route(to="default", via="10.0.0.2", metric=-1),
         ["satvpn_routes[1].metric", "0 to"],
     ),
     "the main table's number": (
-        lambda c: _route(c, to="default", via="10.0.0.2", table=254),
+        _route(to="default", via="10.0.0.2", table=254),
         ["[1].table", "1 to 252"],
     ),
-    "rule without a table": (_rule, ["satvpn_rules[0]", "it needs table"]),
+    "rule without a table": (_rule(), ["satvpn_rules[0]", "it needs table"]),
     "rule of an empty table": (
-        lambda c: _rule(c, table=7),
+        _rule(table=7),
         ["a.satvpn_rules[0].table", "table 7", "there are main"],
     ),
-    "rule of a named table": (
-        lambda c: _rule(c, table="geo"),
-        ["satvpn_rules[0].table", "number or main"],
-    ),
-    "rule from nowhere": (
-        lambda c: _rule(c, table="main", **{"from": "moon"}),
-        ["satvpn_rules[0].from", "lan"],
-    ),
+    "rule of a named table": (_rule(table="geo"), ["satvpn_rules[0].table", "number or main"]),
+    "rule from nowhere": (_rule(table="main", **{"from": "moon"}), ["satvpn_rules[0].from", "lan"]),
     "rule of two families": (
-        lambda c: _rule(c, table="main", to="fd00::/64", **{"from": "lan"}),
+        _rule(table="main", to="fd00::/64", **{"from": "lan"}),
         ["satvpn_rules[0]", "one is IPv4, the other IPv6"],
     ),
     "gateway not on a link": (
@@ -373,13 +341,13 @@ MISTAKES: dict[str, tuple[Callable[[Any], object], list[str]]] = {
         lambda c: c["all"]["hosts"]["a"].pop("satvpn_role"),
         ["all.hosts.a.satvpn_role", "role"],
     ),
-    "role is no name": (lambda c: _host(c, "a", satvpn_role="../etc"), ["all.hosts.a.satvpn_role"]),
+    "role is no name": (_host("a", satvpn_role="../etc"), ["all.hosts.a.satvpn_role"]),
     "forwarding is no bool": (
-        lambda c: _host(c, "a", satvpn_forwarding="no way"),
+        _host("a", satvpn_forwarding="no way"),
         ["satvpn_forwarding", "true or false"],
     ),
     "unknown variable": (
-        lambda c: _host(c, "a", satvpn_forwardin=True),
+        _host("a", satvpn_forwardin=True),
         ["satvpn_forwardin", "satvpn_forwarding"],
     ),
     "unknown group variable": (
@@ -391,8 +359,8 @@ MISTAKES: dict[str, tuple[Callable[[Any], object], list[str]]] = {
 
 def test_several_hosts_have_a_role_and_a_network(tmp_path: Path) -> None:
     content = copy.deepcopy(SMALL)
-    _third(content, "satvpn_c")
-    _host(content, "b", satvpn_role="left")
+    _third("satvpn_c")(content)
+    _host("b", satvpn_role="left")(content)
     inventory = load(tmp_path, content)
     assert [(host.entity, host.name) for host in inventory.hosts] == [
         ("a", "a"),
@@ -407,9 +375,9 @@ def test_several_hosts_have_a_role_and_a_network(tmp_path: Path) -> None:
 
 def test_networks_have_an_mtu_and_ipv6_addresses(tmp_path: Path) -> None:
     content = copy.deepcopy(SMALL)
-    _network(content, lan={"address": "10.0.0.0/24", "ipv6": "fd00::/64", "mtu": 1400})
-    _interface(content, ipv6="fd00::a")
-    _route(content, to="default", via="fd00::2", metric=5)
+    _network(lan={"address": "10.0.0.0/24", "ipv6": "fd00::/64", "mtu": 1400})(content)
+    _interface(ipv6="fd00::a")(content)
+    _route(to="default", via="fd00::2", metric=5)(content)
     inventory = load(tmp_path, content)
     assert inventory.networks["lan"] == Network("10.0.0.0/24", "fd00::/64", 1400)
     assert [host.interfaces[0].ipv6 for host in inventory.hosts] == ["fd00::a", "fd00::2"]
@@ -418,13 +386,13 @@ def test_networks_have_an_mtu_and_ipv6_addresses(tmp_path: Path) -> None:
 
 def test_routes_of_several_tables_and_their_rules(tmp_path: Path) -> None:
     content = copy.deepcopy(SMALL)
-    _route(content, to="default", via="10.0.0.2", metric=100)
-    _route(content, to="default", via="10.0.0.2", table=7)
+    _route(to="default", via="10.0.0.2", metric=100)(content)
+    _route(to="default", via="10.0.0.2", table=7)(content)
     rules = [
         {"table": "main", "except_default": True},
         {"from": "lan", "to": "10.9.0.1", "table": 7},
     ]
-    _host(content, "a", satvpn_rules=rules)
+    _host("a", satvpn_rules=rules)(content)
     host = load(tmp_path, content).hosts[0]
     assert [(route.metric, route.table) for route in host.routes] == [
         (None, None),

@@ -23,41 +23,43 @@ LINK = {"forward_interface": "to_st", "return_interface": "to_gw"}
 TUNNEL = {"local_ip": "10.10.1.1", "remote_ip": "10.10.4.2", "remote_network": "192.168.20.0/24"}
 CLIENT = {"server_ip": "192.168.20.2", "size": "30M"}
 
-CASES: list[
-    tuple[str, dict[str, Any], dict[str, Any]]
-] = [  # job, scenario's arguments, what the program reads
+
+def values(**more: Any) -> dict[str, Any]:
+    return more
+
+
+def link(orbit: str, **more: Any) -> dict[str, Any]:
+    return {"orbit": orbit, **LINK, **more}
+
+
+def tunnel(kind: str, **more: Any) -> dict[str, Any]:
+    return {"kind": kind, **TUNNEL, **more}
+
+
+CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    # the job, a scenario's arguments, what its program reads of them
     (
         "satcom_link",
-        {"orbit": "leo", **LINK, "run": {}},
-        {"mode": "run", "orbit": "leo", "rate": 10e6, "loss": 0.0, "delay_ms": None},
+        link("leo", run={}),
+        values(mode="run", orbit="leo", rate=10e6, loss=0.0, delay_ms=None),
     ),
     (
         "satcom_link",
-        {
-            "orbit": "geo",
-            **LINK,
-            "rate": "20M",
-            "delay_ms": 240,
-            "loss": "0.1",
-            "buffer_bdp": "2",
-            "seed": 3,
-            "run": {},
-        },
-        {"rate": 20e6, "delay_ms": 240.0, "loss": 0.1, "return_loss": 0.1, "seed": 3},
+        link("geo", rate="20M", delay_ms=240, loss="0.1", buffer_bdp="2", seed=3, run={}),
+        values(rate=20e6, delay_ms=240.0, loss=0.1, return_loss=0.1, seed=3),
     ),
     (
         "satcom_link",
-        {
-            "orbit": "geo",
-            **LINK,
-            "rate": "preset",
-            "return_rate": "2M",
-            "loss": "0",
-            "return_loss": "1",
-            "buffer": "100p",
-            "buffer_bdp": "none",
-            "run": {},
-        },
+        link(
+            "geo",
+            rate="preset",
+            return_rate="2M",
+            loss="0",
+            return_loss="1",
+            buffer="100p",
+            buffer_bdp="none",
+            run={},
+        ),
         {"rate": 10e6, "return_rate": 2e6, "loss": 0.0, "return_loss": 1.0},
     ),
     (
@@ -65,19 +67,11 @@ CASES: list[
         {"cc": "cubic_nohystart", "initcwnd": "40", "buffer_bytes": 4194304},
         {"cc": "cubic_nohystart", "initcwnd": 40, "buffer_bytes": 4194304},
     ),
+    ("vpn", tunnel("openvpn_tcp", server={}), {"role": "server", "tunnel_ip": "10.200.0.1"}),
+    ("vpn", tunnel("wireguard", client={}), {"role": "client", "remote_tunnel_ip": "10.200.0.1"}),
     (
         "vpn",
-        {"kind": "openvpn_tcp", **TUNNEL, "server": {}},
-        {"role": "server", "tunnel_ip": "10.200.0.1"},
-    ),
-    (
-        "vpn",
-        {"kind": "wireguard", **TUNNEL, "client": {}},
-        {"role": "client", "remote_tunnel_ip": "10.200.0.1"},
-    ),
-    (
-        "vpn",
-        {"kind": "none", **TUNNEL, "tunnel_ip": "10.9.0.1", "wait": {}},
+        tunnel("none", tunnel_ip="10.9.0.1", wait={}),
         {"role": "wait", "tunnel_ip": "10.9.0.1"},
     ),
     (
@@ -87,14 +81,14 @@ CASES: list[
             "at": "A,A_double",
             "run": {"cc": "bbr", "initcwnd": "40", "except_ports": "5999,22"},
         },
-        {
-            "position": "A_double",
-            "at": ["A", "A_double"],
-            "mode": "run",
-            "cc": "bbr",
-            "initcwnd": 40,
-            "except_ports": "5999,22",
-        },
+        values(
+            position="A_double",
+            at=["A", "A_double"],
+            mode="run",
+            cc="bbr",
+            initcwnd=40,
+            except_ports="5999,22",
+        ),
     ),
     (
         "satpep",
@@ -104,7 +98,7 @@ CASES: list[
     ("tcp_series", {"interval_s": 0.5, "port": 5201}, {"interval_s": 0.5, "port": 5201}),
     (
         "satcom_link",
-        {"orbit": "geo", **LINK, "queue": "codel", "link_file": "/a.csv", "wait": {}},
+        link("geo", queue="codel", link_file="/a.csv", wait={}),
         {"mode": "wait", "return_rate": None, "queue": "codel", "link_file": "/a.csv"},
     ),
     (
@@ -114,7 +108,7 @@ CASES: list[
     ),
     (
         "vpn",
-        {"kind": "openvpn_tcp", **TUNNEL, "tunnel": "1", "flow_port": "5211", "server": {}},
+        tunnel("openvpn_tcp", tunnel="1", flow_port="5211", server={}),
         {"device": "vpn1", "exchange_port": 5998, "tunnel_ip": "10.200.1.1", "flow_port": 5211},
     ),
     (
@@ -125,37 +119,25 @@ CASES: list[
     (
         "file_transfer",
         {
-            "client": {
-                "server_ip": "10.0.0.1",
-                "size": "unlimited",
-                "duration_s": "80",
-                "cc": "bbr2",
-                "own_cc": "yes",
-                "interval_s": "1",
-                "flow": "flow_2",
-                "streams": "4",
-            }
+            "client": values(
+                server_ip="10.0.0.1",
+                size="unlimited",
+                duration_s="80",
+                cc="bbr2",
+                own_cc="yes",
+                interval_s="1",
+                flow="flow_2",
+                streams="4",
+            )
         },
-        {
-            "size": 0,
-            "duration_s": 80,
-            "own_cc": "yes",
-            "interval_s": 1.0,
-            "flow": "flow_2",
-            "streams": 4,
-            "port": 5201,
-        },
+        values(
+            size=0, duration_s=80, own_cc="yes", interval_s=1.0, flow="flow_2", streams=4, port=5201
+        ),
     ),
     (
         "file_transfer",
         {"http": "3", "client": {**CLIENT, "direction": "download", "deadline_s": 60}},
-        {
-            "mode": "client",
-            "http": "3",
-            "size": 30_000_000,
-            "direction": "download",
-            "deadline_s": 60,
-        },
+        values(mode="client", http="3", size=30_000_000, direction="download", deadline_s=60),
     ),
     (
         "file_transfer",
@@ -182,21 +164,8 @@ CASES: list[
     ("web_page", {"server": {"http": "3"}}, {"mode": "server", "http": "3"}),
     (
         "web_page",
-        {
-            "client": {
-                "server_ip": "192.168.20.2",
-                "http": "1.1",
-                "loads": "5",
-                "deadline_s": 60,
-            }
-        },
-        {
-            "mode": "client",
-            "server_ip": "192.168.20.2",
-            "http": "1.1",
-            "loads": 5,
-            "deadline_s": 60,
-        },
+        {"client": {"server_ip": "192.168.20.2", "http": "1.1", "loads": "5", "deadline_s": 60}},
+        values(mode="client", server_ip="192.168.20.2", http="1.1", loads=5, deadline_s=60),
     ),
 ]
 

@@ -78,10 +78,7 @@ def test_numbers_of_the_names_are_those_of_the_kernel() -> None:
         ({"algorithm": "sns3", "rbdc": "50k"}, "dama.rbdc=50k: by sns3 it includes dama.cra=100k"),
         ({"superframe_ms": "1", "request_rtt_ms": "600"}, "600 ms are too many superframes"),
         ({"speed": "5"}, "dama.speed: there is no such value; there are algorithm, superframe_ms"),
-        (
-            {"random_access": "crdsa", "ra_slots": "2"},
-            "dama.ra_replicas is above dama.ra_slots",
-        ),
+        ({"random_access": "crdsa", "ra_slots": "2"}, "dama.ra_replicas is above dama.ra_slots"),
         (
             {"random_access": "aloha", "ra_replicas": "2"},
             "dama.ra_replicas has no effect with dama.random_access=aloha",

@@ -42,27 +42,21 @@ def test_what_does_not_go_together(given: dict[str, str], orbit: str, said: str)
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [
-        ("cra: 5k\n", "cra is a value of access: dama, which is not given"),
-        ("access: dama\n", "one of dama.cra, dama.rbdc, dama.vbdc_bytes and dama.fca is above 0"),
-        ("access: dama\ncra: fast\n", "line 2: dama.cra: 'fast' is not a rate in bit/s"),
-        ("access: dama\ncra: 1k\ncra: 2k\n", "line 3: cra is given twice"),
-        ("dama_values: cra=1k\n", "unknown: dama_values"),
-        ("access: dama\ncra: 1k\naltitude_km: 800\n", "not of a link file, a constellation"),
-        ("forward_fair: time\n", "forward_fair is a value of forward: dvbs2, which is not given"),
-        ("forward: dvbs2\n", "return_rate=same: with forward=dvbs2 there is no rate"),
-        ("forward: dvbs2\nforward_fair: me\n", "line 2: forward.fair: 'me' is none of bytes, time"),
-        (
-            "forward: dvbs2\nforward_fair: time\nforward_fair: time\n",
-            "line 3: forward_fair is given twice",
-        ),
-        ("forward_values: fair=time\n", "unknown: forward_values"),
-        ("forward_label: 3\n", "did you mean forward_label_bytes (in bytes)?"),
-        (
-            "forward: dvbs2\nreturn_rate: 1M\naltitude_km: 800\n",
-            "not of a link file, a constellation",
-        ),
-    ],
+    {
+        "cra: 5k\n": "cra is a value of access: dama, which is not given",
+        "access: dama\n": "one of dama.cra, dama.rbdc, dama.vbdc_bytes and dama.fca is above 0",
+        "access: dama\ncra: fast\n": "line 2: dama.cra: 'fast' is not a rate in bit/s",
+        "access: dama\ncra: 1k\ncra: 2k\n": "line 3: cra is given twice",
+        "dama_values: cra=1k\n": "unknown: dama_values",
+        "access: dama\ncra: 1k\naltitude_km: 800\n": "not of a link file, a constellation",
+        "forward_fair: time\n": "forward_fair is a value of forward: dvbs2, which is not given",
+        "forward: dvbs2\n": "return_rate=same: with forward=dvbs2 there is no rate",
+        "forward: dvbs2\nforward_fair: me\n": "line 2: forward.fair: 'me' is none of bytes, time",
+        "forward: dvbs2\nforward_fair: time\nforward_fair: time\n": "line 3: forward_fair is given twice",
+        "forward_values: fair=time\n": "unknown: forward_values",
+        "forward_label: 3\n": "did you mean forward_label_bytes (in bytes)?",
+        "forward: dvbs2\nreturn_rate: 1M\naltitude_km: 800\n": "not of a link file, a constellation",
+    }.items(),
 )
 def test_what_a_satellites_file_cannot_say(tmp_path: Path, text: str, said: str) -> None:
     file = tmp_path / "mine.yml"

@@ -367,6 +367,7 @@ HAS_NOT = "echo no such module >&2; exit 2"
         ("satcom_link", r"*ifb*", "ifb (module ifb)"),
         ("satcom_link", r"*clsact*|*filter*", "clsact (module sch_ingress)"),
         ("satcom_link", r"*mirred*", "mirred (module act_mirred)"),
+        ("satcom_link", r"*nft*", "nft (module nf_tables)"),
         ("lan_link", r"*netem*", "netem (module sch_netem)"),
     ],
 )
@@ -381,8 +382,10 @@ def test_a_kernel_that_lacks_a_piece_is_told_before_anything_is_changed(
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.delenv(netem.CLOCK, raising=False)
-    options = {"satcom_link": [*GEO, "run"], "lan_link": ["to_lan", "--delay-ms", "5"]}[job]
+    small = [*GEO, "--path-mtus", "1492", "run"]  # where segment sizes are clamped, by nft
+    options = {"satcom_link": small, "lan_link": ["to_lan", "--delay-ms", "5"]}[job]
     module = load(job, job)
+    monkeypatch.setattr(module, "interface_mtu", lambda _: 1500, raising=False)
     monkeypatch.setattr(sys, "argv", [job, *options])
     # A signal that stays blocked would not reach the commands of later tests.
     monkeypatch.setattr(signal, "pthread_sigmask", lambda *_: set())
@@ -393,6 +396,11 @@ def test_a_kernel_that_lacks_a_piece_is_told_before_anything_is_changed(
     assert "linux-image-amd64" in said and "linux-modules-extra-" in said
     here = [one for one in (tmp_path / "said").read_text().splitlines() if one[0] == " "]
     assert here == [" tc -V"]
+
+
+def test_an_interface_that_is_not_there_is_named() -> None:
+    with pytest.raises(SystemExit, match="interface to_nowhere: No such device"):
+        satcom_link.interface_mtu("to_nowhere")
 
 
 def test_the_burst_of_the_proof_fits_into_the_buffer() -> None:
@@ -511,16 +519,13 @@ def test_the_kernel_says_what_congestion_controls_it_has() -> None:
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [
-        (
-            "bbr2",
-            (
-                r"congestion control bbr2; it has .*reno.*; its module is built by: sudo python3"
-                r" .*install_modules.py bbr2$"
-            ),
+    {
+        "bbr2": (
+            r"congestion control bbr2; it has .*reno.*; its module is built by: sudo python3"
+            r" .*install_modules.py bbr2$"
         ),
-        ("vegas9", r"congestion control vegas9; it has [\w ]*$"),
-    ],
+        "vegas9": r"congestion control vegas9; it has [\w ]*$",
+    }.items(),
 )
 def test_a_congestion_control_that_the_kernel_has_not(
     name: str, words: str, monkeypatch: pytest.MonkeyPatch

@@ -142,13 +142,10 @@ def test_a_server_that_does_not_listen_yet_is_asked_again(
 
 @pytest.mark.parametrize(
     ("script", "said"),
-    [
-        (
-            """echo '{"error": "control socket has closed unexpectedly"}'; exit 1""",
-            "closed unexpectedly",
-        ),
-        ("echo no JSON >&2; exit 1", "iperf3: no JSON"),
-    ],
+    {
+        """echo '{"error": "control socket has closed unexpectedly"}'; exit 1""": "closed unexpectedly",
+        "echo no JSON >&2; exit 1": "iperf3: no JSON",
+    }.items(),
 )
 def test_a_test_that_fails_ends_the_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, said: str

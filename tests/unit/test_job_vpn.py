@@ -26,6 +26,7 @@ KEYS = {
     "post_quantum", "tested", "packages", "programs", "commands", "daemon", "device", "inner_mtu",
     "overhead_bytes", "values", "handshake_line", "coordinator", "framing", "rtt_max_s",
     "rtt_max_because", "own_mtu", "ends_tcp", "takes", "fixed", "behind_nat",
+    "device_type", "cipher_line", "usual_warnings", "post_quantum_line",
 }  # fmt: skip
 
 
@@ -172,6 +173,130 @@ def test_messages_hold_the_daemons_last_lines(tmp_path: Path) -> None:
     assert "openvpn_udp ended by itself with exit code 4" in said
     assert said.endswith("Cannot resolve host")
     assert "line 5\n" not in said
+
+
+REFUSED_CERTIFICATE = """2026-01-01 00:00:05 Certificate does not have key usage extension
+2026-01-01 00:00:05 TLS Error: TLS handshake failed
+2026-01-01 00:00:05 SIGUSR1[soft,tls-error] received, process restarting
+2026-01-01 00:00:06 TUN/TAP device vpn0 opened
+2026-01-01 00:00:06 Could not determine IPv4/IPv6 protocol. Using AF_INET
+2026-01-01 00:01:05 TLS Error: TLS handshake failed
+2026-01-01 00:01:07 UDPv4 link remote: [AF_UNSPEC]
+"""
+
+
+def test_messages_hold_the_cause_and_not_what_comes_after_it(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text(REFUSED_CERTIFICATE)
+    assert folders.last_lines(log).splitlines() == [
+        "; its errors:",
+        "Certificate does not have key usage extension",
+        "TLS Error: TLS handshake failed",
+    ]
+
+
+def test_what_a_daemon_tells_of_itself(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text(
+        "2026-01-01 00:00:04 Interface vpn0 exists and is non-DCO. Disabling data channel offload\n"
+        "2026-01-01 00:00:04 DEPRECATED OPTION: --fast-io option ignored.\n"
+        "2026-01-01 00:00:09 DEPRECATED OPTION: --fast-io option ignored.\n"
+        "2026-01-01 00:00:07 Data Channel: cipher 'AES-256-CBC', peer-id: 0\n"
+    )
+    openvpn = folders.describe("openvpn_udp")
+    assert folders.warnings_of(openvpn, log) == ["DEPRECATED OPTION: --fast-io option ignored."]
+    assert folders.cipher_of(openvpn, log) == "AES-256-CBC"
+    log.write_text("")
+    assert folders.cipher_of(folders.describe("wireguard"), log) == "ChaCha20-Poly1305"
+
+
+CLAIMS = [
+    ({"runs_in": "kernel", "device_type": "ovpn"}, "tun", "type tun, not ovpn"),
+    ({"runs_in": "kernel", "device_type": None}, "tun", "carried by the kernel, but vpn0"),
+    ({"runs_in": "user space"}, "wireguard", "carried by the user space, but vpn0"),
+    ({"runs_in": "kernel", "device_type": None}, "ipip", "kernel (ipip)"),
+    ({"runs_in": "user space"}, "ip6tnl", "user space (ip6tnl)"),
+    ({}, "wireguard", "kernel (wireguard)"),
+]
+
+
+@pytest.mark.parametrize(("claim", "found", "said"), CLAIMS)
+def test_who_carries_the_packets_is_proved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, claim: dict[str, str], found: str, said: str
+) -> None:
+    (tmp_path / "log").write_text("Note: --fragment disables data channel offload.\n")
+    monkeypatch.setattr(vpn, "type_of", lambda device: found)
+    claimed = {**folders.DEFAULTS, **claim}
+    if "(" in said:
+        assert vpn.carried_by(arguments("client"), claimed, tmp_path / "log") == said
+        return
+    with pytest.raises(SystemExit, match=re.escape(said)) as ended:
+        vpn.carried_by(arguments("client"), claimed, tmp_path / "log")
+    assert str(ended.value).splitlines()[1:] == ["Note: --fragment disables data channel offload."]
+
+
+def test_ipsec_without_an_interface_is_proved_by_its_states(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policies = folders.describe("strongswan_policies")
+    for states, said in (("src 127.0.0.1 dst 127.0.0.1\n", "kernel (xfrm)"), ("", None)):
+        monkeypatch.setattr(vpn, "run", lambda *words, states=states: states)
+        if said:
+            assert vpn.carried_by(arguments("client"), policies, tmp_path) == said
+    (tmp_path / "log").write_text("")
+    with pytest.raises(SystemExit, match="no state of IPsec"):
+        vpn.carried_by(arguments("client"), policies, tmp_path / "log")
+
+
+def test_the_type_of_an_interface_that_ethtool_does_not_know(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(vpn, "run", lambda *words: '[{"linkinfo": {"info_kind": "wireguard"}}]')
+    assert vpn.type_of("no-such-device") == "wireguard"
+
+
+SUBFLOWS = """0 0 10.1.1.1:5 10.9.9.9:1194 cubic tcp-ulp-mptcp flags:Mmec token:1
+0 0 10.2.1.1:6 10.9.9.9:1194 cubic tcp-ulp-mptcp flags:Jjec token:1
+0 0 10.2.1.1:7 10.9.9.9:5999 cubic
+"""
+
+
+def test_multipath_is_proved_by_its_subflows_or_by_its_paths(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = arguments("client")
+    for lines, proved in ((2, True), (1, None)):
+        shown = "".join(SUBFLOWS.splitlines(keepends=True)[:lines])
+        monkeypatch.setattr(vpn, "run", lambda *words, shown=shown: shown)
+        assert vpn.uses_paths("MPTCP", asked, {"to_geo": 0, "to_leo": 0}) is proved
+    monkeypatch.setattr(vpn, "run", lambda *words: SUBFLOWS.splitlines()[2])
+    assert vpn.uses_paths("MPTCP", asked, {}) is None
+    monkeypatch.setattr(vpn, "sent_packets", lambda paths: {"to_geo": 9, "to_leo": 4})
+    assert vpn.uses_paths("QUIC", asked, {"to_geo": 4, "to_leo": 3}) is True
+    assert vpn.uses_paths("QUIC", asked, {"to_geo": 4, "to_leo": 4}) is None
+
+
+KEYS_IN_FORCE = [
+    (None, "peer\t(none)\n", "", "vpn0 has no pre-shared key"),
+    (None, "peer\tsecret=\n", "", None),
+    ("ML_KEM", "", "proposal: AES/CURVE_25519", "post-quantum key is not in force"),
+    ("ML_KEM", "", "proposal: AES/CURVE_25519/KE1_ML_KEM_768", None),
+]
+
+
+@pytest.mark.parametrize(("line", "shown", "log", "wrong"), KEYS_IN_FORCE)
+def test_a_post_quantum_key_is_proved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str | None, shown: str, log: str,
+    wrong: str | None,
+) -> None:  # fmt: skip
+    (tmp_path / "log").write_text(log)
+    monkeypatch.setattr(vpn, "run", lambda *words: shown)
+    claimed = {"post_quantum_line": line}
+    if wrong is None:
+        vpn.check_key(arguments("client"), claimed, tmp_path / "log")
+        return
+    with pytest.raises(SystemExit, match=wrong):
+        vpn.check_key(arguments("client"), claimed, tmp_path / "log")
 
 
 def ended_with(tmp_path: Path, program: str) -> object:

@@ -53,6 +53,11 @@ def test_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 ONE = {"name": "a", "type": "int", "count": 1, "flag": "-a"}
 
 
+def takes(**arguments: object) -> dict[str, Any]:
+    """The keys of a job with these arguments."""
+    return {"arguments": arguments}
+
+
 @pytest.mark.parametrize(
     ("keys", "words"),
     [
@@ -61,40 +66,22 @@ ONE = {"name": "a", "type": "int", "count": 1, "flag": "-a"}
         ({"platform_configuration": []}, "platform_configuration should be a mapping"),
         ({"platform_configuration": {"command": ""}}, "platform_configuration.command is missing"),
         ({"arguments": [1]}, "arguments should be a mapping"),
+        (takes(required={}, optional={"a": 1}), "arguments.optional should be a list"),
+        (takes(required=[3]), "arguments.required.0 should be a mapping"),
+        (takes(required=[{"type": "int"}]), "arguments.required.0.name is missing"),
         (
-            {"arguments": {"required": {}, "optional": {"a": 1}}},
-            "arguments.optional should be a list",
-        ),
-        ({"arguments": {"required": [3]}}, "arguments.required.0 should be a mapping"),
-        ({"arguments": {"required": [{"type": "int"}]}}, "arguments.required.0.name is missing"),
-        (
-            {"arguments": {"optional": [ONE, {**ONE, "type": "integer"}]}},
+            takes(optional=[ONE, {**ONE, "type": "integer"}]),
             r"arguments.optional.1.type \(a\) should be",
         ),
         (
-            {"arguments": {"optional": [{**ONE, "count": "2-"}]}},
+            takes(optional=[{**ONE, "count": "2-"}]),
             r"arguments.optional.0.count \(a\) should be like",
         ),
+        (takes(optional=[{**ONE, "flag": None}]), r"arguments.optional.0.flag \(a\) is missing"),
+        (takes(subcommand=[{"choices": []}]), "arguments.subcommand.0.group_name is missing"),
+        (takes(subcommand=[{"group_name": "g"}]), "arguments.subcommand.0 should have choices"),
         (
-            {"arguments": {"optional": [{**ONE, "flag": None}]}},
-            r"arguments.optional.0.flag \(a\) is missing",
-        ),
-        (
-            {"arguments": {"subcommand": [{"choices": []}]}},
-            "arguments.subcommand.0.group_name is missing",
-        ),
-        (
-            {"arguments": {"subcommand": [{"group_name": "g"}]}},
-            "arguments.subcommand.0 should have choices",
-        ),
-        (
-            {
-                "arguments": {
-                    "subcommand": [
-                        {"group_name": "g", "choices": [{"name": "c", "required": [{}]}]}
-                    ]
-                }
-            },
+            takes(subcommand=[{"group_name": "g", "choices": [{"name": "c", "required": [{}]}]}]),
             "arguments.subcommand.0.choices.0.required.0.name is missing",
         ),
     ],

@@ -7,10 +7,12 @@ without Python.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -199,6 +201,88 @@ mkdir -p "$4/bin" && for name in python pip uv; do cp {tmp_path}/tool "$4/bin/$n
         for line in called
         if "requirements" in line and not line.startswith("python")
     ] == by
+    assert all("--require-hashes" in line for line in called if " install " in line)
+
+
+def started(
+    environment: dict[str, str], launcher: Path = entry.LAUNCHER
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([launcher], env=environment, check=False, capture_output=True, text=True)
+
+
+def write_wheel(folder: Path, version: str, code: str) -> str:
+    """Write a package of one module, `gadget`; return its SHA-256."""
+    about, file = f"gadget-{version}.dist-info", folder / f"gadget-{version}-py3-none-any.whl"
+    told = f"Metadata-Version: 2.1\nName: gadget\nVersion: {version}\n"
+    with zipfile.ZipFile(file, "w") as made:
+        made.writestr("gadget.py", code)
+        made.writestr(f"{about}/METADATA", told)
+        made.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        made.writestr(f"{about}/RECORD", "")
+    with (folder / "index.html").open("a") as index:
+        index.write(f"<a href={file.name}>{file.name}</a>")
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def test_a_newer_broken_package_of_the_index_is_not_installed(tmp_path: Path) -> None:
+    """Until commit cca2fdc5 a first start took whatever was newest, unhashed."""
+    index = tmp_path / "index/gadget"
+    for folder in (tmp_path / "src", index):
+        folder.mkdir(parents=True)
+    digest = write_wheel(index, "1.0", "")
+    write_wheel(index, "2.0", "raise OSError")
+    (tmp_path / "src/openbach_run.py").write_text("import gadget")
+    (tmp_path / "pyproject.toml").write_text('[project]\ndependencies = ["gadget>=1"]\n')
+    (tmp_path / "requirements.lock").write_text(f"# 1\ngadget==1.0 --hash=sha256:{digest}\n")
+    shutil.copy(entry.LAUNCHER, tmp_path)
+    path = os.environ["PATH"].replace(f"{sys.prefix}/bin:", "")
+    places = {"PIP_INDEX_URL": f"file://{index.parent}", "XDG_CACHE_HOME": str(tmp_path / "a")}
+    first = started({**os.environ, "PATH": path, **places}, tmp_path / "openbach-run")
+    assert first.returncode == 0, first.stderr
+    write_wheel(index, "1.0", "print('taken over')")
+    again = {**places, "XDG_CACHE_HOME": str(tmp_path / "c")}
+    second = started({**os.environ, "PATH": path, **again}, tmp_path / "openbach-run")
+    assert second.returncode == 1 and "requirements.lock failed" in second.stderr
+    assert not list(tmp_path.glob("c/openbach-run/*/complete"))
+
+
+@pytest.fixture
+def faked(tmp_path: Path) -> dict[str, str]:
+    """Environment variables of a cache whose Python runs nothing."""
+    python = MAKES_ENVIRONMENTS.replace("{folder}", str(tmp_path))
+    (tmp_path / "python3").write_text(python.replace("{true}", shutil.which("true") or ""))
+    (tmp_path / "python3").chmod(0o755)
+    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "OPENBACH_RUN_EXTRA": ""}
+    return {**os.environ, **path, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+
+
+@pytest.mark.parametrize("owner", [12345, 0])
+@pytest.mark.parametrize("what", ["cache", "cache/openbach-run", "cache/openbach-run/venv-*[!k]"])
+def test_a_cache_of_another_user_is_not_executed(
+    what: str, owner: int, tmp_path: Path, faked: dict[str, str]
+) -> None:
+    """At commit 645e97fc root ran the script that another user had put there."""
+    before = os.umask(0)  # what is made is closed to others nevertheless
+    assert started(faked).returncode == 0 == started(faked).returncode
+    os.umask(before)
+    (place,) = tmp_path.glob(what)
+    (python,) = tmp_path.glob("cache/openbach-run/*/bin/python")
+    python.unlink()
+    python.write_text("#!/bin/sh\necho executed\n")
+    python.chmod(0o755)
+    if owner and os.geteuid() == 0:
+        os.chown(place, owner, owner)
+    else:
+        place.chmod(0o777)
+    done = started(faked)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"another user owns {place} or can write to it" in done.stderr
+
+
+def test_an_empty_home_is_an_error_with_words(faked: dict[str, str]) -> None:
+    """The launcher took that of passwd then, and Python took /."""
+    done = started({**faked, "XDG_CACHE_HOME": "", "HOME": ""})
+    assert done.returncode == 1 and "no home directory; name a place for the cache" in done.stderr
 
 
 def test_what_is_compiled_once_is_kept() -> None:

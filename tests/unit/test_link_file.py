@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openbach_jobs import link_file
+from openbach_jobs import dvbs2, link_file, netem
 from openbach_jobs.link_file import Change, LinkFileError, State
 
 HEADER = "time_s,direction,rate_bps,delay_ms,loss_pct\n"
@@ -86,78 +86,42 @@ def test_a_constant_link_that_repeats_ends(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "wrong"),
-    [
-        (
-            "",
-            (
-                "link.csv: empty: a link file begins with the header"
-                " time_s,direction,rate_bps,delay_ms,loss_pct"
-            ),
+    {
+        "": (
+            "link.csv: empty: a link file begins with the header"
+            " time_s,direction,rate_bps,delay_ms,loss_pct"
         ),
-        ("# only a comment\n", "link.csv: empty"),
-        (HEADER, "link.csv: no row of direction forward: its first row must be at time_s 0"),
-        (HEADER + "0,forward,1e6,25,0\n", "link.csv: no row of direction return"),
-        (
-            HEADER + "0,forward,1e6,25,0\n1,return,1e6,25,0\n",
-            "line 3: the first row of direction return is at 1 s",
-        ),
-        (
-            HEADER + "0,both,1e6,25,0\n4,both,2e6,25,0\n3.2,both,1e6,25,0\n",
-            "line 4: time_s is 3.2 after 4: times must not go back",
-        ),
-        (
-            HEADER + "0,both,1e6,25,0\n4,both,2e6,25,0\n4,return,1e6,25,0\n",
-            "line 4: a second row of direction return at 4 s",
-        ),
-        (
-            HEADER + "0,both,,25,0\n",
-            "line 2, column rate_bps: empty, but there is no row of direction forward before it",
-        ),
-        (
-            HEADER + "0,both,1e6,nan,0\n",
-            "line 2, column delay_ms: nan is not a finite number from 0 on",
-        ),
-        (HEADER + "0,both,inf,25,0\n", "line 2, column rate_bps: inf is not a finite number"),
-        (HEADER + "0,both,1e6,-1,0\n", "line 2, column delay_ms: -1 is not a finite number"),
-        (HEADER + "0,both,1e6,2:5,0\n", "line 2, column delay_ms: '2:5' is not a number"),
-        (HEADER + ",both,1e6,25,0\n", "line 2, column time_s: '' is not a number"),
-        (
-            HEADER + "0,up,1e6,25,0\n",
-            "line 2, column direction: 'up' is none of forward, return, both",
-        ),
-        (HEADER + "0,both,10,25,0\n", "line 2, column rate_bps: 10: is this Mbit/s?"),
-        (
-            HEADER + "0,both,1e6,250000,0\n",
-            "line 2, column delay_ms: 250000: are these microseconds?",
-        ),
-        (HEADER + "0,both,1e6,25,101\n", "line 2, column loss_pct: 101: loss_pct is a percentage"),
-        (HEADER + "0,both,1e6,25\n", "line 2: 4 cells; the header has 5"),
-        (
-            "time_ms,rate_bps,delay_ms\n",
-            "line 1: unknown column 'time_ms': give time_s: divide by 1000",
-        ),
-        (
-            "time_s,rate_mbps,delay_ms\n",
-            "line 1: unknown column 'rate_mbps': give rate_bps: multiply by 1000000",
-        ),
-        (
-            "time_s,rate_bps,delay_s\n",
-            "line 1: unknown column 'delay_s': give delay_ms: multiply by 1000",
-        ),
-        ("time_s,rate_bps,delay_ms,loss\n", "line 1: unknown column 'loss': give loss_pct"),
-        ("time_s,rate_bps,delay_ms,colour\n", "line 1: unknown column 'colour': known are time_s,"),
-        ("time_s,rate_bps\n", "line 1: no column delay_ms; the header is time_s,"),
-        ("time_s,rate_bps,delay_ms,delay_ms\n", "line 1: a column is there twice"),
-        (
-            "# repeat_s: 3\n" + HEADER + "0,both,1e6,25,0\n3,both,2e6,25,0\n",
-            "link.csv: repeat_s is 3, but the last row is at 3: it must be later",
-        ),
-        ("# repeat_s: soon\n" + HEADER, "line 1, column repeat_s: 'soon' is not a number"),
-        ("# repeat_s: 3\n# repeat_s: 4\n" + HEADER, "line 2: a second repeat_s"),
-        (b"\x7fELF\x02\x01\x01\x00", "line 1: unknown column '\\x7fELF"),
-        (b"\xff\xfe0\x00", "line 1: not UTF-8"),
-        (b"\x00" * 5000, "line 1: a line of more than 4096 bytes: this is no link file"),
-    ],
+        "# only a comment\n": "link.csv: empty",
+        HEADER: "link.csv: no row of direction forward: its first row must be at time_s 0",
+        f"{HEADER}0,forward,1e6,25,0\n": "link.csv: no row of direction return",
+        f"{HEADER}0,forward,1e6,25,0\n1,return,1e6,25,0\n": "line 3: the first row of direction return is at 1 s",
+        f"{HEADER}0,both,1e6,25,0\n4,both,2e6,25,0\n3.2,both,1e6,25,0\n": "line 4: time_s is 3.2 after 4: times must not go back",
+        f"{HEADER}0,both,1e6,25,0\n4,both,2e6,25,0\n4,return,1e6,25,0\n": "line 4: a second row of direction return at 4 s",
+        f"{HEADER}0,both,,25,0\n": "line 2, column rate_bps: empty, but there is no row of direction forward before it",
+        f"{HEADER}0,both,1e6,nan,0\n": "line 2, column delay_ms: nan is not a finite number from 0 on",
+        f"{HEADER}0,both,inf,25,0\n": "line 2, column rate_bps: inf is not a finite number",
+        f"{HEADER}0,both,1e6,-1,0\n": "line 2, column delay_ms: -1 is not a finite number",
+        f"{HEADER}0,both,1e6,2:5,0\n": "line 2, column delay_ms: '2:5' is not a number",
+        f"{HEADER},both,1e6,25,0\n": "line 2, column time_s: '' is not a number",
+        f"{HEADER}0,up,1e6,25,0\n": "line 2, column direction: 'up' is none of forward, return, both",
+        f"{HEADER}0,both,10,25,0\n": "line 2, column rate_bps: 10: is this Mbit/s?",
+        f"{HEADER}0,both,1e6,250000,0\n": "line 2, column delay_ms: 250000: are these microseconds?",
+        f"{HEADER}0,both,1e6,25,101\n": "line 2, column loss_pct: 101: loss_pct is a percentage",
+        f"{HEADER}0,both,1e6,25\n": "line 2: 4 cells; the header has 5",
+        "time_ms,rate_bps,delay_ms\n": "line 1: unknown column 'time_ms': give time_s: divide by 1000",
+        "time_s,rate_mbps,delay_ms\n": "line 1: unknown column 'rate_mbps': give rate_bps: multiply by 1000000",
+        "time_s,rate_bps,delay_s\n": "line 1: unknown column 'delay_s': give delay_ms: multiply by 1000",
+        "time_s,rate_bps,delay_ms,loss\n": "line 1: unknown column 'loss': give loss_pct",
+        "time_s,rate_bps,delay_ms,colour\n": "line 1: unknown column 'colour': known are time_s,",
+        "time_s,rate_bps\n": "line 1: no column delay_ms; the header is time_s,",
+        "time_s,rate_bps,delay_ms,delay_ms\n": "line 1: a column is there twice",
+        f"# repeat_s: 3\n{HEADER}0,both,1e6,25,0\n3,both,2e6,25,0\n": "link.csv: repeat_s is 3, but the last row is at 3: it must be later",
+        "# repeat_s: soon\n" + HEADER: "line 1, column repeat_s: 'soon' is not a number",
+        "# repeat_s: 3\n# repeat_s: 4\n" + HEADER: "line 2: a second repeat_s",
+        b"\x7fELF\x02\x01\x01\x00": "line 1: unknown column '\\x7fELF",
+        b"\xff\xfe0\x00": "line 1: not UTF-8",
+        b"\x00" * 5000: "line 1: a line of more than 4096 bytes: this is no link file",
+    }.items(),
 )
 def test_what_is_wrong_is_named_with_its_place(path: Path, text: str | bytes, wrong: str) -> None:
     with pytest.raises(LinkFileError) as refused:
@@ -288,3 +252,16 @@ def test_what_both_directions_have_in_common_is_one_row_and_the_last_tells_the_l
     assert (
         out.getvalue() == f"# repeat_s: 7\n{HEADER}0,both,10000000,250,0\n5,return,5000000,250,0\n"
     )
+
+
+@pytest.mark.parametrize("cell", ["10_000_000", "１０００００００"])
+def test_a_number_is_in_plain_digits(tmp_path: Path, cell: str) -> None:
+    for at, row in enumerate([f"{cell},both,10000000,250,0", f"0,both,{cell},250,0"]):
+        with pytest.raises(link_file.LinkFileError, match="is not a finite number from 0 on"):
+            changes(tmp_path / f"{at}.csv", f"{HEADER}{row}\n")
+    for row in (f"{cell},20", f"0,{cell}"):
+        (tmp_path / "es_n0.csv").write_text(f"time_s,es_n0_db\n{row}\n")
+        with pytest.raises(ValueError, match="is from"):
+            dvbs2.read_series(tmp_path / "es_n0.csv")
+    with pytest.raises(ValueError, match="is not a rate"):
+        netem.number(cell, 0, 1e12, "a rate")

@@ -23,11 +23,7 @@ OURS = {name: package.job for name, package in load_packages([ROOT / "jobs"]).it
 
 
 def job(number: int, **more: Any) -> dict[str, Any]:
-    return {
-        "id": number,
-        "start_job_instance": {"entity_name": "e", "fping": {"destination_ip": "10.0.0.1"}},
-        **more,
-    }
+    return {**job_of("fping", destination_ip="10.0.0.1"), "id": number, **more}
 
 
 def with_body(number: int, **body: Any) -> dict[str, Any]:
@@ -70,43 +66,13 @@ CASES: dict[str, tuple[list[dict[str, Any]], str]] = {
         [{"id": 1, "stop_job_instances": {"openbach_function_ids": [9]}}],
         "nothing to stop",
     ),
-    "count": (
-        [
-            {
-                "id": 0,
-                "start_job_instance": {
-                    "entity_name": "e",
-                    "fping": {"destination_ip": ["10.0.0.1", "10.0.0.2"]},
-                },
-            }
-        ],
-        "has 2 values, takes 1",
-    ),
+    "count": ([job_of("fping", destination_ip=["10.0.0.1", "10.0.0.2"])], "has 2 values, takes 1"),
     "repeated": (
-        [
-            {
-                "id": 0,
-                "start_job_instance": {
-                    "entity_name": "e",
-                    "fping": {"destination_ip": [["10.0.0.1"], ["10.0.0.2"]]},
-                },
-            }
-        ],
+        [job_of("fping", destination_ip=[["10.0.0.1"], ["10.0.0.2"]])],
         "cannot be repeated",
     ),
     "choices": (
-        [
-            {
-                "id": 0,
-                "start_job_instance": {
-                    "entity_name": "e",
-                    "tc_configure_link": {
-                        "interface_name": "eth0",
-                        "apply": {"delay_distribution": "bogus"},
-                    },
-                },
-            }
-        ],
+        [job_of("tc_configure_link", interface_name="eth0", apply={"delay_distribution": "bogus"})],
         "'bogus': delay_distribution is one of normal",
     ),
     "itself": (

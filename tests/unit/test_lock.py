@@ -16,6 +16,7 @@ from helpers.package_server import PackageServer, package_server
 from hypothesis import given
 from hypothesis import strategies as st
 
+from openbach_run.campaign.options import Options
 from openbach_run.engine.local import guest_code
 from openbach_run.engine.virtual import debian, lock
 from openbach_run.engine.virtual.debian import Package
@@ -23,6 +24,7 @@ from openbach_run.engine.virtual.engine import VirtualEngine
 from openbach_run.engine.virtual.lock import KERNEL, ROOT, Entry, Locked, PackageSet
 from openbach_run.errors import InputError, SetupError
 from openbach_run.paths import DEBIAN_LOCK, REPOSITORY
+from openbach_run.results.python_packages import python_packages
 
 
 def ignore(text: str, part: float) -> None:
@@ -254,3 +256,17 @@ def test_the_lock_has_every_package_that_this_checkout_names() -> None:
     assert tree.additions == [], "tools/bump_debian.py --add"
     places = {one.place for one in lock.read_lock(DEBIAN_LOCK)}
     assert places == {ROOT, KERNEL, "/opt/openvpn-2.7"}
+
+
+def test_python_packages_that_are_not_locked_are_named_and_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records named no lock of Python, and --locked took any package."""
+    assert python_packages().keys() == {"python_lock"}
+    (tmp_path / "NumPy-0.1.dist-info").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    python_packages.cache_clear()
+    assert python_packages()["python_not_locked"] == "numpy 0.1"
+    with pytest.raises(InputError, match=r"^--locked: .*numpy 0\.1"):
+        Options(locked=True)
+    python_packages.cache_clear()

@@ -155,44 +155,29 @@ def test_names_of_statistics_become_names_of_columns(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [
-        ("- answer_ms", "measures.yml: should be a mapping of columns"),
-        (
-            "answer_ms: 3",
-            (
-                "measures.yml: answer_ms: should be a mapping with some of the keys statistic,"
-                " unit, title"
-            ),
+    {
+        "- answer_ms": "measures.yml: should be a mapping of columns",
+        "answer_ms: 3": (
+            "measures.yml: answer_ms: should be a mapping with some of the keys statistic,"
+            " unit, title"
         ),
-        ("answer_ms: {titel: x}", "answer_ms.titel: did you mean title?"),
-        (
-            "answr_ms: {}",
-            (
-                "answr_ms: dns declares no statistic answr_ms; did you mean answer_ms."
-                " files/dns.yml has answer_ms, q"
-            ),
+        "answer_ms: {titel: x}": "answer_ms.titel: did you mean title?",
+        "answr_ms: {}": (
+            "answr_ms: dns declares no statistic answr_ms; did you mean answer_ms."
+            " files/dns.yml has answer_ms, q"
         ),
-        (
-            "answer_ms: {statistic: x}",
-            "declares no statistic x; files/dns.yml has answer_ms, queries, rate_bps",
-        ),
-        (
-            "answer_ms: {type: integer}",
-            "answer_ms.type: 'integer' is none of float, int; did you mean int?",
-        ),
-        ("answer_ms: {better: fewer}", "answer_ms.better: 'fewer' is none of less, more"),
-        ("answer_ms: {take: [last]}", r"answer_ms.take: \['last'\] is none of median, mean"),
-        (
-            "answer_ms: {factor: 1e-6}",
-            r"answer_ms.factor: '1e-6' should be a number, not 0 \(YAML has 1.0e-6",
-        ),
-        ("answer_ms: {factor: .inf}", "answer_ms.factor: inf should be a number"),
-        ("answer_ms: {factor: 0}", "answer_ms.factor: 0 should be a number"),
-        ("answer_ms: {unit: 3}", "answer_ms.unit: 3 should be a text"),
-        ("answer ms: {statistic: answer_ms}", "answer ms: the name is not made of letters"),
-        ("seed: {statistic: queries}", "seed: the name is another column"),
-        ("answer_ms: {", "line 1, column"),
-    ],
+        "answer_ms: {statistic: x}": "declares no statistic x; files/dns.yml has answer_ms, queries, rate_bps",
+        "answer_ms: {type: integer}": "answer_ms.type: 'integer' is none of float, int, text; did you mean int?",
+        "answer_ms: {better: fewer}": "answer_ms.better: 'fewer' is none of less, more",
+        "answer_ms: {take: [last]}": r"answer_ms.take: \['last'\] is none of median, mean",
+        "answer_ms: {factor: 1e-6}": r"answer_ms.factor: '1e-6' should be a number, not 0 \(YAML has 1.0e-6",
+        "answer_ms: {factor: .inf}": "answer_ms.factor: inf should be a number",
+        "answer_ms: {factor: 0}": "answer_ms.factor: 0 should be a number",
+        "answer_ms: {unit: 3}": "answer_ms.unit: 3 should be a text",
+        "answer ms: {statistic: answer_ms}": "answer ms: the name is not made of letters",
+        "seed: {statistic: queries}": "seed: the name is another column",
+        "answer_ms: {": "line 1, column",
+    }.items(),
 )
 def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, content: str, words: str) -> None:
     with pytest.raises(InputError, match=words):
@@ -404,17 +389,14 @@ def test_a_scenario_shows_any_column_that_its_jobs_measure(tmp_path: Path, measu
 
 @pytest.mark.parametrize(
     ("measure", "words"),
-    [
-        (
-            "transfer_tme_s",
-            (
-                "no job of the scenario measures transfer_tme_s; did you mean transfer_time_s."
-                " file_transfer has"
-            ),
+    {
+        "transfer_tme_s": (
+            "no job of the scenario measures transfer_tme_s; did you mean transfer_time_s."
+            " file_transfer has"
         ),
-        ("mos", "measures mos; .*satcom_link has queue_delay_ms"),
-        ("", "no job of the scenario measures ;"),
-    ],
+        "mos": "measures mos; .*satcom_link has queue_delay_ms",
+        "": "no job of the scenario measures ;",
+    }.items(),
 )
 def test_a_measure_that_no_job_has_is_refused_before_anything_runs(
     tmp_path: Path, measure: str, words: str
@@ -465,7 +447,9 @@ def test_what_was_damaged_since_keeps_its_measures(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.runs.mkdir()
     _, wanted = planned(REPOSITORY / "scenarios/geo_loss.json")
-    old = replace(record(28.5), run_id=wanted.spec.run_id, declared={})
+    spec = wanted.spec
+    old = replace(record(28.5), run_id=spec.run_id, declared={}, arguments=spec.values)
+    old = replace(old, scenario=spec.scenario_name, seed=spec.seed)
     place = store.begin(old.run_id)
     (place / "statistics.jsonl").write_text("garbage\n")
     store.keep(place, old)

@@ -40,6 +40,14 @@ def scenario(*functions: Any, **more: Any) -> dict[str, Any]:
     return {"name": "t", "openbach_functions": list(functions), **more}
 
 
+def ping(**arguments: Any) -> dict[str, Any]:
+    return scenario(job(arguments=arguments))
+
+
+def waits(**wait: Any) -> dict[str, Any]:
+    return scenario(job(wait=wait))
+
+
 def refused(data: Any) -> Malformed:
     with pytest.raises(Malformed) as raised:
         parse_scenario(data, JOBS)
@@ -73,18 +81,10 @@ REFUSED: dict[str, tuple[Any, str, str | None]] = {
         "constants.a",
     ),
     "wait before id": (scenario({"wait": None}), "Missing entry", f"{F0}.wait"),
-    "wait.time null": (scenario(job(wait={"time": None})), "Missing entry", f"{F0}.wait.time"),
-    "wait.time list": (scenario(job(wait={"time": []})), "Type error", f"{F0}.wait.time"),
-    "wait list null": (
-        scenario(job(wait={"ended_ids": None})),
-        "Missing entry",
-        f"{F0}.wait.ended_ids",
-    ),
-    "wait on a text": (
-        scenario(job(wait={"ended_ids": ["0"]})),
-        "Type error",
-        f"{F0}.wait.ended_ids.0",
-    ),
+    "wait.time null": (waits(time=None), "Missing entry", f"{F0}.wait.time"),
+    "wait.time list": (waits(time=[]), "Type error", f"{F0}.wait.time"),
+    "wait list null": (waits(ended_ids=None), "Missing entry", f"{F0}.wait.ended_ids"),
+    "wait on a text": (waits(ended_ids=["0"]), "Type error", f"{F0}.wait.ended_ids.0"),
     "unknown function": (
         scenario({"id": 0, "foo_bar": {}}),
         "Unknown OpenBACH Function",
@@ -111,12 +111,12 @@ REFUSED: dict[str, tuple[Any, str, str | None]] = {
         f"{JOB0}.offset",
     ),
     "unknown argument": (
-        scenario(job(arguments={"destination_ip": "x", "foo": 1})),
+        ping(destination_ip="x", foo=1),
         "The configured job does not accept the given argument",
         f"{JOB0}.fping.foo",
     ),
     "missing before unknown": (
-        scenario(job(arguments={"foo": 1})),
+        ping(foo=1),
         "Missing required argument",
         f"{JOB0}.fping.destination_ip",
     ),
@@ -135,11 +135,7 @@ REFUSED: dict[str, tuple[Any, str, str | None]] = {
         "Several subcommands provided for the group",
         f"{JOB0}.iperf3.mode",
     ),
-    "bad int": (
-        scenario(job(arguments={"destination_ip": "x", "count": "many"})),
-        NOT_AN_INT,
-        f"{JOB0}.fping.count",
-    ),
+    "bad int": (ping(destination_ip="x", count="many"), NOT_AN_INT, f"{JOB0}.fping.count"),
     "bad ip": (
         scenario(job("iperf3", {"client": {"server_ip": "nowhere"}})),
         "[\"value has an invalid type 'str' should be 'IPv4Address or IPv6Address'\"]",
@@ -151,7 +147,7 @@ REFUSED: dict[str, tuple[Any, str, str | None]] = {
         f"{JOB0}.ip_address.address_mask",
     ),
     "gap": (
-        scenario(job(arguments={"destination_ip": ["x", None]})),
+        ping(destination_ip=["x", None]),
         "An array of value contains gaps for the given argument",
         f"{JOB0}.fping.destination_ip",
     ),
@@ -181,7 +177,7 @@ REFUSED: dict[str, tuple[Any, str, str | None]] = {
     ),
     "huge id": (scenario(job(id=2**40)), "integer out of range\n", JOB0),
     "first undefined one": (
-        scenario(job(arguments={"destination_ip": "$z$a"})),
+        ping(destination_ip="$z$a"),
         "This argument is used as a placeholder value but is not defined",
         "arguments.'z'",
     ),
@@ -196,7 +192,7 @@ REFUSED: dict[str, tuple[Any, str, str | None]] = {
         "arguments.a",
     ),
     "bad placeholder of a number": (
-        scenario(job(arguments={"destination_ip": "x", "count": "$1"})),
+        ping(destination_ip="x", count="$1"),
         "['value uses the placeholder escape symbol ($) but does not provide a valid identifier']",
         f"{JOB0}.fping.count",
     ),
@@ -234,9 +230,7 @@ def test_refused(name: str) -> None:
 
 
 def test_a_bad_value_is_shown_with_its_type() -> None:
-    message = refused(scenario(job(arguments={"destination_ip": "x", "count": "many"}))).answer[
-        "error_message"
-    ]
+    message = refused(ping(destination_ip="x", count="many")).answer["error_message"]
     assert (message["offending_value"], message["expected_type"]) == ("many", "int")
 
 
@@ -383,18 +377,12 @@ def test_a_subcommand_is_found_at_any_depth() -> None:
     [
         (scenario(job("fpin", {})), "did you mean fping?"),
         (scenario(job("iperf3", {})), "one of server, client"),
-        (
-            scenario(job(arguments={"destination_ip": "x", "cont": 1})),
-            "fping takes destination_ip, count",
-        ),
+        (ping(destination_ip="x", cont=1), "fping takes destination_ip, count"),
         (scenario({"id": 0, "stop_job_instances_": {}}), "did you mean stop_job_instances?"),
-        (scenario(job(wait={"finished_ids": [7]})), "finished_ids: the ids are 0"),
+        (waits(finished_ids=[7]), "finished_ids: the ids are 0"),
         (scenario(job(label=3)), "is 3, should be a text"),
-        (
-            scenario(job(arguments={"destination_ip": "x", "count": "many"})),
-            "should be 'int' (is 'many')",
-        ),
-        (scenario(job(arguments={"destination_ip": "$1"})), "a literal dollar is written $$"),
+        (ping(destination_ip="x", count="many"), "should be 'int' (is 'many')"),
+        (ping(destination_ip="$1"), "a literal dollar is written $$"),
         (scenario(job("time_series", {"jobs": 3, "statistics": "x"})), r"is written [[[3]]]"),
     ],
 )

@@ -88,10 +88,7 @@ def test_the_values_that_need_what_is_lacking_are_named() -> None:
 
 def test_what_is_the_same_as_something_else_needs_nothing_of_its_own() -> None:
     check_host(
-        campaign("geo", "vpn=none", "cc=cubic", "loss=0"),
-        PACKAGES,
-        Catalog(),
-        without("cpu_model"),
+        campaign("geo", "vpn=none", "cc=cubic", "loss=0"), PACKAGES, Catalog(), without("cpu_model")
     )
 
 
@@ -305,12 +302,7 @@ def test_cpu_time_is_that_of_the_job_that_ran_longest(tmp_path: Path) -> None:
         whole["cpu_s_per_gb"],
         whole["cpu_window_s"],
         whole["cpu_others_s"],
-    ) == (
-        4.0,
-        2.0,
-        9.0,
-        14.0,
-    )
+    ) == (4.0, 2.0, 9.0, 14.0)
     assert by_suffix["cpu_by_program", "box_1_openvpn"]["cpu_s_per_gb"] == 2.0
     assert by_suffix["cpu_by_program", "box_1"]["cpu_s"] == 4.0
 

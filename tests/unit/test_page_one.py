@@ -473,11 +473,7 @@ def pep_decides(values: dict[str, str], luck: random.Random) -> float:
 
 def test_where_a_pep_decides_page_one_says_which_and_where() -> None:
     campaigns = campaign(
-        pep_decides,
-        vpn=VPNS,
-        pep=("none", "A", "B"),
-        cc_pep=("same", "bbr2"),
-        loss=("1",),
+        pep_decides, vpn=VPNS, pep=("none", "A", "B"), cc_pep=("same", "bbr2"), loss=("1",)
     )
     page, found = told(campaigns)
     assert found[2].startswith("The PEP decides: no VPN: 4")

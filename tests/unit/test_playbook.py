@@ -38,39 +38,35 @@ def read(place: Path, playbook: str, program: str = "import argparse\n") -> Inst
 
 @pytest.mark.parametrize(
     ("task", "packages"),
-    [
-        ("apt: name=socat state=present", {"socat"}),
-        ("apt: {name: [socat, hping3]}", {"socat", "hping3"}),
-        ("ansible.builtin.apt: {pkg: 'socat, hping3'}", {"socat", "hping3"}),
-        ("apt: {name: 'nuttcp=8.2.2-2'}", {"nuttcp"}),
-        ("apt: {name: '{{ item }}'}\n  with_items: [socat, hping3]", {"socat", "hping3"}),
-        ("apt: {name: '{{ item.name }}'}\n  loop: [{name: socat}]", {"socat"}),
-        ("apt: {name: '{{ wanted }}'}\n  vars: {wanted: [socat]}", {"socat"}),
-        ("apt: {name: socat}\n  when: ansible_distribution == 'Ubuntu'", set()),
+    {
+        "apt: name=socat state=present": {"socat"},
+        "apt: {name: [socat, hping3]}": {"socat", "hping3"},
+        "ansible.builtin.apt: {pkg: 'socat, hping3'}": {"socat", "hping3"},
+        "apt: {name: 'nuttcp=8.2.2-2'}": {"nuttcp"},
+        "apt: {name: '{{ item }}'}\n  with_items: [socat, hping3]": {"socat", "hping3"},
+        "apt: {name: '{{ item.name }}'}\n  loop: [{name: socat}]": {"socat"},
+        "apt: {name: '{{ wanted }}'}\n  vars: {wanted: [socat]}": {"socat"},
+        "apt: {name: socat}\n  when: ansible_distribution == 'Ubuntu'": set(),
+        "apt: {name: socat}\n  when: ansible_distribution_release in ['bookworm', 'trixie']": {
+            "socat"
+        },
+        "apt: {name: socat}\n  when: something.stdout == '0'": {"socat"},
+        "apt: {name: socat, state: absent}": set(),
+        "apt: {name: iperf3-openbach}": {"iperf3"},
         (
-            "apt: {name: socat}\n  when: ansible_distribution_release in ['bookworm', 'trixie']",
-            {"socat"},
-        ),
-        ("apt: {name: socat}\n  when: something.stdout == '0'", {"socat"}),
-        ("apt: {name: socat, state: absent}", set()),
-        ("apt: {name: iperf3-openbach}", {"iperf3"}),
-        (
-            (
-                "apt: {name: \"{{ 'ntp' if ansible_distribution_release not in ['trixie'] else"
-                " 'ntpsec' }}\"}"
-            ),
-            {"ntpsec"},
-        ),
-        ("pip: {name: pyftpdlib, state: latest}", {"python3-pyftpdlib"}),
-        (
-            "pip: {name: ['blinker==1.7.0', python-iptables]}",
-            {"python3-blinker", "python3-iptables", "libc-bin"},
-        ),
-        (
-            "block:\n  - apt: {name: [netcat]}\n  rescue:\n  - apt: {name: [netcat-openbsd]}",
-            {"netcat-openbsd"},
-        ),
-    ],
+            "apt: {name: \"{{ 'ntp' if ansible_distribution_release not in ['trixie'] else"
+            " 'ntpsec' }}\"}"
+        ): {"ntpsec"},
+        "pip: {name: pyftpdlib, state: latest}": {"python3-pyftpdlib"},
+        "pip: {name: ['blinker==1.7.0', python-iptables]}": {
+            "python3-blinker",
+            "python3-iptables",
+            "libc-bin",
+        },
+        "block:\n  - apt: {name: [netcat]}\n  rescue:\n  - apt: {name: [netcat-openbsd]}": {
+            "netcat-openbsd"
+        },
+    }.items(),
 )
 def test_the_packages_of_a_task(tmp_path: Path, task: str, packages: set[str]) -> None:
     found = read(tmp_path, f"- name: Install it\n  {task}\n")
@@ -87,25 +83,15 @@ def test_an_import_of_what_every_agent_has_is_a_package(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("task", "command"),
-    [
-        ("shell: python3 backup.py", "python3 backup.py"),
+    {
+        "shell: python3 backup.py": "python3 backup.py",
         (
-            (
-                "command: fallocate -l {{ item.size }} /srv/{{ item.size }}\n  with_items: [{size:"
-                " 1M}]"
-            ),
-            "fallocate -l 1M /srv/1M",
-        ),
-        (
-            "shell: '{{ item }}'\n  args: {chdir: /tmp/x}\n  with_items: ['make']",
-            "cd /tmp/x && make",
-        ),
-        ("file: {path: /var/www/x, state: directory}", "mkdir -p /var/www/x"),
-        (
-            "copy: {src: files/a.conf, dest: /etc/a.conf}",
-            "mkdir -p /etc && cp -RL /opt/openbach/agent/jobs/toy/a.conf /etc/a.conf",
-        ),
-    ],
+            "command: fallocate -l {{ item.size }} /srv/{{ item.size }}\n  with_items: [{size: 1M}]"
+        ): "fallocate -l 1M /srv/1M",
+        "shell: '{{ item }}'\n  args: {chdir: /tmp/x}\n  with_items: ['make']": "cd /tmp/x && make",
+        "file: {path: /var/www/x, state: directory}": "mkdir -p /var/www/x",
+        "copy: {src: files/a.conf, dest: /etc/a.conf}": "mkdir -p /etc && cp -RL /opt/openbach/agent/jobs/toy/a.conf /etc/a.conf",
+    }.items(),
 )
 def test_what_a_task_does_on_a_host_is_a_command(tmp_path: Path, task: str, command: str) -> None:
     found = read(tmp_path, f"- name: Do it\n  {task}\n")
@@ -160,14 +146,8 @@ def test_a_malformed_playbook_is_said_with_its_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "task",
     [
-        "apt: {name: {a: 1}}",
-        "apt:",
-        "vars: [1]",
-        "copy: 7",
-        "shell: [1]",
-        "when: '(('",
-        "block: x",
-        "file: {state: {}}",
+        *("apt: {name: {a: 1}}", "apt:", "vars: [1]", "copy: 7", "shell: [1]", "when: '(('"),
+        *("block: x", "file: {state: {}}"),
     ],
 )
 def test_what_is_no_task_of_ansible_makes_no_traceback(tmp_path: Path, task: str) -> None:

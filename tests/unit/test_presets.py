@@ -12,11 +12,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openbach_jobs import (
-    constellation,
-    presets,
-    reconfigurations,
-)
+from openbach_jobs import constellation, presets, reconfigurations
 from openbach_jobs.presets import Buffer, Preset
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -107,10 +103,9 @@ def test_of_two_ways_to_say_how_long_a_loss_is_one_is_in_force(tmp_path: Path) -
     assert found({"burst_ms": "10"}) == found({}, burst_ms="10") == ("none", "10")
     assert found({"burst_ms": "10"}, burst_packets="3") == ("none", "10")
     assert found({"burst_packets": "1"}, burst_ms="10") == ("1", "none")
-    assert found({"burst_packets": "none", "burst_ms": "10"}) == (
-        "none",
-        "10",
-    ), "as a record has it"
+    assert found({"burst_packets": "none", "burst_ms": "10"}) == ("none", "10"), (
+        "as a record has it"
+    )
     with pytest.raises(ValueError, match="burst_packets and burst_ms: give one of them"):
         found({"burst_packets": "3", "burst_ms": "10"})
     with pytest.raises(presets.PresetError, match="burst_packets and burst_ms: give one of them"):
@@ -135,18 +130,7 @@ def test_a_buffer_is_in_bdp_bytes_or_packets(text: str, buffer: Buffer) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "1",
-        "1 BDP",
-        "150k",
-        "150KB",
-        "1.5B",
-        "2.5p",
-        "1p",
-        "0B",
-        "0BDP",
-        "-1BDP",
-        "1e3B",
+        *("", "1", "1 BDP", "150k", "150KB", "1.5B", "2.5p", "1p", "0B", "0BDP", "-1BDP", "1e3B"),
         "infBDP",
     ],
 )
@@ -216,28 +200,19 @@ def test_a_link_file_has_rate_and_delay_of_its_own() -> None:
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [
-        (
-            "delay: 250",
-            "line 1: unknown: delay; did you mean delay_ms (in ms)? known are rate, return_rate, delay_ms",
-        ),
-        (
-            "rate: 10M\n\ndelay_ms: fast",
-            "line 3: delay_ms: 'fast' is not a delay from 0.001 to 10000 ms",
-        ),
-        ("rate: 10", "line 1: rate: '10' is not a rate from 32k to 1G bit/s"),
-        ("loss: 101", "line 1: loss: '101' is not a percentage from 0 to 100"),
-        ("queue: red", "line 1: queue: 'red' is none of fifo, codel, fq_codel, cake"),
-        ("buffer: 150k", "line 1: buffer: '150k' is not a buffer like 1BDP, 150kB"),
-        ("delay_ms: 5\ndelay_ms: 6", "line 2: delay_ms is given twice"),
-        (
-            "delay_ms: 5\naltitude_km: 550",
-            "delay_ms is for a link without a constellation, altitude_km for one over it",
-        ),
-        ("altitude_km: 10", "altitude_km is 10.0: it must be from 160 to 24000"),
-        ("altitude_km: high", "line 1: could not convert string to float: 'high'"),
-        ("- a list", "line 1: '- a list' is not a line like delay_ms: 250"),
-    ],
+    {
+        "delay: 250": "line 1: unknown: delay; did you mean delay_ms (in ms)? known are rate, return_rate, delay_ms",
+        "rate: 10M\n\ndelay_ms: fast": "line 3: delay_ms: 'fast' is not a delay from 0.001 to 10000 ms",
+        "rate: 10": "line 1: rate: '10' is not a rate from 32k to 1G bit/s",
+        "loss: 101": "line 1: loss: '101' is not a percentage from 0 to 100",
+        "queue: red": "line 1: queue: 'red' is none of fifo, codel, fq_codel, cake",
+        "buffer: 150k": "line 1: buffer: '150k' is not a buffer like 1BDP, 150kB",
+        "delay_ms: 5\ndelay_ms: 6": "line 2: delay_ms is given twice",
+        "delay_ms: 5\naltitude_km: 550": "delay_ms is for a link without a constellation, altitude_km for one over it",
+        "altitude_km: 10": "altitude_km is 10.0: it must be from 160 to 24000",
+        "altitude_km: high": "line 1: could not convert string to float: 'high'",
+        "- a list": "line 1: '- a list' is not a line like delay_ms: 250",
+    }.items(),
 )
 def test_what_is_wrong_with_a_preset(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(presets.PresetError) as error:

@@ -7,10 +7,12 @@ Ratios, order, and what is said of those that cannot be compared.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
+from helpers.records import RECORD
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
@@ -20,7 +22,6 @@ from openbach_run.openbach.measures import flat
 from openbach_run.report.cells import Campaigns, Cell, Run
 from openbach_run.report.published import rank_correlation, tables
 from openbach_run.report.write import PUBLISHED
-from openbach_run.results.record import Record
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -35,20 +36,13 @@ def cell(
         Run(
             seed,
             Path(),
-            Record(
-                "0" * 16,
-                values["scenario"],
-                values,
-                seed,
-                "Finished Ok",
-                None,
-                1.0,
-                1.0,
-                "",
-                {measure: figure},
-                "",
-                {"engine": engine},
-                [],
+            replace(
+                RECORD,
+                scenario=values["scenario"],
+                arguments=values,
+                seed=seed,
+                measures={measure: figure},
+                identity={"engine": engine},
             ),
         )
         for seed, figure in enumerate(figures, 1)

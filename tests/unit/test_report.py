@@ -20,6 +20,7 @@ from typing import Any, Self
 import pyarrow.parquet
 import pytest
 from helpers.made_up import ERROR, FAILED, NOT_RUN, write_results
+from helpers.records import RECORD
 from hypothesis import given
 from hypothesis import settings as settings_of_hypothesis
 from hypothesis import strategies as st
@@ -791,12 +792,7 @@ def test_cells_csv_has_every_cell_with_difference_and_ratio(report: Path) -> Non
     compared = by_cell["geo_loss", "openvpn_tcp", "A", "bbr2", "0"]
     assert [
         float(compared[name]) for name in ("difference", "ratio", "ratio_low", "ratio_high")
-    ] == [
-        3.64,
-        1.13,
-        1.13,
-        1.13,
-    ]
+    ] == [3.64, 1.13, 1.13, 1.13]
     assert by_cell["geo_loss", "none", "none", "bbr2", "0"]["ratio"] == ""
     assert (by_cell[FAILED]["seeds"], by_cell[FAILED]["failed"], by_cell[NOT_RUN]["not_run"]) == (
         "4",
@@ -886,21 +882,15 @@ def test_a_users_scenario_has_the_words_of_its_job(tmp_path: Path) -> None:
             {"answer_ms": 0.5 * n, "_metadata": {**metadata, "time": 1000 * n}} for n in range(25)
         ]
         (place / "statistics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in sent))
-        made = Record(
-            run["run_id"],
-            "dns",
-            run["arguments"],
-            1,
-            "Finished Ok",
-            None,
-            9.0,
-            1.0,
-            "ab",
-            {"answer_us": 6000.0},
-            "./openbach-run dns.json",
-            {"engine": "virtual"},
-            [],
-            {"dns": [answer]},
+        made = replace(
+            RECORD,
+            run_id=run["run_id"],
+            scenario="dns",
+            arguments=run["arguments"],
+            measures={"answer_us": 6000.0},
+            command="./openbach-run dns.json",
+            identity={"engine": "virtual"},
+            declared={"dns": [answer]},
         )
         store.keep(place, made)
     store.write("campaign.json", json.dumps({"command": "./openbach-run dns.json", "runs": runs}))
@@ -1297,10 +1287,7 @@ def test_figures_have_units_that_people_use() -> None:
     assert (
         received.unit,
         figure(Estimate(67_103_024.0, 66_176_304.0, 78_704_800.0, 5), None, received.factor),
-    ) == (
-        "MB",
-        "67.10 [66.18–78.70]",
-    )
+    ) == ("MB", "67.10 [66.18–78.70]")
     assert figure(Estimate(28.0, 28.0, 28.0, 5)) == "28.00"
     assert value_of("size", "1500") == "1.5 kB"
 

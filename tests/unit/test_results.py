@@ -16,7 +16,7 @@ from helpers.records import OURS, record, write_statistics
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openbach_run.results.files import as_csv, columns, write_parquet
+from openbach_run.results.files import as_csv, columns, csv_cell, write_parquet
 from openbach_run.results.least_transfer_time import least_transfer_time_s
 from openbach_run.results.line_protocol import line_protocol
 from openbach_run.results.measures import measures
@@ -157,11 +157,7 @@ def test_parquet_has_the_rows_of_csv_and_types(tmp_path: Path) -> None:
         frame.dtypes["transfer_time_s"],
         frame.dtypes["to_client_mos"],
         frame.dtypes["seed"],
-    ) == (
-        "float64",
-        "float64",
-        "int64",
-    )
+    ) == ("float64", "float64", "int64")
     again = pyarrow.parquet.read_table(tmp_path / "results.parquet").to_pylist()
     assert [one["retransmits"] for one in again] == [None, 3]
     assert [one["jitter_ms"] for one in again] == ["2", None]
@@ -207,7 +203,9 @@ TEXTS = st.text(
 def test_values_survive_csv(arguments: dict[str, str]) -> None:
     with io.StringIO(as_csv([replace(record(), arguments=arguments)]), newline="") as file:
         (row,) = csv.DictReader(file)
-    assert {name: row[name] for name in arguments} == arguments
+    assert {name: row[name] for name in arguments} == {
+        name: csv_cell(value) for name, value in arguments.items()
+    }
 
 
 def test_steps_of_the_rate_have_no_least_transfer_time() -> None:

@@ -8,58 +8,35 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from helpers.records import OURS
+from helpers.records import OURS, RECORD
 
 from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.sub_runs import failed_parts, unfold, unfold_all, unfold_campaign
 from openbach_run.engine.contract import COMPLAINED
 from openbach_run.openbach.measures import to_records
 from openbach_run.openbach.reading import parse_scenario
-from openbach_run.results.record import Record
 
-PARENT = Record(
-    "ab",
-    "both",
-    {"size": "1M"},
-    3,
-    "Finished Ok",
-    None,
-    40.0,
-    2.0,
-    "cd",
-    {},
-    "./openbach-run",
-    {},
-    [],
-    to_records(OURS),
+PARENT = replace(
+    RECORD,
+    scenario="both",
+    arguments={"size": "1M"},
+    seed=3,
+    measures={},
+    declared=to_records(OURS),
 )
+
+
+def event(t_s: int, name: str, instance: int, **more: object) -> dict[str, Any]:
+    return {"t_s": t_s, "event": name, "scenario_instance_id": instance, **more}
+
+
 EVENTS = [
-    {
-        "t_s": 0,
-        "event": "scenario_started",
-        "scenario": "both",
-        "scenario_instance_id": 1,
-        "arguments": {"size": "1M"},
-    },
-    {
-        "t_s": 0,
-        "event": "scenario_started",
-        "scenario": "one",
-        "scenario_instance_id": 2,
-        "parent_id": 1,
-        "arguments": {"cc": "bbr"},
-    },
-    {"t_s": 1, "event": "job_started", "scenario_instance_id": 2},
-    {"t_s": 12, "event": "scenario_ended", "scenario_instance_id": 2, "status": "Finished Ok"},
-    {
-        "t_s": 20,
-        "event": "scenario_started",
-        "scenario": "one",
-        "scenario_instance_id": 3,
-        "parent_id": 1,
-        "arguments": {"cc": "cubic"},
-    },
-    {"t_s": 21, "event": "scenario_ended", "scenario_instance_id": 3, "status": "Finished Ko"},
+    event(0, "scenario_started", 1, scenario="both", arguments={"size": "1M"}),
+    event(0, "scenario_started", 2, scenario="one", parent_id=1, arguments={"cc": "bbr"}),
+    event(1, "job_started", 2),
+    event(12, "scenario_ended", 2, status="Finished Ok"),
+    event(20, "scenario_started", 3, scenario="one", parent_id=1, arguments={"cc": "cubic"}),
+    event(21, "scenario_ended", 3, status="Finished Ko"),
 ]
 
 

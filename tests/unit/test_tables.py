@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import itertools
 import json
 import re
@@ -10,6 +12,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pyarrow.parquet
 import pytest
 from helpers.records import RECORD, campaign, record
 from hypothesis import given, settings
@@ -17,6 +20,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from openbach_jobs import presets
+from openbach_run import progress
 from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.plan import plan
 from openbach_run.campaign.table import MEDIANS, MOST_COLUMNS, campaign_table, not_sent
@@ -27,7 +31,11 @@ from openbach_run.openbach.job_folders import load_packages
 from openbach_run.openbach.measures import EVERY_STATISTIC
 from openbach_run.openbach.reading import parse_scenario
 from openbach_run.paths import REPOSITORY
+from openbach_run.report.cells import Campaigns, Cell, Run
+from openbach_run.report.csv_files import cells_csv
+from openbach_run.results.files import as_csv, as_json, write_parquet
 from openbach_run.results.intervals import estimate
+from openbach_run.results.least_transfer_time import notes, too_short_by_s
 from openbach_run.results.record import NOT_LOCKED, Record
 from openbach_run.results.tables import (
     Table,
@@ -39,6 +47,8 @@ from openbach_run.results.tables import (
     figure,
     plain,
 )
+from openbach_run.web.curves import Curve
+from openbach_run.web.curves import as_csv as curves_csv
 
 
 def test_a_figure_has_the_tail_where_there_are_seeds_enough() -> None:
@@ -84,7 +94,16 @@ def test_several_seeds_show_median_and_range_and_failures() -> None:
     failed = replace(one, seed=4, status="Finished Ko")
     shown = campaign_table(campaign((1, 2, 4, 5), vpn=("none",)), [*done, failed])
     assert shown.rows == [["22.00 [21.00–25.00] (1 failed)"]]
-    assert shown.note == "median [least to greatest] of 4 seeds"
+    assert shown.note == (
+        "median [least to greatest] of 4 seeds; WARNING: a cell with (N failed) is the median of"
+        " the runs that finished only: those that failed have no value, and may be the worst ones"
+    )
+
+
+def test_warnings_of_a_vpn_are_below_the_table_once() -> None:
+    one = replace(record(vpn="openvpn_udp"), texts={"vpn_warnings": "--cipher ignored"})
+    shown = campaign_table(campaign((1, 2), vpn=("openvpn_udp",)), [one, replace(one, seed=2)])
+    assert shown.note.count("openvpn_udp warns: --cipher ignored") == 1
 
 
 def of_others(**values: tuple[str, ...]) -> Campaign:
@@ -196,6 +215,42 @@ def test_times_that_the_rate_does_not_allow_stand_below_the_table() -> None:
         in (note)
     )
     assert "WARNING" not in campaign_table(swept, done[:1]).note
+
+
+def test_a_time_below_the_link_is_marked_in_every_output(tmp_path: Path) -> None:
+    """The bound is of the bytes that came: of a size of 1 a segment comes."""
+    tiny = record(size="1", rate="10M", vpn="none")
+    tiny = replace(tiny, measures={"transfer_time_s": 0.000141, "bytes": 1448})
+    right = replace(tiny, seed=2, measures={"transfer_time_s": 0.6, "bytes": 1448})
+    flow = replace(tiny, measures={"a_transfer_time_s": 0.1, "a_bytes": 1_000_000})
+    assert too_short_by_s(tiny) == pytest.approx(0.00107, abs=1e-6)
+    assert (too_short_by_s(right), too_short_by_s(flow) > 0.7) == (0, True)
+    first, second = csv.DictReader(io.StringIO(as_csv([right, tiny])))
+    assert (first["too_short_by_s"], second["too_short_by_s"]) == ("", "0.00107")
+    assert "too_short_by_s" not in as_csv([right])
+    assert json.loads(as_json([tiny]))[0]["too_short_by_s"] == 0.00107
+    write_parquet([right, tiny], tmp_path / "results.parquet")
+    table = pyarrow.parquet.read_table(tmp_path / "results.parquet")
+    assert table["too_short_by_s"].to_pylist() == [None, 0.00107]
+    note = campaign_table(campaign((1,), size=("1",)), [tiny]).note
+    assert "WARNING: 1 times are shorter than the rate allows" in note
+    assert "1448 bytes came for a size of 1" in note
+
+
+def test_two_clocks_and_more_bytes_than_the_size_are_noted() -> None:
+    kinds = [("none", 1_049_000), ("1.1", 1_000_000), ("3", 1_000_000)]
+    done = [
+        replace(record(http=http, size="1M"), measures={"transfer_time_s": 5.0, "bytes": count})
+        for http, count in kinds
+    ]
+    clocks = "curl's starts about two round trips earlier than iperf3's"
+    assert [clocks in " ".join(notes(some)) for some in (done, done[:2], done[1:])] == [
+        True, True, False,
+    ]  # fmt: skip
+    apart = [done[1], replace(done[0], scenario="other")]
+    assert clocks not in " ".join(notes(apart))
+    more = "up to 1049000 bytes came for a size of 1000000"
+    assert (more in " ".join(notes(done)), notes(done[1:])) == (True, [])
 
 
 def test_one_seed_of_a_random_link_is_warned_of() -> None:
@@ -395,48 +450,12 @@ def test_labels_are_set_left_and_figures_right() -> None:
 
 
 FOREIGN = [
-    "![x](/etc/passwd)",
-    "[x](http://example.org)",
-    "[x][y]",
-    "[x]: /etc/passwd",
-    "<script>alert(1)</script>",
-    "&lt;",
-    "&#60;",
-    '#link("x")',
-    '#read("/etc/passwd")',
-    "# title",
-    "a #",
-    "- item",
-    "+ item",
-    "1. item",
-    "1) item",
-    "-1",
-    "> quoted",
-    "---",
-    "***",
-    "___",
-    "~~~",
-    "```",
-    "===",
-    "a|b",
-    "a\\|b",
-    "a\\",
-    "*a*",
-    "_a_",
-    "a_b",
-    "__a__",
-    "`a`",
-    "$a$",
-    "[[a]",
-    "a]b[",
-    "    code",
-    "a  ",
-    "28.50 [28.41–28.77]",
-    "https://example.org",
-    "<https://example.org>",
-    "\\[x](y)",
-    "-",
-    "+",
+    *("![x](/etc/passwd)", "[x](http://example.org)", "[x][y]", "[x]: /etc/passwd"),
+    *("<script>alert(1)</script>", "&lt;", "&#60;", '#link("x")', '#read("/etc/passwd")'),
+    *("# title", "a #", "- item", "+ item", "1. item", "1) item", "-1", "> quoted", "---", "***"),
+    *("___", "~~~", "```", "===", "a|b", "a\\|b", "a\\", "*a*", "_a_", "a_b", "__a__", "`a`"),
+    *("$a$", "[[a]", "a]b[", "    code", "a  ", "28.50 [28.41–28.77]", "https://example.org"),
+    *("<https://example.org>", "\\[x](y)", "-", "+"),
 ]
 
 
@@ -492,7 +511,7 @@ def test_text_from_elsewhere_is_no_markup(text: str) -> None:
     table = as_markdown(Table(f"of {text}", ["a", text], [[text, text]], text, 1))
     found, elements = shown_as(table)
     assert elements <= {"p", "strong", "table", "thead", "tbody", "tr", "th", "td"}
-    assert words(found).count(words(text)) >= 5
+    assert words(found).count(words(progress.shown(text))) >= 5
 
 
 def test_a_long_row_stands_upright() -> None:
@@ -502,3 +521,28 @@ def test_a_long_row_stands_upright() -> None:
     assert [row[0] for row in shown.rows] == list(vpns)
     assert shown.labels == 1
     assert len(campaign_table(campaign((1,), vpn=vpns[1:]), []).rows) == 1
+
+
+ORDER = "\x1b[31m\x9b\u202e"
+"""Orders to a terminal."""
+
+
+def test_no_form_of_a_table_has_orders_to_a_terminal() -> None:
+    table = Table(ORDER, [f"link{ORDER}"], [[f"{ORDER}.csv"]], ORDER, 1)
+    for form in (as_text, as_markdown, as_latex, as_html):
+        assert not {*form(table)} & {*"\x1b\x9b\u202e"}
+    assert "x1b[31m" in as_html(table)
+
+
+@pytest.mark.parametrize("name", ["=1+1", "+cmd", "-cmd", "@SUM(A1)", " =1", "\t=1"])
+def test_no_cell_of_a_csv_file_is_a_formula(name: str) -> None:
+    made = record(vpn=name, loss="-5", pep=f"{ORDER}none")
+    (row,) = csv.DictReader(io.StringIO(as_csv([made])))
+    assert row["vpn"].startswith("'") and row["loss"] == "-5"
+    assert row["transfer_time_s"] == "28.5"
+    assert not set(row["pep"]) & {*"\x1b\x9b\u202e"}
+    cell = Cell({"scenario": "geo", "vpn": name, "loss": "-5"}, [Run(1, Path("/"), made)])
+    (row,) = csv.DictReader(io.StringIO(cells_csv(Campaigns([], [cell]), {})))
+    assert row["vpn"].startswith("'") and row["loss"] == "-5"
+    (_, of_curve) = curves_csv([Curve("a", name, [0.0], [-1.0])])
+    assert of_curve.count("'") == 1

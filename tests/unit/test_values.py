@@ -174,46 +174,37 @@ def test_every_argument_says_what_it_takes(job: str) -> None:
     assert set(unsaid) <= FREE
 
 
-REFUSED = [
-    (
-        "size=unlimited",
-        (
-            "size=unlimited: the transfer would never end: no duration ends it, and no function .*"
-            " give a size"
-        ),
+REFUSED = {
+    "size=unlimited": (
+        "size=unlimited: the transfer would never end: no duration ends it, and no function .*"
+        " give a size"
     ),
-    ("loss=-1", "loss=-1: loss is preset, or from 0 to 100 %"),
-    ("loss=101", "from 0 to 100 %"),
-    ("size=10X", "size=10X: size is from 1 to 1000G bytes, with k, M or G"),
-    ("size=0", "from 1 to 1000G bytes"),
-    ("rate=fast", "from 32k to 1G bit/s"),
-    ("rate=1k", "from 32k to 1G bit/s"),
-    (
-        "return_rate=1e300",
-        "return_rate=1e300: return_rate is preset, or same, or none, or from 32k to 1G bit/s",
-    ),
-    ("buffer_bdp=0", "from 0.001 to 1000 BDP"),
-    ("buffer_bdp=1e300", "from 0.001 to 1000 BDP"),
-    ("series_s=1e-9", "series_s is 0, or from 0.01 to 3600 s"),
-    ("jitter_ms=nan", "from 0 to 10000 ms"),
-    ("link_file=nofile.csv", "nofile.csv"),
-    ("cc_pep=bbr9", "cc_pep=bbr9: did you mean bbr"),
-    ("cc=bbr9", "^cc=bbr9: did you mean bbr"),
-    ("cc_tunnel=bbr9", "cc_tunnel is one of"),
-    ("streams=0", "from 1 to 128"),
-    ("initcwnd=0", "from 1 to 1000 segments"),
-    ("burst_packets=0.5", "at least 1|from 1 to 1000000 packets"),
-    ("burst_ms=0.5", "burst_ms is preset, or none, or from 1 to 100000 ms|from 1 to 100000 ms"),
-    ("loss=1 burst_ms=10 burst_packets=1", "burst_packets and burst_ms: give one of them"),
-    (
-        "loss=70 burst_packets=2",
-        r"burst_packets=2: no loss in bursts of this length .* \(with loss=70",
-    ),
-    ("loss=0,70 burst_packets=1,2", r"burst_packets=2: no loss .* \(with loss=70"),
-]
+    "loss=-1": "loss=-1: loss is preset, or from 0 to 100 %",
+    "loss=101": "from 0 to 100 %",
+    "size=10X": "size=10X: size is from 1 to 1000G bytes, with k, M or G",
+    "size=0": "from 1 to 1000G bytes",
+    "rate=fast": "from 32k to 1G bit/s",
+    "rate=1k": "from 32k to 1G bit/s",
+    "return_rate=1e300": "return_rate=1e300: return_rate is preset, or same, or none, or from 32k to 1G bit/s",
+    "buffer_bdp=0": "from 0.001 to 1000 BDP",
+    "buffer_bdp=1e300": "from 0.001 to 1000 BDP",
+    "series_s=1e-9": "series_s is 0, or from 0.01 to 3600 s",
+    "jitter_ms=nan": "from 0 to 10000 ms",
+    "link_file=nofile.csv": "nofile.csv",
+    "cc_pep=bbr9": "cc_pep=bbr9: did you mean bbr",
+    "cc=bbr9": "^cc=bbr9: did you mean bbr",
+    "cc_tunnel=bbr9": "cc_tunnel is one of",
+    "streams=0": "from 1 to 128",
+    "initcwnd=0": "from 1 to 1000 segments",
+    "burst_packets=0.5": "at least 1|from 1 to 1000000 packets",
+    "burst_ms=0.5": "burst_ms is preset, or none, or from 1 to 100000 ms|from 1 to 100000 ms",
+    "loss=1 burst_ms=10 burst_packets=1": "burst_packets and burst_ms: give one of them",
+    "loss=70 burst_packets=2": r"burst_packets=2: no loss in bursts of this length .* \(with loss=70",
+    "loss=0,70 burst_packets=1,2": r"burst_packets=2: no loss .* \(with loss=70",
+}
 OF_THE_TABLE = [
     case
-    for case in REFUSED
+    for case in REFUSED.items()
     if case[0].split("=")[0] in ("size", "rate", "buffer_bdp", "streams", "initcwnd")
 ]
 """Arguments that geo_loss_table hands to geo_loss."""
@@ -221,7 +212,10 @@ OF_THE_TABLE = [
 
 @pytest.mark.parametrize(
     ("scenario", "setting", "words"),
-    [*(("geo", *case) for case in REFUSED), *(("geo_loss_table", *case) for case in OF_THE_TABLE)],
+    [
+        *(("geo", *case) for case in REFUSED.items()),
+        *(("geo_loss_table", *case) for case in OF_THE_TABLE),
+    ],
 )
 def test_no_guest_starts_for_a_value_that_its_job_refuses(
     scenario: str, setting: str, words: str

@@ -25,10 +25,7 @@ def test_it_is_a_release_or_on_the_way_to_one() -> None:
 def test_the_command_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main.main(["--version"])
-    assert (ended.value.code, capsys.readouterr().out) == (
-        0,
-        f"openbach-run {version.version()}\n",
-    )
+    assert (ended.value.code, capsys.readouterr().out) == (0, f"openbach-run {version.version()}\n")
 
 
 def test_it_is_what_stands_in_the_checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

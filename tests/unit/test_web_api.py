@@ -85,84 +85,78 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
 @pytest.mark.parametrize("prefix", ["", "/openbach"])
 @pytest.mark.parametrize(
     ("path", "shape"),
-    [
-        ("/login/", shapes.PROFILE),
-        ("/version/", {"openbach_version": str}),
-        ("/agent/", [shapes.AGENT]),
-        (
-            "/agent/?services",
-            [{**shapes.AGENT, "services": shapes.Map(str), "errors": (list, shapes.NONE)}],
-        ),
-        ("/agent/172.20.34.11/", shapes.AGENT),
-        ("/agent/172.20.34.11/state/", shapes.Map((dict, shapes.NONE))),
-        (
-            "/collector/",
-            [
-                {
-                    "address": str,
-                    **dict.fromkeys(
-                        (
-                            "logs_port",
-                            "logs_query_port",
-                            "stats_port",
-                            "stats_query_port",
-                            "logstash_broadcast_port",
-                        ),
-                        int,
+    {
+        "/login/": shapes.PROFILE,
+        "/version/": {"openbach_version": str},
+        "/agent/": [shapes.AGENT],
+        "/agent/?services": [
+            {**shapes.AGENT, "services": shapes.Map(str), "errors": (list, shapes.NONE)}
+        ],
+        "/agent/172.20.34.11/": shapes.AGENT,
+        "/agent/172.20.34.11/state/": shapes.Map((dict, shapes.NONE)),
+        "/collector/": [
+            {
+                "address": str,
+                **dict.fromkeys(
+                    (
+                        "logs_port",
+                        "logs_query_port",
+                        "stats_port",
+                        "stats_query_port",
+                        "logstash_broadcast_port",
                     ),
-                    **dict.fromkeys(
-                        (
-                            "logs_database_name",
-                            "stats_mode",
-                            "stats_database_name",
-                            "stats_database_precision",
-                            "logstash_broadcast_mode",
-                        ),
-                        str,
+                    int,
+                ),
+                **dict.fromkeys(
+                    (
+                        "logs_database_name",
+                        "stats_mode",
+                        "stats_database_name",
+                        "stats_database_precision",
+                        "logstash_broadcast_mode",
                     ),
-                }
-            ],
+                    str,
+                ),
+            }
+        ],
+        "/job/": [shapes.JOB],
+        "/job/?string_to_search=vpn": [shapes.JOB],
+        "/job/?external=true": list,
+        "/job/?address=172.20.34.11": shapes.INSTALLED,
+        "/job/vpn/": shapes.JOB,
+        "/job/vpn/?type=help": {"job_name": str, "help": str},
+        "/job/vpn/?type=keywords": {"job_name": str, "keywords": [str]},
+        "/job/vpn/?type=statistics": {"job_name": str, "statistics": [shapes.STATISTIC]},
+        "/job/vpn/?type=agents": {
+            "job_name": str,
+            "installed_on": [{"agent__name": str, "agent__address": str}],
+        },
+        "/job/vpn/state/?address=172.20.34.11": shapes.Map((dict, shapes.NONE)),
+        "/project/": [shapes.PROJECT],
+        "/project/satvpn/": shapes.PROJECT,
+        "/project/satvpn/entity/": [shapes.ENTITY],
+        "/project/satvpn/entity/satvpn_pc/": shapes.ENTITY,
+        "/project/satvpn/scenario/": [shapes.SCENARIO],
+        "/project/satvpn/scenario/geo/": shapes.SCENARIO,
+        "/project/satvpn/scenario_instance/": [shapes.INSTANCE],
+        "/project/satvpn/scenario_instance/?quiet&offset=0&limit=15": [shapes.QUIET],
+        "/project/satvpn/scenario/geo/scenario_instance/?quiet": [shapes.QUIET],
+        "/scenario_instance/1/": shapes.INSTANCE,
+        "/scenario_instance/1/?quiet": shapes.QUIET,
+        "/scenario_instance/1/?files_count": shapes.Map(shapes.Map(int)),
+        "/scenario_instance/2/": shapes.INSTANCE,
+        "/scenario_instance/3/": shapes.INSTANCE,
+        "/job_instance/1/": shapes.JOB_INSTANCE,
+        "/job_instance/1/state/": dict.fromkeys(
+            ("start", "stop", "restart"), (shapes.STATE, shapes.NONE)
         ),
-        ("/job/", [shapes.JOB]),
-        ("/job/?string_to_search=vpn", [shapes.JOB]),
-        ("/job/?external=true", list),
-        ("/job/?address=172.20.34.11", shapes.INSTALLED),
-        ("/job/vpn/", shapes.JOB),
-        ("/job/vpn/?type=help", {"job_name": str, "help": str}),
-        ("/job/vpn/?type=keywords", {"job_name": str, "keywords": [str]}),
-        ("/job/vpn/?type=statistics", {"job_name": str, "statistics": [shapes.STATISTIC]}),
-        (
-            "/job/vpn/?type=agents",
-            {"job_name": str, "installed_on": [{"agent__name": str, "agent__address": str}]},
-        ),
-        ("/job/vpn/state/?address=172.20.34.11", shapes.Map((dict, shapes.NONE))),
-        ("/project/", [shapes.PROJECT]),
-        ("/project/satvpn/", shapes.PROJECT),
-        ("/project/satvpn/entity/", [shapes.ENTITY]),
-        ("/project/satvpn/entity/satvpn_pc/", shapes.ENTITY),
-        ("/project/satvpn/scenario/", [shapes.SCENARIO]),
-        ("/project/satvpn/scenario/geo/", shapes.SCENARIO),
-        ("/project/satvpn/scenario_instance/", [shapes.INSTANCE]),
-        ("/project/satvpn/scenario_instance/?quiet&offset=0&limit=15", [shapes.QUIET]),
-        ("/project/satvpn/scenario/geo/scenario_instance/?quiet", [shapes.QUIET]),
-        ("/scenario_instance/1/", shapes.INSTANCE),
-        ("/scenario_instance/1/?quiet", shapes.QUIET),
-        ("/scenario_instance/1/?files_count", shapes.Map(shapes.Map(int))),
-        ("/scenario_instance/2/", shapes.INSTANCE),
-        ("/scenario_instance/3/", shapes.INSTANCE),
-        ("/job_instance/1/", shapes.JOB_INSTANCE),
-        (
-            "/job_instance/1/state/",
-            dict.fromkeys(("start", "stop", "restart"), (shapes.STATE, shapes.NONE)),
-        ),
-        ("/statistics/satvpn/", shapes.Map([str])),
-        ("/statistic/1/", {"statistics": [str], "suffixes": [str]}),
-        ("/logs/?level=4&delay=5000", [shapes.LOG]),
-        (
-            "/login/users/",
-            [{name: shape for name, shape in shapes.PROFILE.items() if name != "favorites"}],
-        ),
-    ],
+        "/statistics/satvpn/": shapes.Map([str]),
+        "/statistic/1/": {"statistics": [str], "suffixes": [str]},
+        "/logs/?level=4&delay=5000": [shapes.LOG],
+        "/login/users/": [
+            {name: shape for name, shape in shapes.PROFILE.items() if name != "favorites"}
+        ],
+    }.items(),
 )
 def test_shapes(finished: TestClient, prefix: str, path: str, shape: Any) -> None:
     answer = finished.get(prefix + path)
@@ -242,11 +236,7 @@ def test_csv_and_archive(finished: TestClient) -> None:
         last["@job_name"],
         last["@scenario_instance_id"],
         last["@owner_scenario_instance_id"],
-    ) == (
-        "file_transfer",
-        "3",
-        "2",
-    )
+    ) == ("file_transfer", "3", "2")
     assert last["transfer_time_s"] == "20.0"
     assert finished.get("/scenario_instance/2/archive/").content[:2] == b"\x1f\x8b"
 
@@ -843,19 +833,8 @@ def test_scenarios_with_names_that_have_no_address_are_refused(
 @pytest.mark.parametrize(
     "name",
     [
-        "?",
-        "#",
-        "a b",
-        "é",
-        "&",
-        "launch-1",
-        "serve.sqlite",
-        "serve.lock",
-        "x" * 500,
-        "$HOME ${vpn}",
-        "'\"`id`",
-        "100 %s",
-        "<b>",
+        *("?", "#", "a b", "é", "&", "launch-1", "serve.sqlite", "serve.lock", "x" * 500),
+        *("$HOME ${vpn}", "'\"`id`", "100 %s", "<b>"),
     ],
 )
 def test_scenarios_with_any_other_name_are_shown_and_run(client: TestClient, name: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 import requests
 from fastapi.testclient import TestClient
 from helpers.waiting import HANG_S
-from helpers.web import application, entrance, listening, visiting
+from helpers.web import COOKIE, application, entrance, listening, visiting
 
 from openbach_run.commands import main
 from openbach_run.errors import InputError
@@ -37,19 +37,9 @@ def locked(tmp_path: Path) -> Iterator[TestClient]:
 @pytest.mark.parametrize(
     "host",
     [
-        "evil.example",
-        "evil.example:8000",
-        "127.0.0.1.evil.example",
-        "",
-        "[",
-        "10.0.0.1",
-        "evil@127.0.0.1",
-        "@127.0.0.1",
-        "evil:x@localhost:8000",
-        "127.0.0.1/evil",
-        "127.0.0.1?evil",
-        "127.0.0.1#evil",
-        "127.0.0.1:evil",
+        *("evil.example", "evil.example:8000", "127.0.0.1.evil.example", "", "[", "10.0.0.1"),
+        *("evil@127.0.0.1", "@127.0.0.1", "evil:x@localhost:8000", "127.0.0.1/evil"),
+        *("127.0.0.1?evil", "127.0.0.1#evil", "127.0.0.1:evil"),
     ],
 )
 def test_other_names_of_this_machine_are_refused(client: TestClient, host: str) -> None:
@@ -143,14 +133,22 @@ def test_the_password_opens(locked: TestClient) -> None:
         locked.post("/login/", json={"login": "openbach", "password": PASSWORD}).status_code == 200
     )
     assert locked.get("/project/").status_code == 200
-    cookie = locked.cookies["sessionid"]
+    cookie = locked.cookies[COOKIE]
     assert locked.delete("/login/").status_code == 204
-    locked.cookies.set("sessionid", cookie)
+    locked.cookies.set(COOKIE, cookie)
     assert locked.get("/project/").status_code == 403
 
 
+def test_two_servers_on_a_host_have_cookies_of_their_own(locked: TestClient) -> None:
+    login = {"login": "openbach", "password": PASSWORD}
+    for port in (8010, 8011):
+        answer = locked.post(f"http://127.0.0.1:{port}/login/", json=login)
+        assert [*answer.cookies] == [f"sessionid_{port}"]
+        assert locked.get(f"http://127.0.0.1:{port}/project/").status_code == 200
+
+
 def test_a_made_up_session_is_none(locked: TestClient) -> None:
-    locked.cookies.set("sessionid", "x" * 43)
+    locked.cookies.set(COOKIE, "x" * 43)
     assert locked.get("/project/").status_code == 403
 
 

@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 from fastapi.testclient import TestClient
@@ -166,15 +169,9 @@ def test_addresses_may_be_anything(services: Services, tmp_path: Path, path: str
 @pytest.mark.parametrize(
     "path",
     [
-        "page/set/folder/..",
-        "page/set/folder/.captures",
-        "page/set/launch/x",
-        "page/run/matrix/..",
-        "page/run/../matrix",
-        "page/run/matrix/0/file/record.json",
-        "page/curves.json?run=..%2F..%2Fetc/x",
-        "page/curves.json",
-        "page/link/x.svg",
+        *("page/set/folder/..", "page/set/folder/.captures", "page/set/launch/x"),
+        *("page/run/matrix/..", "page/run/../matrix", "page/run/matrix/0/file/record.json"),
+        *("page/curves.json?run=..%2F..%2Fetc/x", "page/curves.json", "page/link/x.svg"),
     ],
 )
 def test_nothing_else_of_the_machine_is_shown(
@@ -193,6 +190,12 @@ def form_token(client: TestClient) -> str:
     )
 
 
+def undo(client: TestClient) -> list[str]:
+    """Items that the page offers to bring back."""
+    page = client.get("/page/results?deleted=yes").text
+    return [unquote(one) for one in re.findall(r'action="/page/restore/([^"]+)"', page)]
+
+
 def test_a_deleted_folder_comes_back_as_it_was(services: Services, tmp_path: Path) -> None:
     with visiting(application(tmp_path)) as client:
         token = {"token": form_token(client)}
@@ -200,14 +203,91 @@ def test_a_deleted_folder_comes_back_as_it_was(services: Services, tmp_path: Pat
         assert client.post("/page/delete/folder/matrix").status_code == 403
         with Store(tmp_path / "matrix").opened():
             assert client.post("/page/delete/folder/matrix", data=token).status_code == 422
+        client.post("/page/mark/folder/matrix", data={**token, "note": "of the paper"})
         assert client.post("/page/delete/folder/matrix", data=token).status_code == 200
         assert client.get("/page/set/folder/matrix").status_code == 404
-        assert "results/matrix" in client.get("/page/results?deleted=yes").text
-        assert client.post("/page/restore/folder/matrix", data=token).status_code == 200
+        (item,) = undo(client)
+        assert "results/matrix<" in client.get("/page/results?deleted=yes").text
+        assert client.post(f"/page/restore/{item}", data=token).status_code == 200
         assert sorted(tmp_path.glob("matrix/runs/*/record.json")) == before
+        assert "of the paper" in client.get("/page/set/folder/matrix").text
         client.post("/page/delete/folder/matrix", data=token)
-        assert client.post("/page/remove/folder/matrix", data=token).status_code == 200
-        assert not list(tmp_path.glob("**/record.json"))
+        (item,) = undo(client)
+        assert client.post(f"/page/remove/{item}", data=token).status_code == 200
+        assert undo(client) == [] and not list(tmp_path.glob("**/record.json"))
+
+
+def test_each_deletion_keeps_the_copy_of_the_earlier_one(
+    services: Services, tmp_path: Path
+) -> None:
+    with visiting(application(tmp_path)) as client:
+        token = {"token": form_token(client)}
+        client.post("/page/delete/folder/matrix", data=token)
+        write_results(tmp_path / "matrix", 1, **LOOSE)
+        client.get("/page/results")
+        with Store(tmp_path / "matrix").opened():
+            assert client.post("/page/delete/folder/matrix", data=token).status_code == 422
+        assert len(list(tmp_path.glob(".deleted/*/runs/*/record.json"))) == 24
+        # Else it would run unseen: the name was that of the deleted one.
+        assert "/page/set/folder/matrix" in client.get("/page/results").text
+        assert client.post("/page/delete/folder/matrix", data=token).status_code == 200
+        first, second = undo(client)
+        assert len(list(tmp_path.glob(".deleted/*/runs/*/record.json"))) == 32
+        assert client.post(f"/page/restore/{second}", data=token).status_code == 200
+        assert len(list(tmp_path.glob("matrix/runs/*/record.json"))) == 8
+        assert client.post(f"/page/restore/{first}", data=token).status_code == 422
+        assert undo(client) == [first]
+
+
+def test_what_an_earlier_version_deleted_comes_back(services: Services, tmp_path: Path) -> None:
+    (tmp_path / ".deleted").mkdir()
+    (tmp_path / "matrix").rename(tmp_path / ".deleted/matrix")
+    result_sets.mark(services, "folder/matrix", note="of the paper", deleted="yes")
+    assert result_sets.restore(services, "folder/matrix") == "folder/matrix"
+    assert (only(services).note, only(services).deleted, only(services).done) == (
+        "of the paper",
+        False,
+        24,
+    )
+
+
+def test_a_folder_that_is_not_deleted_is_not_removed(services: Services, tmp_path: Path) -> None:
+    result_sets.mark(services, "folder/matrix", note="of the paper")
+    with visiting(application(tmp_path)) as client:
+        answer = client.post("/page/remove/folder/matrix", data={"token": form_token(client)})
+    assert answer.status_code == 404 and only(services).note == "of the paper"
+
+
+def test_a_folder_that_is_a_link_comes_back(services: Services, tmp_path: Path) -> None:
+    (tmp_path / "matrix").rename(tmp_path / "disk")
+    (tmp_path / "matrix").symlink_to("disk")
+    services.index.look()
+    item = result_sets.delete(services, "folder/matrix")
+    result_sets.restore(services, item)
+    assert len(list(tmp_path.glob("matrix/runs/*/record.json"))) == 24
+    item = result_sets.delete(services, "folder/matrix")
+    result_sets.remove_for_good(services, item)
+    assert len(list(tmp_path.glob("disk/runs/*/record.json"))) == 24
+
+
+def test_a_note_is_not_replaced_by_one_who_has_not_seen_it(
+    services: Services, tmp_path: Path
+) -> None:
+    with visiting(application(tmp_path)) as client:
+        page = client.get("/page/set/folder/matrix").text
+        found = re.search(r'name="seen" value="([^"]*)"', page)
+        form = {"token": form_token(client), "seen": html.unescape(found[1] if found else "")}
+        assert client.post("/page/mark/folder/matrix", data={**form, "note": "1"}).is_success
+        answer = client.post("/page/mark/folder/matrix", data={**form, "tags": "2"})
+        assert answer.status_code == 422 and only(services).note == "1"
+
+
+def test_undo_is_offered_for_what_is_deleted_only(services: Services, tmp_path: Path) -> None:
+    """A link from elsewhere could make it the button of another action."""
+    with visiting(application(tmp_path)) as client:
+        for item in ("../remove/folder/matrix", "folder/matrix"):
+            page = client.get("/page/results", params={"just": item}).text
+            assert "is deleted." not in page
 
 
 def test_the_forecast_knows_the_cells_that_are_there(services: Services) -> None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -26,7 +27,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import collect_agent
 import first_byte
@@ -40,6 +41,11 @@ from openbach_jobs.ports import READY_LIMIT_S, wait_listening
 CONFIGURATION = "/opt/openbach/agent/jobs/file_transfer/file_transfer_rstats_filter.conf"
 PORT = 5201
 NO_HTTP = "none"
+OPENSSL, NGTCP2 = "openssl", "ngtcp2"
+"""Libraries of QUIC that receive: of curl, and of libcurl as Debian builds it with GnuTLS."""
+TRIES = 5
+STALL_S, LOOK_S, IDLE_DATAGRAMS = 60.0, 5.0, 2
+"""Seconds without data after which a transfer over QUIC stands still, and between two looks."""
 CURL = {"1.1": "--http1.1", "2": "--http2", "3": "--http3-only"}
 """What it is asked by. Only the last takes no other version, so what came is checked."""
 UNLIMITED = "unlimited"
@@ -120,6 +126,10 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     client.add_argument(
         "--flow", help="name of this transfer among several: suffix of its statistics"
     )
+    # Into a group: a new argument beside the others moves the packets of every run.
+    client.add_argument_group("QUIC").add_argument(
+        "--quic-receiver", choices=[OPENSSL, NGTCP2], default=OPENSSL, help="with http 3"
+    )
     arguments = parser.parse_args(argv)
     limits.check(parser, arguments, LIMITS)
     if (
@@ -148,14 +158,19 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
 # The server
 
 
-def retransmitted_segments() -> int:
-    """Return how many TCP segments this host has sent again since it started."""
+def counted(protocol: str, name: str) -> int:
+    """Return a counter of this host's kernel since it started: Tcp, RetransSegs."""
     names, values = (
         line.split()
         for line in Path("/proc/net/snmp").read_text().splitlines()
-        if line.startswith("Tcp:")
+        if line.startswith(f"{protocol}:")
     )
-    return int(values[names.index("RetransSegs")])
+    return int(values[names.index(name)])
+
+
+def retransmitted_segments() -> int:
+    """Return how many TCP segments this host has sent again since it started."""
+    return counted("Tcp", "RetransSegs")
 
 
 @contextmanager
@@ -253,28 +268,81 @@ def download_http(arguments: argparse.Namespace) -> Received:
     control.ask(arguments.server_ip, arguments.port - 1, file_bytes=arguments.size)
     url = f"https://{arguments.server_ip}:{arguments.port}/{arguments.size}"
     limit_s = str(arguments.deadline_s)
-    version = CURL[arguments.http]
     # the server's certificate is its own, so nothing vouches for it
-    asked = [
-        "-sS",
-        "--fail",
-        "--insecure",
-        version,
-        "--max-time",
-        limit_s,
-        "-o",
-        "/dev/null",
-        "-w",
-        "%{json}",
-        url,
-    ]
-    report = json.loads(run("curl", *asked))
+    command = ["curl", "-sS", "--fail", "--insecure", CURL[arguments.http], "--max-time", limit_s]
+    command += ["-o", "/dev/null", "-w", "%{json}", url]
+    if arguments.http == "3" and arguments.quic_receiver == NGTCP2:
+        command = ["/usr/bin/python3", str(Path(__file__).parent / "quic_receive.py"), url, limit_s]
+    report = json.loads(downloaded(command, arguments) if arguments.http == "3" else run(*command))
     if report["http_version"] != arguments.http:
         sys.exit(f"{url} came with HTTP/{report['http_version']} instead of HTTP/{arguments.http}")
     total_s, ttfb_s, handshake_s = (
         report[f"time_{name}"] for name in ("total", "starttransfer", "appconnect")
     )
     return Received(total_s, report["size_download"], ttfb_s, None, [], handshake_s)
+
+
+def downloaded(command: list[str], arguments: argparse.Namespace) -> str:
+    """Return what the receiver of QUIC prints. Ends the job if it fails, or stands still.
+
+    Then it is started again with a log of QUIC (qlog) until that tells why, TRIES times at most. A
+    log of each transfer would move its packets in virtual time.
+    """
+    done = received_quic(command, {})
+    if not done.error:
+        return done.printed
+    import stall  # not above: to read a file takes virtual time
+
+    why, other = "", NGTCP2 if arguments.quic_receiver != NGTCP2 else OPENSSL
+    for _ in range(TRIES):
+        with tempfile.TemporaryDirectory() as name:
+            if received_quic(command, {"QLOGDIR": name}).error and (
+                why := stall.reason(Path(name))
+            ):
+                break
+    is_still = done.still_s >= STALL_S - 2 * LOOK_S
+    how = f"stands still: no data came for {done.still_s:g} s" if is_still else "failed"
+    sys.exit(
+        f"the download over HTTP/3 {how} ({done.error}); in another try, with a log of QUIC:"
+        f" {why or f'{TRIES} did not fail'}; quic_receiver={other} is another receiver"
+    )
+
+
+class Receiver(NamedTuple):
+    """An ended receiver of QUIC: what it printed, its error, seconds without data at its end."""
+
+    printed: str
+    error: str
+    still_s: float
+
+
+def received_quic(command: list[str], environment: dict[str, str]) -> Receiver:
+    """Run a receiver of QUIC; end it when no data has come for STALL_S.
+
+    What keeps a connection alive is no data: up to IDLE_DATAGRAMS in LOOK_S.
+    """
+    before, still_s = 0, 0.0  # not counted here: to read a file takes virtual time
+
+    def look(*_: object) -> None:
+        nonlocal before, still_s
+        now = counted("Udp", "InDatagrams")
+        still_s, before = still_s + LOOK_S if now - before <= IDLE_DATAGRAMS else 0.0, now
+        if still_s >= STALL_S:
+            receiver.terminate()
+
+    signal.signal(signal.SIGALRM, look)
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment} if environment else None,
+    ) as receiver:
+        signal.setitimer(signal.ITIMER_REAL, LOOK_S, LOOK_S)
+        printed, error = receiver.communicate()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    failed = "ended by this job" if receiver.returncode == -signal.SIGTERM else error.strip()
+    return Receiver(printed, failed if receiver.returncode else "", still_s)
 
 
 def upload_quic(arguments: argparse.Namespace) -> Received:

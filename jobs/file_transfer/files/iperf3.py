@@ -107,9 +107,11 @@ def report(printed: str, error: str, test: Test) -> dict[str, Any]:
     try:
         read: dict[str, Any] = json.loads(printed)
     except json.JSONDecodeError:
-        sys.exit(f"iperf3: {error.strip() or printed.strip() or 'no report'}")
-    if "error" in read and not test.is_endless:
-        sys.exit(f"iperf3: {read['error']}")
+        read = {"error": error.strip() or printed.strip() or "no report"}
+    if "error" in read and not (test.is_endless and "end" in read):
+        from openbach_jobs.iperf3_test import failure  # not above: to read a file moves packets
+
+        sys.exit(failure(str(read["error"])))
     return read
 
 

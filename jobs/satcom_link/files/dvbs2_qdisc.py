@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import socket
-import struct
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -87,9 +86,7 @@ def terminals_beyond(interface: str, routes: str) -> list[str]:
 
     The text is that of /proc/net/route. Without a gateway the list is empty.
     """
-    found = gateways(interface, routes)
-    addresses = (socket.inet_ntoa(struct.pack("=I", int(one, 16))) for one in found)
-    return sorted(addresses, key=socket.inet_aton)
+    return sorted(gateways(interface, routes), key=socket.inet_aton)
 
 
 def check_kernel() -> None:

@@ -127,11 +127,11 @@ def prove(direction: Direction, asked: Asked, counted: Callable[[], Counters]) -
     """Measure one direction, and send what was asked and measured as a statistic.
 
     The job ends if they differ. `counted` gives what netem has lost and the queue has dropped so
-    far. A link that begins with an outage is not measured.
+    far. A link that loses every packet is not measured.
     """
-    if not asked.rate_bps or asked.loss_pct == 100:
+    if asked.loss_pct == 100:
         collect_agent.send_log(
-            syslog.LOG_INFO, f"{direction.name}: begins with an outage, not measured"
+            syslog.LOG_INFO, f"{direction.name}: loses every packet, not measured"
         )
         return
     measured, measurements = measure(direction, asked, counted), 1
@@ -394,12 +394,20 @@ def beyond(interface: str, routes: str, neighbours: str) -> str | None:
 
     The tables are those of /proc/net/route and arp.
     """
-    vias = [words[2] for words in map(str.split, routes.splitlines()) if words[0] == interface]
-    gateways = [socket.inet_ntoa(struct.pack("=I", int(via, 16))) for via in vias if int(via, 16)]
     known = [
         words[0] for words in map(str.split, neighbours.splitlines()) if words[-1] == interface
     ]
-    return next(iter(gateways + known), None)
+    return next(iter(gateways(interface, routes) + known), None)
+
+
+def gateways(interface: str, routes: str) -> list[str]:
+    """Return the addresses of the gateways of routes over the interface, each once.
+
+    The routes are as /proc/net/route has them.
+    """
+    vias = [words[2] for words in map(str.split, routes.splitlines()) if words[0] == interface]
+    found = [socket.inet_ntoa(struct.pack("=I", int(via, 16))) for via in vias if int(via, 16)]
+    return [*dict.fromkeys(found)]
 
 
 # The links whose qdiscs are modules of ours: dama_qdisc.py, dvbs2_qdisc.py
@@ -427,12 +435,3 @@ class ClassCounters(NamedTuple):
         length = self.bytes_out + self.bytes_dropped + self.bytes_lost + self.bytes_queued
         if (self.packets_in, self.bytes_in) != (packets, length):
             figures_are_wrong(f"{called}: the counters of the {link} do not add up: {self}")
-
-
-def gateways(interface: str, routes: str) -> set[str]:
-    """Return the gateways of routes over the interface, as /proc/net/route has them."""
-    found = set()
-    for words in map(str.split, routes.splitlines()):
-        if words[0] == interface and words[2].strip("0"):
-            found.add(words[2])
-    return found

@@ -778,6 +778,22 @@ def look(both: Both, states: dict[str, State]) -> None:
         )
 
 
+def without_outage(direction: Direction, state: State) -> State:
+    """Return the state; of an outage the one without it, as nothing can be measured in one."""
+    if state.rate_bps and state.loss_pct < 100:
+        return state
+    return state._replace(rate_bps=direction.rate_bps, loss_pct=0.0)
+
+
+def state_lines(
+    both: Both, arguments: argparse.Namespace, states: dict[str, State]
+) -> Iterator[str]:
+    """Yield tc's lines for rate and delay of both directions."""
+    for one in both:
+        yield rate_line(one, states[one.name], buffer_bytes(one, arguments.buffer))
+        yield delay_line(one, arguments, states[one.name], step=1)
+
+
 def asked(direction: Direction, arguments: argparse.Namespace, state: State) -> link_proof.Asked:
     """Return the properties that the proof should find in a direction."""
     limit = buffer_bytes(direction, arguments.buffer)
@@ -855,19 +871,25 @@ def emulate(arguments: argparse.Namespace) -> None:
         import dvbs2_qdisc
 
         dvbs2_qdisc.check_kernel()
+    arguments.rules = forwarding_rules(arguments, least_mtu(both, arguments))
     if netem.CLOCK not in os.environ:  # else an engine has looked before the run
         from openbach_jobs import kernel
 
-        own = ["nft"] if "drop" in (arguments.icmp_too_big, arguments.fragments) else []
+        own = ["nft"] if arguments.rules else []
         kernel.check([*kernel.LINK, "tbf", arguments.queue, *own])
-    arguments.rules = forwarding_rules(arguments, least_mtu(both, arguments))
     played = changes(arguments)
     states = {change.direction: change.state for change in first(played)}
+    proven = {one.name: without_outage(one, states[one.name]) for one in both}
     try:
-        apply(both, arguments, states)
+        apply(both, arguments, proven)
         for one in both:
             link_proof.prove(
-                one, asked(one, arguments, states[one.name]), partial(counters_of, both, one.name)
+                one, asked(one, arguments, proven[one.name]), partial(counters_of, both, one.name)
+            )
+        if proven != states:
+            change(
+                "tc",
+                lines=[f"qdisc change {line}" for line in state_lines(both, arguments, states)],
             )
         asked_for = None
         if arguments.dama:

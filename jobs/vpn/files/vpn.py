@@ -25,6 +25,7 @@ import syslog
 import tempfile
 import threading
 import time
+from array import array
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
@@ -34,7 +35,18 @@ from typing import Any, NamedTuple
 
 import collect_agent
 from tunnel_mtu import MtuError, fitting_mtu
-from vpn_folders import NONE, describe, kinds, not_had, scripts, values_in
+from vpn_folders import (
+    NONE,
+    cipher_of,
+    describe,
+    kinds,
+    last_lines,
+    not_had,
+    said_in,
+    scripts,
+    values_in,
+    warnings_of,
+)
 
 from openbach_jobs import limits
 from openbach_jobs.command import (
@@ -73,6 +85,8 @@ RETRY_S = 0.2
 HANDSHAKE_ROUND_TRIPS = 30
 """What a VPN may take for its handshake and a first packet, losses included, where that is more
 than LIMIT_S."""
+SERVER_LATER_S = 10
+"""What the server waits longer: of a handshake that fails the client tells the reason first."""
 FIRST_PINGS, PING_S = 3, 3
 """Of the first pings through a tunnel each is waited for as long; after these, and on paths that
 take longer than half of it, ping goes on sending and takes any answer."""
@@ -103,7 +117,8 @@ STREAMS = ("TCP", "MPTCP", "TLS")
 """Carriers whose congestion control is that of the tunnel; beside others a connection may be there
 for control."""
 ENDS = 2
-LAST_LINES = 10
+BY_KERNEL = ("wireguard", "ovpn", "xfrm")
+"""Types of interfaces, as `ip -d link` calls them, whose packets the kernel encrypts."""
 ETHERNET_MTU = 1500
 """Where nothing is known of the way out."""
 TCPI_RTT_AT = 68
@@ -112,6 +127,8 @@ IP_MTU = 14
 """linux/in.h"""
 HEADERS_BYTES = 40
 """Of IPv4 and TCP."""
+SIOCETHTOOL, ETHTOOL_GDRVINFO = 0x8946, 3
+"""Of linux/sockios.h and linux/ethtool.h; struct ethtool_drvinfo has the driver's name at 4."""
 Networks = list[tuple[str, IPv4Network]]
 
 
@@ -254,12 +271,6 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     arguments.tunnel_ip = arguments.tunnel_ip or own
     arguments.remote_tunnel_ip = arguments.remote_tunnel_ip or other
     return arguments
-
-
-def last_lines(log: Path) -> str:
-    """Return the end of what `up` and its daemon said, to be put behind a message."""
-    lines = log.read_text(errors="replace").splitlines()[-LAST_LINES:]
-    return "; its last lines:\n" + "\n".join(lines) if lines else "; it said nothing"
 
 
 def exchange(arguments: argparse.Namespace, public: str) -> tuple[str, Way]:
@@ -715,6 +726,93 @@ def tunnel(arguments: argparse.Namespace, directory: Path) -> None:
             setup_s = None
 
 
+def sent_packets(paths: str) -> dict[str, int]:
+    """Return how many packets each of the interfaces, parted by commas, has sent."""
+    counter = "/sys/class/net/{}/statistics/tx_packets"
+    return {
+        path: int(Path(counter.format(path)).read_text()) for path in filter(None, paths.split(","))
+    }
+
+
+def proven(
+    arguments: argparse.Namespace, vpn: Mapping[str, Any], log: Path, before: Mapping[str, int]
+) -> str:
+    """Return who carries the packets: `kernel (wireguard)`. Ends the job if a claim is not true.
+
+    `before` are the `sent_packets` before the VPN began.
+    """
+    carrier = carried_by(arguments, vpn, log)
+    if vpn["multipath"]:
+        paths = arguments.paths or "Multipath TCP"
+        missing = f"{arguments.kind} is a multipath VPN and does not use {paths}"
+        has_paths = partial(uses_paths, vpn["carrier"], arguments, before)
+        wait_for(missing, has_paths, evidence=lambda: last_lines(log))
+    if vpn["post_quantum"]:
+        check_key(arguments, vpn, log)
+    return carrier
+
+
+def carried_by(arguments: argparse.Namespace, vpn: Mapping[str, Any], log: Path) -> str:
+    """Return who carries the packets, by the type of the interface, or the states of IPsec."""
+    claimed, found = vpn["runs_in"], "no state of IPsec"
+    if vpn["device"]:
+        found = type_of(arguments.device)
+    elif arguments.remote_ip in run("ip", "xfrm", "state").split():
+        found = "xfrm"
+    wanted = vpn["device_type"] if vpn["device"] else "xfrm"
+    by_kernel = found == wanted if wanted else found not in ("tun", "none")
+    if (claimed == "kernel" and not by_kernel) or (claimed == "user space" and found in BY_KERNEL):
+        why = "".join(f"\n{line}" for line in warnings_of({"usual_warnings": None}, log))
+        sys.exit(
+            f"{arguments.kind}: its packets should be carried by the {claimed}, but"
+            f" {arguments.device} is of the type {found}{f', not {wanted}' if wanted else ''}{why}"
+        )
+    return f"{claimed or ('kernel' if found in BY_KERNEL else 'user space')} ({found})"
+
+
+def type_of(device: str) -> str:
+    """Return the type of an interface, as `ip -d link` calls it.
+
+    By an ioctl, as ethtool asks: a program that starts would move packets in virtual time.
+    """
+    about = array("B", struct.pack("=I192x", ETHTOOL_GDRVINFO))
+    request = struct.pack("16sP", device.encode(), about.buffer_info()[0])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asks:
+        try:
+            fcntl.ioctl(asks, SIOCETHTOOL, request)
+        except OSError:  # a kernel whose ethtool does not know them
+            (link,) = json.loads(run("ip", "-d", "-j", "link", "show", device))
+            return str(link.get("linkinfo", {}).get("info_kind", "none"))
+    return bytes(about[4:36]).rstrip(b"\0").decode()
+
+
+def uses_paths(
+    carrier: str, arguments: argparse.Namespace, before: Mapping[str, int]
+) -> bool | None:
+    """Return whether a multipath VPN uses each of its paths, None if not.
+
+    Multipath TCP has a subflow on each; of any other VPN each path's interface has sent packets.
+    """
+    if carrier == "MPTCP":
+        shown = run("ss", "-tinHO", "state", "established")
+        subflows = {line.split()[2] for line in shown.splitlines() if "tcp-ulp-mptcp" in line}
+        return len(subflows) >= max(len(before), 1) or None
+    now = sent_packets(arguments.paths)
+    return all(now[path] > sent for path, sent in before.items()) or None
+
+
+def check_key(arguments: argparse.Namespace, vpn: Mapping[str, Any], log: Path) -> None:
+    """End the job if nothing shows that a post-quantum key is in force.
+
+    A packet that has gone through WireGuard proves that both ends have the same pre-shared key.
+    """
+    line = vpn["post_quantum_line"]
+    shown = said_in(log) if line else run("wg", "show", arguments.device, "preshared-keys")
+    if not re.search(line or r"\t(?!\(none\))", shown):
+        why = last_lines(log) if line else f": {arguments.device} has no pre-shared key"
+        sys.exit(f"{arguments.kind}: its post-quantum key is not in force{why}")
+
+
 class Running:
     """A VPN between its `up` and its `down`: what proves that it works, and what it has counted."""
 
@@ -732,7 +830,8 @@ class Running:
         self.daemon = daemon
         self.log = log
         self.rtt_s = rtt_s
-        self.limit_s = max(LIMIT_S, HANDSHAKE_ROUND_TRIPS * rtt_s)
+        later_s = SERVER_LATER_S if arguments.role == "server" else 0
+        self.limit_s = max(LIMIT_S, HANDSHAKE_ROUND_TRIPS * rtt_s) + later_s
         self.source: str = arguments.device if vpn["device"] else arguments.tunnel_ip
         self.unanswered = 0
         self.has_lost_address = False
@@ -815,10 +914,11 @@ def life(
     the round trip of the path.
     """
     with ExitStack() as at_end:
-        up_s = time.monotonic()
+        up_s, before = time.monotonic(), sent_packets(arguments.paths)
         daemon, log = bring_up(arguments, vpn, environment, at_end)
         running = Running(arguments, vpn, daemon, log, rtt_s)
         rtt_ms = running.proven(f"no packet has gone through {arguments.kind}")
+        carrier = proven(arguments, vpn, log, before)
         patience_s = str(max(PING_S, 2 * math.ceil(rtt_s)))
         ping = ["ping", "-nqc", "1", "-W", patience_s, "-I", running.source]
         record(*ping, arguments.remote_tunnel_ip, before="until ", after=AGAIN)
@@ -830,7 +930,11 @@ def life(
         if setup_s is None:
             collect_agent.send_stat(collect_agent.now(), restart_time_s=up_time_s)
         else:
-            tell_of_the_start(arguments, vpn, setup_s + up_time_s, up_time_s, float(rtt_ms))
+            negotiated = cipher_of(vpn, log)
+            what = {"carried_by": carrier, "cipher": negotiated, "first_rtt_ms": float(rtt_ms)}
+            tell_of_the_start(arguments, vpn, setup_s + up_time_s, up_time_s, what)
+            for warning in warnings_of(vpn, log):
+                collect_agent.send_stat(collect_agent.now(), warning=warning)
         told = Path(PID_FILE.format(arguments.device))
         told.write_text(str(os.getpid()))
         at_end.callback(told.unlink, missing_ok=True)
@@ -848,9 +952,9 @@ def tell_of_the_start(
     vpn: Mapping[str, Any],
     setup_time_s: float,
     up_time_s: float,
-    rtt_ms: float,
+    what: Mapping[str, Any],
 ) -> None:
-    """Send what the start took, and what the carrier uses."""
+    """Send what the start took, what the carrier uses, and `what` else came up."""
     collect_agent.send_log(syslog.LOG_INFO, f"{arguments.kind} is ready after {setup_time_s:.3f} s")
     cc = carrier_congestion_control(arguments) if vpn["carrier"] in STREAMS else None
     mtu_bytes, asked_mtu_bytes = mtus(arguments, vpn)
@@ -859,9 +963,9 @@ def tell_of_the_start(
         setup_time_s=setup_time_s,
         up_time_s=up_time_s,
         congestion_control=cc,
-        first_rtt_ms=rtt_ms,
         mtu_bytes=mtu_bytes,
         asked_mtu_bytes=asked_mtu_bytes,
+        **what,
     )
 
 

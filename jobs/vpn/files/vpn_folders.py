@@ -7,6 +7,7 @@ The README.md there is the contract.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,6 +29,21 @@ TAKES = {
     },
 }
 """What any VPN takes: whether the segment size of TCP in it is set, and its MTU as asked."""
+LAST_LINES = 8
+"""Twice that, as log and as last words, are among the lines that a record keeps of a job."""
+MOST_ERRORS, MOST_WARNINGS, MOST_BYTES = 6, 8, 16 << 20
+STAMP = re.compile(r'^(time="\S*" )?([\dT:./Z-]{8,} )*')
+"""Date and time before what a daemon says."""
+WARNING = re.compile(r"warn|deprecat|\bignor|no effect|not supported|unsupported|disabl", re.I)
+ERROR = re.compile(
+    r"error|fail|fatal|critical|cannot|can't|could not|unable|refused|denied|invalid|mismatch|"
+    r"does not have|unrecognized|no such|not found|no proposal|unsupported",
+    re.I,
+)
+HARMLESS = re.compile(r"Could not determine IPv4/IPv6|Unroutable control packet|SIGUSR1\[soft")
+"""Of OpenVPN: what each start says, and what follows an error of the other end."""
+NOTHING = re.compile(r"(?!)")
+"""Matches no line."""
 DEFAULTS: dict[str, Any] = {
     "commands": [],
     "programs": {},
@@ -40,6 +56,8 @@ DEFAULTS: dict[str, Any] = {
     "coordinator": None,
     "framing": None,
     "behind_nat": {},
+    **dict.fromkeys(("runs_in", "device_type", "cipher_line", "usual_warnings"), None),
+    **dict.fromkeys(("multipath", "post_quantum", "post_quantum_line"), None),
     "rtt_max_s": None,
     "rtt_max_because": "",
 }
@@ -69,6 +87,41 @@ def describe(kind: str, given: Mapping[str, str] | None = None) -> dict[str, Any
     merged = {"values": values, "takes": takes}
     own_mtu = "inner_mtu" in own and "cipher" not in (given or {})
     return {**DEFAULTS, **base, **own, **merged, "own_mtu": own_mtu}
+
+
+def said_in(log: Path) -> str:
+    """Return the text of a log. `open` would make calls that fail, and those take virtual time."""
+    file = os.open(log, os.O_RDONLY)
+    try:
+        return os.read(file, MOST_BYTES).decode(errors="replace")
+    finally:
+        os.close(file)
+
+
+def lines_with(log: Path, wanted: re.Pattern[str], but: re.Pattern[str], most: int) -> list[str]:
+    """Return the first lines of a log that say something, each once and without its time."""
+    said = (STAMP.sub("", line).strip() for line in said_in(log).splitlines())
+    found = dict.fromkeys(one for one in said if wanted.search(one) and not but.search(one))
+    return [*found][:most]
+
+
+def last_lines(log: Path) -> str:
+    """Return what a log says of a failure, to be put behind a message: its errors, or its end."""
+    if errors := lines_with(log, ERROR, HARMLESS, MOST_ERRORS):
+        return "; its errors:\n" + "\n".join(errors)
+    lines = said_in(log).splitlines()[-LAST_LINES:]
+    return "; its last lines:\n" + "\n".join(lines) if lines else "; it said nothing"
+
+
+def warnings_of(vpn: Mapping[str, Any], log: Path) -> list[str]:
+    """Return the warnings of a daemon, but those that it gives in each run of this testbed."""
+    return lines_with(log, WARNING, re.compile(vpn["usual_warnings"] or NOTHING), MOST_WARNINGS)
+
+
+def cipher_of(vpn: Mapping[str, Any], log: Path) -> str:
+    """Return the cipher that the daemon tells of, else the only one that the VPN may have."""
+    told = re.findall(vpn["cipher_line"] or NOTHING, said_in(log))
+    return str(told[-1] if told else vpn["values"].get("cipher") or vpn.get("ciphers", ""))
 
 
 def values_in(text: str) -> dict[str, str]:

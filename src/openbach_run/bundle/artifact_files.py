@@ -25,6 +25,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any
 
 from openbach_run.bundle.artifact import PARTS, Chosen, Said, differences, said_by, some_of, spread
@@ -115,7 +116,7 @@ def make(wanted: Wanted, output: Path, write_report: WriteReport) -> None:
 def _copy(directory: Path, said: Said | None, copy: Path) -> None:
     """Copy a results directory: with figures only the parts that belong to its campaign."""
     if said is None:
-        shutil.copytree(directory, copy, symlinks=True)
+        shutil.copytree(directory, copy, symlinks=True, ignore=_no_files)
         return
     copy.mkdir()
     for name in PARTS:
@@ -131,6 +132,12 @@ def _copy(directory: Path, said: Said | None, copy: Path) -> None:
     # Records are closed to other users; an artifact is for everybody.
     for place in (copy, *copy.rglob("*")):
         place.chmod(0o755 if place.is_dir() else 0o644)
+
+
+def _no_files(folder: str, names: Sequence[str]) -> list[str]:
+    """Return the names of links to files, FIFOs and the like: guests have left them."""
+    places = (Path(folder, name) for name in names)
+    return [one.name for one in places if not (one.is_dir() or S_ISREG(one.lstat().st_mode))]
 
 
 def _put_bundle(place: Path, wanted: Wanted) -> None:

@@ -198,11 +198,25 @@ static void make_directories(const char *path)
 
 	for (char *slash = strchr(part + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
 		*slash = '\0';
-		if (mkdir(part, 0777) < 0 && errno != EEXIST && !is_there(part))
+		if (mkdir(part, 0755) < 0 && errno != EEXIST && !is_there(part))
 			fail(text("the cache %s cannot be written (XDG_CACHE_HOME names another place): %s", path, part));
 		*slash = '/';
 	}
 	free(part);
+}
+
+/* What others own or can write could be theirs to execute, as `foreign` of paths.py says. */
+static void refuse_foreign(const char *path, mode_t sticky)
+{
+	struct stat seen;
+
+	if (stat(path, &seen) < 0)
+		return;
+	bool writable = seen.st_mode & (seen.st_gid == seen.st_uid ? 0002 : 0022) && !(seen.st_mode & sticky);
+	if (!writable && (seen.st_uid == 0 || seen.st_uid == geteuid()))
+		return;
+	fprintf(stderr, "openbach-run: another user owns %s or can write to it; XDG_CACHE_HOME names another place\n", path);
+	exit(1);
 }
 
 /* `place` as it was packed. Another process that unpacks the same is waited for. */
@@ -212,7 +226,10 @@ static void ensure(const char *place)
 	int lock, here = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
 
 	make_directories(place);
-	lock = open(lock_name, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+	refuse_foreign(dirname(dirname(strdup(place))), S_ISVTX);
+	refuse_foreign(dirname(strdup(place)), 0);
+	refuse_foreign(place, 0);
+	lock = open(lock_name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
 	if (lock >= 0)
 		futimens(lock, NULL); /* used now: the cache forgets what is not (engine/virtual/cache.py) */
 	if (is_there(place)) {

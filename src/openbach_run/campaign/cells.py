@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+from openbach_run.campaign.settings import meaning
 from openbach_run.catalog import Entries, joined
 from openbach_run.link_checks import Presets, in_force, modules_of
 from openbach_run.openbach.limits import names_folders
@@ -51,7 +52,7 @@ def cells_of(
         combined = _resolved(dict(zip(values, combination, strict=True)))
         # The value `preset` becomes the satellite's own: two combinations may then be equal.
         cell = in_force(instead.applied(combined), presets)
-        if (key := tuple(cell.values())) not in seen:
+        if (key := tuple(map(meaning, cell.values()))) not in seen:
             seen.add(key)
             cells.append(cell)
     return cells

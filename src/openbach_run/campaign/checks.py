@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
+from string import Template
 
 from openbach_run.campaign.entries import check_entries
 from openbach_run.campaign.model import Campaign
-from openbach_run.campaign.vpn_values import check_values_of_vpns
+from openbach_run.campaign.vpn_values import NONE, check_values_of_vpns
 from openbach_run.catalog import joined
 from openbach_run.errors import InputError
+from openbach_run.json_files import read_json
 from openbach_run.openbach.extras import MEASURE
 from openbach_run.openbach.job import Job
 from openbach_run.openbach.job_folders import Package, entries_of
@@ -25,6 +27,7 @@ from openbach_run.openbach.scenario import SAME, Scenario
 from openbach_run.openbach.source import FIGURES
 from openbach_run.openbach.start import check_values, names_used
 from openbach_run.openbach.value_checks import Wrong, idle_here, names_asked, wrong_values
+from openbach_run.openbach.values import sole_placeholder
 
 
 def check_campaign(campaign: Campaign, packages: Mapping[str, Package]) -> None:
@@ -35,6 +38,7 @@ def check_campaign(campaign: Campaign, packages: Mapping[str, Package]) -> None:
     check_cells(campaign, {name: package.job for name, package in packages.items()})
     check_vpns(campaign, packages)
     check_folders(campaign, packages)
+    check_cpus(campaign, packages)
     # Last, so that a mistake in a value is told of also where only the jobs' arguments are known.
     if missing := [name for name in campaign.jobs() if packages[name].files is None]:
         raise InputError(
@@ -86,6 +90,25 @@ def check_vpns(campaign: Campaign, packages: Mapping[str, Package]) -> None:
     vpns = entries_of(packages)["vpn-configs"]
     for cell in first_of_each(campaign.cells, [use.names for use in places]):
         check_values_of_vpns(places, cell, vpns)
+
+
+def check_cpus(campaign: Campaign, packages: Mapping[str, Package]) -> None:
+    """Check the CPUs of VPNs. Raises InputError for the first profile that lacks its cell's VPN."""
+    jobs = {name: package.job for name, package in packages.items()}
+    places = [use for use in campaign.places(jobs) if use.argument.limits.get("folder") == "cpus"]
+    cpus = entries_of(packages)["cpus"]
+    for cell in first_of_each(campaign.cells, [use.names for use in places]):
+        for use in places:
+            cpu, vpn = (
+                Template(text).safe_substitute(cell)
+                for text in (use.template, use.beside.get("kind", NONE))
+            )
+            if cpu in cpus and vpn != NONE and vpn not in (had := read_json(cpus[cpu])["vpns"]):
+                name = sole_placeholder(use.template) or use.argument.name
+                raise InputError(
+                    f"{name}={cpu} vpn={vpn}: {cpus[cpu]} says nothing of {vpn}; it has"
+                    f" {', '.join(sorted(had))}"
+                )
 
 
 def check_folders(campaign: Campaign, packages: Mapping[str, Package]) -> None:

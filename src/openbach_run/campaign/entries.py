@@ -21,6 +21,7 @@ from openbach_run.openbach.refusals import near
 from openbach_run.openbach.shapes import Shape, check
 
 TEXT: Shape = {"type": "string"}
+TEXT_OR_NULL: Shape = {"type": ["string", "null"]}
 TEXTS: Shape = {"type": "array", "items": TEXT}
 NUMBER: Shape = {"type": "number"}
 ANYTHING: Shape = {"type": "object", "additionalProperties": {}}
@@ -109,7 +110,8 @@ VPN: Shape = {
         "values": {**BY_VALUE, "additionalProperties": {"type": ["string", "number"]}},
         "takes": {**BY_VALUE, "additionalProperties": TAKEN},
         "fixed": TEXTS,
-        "handshake_line": {"type": ["string", "null"]},
+        **dict.fromkeys(("handshake_line", "cipher_line", "usual_warnings"), TEXT_OR_NULL),
+        **dict.fromkeys(("post_quantum_line", "device_type"), TEXT_OR_NULL),
         "coordinator": {"type": ["string", "null"]},
     },
 }

@@ -22,7 +22,8 @@ from openbach_run.engine.contract import Engine, Withdrawn
 from openbach_run.openbach.measures import Declared, to_records
 from openbach_run.progress import Progress
 from openbach_run.results.files import arrow, columns_of, csv_line, csv_lines
-from openbach_run.results.measures import brought_up_to_date, measures
+from openbach_run.results.measures import brought_up_to_date, check_record, measures, texts
+from openbach_run.results.python_packages import python_packages
 from openbach_run.results.record import DAMAGED, Record, Store, check
 from openbach_run.results.run_files import DamagedRecord, within
 
@@ -30,6 +31,8 @@ LONG_S = 2.0
 """Seconds after which the reading of records shows its progress."""
 SHOW_S = 0.2
 """Seconds from one look at the progress to the next."""
+ENDED_WITH = "the job ended with "
+"""What the log of a job (guest/agent_library) has before its last words."""
 STILL_MEASURED = (
     'what it had measured is in results.csv. "on_fail": {"policy": "ignore"} in a function keeps a'
     " failure of its job from ending the scenario, as on OpenBACH"
@@ -291,12 +294,25 @@ def interleaved(runs: Sequence[PlannedRun]) -> list[PlannedRun]:
 def known_record(store: Store, planned: PlannedRun) -> Record | None:
     """Return the record of a finished run, with the measures that its jobs declare now.
 
-    None if the run has not finished. A record whose measures change is written anew.
+    None if the run has not finished, or what it left is damaged: the log then says it. A record
+    whose measures change is written anew.
     """
-    record = store.load(planned.spec.run_id)
+    record, spec = store.load(planned.spec.run_id), planned.spec
     if record is None or not record.finished:
         return None
     run_dir = store.runs / record.run_id
+    try:
+        check_record(record, run_dir)
+        asked = (spec.scenario_name, spec.values, spec.seed)
+        if (record.scenario, record.arguments, record.seed) != asked or (
+            record.parts and record.parts != parts_of(record, run_dir)
+        ):
+            raise DamagedRecord(f"{run_dir / 'record.json'}: is of another run")
+    except DamagedRecord as damage:
+        import logging
+
+        logging.getLogger(__name__).warning("%s; it is run again", damage)
+        return None
     now = brought_up_to_date(record, run_dir, planned.measures)
     if now is not record:
         now = _with_parts(now, run_dir)
@@ -321,8 +337,9 @@ def execute_run(
     try:
         check(place)
         measured = measures(place, planned.measures, spec.values)
+        told = texts(place, planned.measures)
     except DamagedRecord as damage:
-        measured = {}
+        measured, told = {}, {}
         error = "\n".join(
             [f"the run left {within(damage, place)}", *([outcome.error] if outcome.error else [])]
         )
@@ -342,7 +359,8 @@ def execute_run(
         spec.identity,
         planned.engine.packages,
         to_records(planned.measures),
-        host=outcome.host,
+        host={**outcome.host, **python_packages()},
+        texts=told,
     )
     return place, (
         _with_parts(record, place) if spec.cell.origin.sub_scenarios else replace(record, parts=[])
@@ -358,12 +376,24 @@ def _with_parts(record: Record, run_dir: Path) -> Record:
 
 
 def failure_in_words(record: Record) -> str:
-    """Return a text for a person on a run that has failed: its values, its status, the reason."""
+    """Return a text for a person on a run that has failed: the reason, its status, its values."""
     values = [f"{name}={value}" for name, value in record.arguments.items()]
     cell = " ".join([*values, f"seed={record.seed}"])
     measured = f"\n  {STILL_MEASURED}" if record.measures else ""
     said = record.error or "it gave no reason"
-    return f"failed: {cell}: {record.status}\n{said}{measured}"
+    return f"failed: {_reason(said)}\n{said}\n  {record.status}: {cell}{measured}"
+
+
+def _reason(said: str) -> str:
+    """Return the line that names the reason: what a job ended with, or the last one."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    for number, line in enumerate(lines):
+        if ENDED_WITH in line:
+            reason = line.partition(ENDED_WITH)[2]
+            return " ".join(
+                [reason, *lines[number + 1 : number + 2]] if reason[-1:] == ":" else [reason]
+            )
+    return lines[-1] if lines else said
 
 
 class _Progress:
@@ -419,7 +449,7 @@ class _Progress:
             to_go = f", {(self._to_do - self._ended) * wall_s / self._ended:.0f} s to go"
         known = f" ({self._known} were there already)" if self._known else ""
         text = (
-            f"{self._ended} of {self._to_do} runs{known}, {virtual_s:.0f} s of theirs in"
-            f" {wall_s:.0f} s{to_go}"
+            f"{self._ended} of {self._to_do} runs{known}, {virtual_s:.0f} s on their"
+            f" clocks in {wall_s:.0f} s{to_go}"
         )
         self._show(text, self._ended / self._to_do)

@@ -18,7 +18,7 @@ from typing import Any
 from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.plan import plan_read
 from openbach_run.campaign.reading import read_with_subs, settable
-from openbach_run.campaign.settings import distinct, is_list, parse_seeds, parse_settings
+from openbach_run.campaign.settings import is_list, parse_seeds, parse_settings
 from openbach_run.campaign.vpn_values import setting_of
 from openbach_run.catalog import Catalog
 from openbach_run.errors import InputError
@@ -139,6 +139,4 @@ def _entry(
         known = catalog.all("scenarios")
         right = near(name, known).rstrip() or f"there are {', '.join(known)}"
         raise InputError(f"{where}.scenario: there is no scenario {name}; {right}")
-    return file, {
-        str(name): distinct(name, tuple(map(str, listed))) for name, listed in values.items()
-    }
+    return file, {str(name): tuple(map(str, listed)) for name, listed in values.items()}

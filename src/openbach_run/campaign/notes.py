@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,9 @@ from openbach_run.openbach.uses import Use, every_use
 from openbach_run.openbach.value_checks import idle, idle_here, names_asked, notes
 from openbach_run.openbach.values import sole_placeholder
 
+FRACTIONS = ("%", "ms", "s", "BDP")
+"""Units in which people write fractions, perhaps with a decimal comma."""
+
 
 def notes_of(campaign: Campaign, packages: Mapping[str, Package]) -> list[str]:
     """Return notes for the user on values that the jobs take, each note once.
@@ -27,12 +31,24 @@ def notes_of(campaign: Campaign, packages: Mapping[str, Package]) -> list[str]:
     spelled = campaign.places(jobs)
     noted = [use for use in spelled if "noted" in use.argument.limits]
     cells = first_of_each(campaign.cells, [use.names for use in noted])
-    found: list[str] = []
+    found = [*_decimal_commas(campaign, spelled)]
     for cell in cells:
         found += notes(noted, own_values(campaign, cell))
     for cell in campaign.cells:
         found += remarks(cell, campaign.presets)
     return list(dict.fromkeys([*found, *_idle_values(campaign, packages, spelled)]))
+
+
+def _decimal_commas(campaign: Campaign, spelled: Sequence[Use]) -> Iterator[str]:
+    """Yield a text for each argument whose two values may be one that has a decimal comma."""
+    usual = sweep_table(campaign.scenario, campaign.path, "values")
+    for use in spelled:
+        name = sole_placeholder(use.template) or ""
+        values = campaign.values.get(name, ()) if name in campaign.given else ()
+        may_be_one = re.fullmatch("[0-9],[0-9]+", ",".join(values))
+        is_fraction = use.argument.limits.get("unit") in FRACTIONS
+        if may_be_one and is_fraction and not {*values} <= {*map(str, usual.get(name, ()))}:
+            yield f"{name}={','.join(values)} is two values; one value is {'.'.join(values)}"
 
 
 def _idle_values(

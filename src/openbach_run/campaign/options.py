@@ -9,6 +9,7 @@ from pathlib import Path
 from openbach_run.clock import VIRTUAL, clock_named
 from openbach_run.errors import InputError
 from openbach_run.paths import PROJECT, REPOSITORY
+from openbach_run.results.python_packages import python_packages
 
 ENGINES = ("virtual", "native", "controller")
 
@@ -38,7 +39,7 @@ class Options:
     keys: bool = False
     """With `pcap`: keep the keys of WireGuard's tunnels, and the qlog of QUIC."""
     locked: bool = False
-    """Refuse other Debian packages than those of debian.lock."""
+    """Refuse other Debian and Python packages than those of the locks."""
     additions: tuple[Path, ...] = ()
     """Directories with VPNs, jobs, scenarios and so on beside those of this checkout."""
     jobs: tuple[Path, ...] = ()
@@ -57,6 +58,8 @@ class Options:
             raise InputError(
                 "--workers: a cluster runs as many at a time as its workers have threads"
             )
+        if self.locked and (others := python_packages().get("python_not_locked")):
+            raise InputError(f"--locked: Python packages are not requirements.lock's: {others}")
         _check_controller(self)
         _check_real_time(self)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from openbach_run.campaign import noise
-from openbach_run.campaign.settings import is_list, is_value
+from openbach_run.campaign.settings import check_values, is_list, is_value
 from openbach_run.campaign.vpn_values import folded, setting_of
 from openbach_run.errors import InputError
 from openbach_run.link_checks import Presets, read_file_of, read_presets
@@ -85,6 +85,7 @@ def read_values(
     settings, every = settings_of(scenario, subs), settable(scenario, subs)
     for name, several in given.items():
         _check_name(f"{name}={','.join(several)}", setting_of(name), scenario, every)
+        check_values(name, several)
     # The settings vpn.NAME become values of the constant vpn_values.
     given = folded(given)
     known = _own_values(path, scenario, subs)
@@ -96,6 +97,7 @@ def read_values(
                 f"{path}: the argument {name} needs a value: {name}=… ({settings[name]})"
             )
         values[name] = given.get(name) or known[name]
+        check_values(name, values[name])
     check_references(values)
     return values
 

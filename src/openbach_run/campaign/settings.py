@@ -4,9 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
+from math import isfinite
 from typing import Any
 
+from openbach_jobs import presets
 from openbach_run.errors import InputError
+from openbach_run.units import MULTIPLIERS, number
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
@@ -15,7 +19,8 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     Raises InputError.
     """
     try:
-        numbers = [int(part) for part in text.split(",") if part.strip()]
+        plain = text if text.isascii() and "_" not in text else ""
+        numbers = [int(part) for part in plain.split(",") if part.strip()]
     except ValueError:
         numbers = []
     if (
@@ -52,7 +57,7 @@ def parse_settings(settings: Sequence[str]) -> dict[str, tuple[str, ...]]:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise InputError(f"{text!r}: arguments are given as NAME=VALUE or NAME=VALUE,VALUE,…")
-        values = distinct(name, tuple(part.strip() for part in value.split(",")))
+        values = tuple(part.strip() for part in value.split(","))
         if name in given:
             raise InputError(
                 f"{text}: {name} is given twice; to sweep it:"
@@ -62,8 +67,31 @@ def parse_settings(settings: Sequence[str]) -> dict[str, tuple[str, ...]]:
     return given
 
 
-def distinct(name: str, values: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the values of a name. Raises InputError for an empty value or one given twice."""
-    if "" in values or len(set(values)) < len(values):
+def check_values(name: str, values: Sequence[str]) -> None:
+    """Check the values of a name.
+
+    Raises InputError for an empty value, one given twice, and a number in an odd spelling.
+    """
+    if "" in values or len({*map(meaning, values)}) < len(values):
         raise InputError(f"{name}={','.join(values)}: an empty value or one given twice")
-    return values
+    if odd := next(filter(_is_odd, values), None):
+        raise InputError(f"{name}={odd}: a number is written with the digits 0 to 9, like 10000")
+
+
+@lru_cache
+def meaning(text: str) -> object:
+    """Return what values are compared by: `1` and `1.0` are one value, so are `1kB` and `1000B`."""
+    try:
+        return presets.buffer(text)
+    except ValueError:
+        value = number(text)
+        return text if value is None else value
+
+
+def _is_odd(text: str) -> bool:
+    """Return whether Python reads a number where a reader of results.csv may not: `1_0`, `-0`."""
+    try:
+        value = float(text[:-1] if text[-1:] in MULTIPLIERS else text)
+    except ValueError:
+        return False
+    return isfinite(value) and (number(text) is None or (value == 0 and text[0] == "-"))

@@ -15,7 +15,7 @@ from openbach_run.campaign.model import Campaign
 from openbach_run.engine.contract import COMPLAINED
 from openbach_run.openbach.values import kind_of
 from openbach_run.results import run_files
-from openbach_run.results.measures import measures, measures_of
+from openbach_run.results.measures import measures, measures_of, texts
 from openbach_run.results.record import DAMAGED, Record, events, failures_in_words
 from openbach_run.results.run_files import DamagedRecord
 
@@ -75,6 +75,7 @@ def parts_of(record: Record, run_dir: Path) -> list[dict[str, Any]]:
                 "error": record.error or _error(failures, event["scenario"], number),
                 "virtual_s": 0.0 if end is None else end["t_s"] - event["t_s"],
                 "measures": measures(run_dir, measures_of(record), event["arguments"], number),
+                "texts": texts(run_dir, measures_of(record), number),
             }
         )
     return parts

@@ -92,8 +92,10 @@ def campaign_table(
             [
                 _note(campaign),
                 *alike(several),
-                *_too_short(campaign, records),
+                *_survivors(rows),
+                *least.notes(_at_one_rate(campaign, records), campaign.swept),
                 *_fragments(campaign, records),
+                *_warnings(records),
                 *_shares(campaign, records),
                 *_sizes(campaign, records),
                 *_clocks(records),
@@ -248,15 +250,21 @@ def _failed(done: Sequence[Record]) -> str:
     return f" ({failed} failed)" if failed else ""
 
 
-def _least_s(campaign: Campaign, cell: Mapping[str, str]) -> float | None:
-    """Return the least transfer time of a cell in s; None where its rate is none or has steps."""
+def _has_steps(campaign: Campaign, cell: Mapping[str, str]) -> bool:
+    """Return whether the satellite of a cell has steps of the rate."""
     preset = campaign.presets.get(cell.get(ORBIT, ""))
-    return None if preset and least.rate_steps(preset) else least.least_transfer_time_s(cell)
+    return preset is not None and least.rate_steps(preset)
+
+
+def _at_one_rate(campaign: Campaign, records: Sequence[Record]) -> list[Record]:
+    """Return the records of a campaign's scenario without those at a rate that has steps."""
+    mine = [one for one in records if one.scenario == campaign.scenario.name]
+    return [one for one in mine if not _has_steps(campaign, one.arguments)]
 
 
 def _least(campaign: Campaign, cell: Mapping[str, str]) -> str:
     """Return a text on the least transfer time of a cell, and what binds; "" if there is none."""
-    if not (time_s := _least_s(campaign, cell)):
+    if _has_steps(campaign, cell) or not (time_s := least.least_transfer_time_s(cell)):
         return ""
     at_least = f"at least {time_s:.2f} s for a size of {cell['size']}"
     rate = f"rate of {least.rate_of(cell)}"
@@ -268,30 +276,6 @@ def _least(campaign: Campaign, cell: Mapping[str, str]) -> str:
         f" (tcp_buffer={cell['tcp_buffer']}) for each round trip of {1000 * rtt_s:g} ms,"
         f" {window_bytes * 8e-6 / rtt_s:.3g} Mbit/s a connection"
     )
-
-
-def _too_short(campaign: Campaign, records: Sequence[Record]) -> list[str]:
-    """Return a note on times that the link's rate does not allow; an empty list without any.
-
-    The clock of such a measure starts after the first packets of the data.
-    """
-    found = []
-    for one in records:
-        time_s = one.measures.get(USUAL)
-        if not one.finished or time_s is None or one.scenario != campaign.scenario.name:
-            continue
-        least_s = _least_s(campaign, one.arguments)
-        if least_s and time_s < least_s:
-            found.append((time_s - least_s, one))
-    if not found or campaign.measure != USUAL:
-        return []
-    off_s, worst = min(found, key=lambda one: one[0])
-    values = " ".join(f"{name}={worst.arguments[name]}" for name in campaign.swept)
-    return [
-        f"WARNING: {len(found)} times are shorter than the rate allows, by up to"
-        f" {-1000 * off_s:.3g} ms{f' ({values})' if values else ''}: the measure's clock starts"
-        " after the first packets (docs/limitations.md)"
-    ]
 
 
 def _fragments(campaign: Campaign, records: Sequence[Record]) -> list[str]:
@@ -312,6 +296,26 @@ def _fragments(campaign: Campaign, records: Sequence[Record]) -> list[str]:
         f" {most:.0f}{f' (first: {values})' if values else ''}: columns"
         f" {', '.join(f'{side}{FRAGMENTS}' for side in SIDES)}"
     ]
+
+
+def _survivors(rows: Mapping[tuple[str, ...], Mapping[tuple[str, ...], str]]) -> list[str]:
+    """Return a note if cells have both finished and failed runs; else an empty list."""
+    note = (
+        "WARNING: a cell with (N failed) is the median of the runs that finished only: those that"
+        " failed have no value, and may be the worst ones"
+    )
+    shown = (cell for cells in rows.values() for cell in cells.values())
+    return [note] if any(cell.endswith(" failed)") for cell in shown) else []
+
+
+def _warnings(records: Sequence[Record]) -> list[str]:
+    """Return the warnings of VPNs that came up, each once."""
+    told = {
+        f"{one.arguments.get('vpn', 'VPN')} warns: {one.texts['vpn_warnings']}": None
+        for one in records
+        if one.finished and "vpn_warnings" in one.texts
+    }
+    return list(told)
 
 
 def _shares(campaign: Campaign, records: Sequence[Record]) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from openbach_run.results.captures import (
     Packet,
     PcapngWriter,
     PcapWriter,
+    check_capture,
     packets,
 )
 from openbach_run.topology.hosts import Inventory
@@ -66,6 +68,8 @@ def main(argv: list[str]) -> int:
         raise InputError(f"{run_dir}: has no {CAPTURE}; run it with --pcap")
     if (arguments.at is None) != (arguments.output is None):
         raise InputError("--at HOST[/INTERFACE] and -o FILE go together")
+    with suppress(FileNotFoundError):  # a run that was ended from outside has no record
+        check_capture(run_dir, run_files.document(run_dir, "record.json"), hashed=True)
     if arguments.at is None:
         for name, count in _counted(run_dir / CAPTURE).items():
             print(f"{count:9} {name}")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -44,6 +45,9 @@ The commands run in a directory that all hosts share. It has the files of --file
 brings back what is in it at the end. The scenario's servers run, too (iperf3 on port 5201).
 """
 
+NOT_FOUND = re.compile(r"([\w.-]+): (?:command )?not found")
+NEEDED_BY = {"resolvconf": ", which a line DNS = of wg-quick needs: leave the line out"}
+"""What shells say of a program that is not there, and who calls it without the user's knowledge."""
 LIMIT_S, LONGEST_S = 4 * 3600, 10**6
 
 EPILOG = """\
@@ -111,7 +115,7 @@ def add_testbed(
     made.add_argument(
         "--locked",
         action="store_true",
-        help="refuse to run with other Debian packages than those of debian.lock (exit code 2)",
+        help="refuse other Debian and Python packages than the locked ones (exit code 2)",
     )
     add_with(made, "your VPNs, jobs, scenarios and so on (docs/additions.md)")
     add_jobs(made)
@@ -217,6 +221,8 @@ class Printer:
         self._gap = ""
         """What ends a line that a command has left without an end."""
         self._partial: dict[tuple[int, int], str] = {}
+        self._absent: dict[int, str] = {}
+        """Of commands that called a program which is not there: what to know of that."""
 
     def told(self, one: Mapping[str, Any]) -> None:
         """Print a line of the guest's output (guest/typed.py)."""
@@ -230,8 +236,8 @@ class Printer:
             self.running.discard(one["ended"])
             self._finish(one["ended"])
             if one["code"] and one["ended"] not in self._lasting and not self._quiet:
-                self._say(one["t_s"], f"{self._named(one['ended'])}: {in_words(one['code'])}")
-
+                why = f"{in_words(one['code'])}{self._absent.get(one['ended'], '')}"
+                self._say(one["t_s"], f"{self._named(one['ended'])}: {why}")
         elif "lasting" in one:
             self._lasting.update(one["lasting"])
 
@@ -251,6 +257,11 @@ class Printer:
 
     def _printed(self, number: int, stream: int, text: str) -> None:
         to = sys.stdout if stream == 1 else sys.stderr
+        if stream == 2 and (found := NOT_FOUND.search(text)):
+            hint = NEEDED_BY.get(found[1], "")
+            self._absent[number] = (
+                f"; the testbed has no program {found[1]}{hint}; the commands after it go on"
+            )
         if self._command(number).apart:
             # Of several at once, whole lines, each with its host.
             *lines, rest = (self._partial.pop((number, stream), "") + text).split("\n")

@@ -186,7 +186,7 @@ def _add_execution(made: argparse.ArgumentParser) -> None:
     made.add_argument(
         "--locked",
         action="store_true",
-        help="refuse to run with other Debian packages than those of debian.lock (exit code 2)",
+        help="refuse other Debian and Python packages than the locked ones (exit code 2)",
     )
     made.add_argument(
         "--format",

@@ -481,7 +481,6 @@ def _portable(folder: Path) -> str:
 def _free_cpu() -> Iterator[int]:
     """A CPU that no other worker of this machine uses for a run; any if all are taken."""
     cpus = sorted(os.sched_getaffinity(0))
-    cache_directory().mkdir(parents=True, exist_ok=True)
     for cpu in cpus:
         with (cache_directory() / f"cpu-{cpu}.lock").open("w") as lock:
             try:

@@ -66,7 +66,9 @@ def refusal(argument: Argument, value: str, called: str) -> str:
         return ""
     if "pattern" in limits:
         return (
-            "" if re.fullmatch(limits["pattern"], value) else f"{called} is {_in_words(argument)}"
+            ""
+            if re.fullmatch(limits["pattern"], value, re.ASCII)
+            else f"{called} is {_in_words(argument)}"
         )
     # number() takes a suffix (30M). Of other types than str the job gets a number, without one.
     given = number(value)
@@ -74,6 +76,7 @@ def refusal(argument: Argument, value: str, called: str) -> str:
     also = [number(str(one)) for one in limits.get("also", ())] if argument.type != "str" else []
     fits = (
         given is not None
+        and (given or value[0] != "-")
         and bound(limits.get("minimum", -math.inf))
         <= given
         <= bound(limits.get("maximum", math.inf))

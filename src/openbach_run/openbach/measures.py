@@ -6,7 +6,7 @@ left out:
 
     statistic   what the job sends, one of `statistics` in its description (default: the column)
     unit        for people (default: what the column's name ends with: _s, _ms, _pct, _mbps)
-    type        float (default) or int, in results.parquet
+    type        float (default) or int, in results.parquet; or text: a column that is no measure
     factor      the column is the statistic times this (default 1)
     title       words for the head of a table and for an axis (default: the column's name in words)
     better      less or more, or left out where neither is
@@ -47,9 +47,12 @@ SERIES = "series"
 TAKES = (*TAKES_OF_ONE, *TAKES_OF_ALL, SERIES)
 EACH = "each"
 """No column itself: every number that the job sends is one, see EVERY_STATISTIC."""
+TEXT = "text"
+TYPES = ("float", "int", TEXT)
 UNITS = {"s": "s", "ms": "ms", "pct": "%", "mbps": "Mbit/s", "bps": "bit/s", "bytes": "bytes"}
 """As the last part of a name says it, and as it is written."""
-OTHER_COLUMNS = ("scenario", "seed", "status", "virtual_s", "wall_s", "run_id", "capture_hash")
+OF_A_RUN = ("virtual_s", "wall_s", "run_id", "capture_hash", "too_short_by_s")
+OTHER_COLUMNS = ("scenario", "seed", "status", *OF_A_RUN)
 """Columns of results.csv that are neither measures nor arguments."""
 
 
@@ -68,8 +71,8 @@ class Measure:
 
     @property
     def is_column(self) -> bool:
-        """Return whether it has a column in results.csv."""
-        return self.take not in (SERIES, EACH)
+        """Return whether it is a column of numbers in results.csv."""
+        return self.take not in (SERIES, EACH) and self.type != TEXT
 
     @property
     def words(self) -> str:
@@ -224,7 +227,7 @@ def _measure(at: str, column: str, described: Any) -> Measure:
         raise InputError(
             f"{at}.factor: {factor!r} should be a number, not 0 (YAML has 1.0e-6, not 1e-6)"
         )
-    for key, allowed in (("type", ("float", "int")), ("better", ("less", "more")), ("take", TAKES)):
+    for key, allowed in (("type", TYPES), ("better", ("less", "more")), ("take", TAKES)):
         if key in described and described[key] not in allowed:
             shown = near(str(described[key]), allowed)
             raise InputError(

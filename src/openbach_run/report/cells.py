@@ -24,7 +24,7 @@ from openbach_run.report.words import said
 from openbach_run.results import by_engine, campaign_file, run_files, run_json
 from openbach_run.results.intervals import Estimate, difference, estimate, ratio, unpaired
 from openbach_run.results.least_transfer_time import least_transfer_time_s
-from openbach_run.results.measures import measures_of_all
+from openbach_run.results.measures import check_record, measures_of_all
 from openbach_run.results.record import Record, Store
 
 FACTORS = ("vpn", "pep", "cc", "loss")
@@ -241,7 +241,7 @@ def read_campaigns(directories: Sequence[Path]) -> Campaigns:
         for planned in campaign["runs"]:
             run_id = planned["run_id"]
             run_dir = store.runs / run_id
-            record = store.load(run_id) if records is None else records.get(run_id)
+            record = _checked(store, planned) if records is None else records.get(run_id)
             name, arguments = planned["scenario"], planned["arguments"]
             # The orbit is taken from any run of the scenario: only run.json has the jobs'
             # arguments. A file of runs has it for each run, an older one among the arguments.
@@ -267,6 +267,17 @@ def read_campaigns(directories: Sequence[Path]) -> Campaigns:
                 cell.runs.append(Run(planned["seed"], run_dir, record))
     found = Campaigns(commands, list(cells.values()), plots=plots)
     return replace(found, declared=_declared(found.records))
+
+
+def _checked(store: Store, planned: Mapping[str, Any]) -> Record | None:
+    """Return the record of a run; None if it has none. Raises DamagedRecord."""
+    run_dir = store.runs / planned["run_id"]
+    if record := store.load(planned["run_id"]):
+        check_record(record, run_dir)
+        return record
+    if (run_dir / "record.json").exists():
+        raise run_files.DamagedRecord(f"{run_dir / 'record.json'}: cannot be read")
+    return None
 
 
 def _declared(records: Sequence[Record]) -> Declared:

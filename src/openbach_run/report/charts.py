@@ -21,6 +21,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator
 
+from openbach_run.results.files import csv_cell
+
 INTERVAL = "_"
 """The beginning of a line's label if the line is an interval: its ends belong to the point, at this
 place, of the line with the rest of the label. (matplotlib leaves such labels out of legends.)"""
@@ -74,7 +76,8 @@ def points_csv(figure: Figure) -> str:
         for image in axes.images:
             for (row, column), value in numpy.ndenumerate(numpy.asarray(image.get_array())):
                 names = _label_at([axes.xaxis], column), _label_at([axes.yaxis], row)
-                writer.writerow([axes.get_title(), "", *names, _short(float(value)), "", ""])
+                cells = (axes.get_title(), "", *names, _short(float(value)), "", "")
+                writer.writerow(map(csv_cell, cells))
         turned = isinstance(axes.yaxis.get_major_locator(), FixedLocator)
         title = axes.get_title() or axes.get_title("left")
         for line in _lines(axes, turned) if any(map(_is_read, axes.lines)) else ():
@@ -84,7 +87,7 @@ def points_csv(figure: Figure) -> str:
                 # Panels that share an axis have its names on the first one only.
                 sharing = [axes.yaxis, figure.axes[0].yaxis]
                 place = [value, _label_at(sharing, round(at))] if turned else [at, value]
-                writer.writerow([title, line["line"], *place, low, high])
+                writer.writerow(map(csv_cell, (title, line["line"], *place, low, high)))
     return text.getvalue()
 
 

@@ -14,6 +14,7 @@ from itertools import chain
 from openbach_run.openbach.measures import Measure, flat, measure_of
 from openbach_run.report.cells import Campaigns, Cell, Partners, measured_against
 from openbach_run.report.claims import Claim
+from openbach_run.results.files import csv_cell
 from openbach_run.results.intervals import Estimate
 
 CELL_COLUMNS = (
@@ -108,7 +109,5 @@ def _text(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Return CSV text; numbers have up to six decimals, a missing one is empty."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    for row in rows:
-        writer.writerow([round(value, 6) if isinstance(value, float) else value for value in row])
+    writer.writerows(map(csv_cell, row) for row in (header, *rows))
     return text.getvalue()

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from openbach_run.errors import InputError
-from openbach_run.openbach.measures import Measure, measure_of
+from openbach_run.openbach.measures import OF_A_RUN, Measure, measure_of
 from openbach_run.paths import REPOSITORY
 from openbach_run.report.document import templates
 from openbach_run.results.files import arrow
@@ -208,7 +208,7 @@ def _column(rows: Sequence[Row], wanted: str | None, file: Path, scenario: str) 
     names = list(rows[0])
     measured = []
     for name in names[names.index("status") + 1 :]:
-        if name not in ("virtual_s", "wall_s", "run_id", "capture_hash"):
+        if name not in OF_A_RUN:
             kinds = {type(row[name]) for row in rows}
             if any(issubclass(kind, int | float) for kind in kinds):
                 measured.append(name)

@@ -29,7 +29,7 @@ from openbach_run.report.front import (
 )
 from openbach_run.report.hosts import hosts, pep_hosts, runs_of_scenarios
 from openbach_run.report.settings import Setting, conditions, described, settings
-from openbach_run.results import by_engine
+from openbach_run.results import by_engine, least_transfer_time
 from openbach_run.results.files import as_csv, places, write_parquet
 from openbach_run.results.record import not_locked
 from openbach_run.results.tables import (
@@ -202,7 +202,7 @@ def _text(campaigns: Campaigns, **more: Any) -> str:
         date=datetime.now(UTC).strftime("%Y-%m-%d"),
         campaigns=campaigns,
         failures=content.failures(campaigns),
-        not_locked=not_locked(campaigns.records),
+        notes=[*not_locked(campaigns.records), *least_transfer_time.notes(campaigns.records)],
         hosts=hosts(runs),
         pep_hosts=pep_hosts(campaigns, runs),
         content=content,

@@ -9,12 +9,13 @@ for.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from openbach_run.errors import InputError
+from openbach_run.results.run_files import DamagedRecord
 
 CAPTURE, KEYS = "capture.pcapng", "wireguard.keys"
 """Names of the two files in a run's directory."""
@@ -53,6 +54,27 @@ class Packet:
         if self.link_type != ETHERNET:
             return self.frame if self.frame[:1] and self.frame[0] >> 4 == 4 else b""
         return self.frame[14:] if self.frame[12:14] == b"\x08\x00" else b""
+
+
+def check_capture(run_dir: Path, said: Mapping[str, Any], *, hashed: bool) -> None:
+    """Check the capture of a run, if it has one, by the length and the hash that its record says.
+
+    The hash is left out without `hashed`: it takes a second for each GB. Raises DamagedRecord.
+    """
+    capture = run_dir / CAPTURE
+    if not capture.is_file():
+        return
+    size = capture.stat().st_size
+    # Older records do not say the length; no capture is empty.
+    if size != (recorded := said.get("host", {}).get("capture_bytes", max(size, 1))):
+        raise DamagedRecord(f"{capture}: is damaged: {size} bytes, not {recorded}")
+    if hashed and ":" not in (recorded := said["capture_hash"]):
+        from blake3 import blake3  # late, as few commands need it
+
+        if blake3().update_mmap(capture).hexdigest() != recorded:
+            raise DamagedRecord(
+                f"{capture}: is damaged: the record has another hash (capture_hash)"
+            )
 
 
 def packets(capture: Path) -> Iterator[Packet]:

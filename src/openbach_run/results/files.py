@@ -6,17 +6,21 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from openbach_run.openbach.measures import Measure, flat, measure_of
+from openbach_run.progress import shown
+from openbach_run.results.least_transfer_time import TOO_SHORT, too_short_by_s
 from openbach_run.results.measures import measures_of_all
 from openbach_run.results.record import Record
+from openbach_run.units import number
 
 FIRST = ("vpn", "pep", "cc", "loss")
 """Arguments whose columns come first if a scenario has them."""
-NUMBERS = {"seed": "int64", "virtual_s": "float64", "wall_s": "float64"}
+NUMBERS = {"seed": "int64", **dict.fromkeys(("virtual_s", "wall_s", TOO_SHORT), "float64")}
 """Columns besides the measures that are numbers in results.parquet. All other columns are text,
 with the arguments as they were given."""
 
@@ -37,10 +41,12 @@ def row(record: Record) -> dict[str, Any]:
         "seed": record.seed,
         "status": record.status,
         **record.measures,
+        **record.texts,
         **{
             name: getattr(record, name)
             for name in ("virtual_s", "wall_s", "run_id", "capture_hash")
         },
+        **({TOO_SHORT: too_short} if (too_short := too_short_by_s(record)) else {}),
     }
     return {
         name: round(value, 6) if isinstance(value, float) else value
@@ -57,7 +63,9 @@ def columns_of(records: Iterable[Record]) -> list[str]:
     for one in records:
         # Rows with the same columns are alike here: one row of each kind is enough.
         lacking = {name for name, value in one.measures.items() if value is None}
-        key = (*one.arguments, "", *(name for name in one.measures if name not in lacking))
+        having = (name for name in one.measures if name not in lacking)
+        marked = TOO_SHORT if too_short_by_s(one) else ""
+        key = (*one.arguments, *one.texts, marked, *having)
         if key not in kinds:
             kinds[key] = {name: value for name, value in row(one).items() if name not in lacking}
     return columns(kinds.values())
@@ -94,8 +102,19 @@ def csv_line(record: Record, names: Sequence[str]) -> str:
 
 def _line(values: Sequence[Any]) -> str:
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerow(values)
+    csv.writer(text, lineterminator="\n").writerow(map(csv_cell, values))
     return text.getvalue()
+
+
+def csv_cell(value: Any) -> Any:
+    """Return a value as a cell of a CSV file, harmless to terminals and spreadsheets.
+
+    A float has up to six decimals. A text that a spreadsheet would compute gets a `'` in front.
+    """
+    if not isinstance(value, str):
+        return round(value, 6) if isinstance(value, float) else value
+    is_formula = re.match(r"\s*[=+@-]", value) and number(value) is None
+    return shown(f"'{value}" if is_formula else value)
 
 
 def as_csv(records: Sequence[Record]) -> str:

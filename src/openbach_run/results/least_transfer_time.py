@@ -3,13 +3,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from openbach_jobs import presets
 from openbach_run.catalog import Catalog, with_base
 from openbach_run.units import number
 
+if TYPE_CHECKING:
+    from openbach_run.results.record import Record
+
+TIME, RECEIVED, TOO_SHORT = "transfer_time_s", "bytes", "too_short_by_s"
+"""Columns: the measures of a transfer, and how much shorter it took than its link allows."""
+NOTED_SHARE = 0.01
+"""How much more than the size is received before a note says it."""
 FRAME_BYTES, SEGMENT_BYTES = 1514, 1448
 BUFFER_BYTES = 16 << 20
 """The largest buffer of the end hosts' TCP by default (the job transport_profile)."""
@@ -35,6 +43,53 @@ def least_transfer_time_s(arguments: Mapping[str, str]) -> float | None:
         return None
     by_rate_s = size * 8 / rate_bps * FRAME_BYTES / SEGMENT_BYTES
     return max(by_rate_s, window_of(arguments)[2])
+
+
+def too_short_by_s(record: Record) -> float:
+    """Return by how many s a transfer took less than its link allows for the bytes that came.
+
+    0 if it took as long. The clock of such a measure starts after the first packets of the data.
+    """
+    found = [0.0]
+    for name, time_s in record.measures.items():
+        # Of several flows each has a name in front.
+        if name.endswith(TIME) and time_s is not None:
+            received = record.measures.get(name.removesuffix(TIME) + RECEIVED)
+            size = received or record.arguments.get("size", "")
+            least_s = least_transfer_time_s({**record.arguments, "size": str(size)})
+            found.append((least_s or 0.0) - time_s)
+    return max(found)
+
+
+def notes(records: Sequence[Record], swept: Sequence[str] = ()) -> list[str]:
+    """Return notes on transfers that are too short, of two clocks, or of more than their size.
+
+    The worst one has its values of `swept`.
+    """
+    done = [one for one in records if one.finished and one.measures.get(TIME) is not None]
+    told = []
+    if short := [one for one in done if too_short_by_s(one)]:
+        worst = max(short, key=too_short_by_s)
+        values = " ".join(f"{name}={worst.arguments[name]}" for name in swept)
+        told.append(
+            f"WARNING: {len(short)} times are shorter than the rate allows, by up to"
+            f" {1000 * too_short_by_s(worst):.3g} ms{f' ({values})' if values else ''}: the"
+            f" clock starts after the first packets (column {TOO_SHORT}; docs/limitations.md)"
+        )
+    tools = {(one.scenario, one.arguments.get("http", "none") == "none") for one in done}
+    if len(tools) > len(dict(tools)):
+        told.append(
+            "WARNING: two clocks: with http, curl's starts about two round trips earlier than"
+            " iperf3's without; compare only times of the same tool (docs/limitations.md)"
+        )
+    shares: dict[float, str] = {}
+    for one in done:
+        size, received = number(one.arguments.get("size", "")), one.measures.get(RECEIVED)
+        if size and received and number(one.arguments.get("duration_s", "0")) == 0:
+            shares[received / size - 1] = f"{received} bytes came for a size of {size:.0f}"
+    if shares and max(shares) >= NOTED_SHARE:
+        told.append(f"up to {shares[max(shares)]}, and count in the time (column {RECEIVED})")
+    return told
 
 
 def window_of(arguments: Mapping[str, str]) -> tuple[float, float, float]:

@@ -22,6 +22,7 @@ from openbach_run.openbach.measures import (
     EACH,
     OTHER_COLUMNS,
     TAKES_OF_ALL,
+    TEXT,
     WORST,
     Declared,
     Measure,
@@ -29,11 +30,14 @@ from openbach_run.openbach.measures import (
     to_records,
 )
 from openbach_run.results import flows
+from openbach_run.results.captures import check_capture
 from openbach_run.results.record import Record, events, statistics
-from openbach_run.results.run_files import DamagedRecord, is_number, short
+from openbach_run.results.run_files import PACKED, SERIES, DamagedRecord, is_number, short
 
 Points = list[tuple[float, float]]
 """Time in s and value of a statistic, once for each time it was sent."""
+ENDED = tuple(f"{name}.gz" for name in SERIES)
+"""Names of SERIES of a run that has ended."""
 Sent = dict[str, dict[str, Points]]
 """The points of a job, by suffix and statistic."""
 LARGEST_INT = 2**63 - 1
@@ -101,6 +105,25 @@ def measures(
     return {name if often[name] == 1 else f"{job}_{name}": value for job, name, value in found}
 
 
+def texts(
+    run_dir: Path, declared: Declared, scenario_instance_id: int | None = None
+) -> dict[str, str]:
+    """Return what jobs have told in words, by column: each different text, parted by `; `.
+
+    Raises DamagedRecord.
+    """
+    jobs = set()
+    for job, listed in declared.items():
+        if any(one.type == TEXT for one in listed):
+            jobs.add(job)
+    found: dict[str, dict[str, None]] = {}
+    for _, statistic in _lines_of(run_dir, jobs, scenario_instance_id) if jobs else ():
+        for one in declared[statistic["_metadata"]["job_name"]]:
+            if one.type == TEXT and (told := statistic.get(one.statistic)):
+                found.setdefault(one.column, {})[str(told)] = None
+    return {column: "; ".join(told) for column, told in found.items()}
+
+
 def brought_up_to_date(record: Record, run_dir: Path, declared: Declared) -> Record:
     """Return the record with the measures as the jobs declare them now.
 
@@ -114,6 +137,22 @@ def brought_up_to_date(record: Record, run_dir: Path, declared: Declared) -> Rec
     except DamagedRecord:
         return record
     return replace(record, measures=found, declared=to_records(declared))
+
+
+def check_record(record: Record, run_dir: Path) -> None:
+    """Check that a record follows from what its run has left. Raises DamagedRecord."""
+    check_capture(run_dir, record.__dict__, hashed=False)
+    left = {place.name: place.stat().st_size for place in run_dir.glob("*.*")}
+    if emptied := [name for name in (PACKED, *ENDED) if left.get(name) == 0]:
+        raise DamagedRecord(f"{run_dir / emptied[0]}: it is empty")
+    # Older records do not say what was declared; of a results.parquet there is the row alone.
+    if not (record.finished and record.declared and left.keys() & {PACKED, *SERIES, *ENDED}):
+        return
+    found = measures(run_dir, measures_of(record), record.arguments)
+    for name, value in record.measures.items():
+        if found.get(name) != value:
+            by_statistics = f"by its statistics it is {found.get(name)}"
+            raise DamagedRecord(f"{run_dir}/record.json: {name} is {value}, {by_statistics}")
 
 
 def measures_of(record: Record) -> dict[str, tuple[Measure, ...]]:
@@ -140,7 +179,7 @@ def _by_kind(declared: Declared) -> tuple[dict[str, tuple[Measure, ...]], list[s
         if any(one.take == EACH for one in listed):
             each.append(job)
         else:
-            described[job] = listed
+            described[job] = tuple(one for one in listed if one.type != TEXT)
     return described, each
 
 

@@ -81,7 +81,7 @@ MEASURED_BY_HOST = (
     "declared",
     "host",
 )
-SAID_BY_GUEST = ("status", "error", "virtual_s", "measures", "parts")
+SAID_BY_GUEST = ("status", "error", "virtual_s", "measures", "parts", "texts")
 """Fields of a record, by who knows them. MEASURED_BY_HOST comes from what the host planned, its
 clock, the pipe of packets and the guest's exit; what a job writes does not change it. SAID_BY_GUEST
 follows from files that the guest left, in which its jobs, and anyone who has taken over the guest,
@@ -97,8 +97,9 @@ PART: dict[str, Any] = {
 FIELDS = {
     **PART, "run_id": str, "seed": int, "error": (str, NoneType), "wall_s": float,
     "capture_hash": str, "command": str, "parts": (list, NoneType), "host": dict,
+    "texts": dict,
 }  # fmt: skip
-LATER_FIELDS: dict[str, Any] = {"parts": None, "host": {}}
+LATER_FIELDS: dict[str, Any] = {"parts": None, "host": {}, "texts": {}}
 SHARED_FIELDS = {"identity": dict, "packages": list, "declared": dict}
 MEASURE: dict[str, Any] = {
     **dict.fromkeys(("statistic", "unit", "title", "type", "take"), str),
@@ -173,7 +174,10 @@ class Record:
     host: Mapping[str, Any] = field(default_factory=dict)
     """The host's own observations: `exit` of the guest's processes, in words; `capture_bytes`;
     `last_packet_s`, the virtual time of the last packet in the stream whose hash is `capture_hash`,
-    None if there is no packet. {} in older records and for other engines."""
+    None if there is no packet (the virtual engine's); `python_lock` and `python_not_locked`
+    (python_packages.py). {} in older records."""
+    texts: Mapping[str, str] = field(default_factory=dict)
+    """What jobs told in words, by column (a measure of the type `text`)."""
 
     @property
     def finished(self) -> bool:
@@ -455,8 +459,9 @@ def _wrong_part(fields: Mapping[str, Any]) -> str | None:
     """Return what is wrong with the values of a record or of a part of it, or None."""
     if abs(fields["virtual_s"]) > LONGEST_S or abs(fields.get("wall_s", 0)) > LONGEST_S:
         return f"virtual_s or wall_s is more than {LONGEST_S} s"
-    if not all(type(value) is str for value in fields["arguments"].values()):
-        return "an argument is no text"
+    texts = *fields["arguments"].values(), *fields.get("texts", {}).values()
+    if not all(type(value) is str for value in texts):
+        return "an argument, or what a job told, is no text"
     numbers = [one for one in (*fields["measures"].values(), fields.get("seed")) if one is not None]
     # A table or a figure would fail far from here, and not name the record.
     if not all(map(run_files.is_number, numbers)):

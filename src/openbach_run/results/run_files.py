@@ -127,7 +127,9 @@ def _packed_content(run_dir: Path, name: str) -> bytes:
     try:
         with opened(run_dir, archive) as packed, gzip.GzipFile(fileobj=packed) as unpacked:
             if name in SERIES:
-                return unpacked.read(FILE_LIMIT_BYTES + 1)
+                if found := unpacked.read(FILE_LIMIT_BYTES + 1):
+                    return found
+                raise OSError("it is empty")  # `pack` makes none for an empty file
             with tarfile.open(
                 fileobj=unpacked, mode="r|"
             ) as members:  # "r|gz" takes half an archive for a whole one

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from openbach_run import progress
 from openbach_run.results.intervals import Estimate
 
 LATEX = str.maketrans({
@@ -31,6 +32,12 @@ class Table:
     rows: list[list[str]]
     note: str
     labels: int
+
+    def __post_init__(self) -> None:
+        """Show orders to a terminal, which a file's name may hold, as escapes."""
+        texts = {"title": progress.shown(self.title), "note": progress.shown(self.note)}
+        lines = [[*map(progress.shown, row)] for row in (self.header, *self.rows)]
+        self.__dict__.update(texts, header=lines[0], rows=lines[1:])
 
 
 def figure(found: Estimate | None, digits: int = 2, form: str = "f", *, tail: bool = False) -> str:

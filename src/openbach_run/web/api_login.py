@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request, Response
 from openbach_run.web import answers
 from openbach_run.web.answers import Body, Refusal, Services, With
 from openbach_run.web.platform import VERSION
-from openbach_run.web.sessions import COOKIE
+from openbach_run.web.sessions import cookie_of
 
 router = APIRouter()
 
@@ -37,7 +37,7 @@ def profile(services: Services, user: str | None) -> dict[str, Any]:
 
 def user_of(request: Request, services: Services) -> str | None:
     """Return the user of the request's session; None if there is none."""
-    return services.sessions.user(request.cookies.get(COOKIE))
+    return services.sessions.user(request.cookies.get(cookie_of(request.headers)))
 
 
 @router.get("/login/")
@@ -64,7 +64,7 @@ async def log_in(
     cookie = await answers.log_in(request, services, body["login"], body["password"])
     if cookie is None:
         raise Refusal(401, "Wrong Credentials", msg="Wrong Credentials")
-    response.set_cookie(COOKIE, cookie, httponly=True, samesite="strict")
+    response.set_cookie(cookie_of(request.headers), cookie, httponly=True, samesite="strict")
     return profile(services, body["login"])
 
 
@@ -77,8 +77,8 @@ def change_profile(request: Request, services: With) -> dict[str, Any]:
 @router.delete("/login/", status_code=204)
 def log_out(request: Request, response: Response, services: With) -> None:
     """End the session."""
-    services.sessions.log_out(request.cookies.get(COOKIE))
-    response.delete_cookie(COOKIE)
+    services.sessions.log_out(request.cookies.get(cookie_of(request.headers)))
+    response.delete_cookie(cookie_of(request.headers))
 
 
 @router.get("/login/users/")

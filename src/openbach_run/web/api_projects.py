@@ -123,9 +123,12 @@ def modify_project(name: str, body: Body, services: With) -> dict[str, Any]:
 
 @router.delete("/project/{name}/", status_code=204)
 def delete_project(name: str, services: With) -> None:
-    """Delete a project with its scenarios. Raises Refusal (404)."""
-    document_of(services, name)
-    services.database.execute("DELETE FROM project WHERE name = ?", name)
+    """Delete a project with its scenarios. Raises Refusal (404; 409 while its runs go on)."""
+    with services.database.transaction():
+        document_of(services, name)
+        if name in {row["project"] for row in services.database.running()}:
+            raise Refusal(409, "Trying to delete a Project with running scenarios", name=name)
+        services.database.execute("DELETE FROM project WHERE name = ?", name)
 
 
 @router.post("/project/{name}/")

@@ -13,6 +13,7 @@ from typing import Any
 
 from openbach_run.openbach.job_folders import Package
 from openbach_run.openbach.measures import over_time
+from openbach_run.results.files import csv_cell
 from openbach_run.topology.inventory import host_of
 from openbach_run.web.index import is_drawable
 from openbach_run.web.instances import GUEST_START_MS, sent_statistics
@@ -150,7 +151,8 @@ def as_csv(curves: Iterable[Curve]) -> Iterator[str]:
         text.seek(0)
         text.truncate()
         points = zip(curve.times_s, curve.values, strict=True)
-        writer.writerows((curve.plot, curve.line, *point) for point in points)
+        names = csv_cell(curve.plot), csv_cell(curve.line)
+        writer.writerows((*names, *point) for point in points)
         yield text.getvalue()
 
 

@@ -20,7 +20,7 @@ from starlette.datastructures import Headers, QueryParams
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from openbach_run.web.sessions import COOKIE, Sessions
+from openbach_run.web.sessions import Sessions, cookie_of
 
 BODY_LIMIT_BYTES = 4_000_000
 LOGIN_LIMIT_BYTES = 16_000
@@ -118,7 +118,7 @@ class Guard:
 
     def _has_session(self, headers: Headers) -> bool:
         """Return whether a request has the cookie of a session."""
-        return self._sessions.user(cookies(headers).get(COOKIE)) is not None
+        return self._sessions.user(cookies(headers).get(cookie_of(headers))) is not None
 
     def _entered(self, path: str, query: QueryParams, headers: Headers) -> Response:
         """Begin a session, and redirect to the same address without the token.
@@ -129,7 +129,8 @@ class Guard:
         answer = RedirectResponse(f"/{quote(path.lstrip('/'))}{'?' if rest else ''}{rest}", 303)
         if not self._has_session(headers):
             # No script can read it, and no link on another site sends it along.
-            answer.set_cookie(COOKIE, self._sessions.begin(), httponly=True, samesite="strict")
+            session = self._sessions.begin()
+            answer.set_cookie(cookie_of(headers), session, httponly=True, samesite="strict")
         return answer
 
 

@@ -129,10 +129,10 @@ class Index:
     def look(self, limit_s: float = float("inf")) -> None:
         """Bring the index up to date, or as far as the time allows.
 
-        Does nothing while another look goes on.
+        With a limit it does nothing while another look goes on.
         """
         # Two looks at a time would read the same records.
-        if not self._lock.acquire(blocking=False):
+        if not self._lock.acquire(blocking=limit_s == float("inf")):
             return
         try:
             end_s = time.monotonic() + limit_s

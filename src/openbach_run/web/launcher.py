@@ -97,11 +97,13 @@ class Launcher:
         project: str,
         versions: Mapping[str, int],
         launch: int | None,
+        remember: Callable[[list[Order]], None] = lambda orders: None,
         without: Collection[str] = (),
     ) -> list[Order]:
         """Add an instance for each run of the campaign; return the orders.
 
-        The runs with the run_ids in `without` are left out. Raises InputError, SetupError.
+        `remember` stores them elsewhere in the database: without it none is executed. The runs with
+        the run_ids in `without` are left out. Raises InputError, SetupError.
         """
         check(campaign, self._packages)
         campaign = replace(campaign, link_files=links.contents(self.results, campaign))
@@ -132,6 +134,7 @@ class Launcher:
                     start_date=as_date(begin),
                 )
                 orders.append(Order(instance, spec, uses, directory, project, begin))
+            remember(orders)
         for order in orders:
             self._executor.submit(partial(self._execute, order), turns[order.spec.seed])
         return orders

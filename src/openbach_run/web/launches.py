@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from openbach_run.campaign.file import plan_file
@@ -20,7 +21,7 @@ from openbach_run.web.answers import Services, not_found
 from openbach_run.web.instances import find_scenario, project_inventory
 from openbach_run.web.launcher import Order
 from openbach_run.web.replay import as_date
-from openbach_run.web.result_sets import Run
+from openbach_run.web.result_sets import Run, mark
 from openbach_run.web.store import LARGEST_ID, Row
 
 # A launch is planned while its visitor waits.
@@ -48,12 +49,13 @@ def launch(
         json.dumps(seeds),
     )
     try:
-        orders = services.launcher.launch(campaign, inventory, project, versions, number)
+        services.launcher.launch(
+            campaign, inventory, project, versions, number, partial(_remember, services, number)
+        )
     # Without its runs the launch would be an empty one in the list.
     except BaseException:
         services.database.execute("DELETE FROM launch WHERE id = ?", number)
         raise
-    _remember(services, number, orders)
     return number
 
 
@@ -99,21 +101,18 @@ def asked_campaign(
 
 def _remember(services: Services, number: int, orders: Sequence[Order]) -> None:
     """Store which runs a launch has, so that it also finds results that others have made."""
-    with services.database.transaction():
-        rows = [
-            (
-                number,
-                order.directory.name,
-                order.spec.run_id,
-                services.index.cell(order.spec.scenario_name, order.spec.values),
-                order.spec.seed,
-                order.instance,
-            )
-            for order in orders
-        ]
-        services.database.execute_many(
-            "INSERT OR REPLACE INTO member VALUES (?, ?, ?, ?, ?, ?)", rows
+    rows = [
+        (
+            number,
+            order.directory.name,
+            order.spec.run_id,
+            services.index.cell(order.spec.scenario_name, order.spec.values),
+            order.spec.seed,
+            order.instance,
         )
+        for order in orders
+    ]
+    services.database.execute_many("INSERT OR REPLACE INTO member VALUES (?, ?, ?, ?, ?, ?)", rows)
 
 
 def find_launch(services: Services, number: int) -> Row:
@@ -162,18 +161,23 @@ def resume(services: Services, number: int) -> int:
     inventory = project_inventory(services, row["project"], campaign)
     # Those that go on are among them: no run is executed twice.
     without = {one["run_id"] for one in done}
+
+    def remember(orders: Sequence[Order]) -> None:
+        """Store the launch's runs; bring it back if it is deleted. Raises Refusal if it is gone."""
+        find_launch(services, number)
+        mark(services, f"launch/{number}", deleted="")
+        known = {order.spec.run_id for order in orders} | without
+        for one in services.database.rows("SELECT run_id FROM member WHERE launch = ?", number):
+            # Of a version of the code, or of the scenario, that is no longer there.
+            if one["run_id"] not in known:
+                services.database.execute(
+                    "DELETE FROM member WHERE launch = ? AND run_id = ?", number, one["run_id"]
+                )
+        _remember(services, number, orders)
+
     orders = services.launcher.launch(
-        campaign, inventory, row["project"], versions, number, without
+        campaign, inventory, row["project"], versions, number, remember, without
     )
-    known = {order.spec.run_id for order in orders} | without
-    for one in services.database.rows("SELECT folder, run_id FROM member WHERE launch = ?", number):
-        if (
-            one["run_id"] not in known
-        ):  # of a version of the code, or of the scenario, that is no longer there
-            services.database.execute(
-                "DELETE FROM member WHERE launch = ? AND run_id = ?", number, one["run_id"]
-            )
-    _remember(services, number, orders)
     return len(orders)
 
 

@@ -37,6 +37,8 @@ def keep(results: Path, name: str, content: bytes) -> str:
         new.write_bytes(content)
         # It is checked under another name: a link file that is there is whole.
         read_uploaded(new)
+        if place.exists() and place.read_bytes() != content:
+            raise InputError(f"{name}: another file has this name: give yours a new one")
         new.replace(place)
     except InputError as error:
         raise InputError(str(error).replace(str(new), name)) from None

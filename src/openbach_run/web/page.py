@@ -29,7 +29,7 @@ from openbach_run.web.answers import Json, Services, With, not_found, read_json
 from openbach_run.web.instances import find_scenario, read_scenario
 from openbach_run.web.page_results import LOOK_S, address
 from openbach_run.web.render import Form, check_token, shown
-from openbach_run.web.sessions import COOKIE
+from openbach_run.web.sessions import cookie_of
 
 router = APIRouter()
 
@@ -304,5 +304,5 @@ async def log_in(request: Request, form: Form, services: With) -> Response:
             error="This login and password do not belong together",
         )
     answer = RedirectResponse("/", 303)
-    answer.set_cookie(COOKIE, cookie, httponly=True, samesite="strict")
+    answer.set_cookie(cookie_of(request.headers), cookie, httponly=True, samesite="strict")
     return answer

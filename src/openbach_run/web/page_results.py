@@ -11,6 +11,7 @@ from urllib.parse import quote, urlencode
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import FileResponse, RedirectResponse
 
+from openbach_run.errors import InputError
 from openbach_run.paths import PROJECT
 from openbach_run.results.files import as_csv
 from openbach_run.results.intervals import estimate
@@ -36,7 +37,8 @@ def results(request: Request, services: With) -> Response:
     asked = {
         name: request.query_params[name].strip() for name in ASKED if request.query_params.get(name)
     }
-    every = result_sets.all_sets(services)
+    every, folders = result_sets.all_sets(services), result_sets.deleted_folders(services)
+    back = {one.item for one in every if one.deleted} | {f"folder/{copy}" for copy in folders}
     found = result_sets.matching(services, every, asked)
     page = max(1, result_sets.number_of(request.query_params.get("page", "1")))
     first = (page - 1) * result_sets.PER_PAGE
@@ -53,8 +55,8 @@ def results(request: Request, services: With) -> Response:
         states=result_sets.STATES,
         scenarios=sorted(set().union(*(one.scenarios for one in every))),
         tags=sorted(set().union(*(one.tags for one in every))),
-        folders=result_sets.deleted_folders(services) if asked.get("deleted") else [],
-        just=request.query_params.get("just", ""),
+        folders=folders if asked.get("deleted") else {},
+        just=" ".join(back & {request.query_params.get("just", "")}),
         behind=services.index.behind,
         swept=swept_in_words,
     )
@@ -76,30 +78,30 @@ def swept_in_words(one: Results) -> str:
 def mark(kind: str, name: str, request: Request, form: Form, services: With) -> Response:
     """Change the name, note and tags of a set, and show it."""
     check_token(request, services, form)
-    item = result_sets.find_set(services, f"{kind}/{name}").item
-    result_sets.mark(
-        services,
-        item,
-        **{column: str(form.get(column, "")).strip() for column in ("name", "note", "tags")},
-    )
-    return RedirectResponse(address(item), 303)
+    said = {column: str(form.get(column, "")).strip() for column in ("name", "note", "tags")}
+    with services.database.transaction():
+        found = result_sets.find_set(services, f"{kind}/{name}")
+        if form.get("seen", found.said) != found.said:
+            raise InputError(
+                f"{found.title}: name, note or tags have changed meanwhile: look again"
+            )
+        result_sets.mark(services, found.item, **said)
+    return RedirectResponse(address(found.item), 303)
 
 
 @router.post("/page/delete/{kind}/{name}")
 def delete(kind: str, name: str, request: Request, form: Form, services: With) -> Response:
     """Delete a set; the list then offers to bring it back."""
     check_token(request, services, form)
-    found = result_sets.find_set(services, f"{kind}/{name}")
-    result_sets.delete(services, found)
-    return RedirectResponse(f"/page/results?just={quote(found.item, safe='')}", 303)
+    kept = result_sets.delete(services, f"{kind}/{name}")
+    return RedirectResponse(f"/page/results?just={quote(kept, safe='')}", 303)
 
 
 @router.post("/page/restore/{kind}/{name}")
 def restore(kind: str, name: str, request: Request, form: Form, services: With) -> Response:
     """Bring a deleted set back, and show it."""
     check_token(request, services, form)
-    result_sets.restore(services, f"{kind}/{name}")
-    return RedirectResponse(address(f"{kind}/{name}"), 303)
+    return RedirectResponse(address(result_sets.restore(services, f"{kind}/{name}")), 303)
 
 
 @router.post("/page/remove/{kind}/{name}")

@@ -61,7 +61,7 @@ def words_of(services: Services, run: Run) -> list[tuple[str, str]]:
         row["name"]: row["words"]
         for row in services.database.rows("SELECT name, words FROM measure")
     }
-    found = run.record.measures.items()
+    found = {**run.record.measures, **run.record.texts}.items()
     return [
         (known.get(name, name), f"{value:.6g}" if isinstance(value, float) else str(value))
         for name, value in found

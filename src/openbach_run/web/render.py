@@ -16,7 +16,7 @@ from starlette.datastructures import FormData
 
 from openbach_run.engine.platform.rest import CONTROLLER_FILE
 from openbach_run.web.answers import Refusal, Services
-from openbach_run.web.sessions import COOKIE
+from openbach_run.web.sessions import cookie_of
 
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
@@ -59,7 +59,7 @@ def shown(
     request: Request, services: Services, template: str, status: int = 200, **values: Any
 ) -> HTMLResponse:
     """Return a page; its forms are protected by the visitor's session."""
-    token = services.sessions.form_token(request.cookies.get(COOKIE, ""))
+    token = services.sessions.form_token(request.cookies.get(cookie_of(request.headers), ""))
     common = {"token": token, "controller_file": CONTROLLER_FILE, "has_web_ui": services.has_web_ui}
     text = templates.get_template(template).render({**common, **values})
     answer = HTMLResponse(
@@ -74,7 +74,7 @@ def check_token(request: Request, services: Services, form: FormData) -> None:
     """Raise Refusal (403) for a form that our page has not sent in this session."""
     token = form.get("token")
     if not services.sessions.knows_form_token(
-        request.cookies.get(COOKIE), token if isinstance(token, str) else ""
+        request.cookies.get(cookie_of(request.headers)), token if isinstance(token, str) else ""
     ):
         raise Refusal(403, "This form is too old, or not ours: open the page again")
 

@@ -8,6 +8,7 @@ of whichever command or campaign (`folder/matrix`).
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +29,8 @@ GOES_ON = (WAITING, SCHEDULING, RUNNING)
 STATES = ("running", "waiting", "stopped", "failed", "finished")
 """The states of a set; the first that applies is its state."""
 MARK_LENGTH = 2000
+DATED = re.compile(r"(.+)\.(\d{4}-\d\d-\d\dT\d{6}\.\d{6})", re.DOTALL)
+"""The name of a deleted folder in DELETED: its own name, and when it was deleted (UTC)."""
 PER_PAGE = 50
 
 
@@ -58,6 +61,11 @@ class Results:
         """Return the name of the set for a person."""
         kind, _, name = self.item.partition("/")
         return self.name or (f"Launch {name}" if kind == "launch" else f"results/{name}")
+
+    @property
+    def said(self) -> str:
+        """Return what people say of the set, by which a form tells whether it is as it was."""
+        return json.dumps([self.name, self.note, self.tags])
 
     @property
     def state(self) -> str:
@@ -101,9 +109,13 @@ UNION ALL SELECT p.folder, p.run_id, p.cell, p.seed, 'Waiting', NULL, 0, NULL FR
     WHERE p.folder = ?1 AND NOT EXISTS
         (SELECT 1 FROM run r WHERE r.folder = p.folder AND r.run_id = p.run_id)
 """
-RUNS_OF_LAUNCH = """
-SELECT m.folder, m.run_id, COALESCE(r.cell, m.cell) AS cell, m.seed,
-    COALESCE(r.status, i.status, 'Stopped') AS status,
+# The record of a failed run is there until the run that repeats it has ended.
+STATUS = """
+CASE WHEN r.status <> 'Finished Ok' AND i.status IN ('Scheduling', 'Running') THEN i.status
+    ELSE COALESCE(r.status, i.status, 'Stopped') END AS status
+"""
+RUNS_OF_LAUNCH = f"""
+SELECT m.folder, m.run_id, COALESCE(r.cell, m.cell) AS cell, m.seed, {STATUS},
     CASE WHEN r.id IS NULL THEN i.error ELSE r.error END AS error,
     COALESCE(r.virtual_s, 0) AS virtual_s, r.id AS row
     FROM member m LEFT JOIN run r ON r.folder = m.folder AND r.run_id = m.run_id
@@ -154,8 +166,8 @@ LEFT JOIN (SELECT folder, COUNT(*) AS total FROM planned p WHERE NOT EXISTS
     GROUP BY folder) p ON p.folder = f.name
 """
 OF_LAUNCHES = f"""
-SELECT l.*, c.* FROM launch l JOIN (SELECT launch, {COUNTED} FROM (SELECT m.launch,
-    COALESCE(r.status, i.status, 'Stopped') AS status FROM member m
+SELECT l.*, c.* FROM launch l JOIN (SELECT launch, {COUNTED} FROM
+    (SELECT m.launch, {STATUS} FROM member m
     LEFT JOIN run r ON r.folder = m.folder AND r.run_id = m.run_id
     LEFT JOIN instance i ON i.id = m.instance)
     GROUP BY launch) c ON c.launch = l.id
@@ -236,9 +248,9 @@ def _marked(
     if mark is None:
         return found
     tags = tuple(mark["tags"].split())
-    return replace(
-        found, name=mark["name"], note=mark["note"], tags=tags, deleted=bool(mark["deleted"])
-    )
+    # A deleted folder lies elsewhere: whatever has its name now is another one.
+    deleted = bool(mark["deleted"]) and item.startswith("launch/")
+    return replace(found, name=mark["name"], note=mark["note"], tags=tags, deleted=deleted)
 
 
 # Finding
@@ -313,52 +325,99 @@ def mark(services: Services, item: str, **said: str) -> None:
     services.database.execute(f"UPDATE mark SET {settings} WHERE item = ?", *cut.values(), item)
 
 
-def delete(services: Services, found: Results) -> None:
-    """Delete a set; `restore` brings it back. Raises InputError if it has not ended.
+def delete(services: Services, item: str) -> str:
+    """Delete a set that has ended; return the item by which `restore` brings it back.
 
-    A launch leaves the list, but its runs stay in their folder. A folder is moved aside.
+    A launch leaves the list, but its runs stay in their folder. A folder is moved aside under a
+    name of its own, and no earlier one gives way to it. Raises InputError, Refusal (404).
     """
-    kind, _, name = found.item.partition("/")
-    if found.running or (kind == "launch" and found.done < found.total):
-        raise InputError(f"{found.title}: runs go on there: stop them first")
-    if kind == "folder":
-        results = services.launcher.results
-        aside = results / DELETED / name
-        aside.parent.mkdir(exist_ok=True)
-        run_files.remove(aside)
-        # It is held while it is renamed.
-        with Store(results / name).opened():  # no command writes there
-            (results / name).rename(aside)
-        services.index.look()
-    mark(services, found.item, deleted="yes")
+    with services.database.transaction():  # no run is added between the check and the change
+        found = find_set(services, item)
+        kind, _, name = found.item.partition("/")
+        place = services.launcher.results / name
+        running = {
+            services.launcher.directory(row["scenario"]) for row in services.database.running()
+        }
+        if found.done < found.total if kind == "launch" else place in running:
+            raise InputError(f"{found.title}: runs go on there: stop them first")
+        if kind == "launch":
+            mark(services, found.item, deleted="yes")
+            return found.item
+    copy = f"{name}.{datetime.now(UTC):%Y-%m-%dT%H%M%S.%f}"
+    (services.launcher.results / DELETED).mkdir(exist_ok=True)
+    # It is held while it is renamed: no command writes there.
+    with Store(place).opened():
+        _move(services, name, f"{DELETED}/{copy}")
+    return f"folder/{copy}"
 
 
-def restore(services: Services, item: str) -> None:
-    """Bring a deleted set back. Raises InputError if something else has its name now."""
-    kind, _, name = item.partition("/")
-    if kind == "folder":
-        results = services.launcher.results
-        if (results / name).exists():
-            raise InputError(f"results/{name} is there again: move it away first")
-        if not (results / DELETED / name).is_dir():
-            raise not_found("Results", item=item)
-        (results / DELETED / name).rename(results / name)
-        services.index.look()
-    mark(services, item, deleted="")
+def restore(services: Services, item: str) -> str:
+    """Bring a deleted set back; return its item.
 
-
-def deleted_folders(services: Services) -> list[str]:
-    """Return the names of the folders that were deleted and not yet removed."""
-    aside = services.launcher.results / DELETED
-    return sorted(place.name for place in aside.iterdir()) if aside.is_dir() else []
+    Raises InputError if something else has its name now, Refusal (404).
+    """
+    if item.startswith("launch/"):
+        found = find_set(services, item).item
+        mark(services, found, deleted="")
+        return found
+    copy = _deleted_folder(services, item)
+    name, _ = deleted_folders(services)[copy]
+    if (services.launcher.results / name).exists():
+        raise InputError(f"results/{name} is there again: delete that one first, it is kept, too")
+    _move(services, f"{DELETED}/{copy}", name)
+    return f"folder/{name}"
 
 
 def remove_for_good(services: Services, item: str) -> None:
-    """Remove a deleted set; the runs of a launch stay in their folder."""
-    kind, _, name = item.partition("/")
-    if kind == "folder" and name in deleted_folders(services):
-        run_files.remove(services.launcher.results / DELETED / name)
-    services.database.execute("DELETE FROM mark WHERE item = ?", item)
-    if kind == "launch":
-        services.database.execute("DELETE FROM member WHERE launch = ?", number_of(name))
-        services.database.execute("DELETE FROM launch WHERE id = ?", number_of(name))
+    """Remove a deleted set; the runs of a launch stay in their folder.
+
+    Raises InputError, Refusal (404).
+    """
+    if not item.startswith("launch/"):
+        copy = f"{DELETED}/{_deleted_folder(services, item)}"
+        # What is left if this is killed has a name that says so, and can be removed again.
+        half = f"{copy}.removed"
+        _move(services, copy, half)
+        run_files.remove(services.launcher.results / half)
+        services.database.execute("DELETE FROM mark WHERE item = ?", f"folder/{half}")
+        return
+    with services.database.transaction():  # it is not resumed meanwhile
+        found = find_set(services, item)
+        if not found.deleted or found.done < found.total:
+            raise InputError(f"{found.title}: only what is deleted is removed for good")
+        number = number_of(found.item.partition("/")[2])
+        services.database.execute("DELETE FROM mark WHERE item = ?", found.item)
+        services.database.execute("DELETE FROM member WHERE launch = ?", number)
+        services.database.execute("DELETE FROM launch WHERE id = ?", number)
+
+
+def _move(services: Services, name: str, new_name: str) -> None:
+    """Rename a folder, with what people say of it. Raises InputError."""
+    results, sql = services.launcher.results, "UPDATE OR REPLACE mark SET item = ? WHERE item = ?"
+    try:
+        (results / name).rename(results / new_name)
+    except OSError as error:
+        raise InputError(f"{name}: cannot be moved to {new_name}: {error.strerror}") from error
+    services.database.execute(sql, f"folder/{new_name}", f"folder/{name}")
+    services.index.look()
+
+
+def deleted_folders(services: Services) -> dict[str, tuple[str, str]]:
+    """Return the folders in DELETED by their names there: the name that each had, and the date.
+
+    The date is "" for a folder that an earlier version has moved there.
+    """
+    found = {}
+    aside = services.launcher.results / DELETED
+    for copy in sorted(os.listdir(aside)) if aside.is_dir() else ():
+        dated = DATED.fullmatch(copy)
+        found[copy] = (dated[1], dated[2]) if dated else (copy, "")
+    return found
+
+
+def _deleted_folder(services: Services, item: str) -> str:
+    """Return the name in DELETED of the folder that an item names. Raises Refusal (404)."""
+    kind, _, copy = item.partition("/")
+    if kind != "folder" or copy not in deleted_folders(services):
+        raise not_found("Results", item=item)
+    return copy

@@ -13,7 +13,7 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 LOGIN = "openbach"
 COOKIE = "sessionid"
@@ -23,6 +23,12 @@ longest ago is forgotten first."""
 TRY_EVERY_S = 1.0
 FREE_TRIES = 5
 LONGEST_WAIT_S = 5.0
+
+
+def cookie_of(headers: Mapping[str, str]) -> str:
+    """Return the cookie's name for a request: a browser sends cookies to all ports of a host."""
+    port = headers.get("host", "").rpartition(":")[2]
+    return f"{COOKIE}_{port}" if port.isdecimal() else COOKIE
 
 
 class TooMany(Exception):

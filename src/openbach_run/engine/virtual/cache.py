@@ -24,6 +24,7 @@ from contextvars import ContextVar
 from pathlib import Path
 
 from openbach_run.errors import SetupError
+from openbach_run.paths import FOREIGN, foreign, make_own
 
 KEPT_UNUSED_DAYS = 30
 KEEPS_ALL = "keeps-all"
@@ -87,11 +88,11 @@ def _made(
     with _explained(place.parent):
         if place.exists() and _is_whole(place):
             with suppress(OSError):  # another user's cache
-                lock.touch()
+                os.close(_opened(lock))
             return place
         missing()
-        place.parent.mkdir(parents=True, exist_ok=True)
-        lock.touch()
+        make_own(place.parent)
+        os.close(_opened(lock))
     # A lock file beside the entry: the entry itself is renamed into its place only when it is
     # whole.
     with exclusively(lock):
@@ -109,7 +110,7 @@ def _made(
             with _explained(place.parent):
                 # Left behind by a process that was killed.
                 _remove(unfinished)
-                unfinished.mkdir()
+                make_own(unfinished)
             make(unfinished)
             # Before the rename: an entry that is there has its manifest.
             _write_manifest(place, unfinished)
@@ -141,6 +142,8 @@ def damage(place: Path) -> str:
 
     An entry that an earlier version made without a manifest gets one if it can be read.
     """
+    if foreign(place):  # who wrote in it could write its manifest, too
+        return FOREIGN
     looked = _looked(place)
     try:
         with _manifest(place).open(encoding="utf-8") as manifest:
@@ -148,7 +151,9 @@ def damage(place: Path) -> str:
             if manifest.readline().rstrip() == looked:
                 return ""
             made = json.load(manifest)
-    except (FileNotFoundError, ValueError):
+    except ValueError:
+        return "its manifest is no JSON"
+    except FileNotFoundError:
         for file in place.glob("*.json"):
             try:
                 json.loads(file.read_bytes())
@@ -259,10 +264,17 @@ def _forget_unused(cache: Path) -> None:
             lock.unlink()
 
 
+def _opened(lock: Path) -> int:
+    """Return a lock file's descriptor; it is used now. Where it leads elsewhere, OSError."""
+    opened = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    os.utime(opened)
+    return opened
+
+
 @contextmanager
 def exclusively(path: Path) -> Iterator[None]:
     """Hold the lock file `path`; another process that holds it is waited for."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as lock:
+    make_own(path.parent)
+    with open(_opened(path)) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

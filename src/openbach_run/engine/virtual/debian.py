@@ -138,9 +138,7 @@ def _only_installer() -> Iterator[None]:
 
     For the lists apt itself does not wait.
     """
-    cache = cache_directory()
-    cache.mkdir(parents=True, exist_ok=True)
-    with (cache / INSTALL_LOCK).open("w") as ours:
+    with (cache_directory() / INSTALL_LOCK).open("w") as ours:
         fcntl.flock(ours, fcntl.LOCK_EX)
         if APT_LISTS_LOCK.exists():
             with APT_LISTS_LOCK.open("a") as lists:
