@@ -200,7 +200,7 @@ class Checker:
     def cost(self, found: re.Match[str]) -> None:
         rest = tokens_of(found["rest"])
         told = re.findall(
-            r"([+−][\d.]+)(?: to ([+−][\d.]+))? % \[(−?[\d.]+)–(−?[\d.]+)\](?: \(((?:[^()]|\([^()]*\))+)\))?",
+            r"([+−][\d.]+)(?: to ([+−][\d.]+))? % \[(−?[\d.]+)(?:–| to )(−?[\d.]+)\](?: \(((?:[^()]|\([^()]*\))+)\))?",
             found["told"],
         )
         if not told:
@@ -249,7 +249,7 @@ class Checker:
                 self.fault(found[0], "worse nowhere")
 
     def _is_within_a_round(self, one: Configuration, other: Configuration) -> bool:
-        delay = dict(one.key[3]).get("delay_ms", "")
+        delay = "" if "page" in self.measure else dict(one.key[3]).get("delay_ms", "")
         apart = abs(one.median(self.measure) - other.median(self.measure))
         return delay.replace(".", "").isdigit() and apart < 2 * float(delay) / 1000
 

@@ -418,7 +418,7 @@ def test_a_vpn_that_takes_less_time_somewhere_changes_it_and_costs_nothing() -> 
     _, found = told(campaign(faster_over_leo, orbit=("geo", "leo"), vpn=VPNS, loss=("0",)))
     (sentence,) = [one for one in found if "against no VPN" in one]
     assert sentence == (
-        "WireGuard and OpenVPN UDP change the transfer time by −1.0 to +4.0 % [−1.0–4.0] (TCP"
+        "WireGuard and OpenVPN UDP change the transfer time by −1.0 to +4.0 % [−1.0 to 4.0] (TCP"
         " CUBIC) against no VPN, without loss."
     )
 

@@ -97,7 +97,9 @@ def times(page: Block) -> Drawing | None:
         every += list(cell.measured(page.measure).values())
     logarithmic = min(every) > 0 and max(every) > WIDE * min(every)
     least = least_times_s(drawn) if page.is_time else []
-    words = page.of_measure.words + (", logarithmic" if logarithmic else "")
+    words = page.of_measure.words
+    not_at_0 = "; the axis does not begin at 0" if min(every) > 0 else ""
+    words += ", logarithmic" if logarithmic else not_at_0
     seeds = seeds_in_words(page.cells)
     note = f"marker: median, bar: all {seeds}" if seeds != "1 seed" else "one seed"
     note += "; grey line: the least possible" if least else ""

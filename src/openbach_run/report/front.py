@@ -18,7 +18,14 @@ from openbach_run.report.page_one import (
     title,
     use_table,
 )
-from openbach_run.report.page_words import at_loss, link_in_words, measure, transport, what
+from openbach_run.report.page_words import (
+    at_loss,
+    link_in_words,
+    measure,
+    percents,
+    transport,
+    what,
+)
 from openbach_run.report.recommendations import LEAST_TIE
 from openbach_run.report.settings import Setting, settings
 from openbach_run.report.words import heading, named
@@ -115,16 +122,16 @@ def costs_table(page: Block) -> Table:
 def _cost(page: Block, cell: Cell | None) -> str:
     bare = page.partner(cell, "none") if cell else None
     found = change(cell, bare, page.measure) if cell and bare else None
-    return percents(found) if found else ""
+    return cost_in_words(found) if found else ""
 
 
-def percents(found: Estimate) -> str:
+def cost_in_words(found: Estimate) -> str:
     """Return a ratio as a change in percent with its interval: `+3.4 [3.3–3.7]`."""
     median = 100 * (found.median - 1)
     text = f"{median:+.1f}"
     if found.low is not None and found.high is not None:
-        ends = [f"{100 * (one - 1):.1f}" for one in (found.low, found.high)]
-        text += f" [{ends[0]}–{ends[1]}]" if len(set(ends)) > 1 else ""
+        is_one = round(found.low, 3) == round(found.high, 3)
+        text += "" if is_one else f" [{percents(found.low, found.high)}]"
     return text.replace("-", "−")
 
 

@@ -25,6 +25,8 @@ from openbach_run.units import number
 
 MOST_NAMED = 3
 """The most VPNs that a sentence names one by one."""
+OPERATORS = {"oneweb": "OneWeb"}
+"""Names that have a capital letter inside."""
 
 TEMPLATES = {
     "head": "{title}: {measure}{meaning}. All medians are {medians}; {bounds}.",
@@ -97,7 +99,7 @@ def place(values: Mapping[str, str]) -> str:
 def _satellite(name: str) -> str:
     """Return a satellite's name as it is written: `GEO RCS2`, `Starlink ISL`, `LEO hold`."""
     first, *rest = name.split("_")
-    words = [first.upper() if len(first) < 4 else first.capitalize()]
+    words = [first.upper() if len(first) < 4 else OPERATORS.get(first, first.capitalize())]
     words += [one.upper() if re.search(r"\d", one) or len(one) < 4 else one for one in rest]
     return " ".join(words)
 
@@ -199,9 +201,14 @@ def changes(found: Sequence[Estimate]) -> str:
     """Return the least and the greatest of changes, and of their intervals, in percent."""
     medians = [one.median for one in found]
     ends = [end for one in found for end in (one.low, one.high) if end is not None]
-    low, high = (f"{100 * (one - 1):.1f}" for one in (min(ends), max(ends)))
     told = dict.fromkeys(f"{100 * (one - 1):+.1f}" for one in (min(medians), max(medians)))
-    return f"{' to '.join(told)} % [{low}–{high}]".replace("-", "−")
+    return f"{' to '.join(told)} % [{percents(min(ends), max(ends))}]".replace("-", "−")
+
+
+def percents(low: float, high: float) -> str:
+    """Return the ends of an interval of a ratio as changes: `3.3–3.7`, `−1.2 to 0.4`."""
+    ends = [f"{100 * (one - 1):.1f}" for one in (low, high)]
+    return (" to " if low < 1 else "–").join(ends).replace("-", "−")
 
 
 def percent(found: Estimate) -> str:
