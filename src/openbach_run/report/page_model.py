@@ -77,8 +77,8 @@ KINDS = (
         is_of_tcp=False,
     ),
     Kind("video_quality_pct", "Video", "of all that were sent", is_of_tcp=False),
-    Kind("tcp_mbps", "TCP throughput", "of all connections together"),
-    Kind("udp_mbps", "UDP throughput", "of the rate that was sent", is_of_tcp=False),
+    Kind("tcp_mbps", "Throughput", "of all connections together"),
+    Kind("udp_mbps", "Throughput", "of the rate that was sent", is_of_tcp=False),
     Kind("ping_rtt_ms", "Pings", "beside whatever else was sent", is_of_tcp=False),
 )
 """The blocks of page 1, in this order."""
@@ -340,18 +340,11 @@ def _kinds(campaigns: Campaigns) -> list[Kind]:
             shown[names[0]] = None
     for kind in KINDS:
         shown.pop(kind.measure, None)
-    declared = flat(campaigns.declared)
-    others = [Kind(name, measure_of(name, declared)[1].title, "") for name in shown]
-    return [*KINDS, *(replace_title(one) for one in others)]
+    return [*KINDS, *(Kind(name, "Also measured", "") for name in shown)]
 
 
 def _is_measured(cells: Iterable[Cell], measure: str) -> bool:
     return any(cell.measured(measure) for cell in cells)
-
-
-def replace_title(kind: Kind) -> Kind:
-    """Return a block whose title has a capital letter first."""
-    return kind._replace(title=kind.title[:1].upper() + kind.title[1:])
 
 
 def measures_of(cells: Iterable[Cell]) -> list[str]:

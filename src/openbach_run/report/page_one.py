@@ -70,11 +70,13 @@ def link_table(page: PageOne) -> Table | None:
 
 
 def title(page: PageOne) -> str:
-    """Return what decides the first measure, or up to which it goes, as the title of a report."""
+    """Return what decides the first measure, or its medians, as the title of a report."""
     block = page.blocks[0]
     told = rules.decides(page, block) if block.is_claimed else ""
-    found = told or rules.head(block).partition(". ")[2].replace("All medians are", "", 1)
-    return words.capital(found.strip().partition(";")[0].rstrip("."))
+    found = f"{words.measure(block)}: {words.figure(block, *map(block.median, block.cells))}"
+    if not block.is_claimed:
+        found += f" with {words.seeds_in_words(block.cells)}, too few to compare"
+    return words.capital((told or found).partition(";")[0].rstrip("."))
 
 
 def _instead(block: Block, one: Choice) -> str:
