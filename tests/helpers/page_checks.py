@@ -20,6 +20,7 @@ from helpers.page_reader import (
 )
 
 NUMBER = r"−?[\d.]+(?:e[+-]\d+)?"
+CLIFF = r" \(not above \d+ % loss\)"
 UNIT = r"(?: (?:s|ms|%|Mbit/s))?"
 
 
@@ -36,17 +37,19 @@ class Checker:
             (r"Between (?P<one>.+) and (?P<others>.+) no difference of more than 5 % is shown.*", self.close),
             (rf"[^:]+: (?P<measure>[^.,]+?)(?:,.*)?\. All medians are (?P<span>{SPAN}){UNIT}; (?P<bounds>.*)\.", self.head),
             (r"Nothing is claimed: .*--seeds 5.*\.", self.no_claim),
-            (r"[^:]+ decides: (?P<series>.+)\.", self.decides),
+            (r"[^:]+ (?:decides|changes the .+ most, but by less than 10 %): (?P<series>.+)\.", self.decides),
             (rf"One configuration was run: .+? (?P<value>{NUMBER}){UNIT}\.", self.one),
             (r"(?P<here>(?:TCP|QUIC) .+?) instead of (?P<there>.+?)(?P<others>(?:, no VPN)?(?:, no PEP)?): (?P<told>.+)\.", self.instead),
             (r"(?P<here>PEP .+?) instead of no PEP, (?P<hosts>.+?): (?P<told>.+)\.", self.pep),
             (r"(?P<vpns>.+?) takes? the PEP at (?P<pep>.+?) away: (?P<told>.+)\.", self.taken),
             (r"(?P<vpns>.+?) (?:costs?|changes? the .+? by) (?P<told>[+−].+?) (?:of the .+? without|against no) VPN(?P<rest>.*)\.", self.cost),
             (r"Avoid (?P<told>.+)\.", self.avoid),
+            (r"(?P<vpn>.+) is not the best everywhere: (?P<told>.+)\.", self.caveat),
+(r"(?P<here>PEP .+?) makes the .+ better in \d+ of \d+ comparisons, and worse in \d+ \((?P<hosts>.+?)\): at best (?P<told>.+)\.", self.pep),
             (r"(?P<vpn>.+) has no congestion control, so only on a leased rate: .+\.", self.leased),
             (r"(?:No difference|No transport|No PEP|Nothing is advised) .+\.", self.none),
             (r".+ changes the .+ in \d+ of \d+ comparisons only\.", self.none),
-            (r"(?:Chance matters most|The parts where|Up to .+ of the pings|Of \d+ runs).+\.", self.none),
+            (r"(?:Chance matters most|The parts where|Up to .+ of the pings|Of \d+ runs|A change in % is).+\.", self.none),
         ]  # fmt: skip
 
     def fault(self, text: str, why: str) -> None:
@@ -55,7 +58,7 @@ class Checker:
     def sentence(self, text: str) -> None:
         """Check a sentence."""
         self.faults.tried += 1
-        text = text.replace("(own TCP: ", "(own TCP ")
+        text = re.sub(CLIFF, "", text.replace("(own TCP: ", "(own TCP "))
         for pattern, check in self.rules:
             if found := re.fullmatch(pattern, text):
                 return check(found)
@@ -186,14 +189,31 @@ class Checker:
                 self.fault(found[0], "not better")
 
     def taken(self, found: re.Match[str]) -> None:
+        match = re.match(
+            rf"({NUMBER}){UNIT} instead of ({NUMBER}){UNIT} with (.+?), ({NUMBER}){UNIT} instead of ({NUMBER}){UNIT} without VPN(?:, (.*))?$",
+            found["told"],
+        )
+        if match is None:
+            return self.fault(found[0], "cannot read the figures")
+        told = zip(
+            (match[1], match[2], match[4], match[5]),
+            (match[3], match[3], "no VPN", "no VPN"),
+            strict=True,
+        )
+        for place, (number, vpn) in enumerate(told):
+            pep = "no PEP" if place % 2 else found["pep"]
+            context = [vpn, pep, *tokens_of(match[6] or "")]
+            self._median(number, self.reader.called(self.measure, context), found[0])
         for vpn in names_in(found["vpns"]):
             some = False
             for one, bare in self.reader.pairs(self.measure, 1, vpn, "none"):
                 plain = self.reader.found.get(
                     (self.measure, (*bare.key[:2], "no PEP", bare.key[3]))
                 )
-                if found["pep"] in bare.names["pep"] and plain:
-                    some = some or (self._is_better(bare, plain) and self._is_better(bare, one))
+                own = self.reader.found.get((self.measure, (*one.key[:2], "no PEP", one.key[3])))
+                if found["pep"] in bare.names["pep"] and plain and own:
+                    is_gone = not self._is_better(one, own)
+                    some = some or (self._is_better(bare, plain) and is_gone)
             if not some:
                 self.fault(found[0], f"not by {vpn}")
 
@@ -231,21 +251,34 @@ class Checker:
     def avoid(self, found: re.Match[str]) -> None:
         told = re.sub(r"; and \d+ others?$", "", found["told"])
         for part in told.split("; "):
-            match = re.match(
-                rf"(?P<vpn>.+?): (?P<a>{NUMBER}){UNIT} instead of (?P<b>{NUMBER}){UNIT} with (?P<other>.+?) \([+−]\d+ %\)(?:, (?P<context>.*))?$",
-                part,
-            )
-            if match is None:
-                self.fault(found[0], f"cannot read {part}")
+            vpn, _, beside = part.partition(": ")
+            self.avoided.add((self.measure, vpn))
+            if not (other := self._beside(vpn, beside, found[0])):
                 continue
-            self.avoided.add((self.measure, match["vpn"]))
-            for vpn, value in ((match["vpn"], match["a"]), (match["other"], match["b"])):
-                runs = self.reader.called(self.measure, [*tokens_of(match["context"] or ""), vpn])
-                self._median(value, runs, found[0])
-            pairs = list(self.reader.pairs(self.measure, 1, match["vpn"], match["other"]))
+            pairs = list(self.reader.pairs(self.measure, 1, vpn, other))
             if any(self._is_better(*pair, 1.05) for pair in pairs):
                 self.fault(found[0], "better somewhere")
             if not any(self._is_better(*pair[::-1]) for pair in pairs):
+                self.fault(found[0], "worse nowhere")
+
+    def _beside(self, vpn: str, told: str, text: str) -> str:
+        """Check two VPNs' medians, and return the name of the other VPN."""
+        match = re.match(
+            rf"(?P<a>{NUMBER}){UNIT} instead of (?P<b>{NUMBER}){UNIT} with (?P<other>.+?) \([+−]\d+ %\)(?:, (?P<context>.*))?$",
+            told,
+        )
+        if match is None:
+            self.fault(text, f"cannot read {told}")
+            return ""
+        for name, value in ((vpn, match["a"]), (match["other"], match["b"])):
+            runs = self.reader.called(self.measure, [*tokens_of(match["context"] or ""), name])
+            self._median(value, runs, text)
+        return match["other"]
+
+    def caveat(self, found: re.Match[str]) -> None:
+        if other := self._beside(found["vpn"], found["told"], found[0]):
+            pairs = self.reader.pairs(self.measure, 1, other, found["vpn"])
+            if not any(self._is_better(*pair) for pair in pairs):
                 self.fault(found[0], "worse nowhere")
 
     def _is_within_a_round(self, one: Configuration, other: Configuration) -> bool:
@@ -310,7 +343,7 @@ class Checker:
     @staticmethod
     def _configuration(use: str) -> tuple[list[str], list[str]]:
         """Return the VPNs that a row names, and its transport and PEP."""
-        told = tokens_of(re.sub(r"; not above \d+ % loss", "", use))
+        told = tokens_of(re.sub(CLIFF, "", use))
         rest = [one for one in told if re.match(r"TCP |QUIC \(|no PEP|PEP ", one)]
         return names_in(", ".join(one for one in told if one not in rest)), rest
 

@@ -30,7 +30,9 @@ NO_LINK = {
 }  # fmt: skip
 COLUMNS: dict[str, Callable[[dict[str, Any]], float | None]] = {
     "transfer time": lambda row: row.get("transfer_time_s"),
-    "transfer time of the slowest": lambda row: _of(row, r"\w+_transfer_time_s", max),
+    "transfer time of the slowest": lambda row: (
+        _of(row, r"\w+_transfer_time_s", max) if row.get("size", "any") else None
+    ),
     "time of all downloads": lambda row: row.get("cache_time_s"),
     "page load time": lambda row: row.get("page_load_time_s"),
     "MOS of the worse direction": lambda row: _of(row, r"to_\w+_mos", min),
@@ -294,7 +296,7 @@ def tokens_of(text: str) -> list[str]:
             found[-1] += letter
     made: list[str] = []
     for one in filter(None, map(str.strip, found)):
-        if re.match(r"(HTTP/|vpn\.|not encrypted)", one) and made:
+        if re.match(r"(HTTP/|vpn\.)", one) and made:
             made[-1] += f", {one}"
         else:
             made.append(one)
@@ -323,4 +325,4 @@ class Faults(list[str]):
 def names_in(text: str) -> list[str]:
     """Return the names of a list: `A, B and C`, `A, B or 3 others`."""
     text = re.sub(r",? (?:and|or) \d+ others?$", "", text)
-    return [one for one in re.split(r", (?!not encrypted|vpn\.)| and | or ", text) if one]
+    return [one for one in re.split(r", (?!vpn\.)| and | or ", text) if one]

@@ -1309,7 +1309,7 @@ def test_advice_is_by_condition_and_by_what_one_controls(campaigns: Campaigns) -
     assert table is not None
     of_geo = [row[2:4] for row in table.rows if row[1] == "over GEO, at 1 % loss"]
     assert of_geo == [
-        ["hosts, PEP and VPN", "OpenVPN TCP, TCP BBRv2; not above 2 % loss, no PEP"],
+        ["hosts, PEP and VPN", "OpenVPN TCP, TCP BBRv2 (not above 1 % loss), no PEP"],
         ["PEP and VPN", "OpenVPN TCP, PEP B"],
         ["VPN only", "OpenVPN TCP"],
     ]

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Advice of page 1: by what somebody controls, the configuration that is least bad at its worst.
+"""Advice of page 1: by what somebody controls, the configuration that is never far from the best.
 
-Only what was run under all conditions of a block is a candidate, with seeds enough, and no sender
-without congestion control.
+Of each configuration the greatest ratio to the best one under the same condition counts. Only what
+was run under all conditions of a block is a candidate, with seeds enough, and no sender without
+congestion control or encryption. A PEP is advised only where it is shown to be better than none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import ne
 
 from openbach_run.report.cells import Cell
 from openbach_run.report.effects import widest_tie
@@ -20,7 +22,7 @@ from openbach_run.report.page_model import (
     PageOne,
     is_leased,
 )
-from openbach_run.report.recommendations import effort, has_idle_pep, is_candidate
+from openbach_run.report.recommendations import effort, has_idle_pep, is_candidate, is_in_clear
 
 Configuration = tuple[str, ...]
 """Values of CHOSEN, in their order."""
@@ -36,7 +38,7 @@ class Choice:
     """The configuration's cells, one for each condition of the block."""
     vpns: list[str]
     worst: list[Cell]
-    """Cells of the configuration that is worst at its worst, under the same conditions."""
+    """Cells of the configuration that is worst at its worst, of those that differ in one thing."""
 
 
 def choices(page: PageOne, block: Block) -> list[Choice]:
@@ -65,7 +67,8 @@ def _choice(page: PageOne, block: Block, within: Sequence[Cell]) -> Choice | Non
     every: dict[Configuration, list[Cell | None]] = {}
     for cell in within:
         name = tuple(cell.values.get(one, "") for one in CHOSEN)
-        if name not in every and not is_leased(cell) and (name[-1] != USUAL["vpn"] or not is_vpn):
+        is_plain = is_leased(cell) or is_in_clear(cell)
+        if name not in every and not is_plain and (name[-1] != USUAL["vpn"] or not is_vpn):
             every[name] = [_cell(block, name, wanted) for wanted in block.conditions]
     table = {}
     for name, cells in every.items():
@@ -76,12 +79,34 @@ def _choice(page: PageOne, block: Block, within: Sequence[Cell]) -> Choice | Non
         return None
     worst = _worst(block, table)
     tie = max(EQUIVALENT, widest_tie(within, block.tie))
-    equal = [name for name in table if worst[name] <= min(worst.values()) * tie]
+    least = min(worst, key=lambda name: worst[name])
+    without_pep = (least[0], USUAL["pep"], least[2])
+    equal = [
+        name
+        for name in table
+        if worst[name] <= worst[least] * tie
+        or (name == without_pep and not _is_shown_better(block, table, least, name))
+    ]
     best = min(equal, key=lambda name: (effort(table[name][0]), worst[name]))
     vpns = [vpn for vpn in page.alike(best[-1]) if (*best[:-1], vpn) in table]
     control = tuple(name for name in CHOSEN if _has_several(within, name))
     alike = [best[-1], *(vpn for vpn in vpns if vpn != best[-1])]
-    return Choice(control, table[best], alike, table[max(table, key=lambda name: worst[name])])
+    others = [one for one in table if (*one[:-1], "") != (*best[:-1], "") or one[-1] not in alike]
+    apart = [one for one in others if sum(map(ne, one, best)) == 1]
+    bad = max(apart or others or [best], key=lambda name: worst[name])
+    return Choice(control, table[best], alike, table[bad])
+
+
+def _is_shown_better(
+    block: Block,
+    table: Mapping[Configuration, Sequence[Cell]],
+    one: Configuration,
+    other: Configuration,
+) -> bool:
+    """Return whether a configuration is shown to be better than another one under any condition."""
+    pairs = zip(table[one], table[other], strict=True)
+    compared = [block.compare(here, there) for here, there in pairs if here is not there]
+    return any(found.is_better for found in compared if found)
 
 
 def _has_several(cells: Sequence[Cell], name: str) -> bool:

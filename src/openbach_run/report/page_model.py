@@ -139,7 +139,8 @@ class Block:
     @cached_property
     def effects(self) -> list[Effect]:
         """Return the effect of each argument that was swept, the largest first."""
-        return effects(self.cells, self.measure, self.tie)
+        cells = [cell for cell in self.cells if not is_leased(cell)]
+        return effects(cells, self.measure, self.tie)
 
     @cached_property
     def swept(self) -> list[str]:
@@ -322,6 +323,9 @@ def page_one(campaigns: Campaigns) -> PageOne | None:
 def block_of(kind: Kind, cells: Iterable[Cell], campaigns: Campaigns) -> Block:
     """Return the block of a measure, with those of the cells that have it."""
     measured = [cell for cell in cells if cell.measured(kind.measure)]
+    if kind.measure == SLOWEST and any("size" in cell.values for cell in campaigns.cells):
+        # Flows without a size last as long as they are told to.
+        measured = [cell for cell in measured if "size" in cell.values]
     return Block(kind, _told_apart(measured, campaigns.cells), campaigns)
 
 
@@ -340,7 +344,7 @@ def _kinds(campaigns: Campaigns) -> list[Kind]:
             shown[names[0]] = None
     for kind in KINDS:
         shown.pop(kind.measure, None)
-    return [*KINDS, *(Kind(name, "Also measured", "") for name in shown)]
+    return [*KINDS, *(Kind(name, "Also measured", "", is_of_tcp=False) for name in shown)]
 
 
 def _is_measured(cells: Iterable[Cell], measure: str) -> bool:

@@ -12,14 +12,16 @@ from dataclasses import replace
 
 from openbach_run.report import page_rules as rules
 from openbach_run.report import page_words as words
-from openbach_run.report.cells import Cell
+from openbach_run.report.cells import Cell, pairings
 from openbach_run.report.page_advice import Choice
-from openbach_run.report.page_model import CHOSEN, Block, PageOne
+from openbach_run.report.page_model import CHOSEN, EQUIVALENT, Block, PageOne
 from openbach_run.report.words import said, value_of
 from openbach_run.results.tables import Table
 
 MOST_LINKS = 6
 """The most links that have a column each in the table."""
+MOST_TOLD = 3
+"""The most values of one thing that stand above page 1."""
 REACH = {"cc": "hosts", "pep": "PEP", "vpn": "VPN"}
 """What somebody controls who can choose an argument."""
 
@@ -29,6 +31,10 @@ def sentences(page: PageOne) -> list[str]:
     found = rules.of_page(page)
     for block in page.blocks:
         found += rules.of_block(page, block)
+    if any(" % [" in one for one in found):
+        is_paired = pairings(page.campaigns.cells) == {True}
+        pairs = "of the same seed" if is_paired else "each with each"
+        found.append(words.say("ratios", pairs=pairs))
     return found
 
 
@@ -45,8 +51,11 @@ def use_table(page: PageOne) -> Table | None:
         rows.append([words.measure(block), *row] if len(page.blocks) > 1 else row)
     header = ["you control", "use", *columns, "instead of, at worst"]
     header = ["measure", *header] if len(page.blocks) > 1 else header
-    note = "run under all conditions of its measure; chosen is what is least bad at its worst,"
-    note += " among what is within 5 % the simplest"
+    note = "run under all conditions of its measure; chosen is what is never far from the best (the"
+    note += (
+        " least of the greatest ratios to it); of what is within 5 % the simplest, and a PEP only"
+    )
+    note += " if shown better"
     if is_wide and len(blocks[0].losses) > 1:
         note += f"; at {', '.join(blocks[0].losses)} % random loss, the most that was run"
     has_tail = any("(" in text for row in rows for text in row[-1 - len(columns) : -1])
@@ -87,7 +96,8 @@ def _instead(block: Block, one: Choice) -> str:
     )
     other = _use(block, replace(one, cells=[bad], vpns=[bad.values.get("vpn", "")]))
     figures = [words.figure(block, block.median(cell)) for cell in (bad, good)]
-    return f"{other}: {figures[0]}, not {figures[1]}" if len(set(figures)) > 1 else "–"
+    is_told = block.badness(bad, block.median(good)) > EQUIVALENT and len(set(figures)) > 1
+    return f"{other}: {figures[0]}, not {figures[1]}" if is_told else "–"
 
 
 def _control(block: Block, one: Choice) -> list[str]:
@@ -128,9 +138,7 @@ def _use(block: Block, one: Choice) -> str:
     values = one.cells[0].values
     told = [words.some(one.vpns, "or")] if "vpn" in values else []
     if "cc" in one.control:
-        told.append(
-            f"{words.transport(values['cc'])}{rules.cliff(values['cc']).partition(', see')[0]}"
-        )
+        told.append(words.transport(values["cc"]) + rules.cliff(values["cc"]))
     if "pep" in one.control:
         told.append(said("pep", values["pep"]))
     return ", ".join(told)
@@ -138,12 +146,15 @@ def _use(block: Block, one: Choice) -> str:
 
 def conditions_in_words(page: PageOne) -> str:
     """Return what the figures of page 1 hold for: `30 MB, 10 Mbit/s; GEO and LEO; 5 seeds`."""
-    cells = [cell for block in page.blocks for cell in block.cells]
+    cells = page.blocks[0].cells
     told = []
     for name in ("size", "rate", "direction"):
         values = page.campaigns.distinct(name, cells)
-        if len(values) == 1 and values[0] not in ("none", ""):
-            told.append(value_of(name, values[0]))
+        is_of_all = all(name in cell.values for cell in cells) and not {*values} & {"none", ""}
+        if name == "rate":  # where it changes with time it is not what the link had
+            is_of_all = is_of_all and all(cell.least_transfer_time_s for cell in cells)
+        if values and is_of_all and len(values) <= MOST_TOLD:
+            told.append(words.listed([value_of(name, one) for one in values]))
     links = dict.fromkeys(words.place(cell.values) for cell in cells)
     told += [words.listed(list(filter(None, links)))] if any(links) else []
     told.append(words.seeds_in_words(cells))

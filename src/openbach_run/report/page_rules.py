@@ -8,7 +8,9 @@ with the whole interval. The rules know no VPN and no congestion control by name
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 
 from openbach_run.paths import REPOSITORY
 from openbach_run.report import page_words as words
@@ -25,7 +27,7 @@ from openbach_run.report.page_model import (
     is_leased,
 )
 from openbach_run.report.page_words import say, where
-from openbach_run.report.recommendations import has_idle_pep
+from openbach_run.report.recommendations import LEAST_TIE, has_idle_pep
 from openbach_run.report.words import named, said, suffix_in_words
 from openbach_run.results.seeds import MIN_SEEDS
 from openbach_run.yaml_files import read_yaml
@@ -41,6 +43,8 @@ MOST_VALUES = 6
 CLIFFS = REPOSITORY / "reports/templates/cliffs.yml"
 """Up to which loss a control is known to hold, by our own measurements."""
 LOST_PINGS = "ping_lost_pct"
+SHOWN = 0.9
+"""The part of comparisons that have to show that two VPNs are equivalent, for them to be close."""
 
 
 def of_page(page: PageOne) -> list[str]:
@@ -54,8 +58,8 @@ def of_block(page: PageOne, block: Block) -> list[str]:
     if not block.is_claimed:
         return [head(block), no_claim(block)]
     rules: list[Callable[[PageOne, Block], str]] = [
-        decides, instead, pep_helps, pep_taken, costs, avoid, parts, lost_pings, leased, no_advice,
-        tails,
+        decides, instead, pep_helps, pep_taken, costs, caveat, avoid, parts, lost_pings, leased,
+        no_advice, tails,
     ]  # fmt: skip
     found = [head(block)]
     for rule in rules:
@@ -110,8 +114,17 @@ def decides(page: PageOne, block: Block) -> str:
     found = [one for one in block.effects if one.name not in HOW_MUCH and one.matters]
     if not found:
         return _few(block, measure)
-    series, what = _series(block, found[0]), words.capital(words.what(found[0].name))
-    return say("decides", what=what, series=series) if series else _few(block, measure)
+    weights = {one.name: _decided_weight(block, one) for one in found}
+    most = max(found, key=lambda one: weights[one.name])
+    series, what = _series(block, most), words.capital(words.what(most.name))
+    name = "decides" if weights[most.name][1] >= COSTLY else "most"
+    return say(name, what=what, measure=measure, series=series) if series else _few(block, measure)
+
+
+def _decided_weight(block: Block, effect: Effect) -> tuple[bool, float]:
+    """Return the weight of the group that shows an effect best."""
+    decided = [one for one in effect.groups if _is_decided(block, one)]
+    return max((_weight(block, one) for one in decided), default=(False, 0.0))
 
 
 def _few(block: Block, measure: str) -> str:
@@ -192,8 +205,8 @@ def instead(page: PageOne, block: Block) -> str:
     facts = {"others": others, "usual": words.transport(usual), "bound": words.bound(block)}
     texts = []
     for cc, of_links in told.items():
-        best_in_words, list_of = words.transport(cc), "; ".join(of_links)
-        texts.append(say("instead", best=best_in_words, told=list_of, cliff=cliff(cc), **facts))
+        best_in_words = words.transport(cc) + cliff(cc)
+        texts.append(say("instead", best=best_in_words, told="; ".join(of_links), **facts))
     if texts:
         return "\n".join(texts)
     return say("no_better", measure=words.measure(block), **facts) if decided else ""
@@ -227,9 +240,9 @@ def _without(block: Block) -> str:
 
 
 def cliff(value: str) -> str:
-    """Return above which loss a control is known not to hold: `; not above 2 % loss (…)`."""
+    """Return above which loss a control is known not to hold: ` (not above 1 % loss)`."""
     known = read_yaml(CLIFFS).get(value.partition(" ")[0])
-    return f"; not above {known['loss_pct']} % loss, see {known['see']}" if known else ""
+    return f" (not above {known['loss_pct']} % loss)" if known else ""
 
 
 def pep_helps(page: PageOne, block: Block) -> str:
@@ -247,7 +260,7 @@ def pep_helps(page: PageOne, block: Block) -> str:
     facts = {"usual": usual, "bound": _at_hardest(block), "measure": words.measure(block)}
     helpful = {pep: one for pep, one in by_pep.items() if 2 * _better(one) > len(one)}
     if not helpful:
-        return say("no_pep", **facts) if by_pep else ""
+        return _rarely_helps(block, by_pep, facts) if by_pep else ""
     best = max(helpful, key=lambda pep: (_better(helpful[pep]), -_mean(block, helpful[pep])))
     idle = "; for a tunnel that it cannot split, a PEP between the tunnel's ends does nothing"
     return say(
@@ -255,6 +268,25 @@ def pep_helps(page: PageOne, block: Block) -> str:
         pep=said("pep", best),
         told=_changes(block, [one for one in helpful[best] if one.is_better]),
         idle=idle if block.idle else "",
+        **facts,
+    )
+
+
+def _rarely_helps(
+    block: Block, by_pep: Mapping[str, list[Comparison]], facts: Mapping[str, str]
+) -> str:
+    """Say where a PEP is better that is not so in most comparisons, and how often it is worse."""
+    pep = max(by_pep, key=lambda one: _better(by_pep[one]))
+    better = [one for one in by_pep[pep] if one.is_better]
+    if not better:
+        return say("no_pep", **facts)
+    return say(
+        "some_pep",
+        pep=said("pep", pep),
+        better=len(better),
+        worse=sum(one.is_worse for one in by_pep[pep]),
+        all=len(by_pep[pep]),
+        told=_changes(block, better, 1).partition(", and")[0],
         **facts,
     )
 
@@ -290,16 +322,11 @@ def pep_taken(page: PageOne, block: Block) -> str:
         told: dict[str, str] = {}
         for bare in block.of(pep=pep, vpn=USUAL["vpn"]) if pep != USUAL["pep"] else ():
             helps = block.compare(bare, block.instead(bare, pep=USUAL["pep"]))
-            for vpn in page.vpns if helps and helps.is_better else ():
+            for vpn in page.vpns if helps and _gain(block, helps) >= COSTLY else ():
                 cell = block.instead(bare, vpn=vpn)
-                lost = block.compare(cell, bare)
                 kept = block.compare(cell, block.instead(cell, pep=USUAL["pep"])) if cell else None
-                if cell and lost and lost.is_worse and kept and _is_useless(kept):
-                    figures = [words.figure(block, block.median(one)) for one in (cell, bare)]
-                    text = f"{figures[0]} instead of {figures[1]}"
-                    told.setdefault(
-                        vpn, " ".join(filter(None, (text, where(block, cell, ("pep", "vpn")))))
-                    )
+                if cell and helps and kept and _is_taken(block, helps, kept):
+                    told.setdefault(vpn, _with_and_without(block, vpn, kept, helps))
         if told:
             verb = "takes" if len(told) == 1 else "take"
             name = f"{words.some(list(told))} {verb}"
@@ -308,8 +335,21 @@ def pep_taken(page: PageOne, block: Block) -> str:
     return "\n".join(texts)
 
 
-def _is_useless(one: Comparison) -> bool:
-    return one.is_worse or (one.is_equivalent and not one.is_better)
+def _is_taken(block: Block, helps: Comparison, kept: Comparison) -> bool:
+    """Return whether a PEP's gain without VPN is shown to be gone with one."""
+    return kept.is_worse or (kept.is_equivalent and not kept.is_better)
+
+
+def _with_and_without(block: Block, vpn: str, kept: Comparison, helps: Comparison) -> str:
+    """Return what a PEP changes with a VPN and without: `494 s instead of 494 s with WireGuard`."""
+    figures = [
+        words.figure(block, block.median(cell))
+        for one in (kept, helps)
+        for cell in (one.here, one.there)
+    ]
+    place = where(block, kept.here, ("pep", "vpn"))
+    text = f"{figures[0]} instead of {figures[1]} with {named(vpn)}, {figures[2]} instead of"
+    return f"{text} {figures[3]} without VPN{f', {place}' if place else ''}"
 
 
 def _equivalent(group: Sequence[str]) -> str:
@@ -326,7 +366,8 @@ def close(page: PageOne) -> str:
         for block in page.blocks:
             found += block.comparisons("vpn", vpn, advised[0])
         apart = [one.change.lies_within(1 / EQUIVALENT, EQUIVALENT) is False for one in found]
-        if vpn not in page.alike(advised[0]) and found and not any(apart):
+        is_shown = sum(one.is_equivalent for one in found) >= SHOWN * len(found)
+        if vpn not in page.alike(advised[0]) and found and not any(apart) and is_shown:
             others.append(vpn)
             tried += found
     same = sum(one.is_equivalent for one in tried)
@@ -344,7 +385,12 @@ def no_advice(page: PageOne, block: Block) -> str:
 
 
 def costs(page: PageOne, block: Block) -> str:
-    """Say what the VPNs that are best cost by transport, without PEP, where least is lost."""
+    """Say what the VPN that is advised costs by transport, without PEP, where least is lost.
+
+    Where none is advised, it is the one that costs least.
+    """
+    if block.of_measure.unit == "%":
+        return ""  # a part of nothing is no cost
     least = {"loss": block.losses[0]} if block.losses else {}
     pep = {"pep": USUAL["pep"]} if "pep" in block.usual else {}
     by_vpn = {}
@@ -352,12 +398,14 @@ def costs(page: PageOne, block: Block) -> str:
         found = block.comparisons("vpn", vpn, USUAL["vpn"], **least, **pep, **_hosts(block))
         by_vpn[vpn] = [one for one in found if not is_leased(one.here)]
     known = [vpn for vpn, found in by_vpn.items() if found]
-    if not known:
+    tie = 1 / LEAST_TIE, LEAST_TIE
+    if all(one.change.lies_within(*tie) for one in chain(*by_vpn.values())):
         return ""
     best = min(known, key=lambda vpn: _mean(block, by_vpn[vpn]))
+    best = next((vpn for vpn in advised_vpns(page, block) if vpn in known), best)
     vpns = [vpn for vpn in page.alike(best) if vpn in known]
     told: dict[str, list[Comparison]] = {}
-    for one in itertools.chain.from_iterable(by_vpn[vpn] for vpn in vpns):
+    for one in chain.from_iterable(by_vpn[vpn] for vpn in vpns):
         link = where(block, one.here, ("cc", "pep", "vpn", "loss")) if _access(block) else ""
         transport = one.here.values.get("cc", "") if block.kind.is_of_tcp else ""
         key = ", ".join(filter(None, (transport and words.transport(transport), link)))
@@ -389,19 +437,17 @@ def _access(block: Block) -> bool:
 def avoid(page: PageOne, block: Block) -> str:
     """Say which VPNs are much worse somewhere than the one that is advised, and better nowhere."""
     advised = {vpn for one in page.blocks for vpn in advised_vpns(page, one)}
-    reference = next(iter(advised_vpns(page, block)), "")
+    references = dict.fromkeys(one.vpns[0] for one in advice(page, block))
     found: list[tuple[float, str]] = []
-    for vpn in page.vpns if reference else ():
-        compared = block.comparisons("vpn", vpn, reference)
-        bad = [one for one in compared if one.is_worse and _least(block, one) >= COSTLY]
-        if vpn in advised or not bad or any(one.is_better for one in compared):
-            continue
-        worst = max(bad, key=lambda one: _least(block, one))
-        here, there = (words.figure(block, block.median(one)) for one in (worst.here, worst.there))
-        text = f"{named(vpn)}: {here} instead of {there} with {named(reference)}"
-        text += f" ({words.percent(worst.change)})"
-        told = where(block, worst.here, ("vpn",))
-        found.append((_least(block, worst), f"{text}, {told}" if told else text))
+    for vpn in page.vpns:
+        bad: list[Comparison] = []
+        for reference in references if vpn not in advised else ():
+            compared = block.comparisons("vpn", vpn, reference)
+            if not any(one.is_better for one in compared):
+                bad += [one for one in compared if _is_bad(block, one)]
+        if bad:
+            worst = max(bad, key=lambda one: _least(block, one))
+            found.append((_least(block, worst), f"{named(vpn)}: {_beside(block, worst)}"))
     found.sort(key=lambda one: -one[0])
     more = len(found) - MOST_TOLD
     texts = [text for _, text in found[:MOST_TOLD]]
@@ -409,11 +455,48 @@ def avoid(page: PageOne, block: Block) -> str:
     return say("avoid", told="; ".join(texts), more=others) if texts else ""
 
 
+def _is_bad(block: Block, one: Comparison) -> bool:
+    """Return whether a VPN is much worse than another one, and than none: else that one is good."""
+    bare = block.compare(one.here, block.instead(one.here, vpn=USUAL["vpn"]))
+    is_cost = bare is None or (bare.is_worse and _least(block, bare) >= COSTLY)
+    return one.is_worse and _least(block, one) >= COSTLY and is_cost
+
+
+def _beside(block: Block, one: Comparison) -> str:
+    """Return two VPNs' medians: `46 s instead of 34 s with WireGuard (+34 %), over GEO`."""
+    here, there = (words.figure(block, block.median(cell)) for cell in (one.here, one.there))
+    other = named(one.there.values["vpn"])
+    told = where(block, one.here, ("vpn",))
+    text = f"{here} instead of {there} with {other} ({words.percent(one.change)})"
+    return f"{text}, {told}" if told else text
+
+
+def caveat(page: PageOne, block: Block) -> str:
+    """Say where a VPN that is advised to who chooses only that is much worse than another one."""
+    found: list[Comparison] = []
+    for choice in advice(page, block)[-1:]:
+        for cell, vpn in itertools.product(choice.cells, page.vpns):
+            one = block.compare(cell, block.instead(cell, vpn=vpn))
+            if one and one.is_worse and _least(block, one) >= COSTLY and not is_leased(one.there):
+                found.append(one)
+    if not found:
+        return ""
+    worst = max(found, key=lambda one: _least(block, one))
+    return say("caveat", vpn=named(worst.here.values["vpn"]), told=_beside(block, worst))
+
+
 def _least(block: Block, one: Comparison) -> float:
     """Return how many times worse the cell is at least."""
     if block.is_more_better:
         return 1 / one.change.high if one.change.high else float("inf")
     return one.change.low or 0.0
+
+
+def _gain(block: Block, one: Comparison) -> float:
+    """Return how many times better the cell is at least."""
+    if block.is_more_better:
+        return one.change.low or 0.0
+    return 1 / one.change.high if one.change.high else 0.0
 
 
 def advised_vpns(page: PageOne, block: Block) -> list[str]:
@@ -497,7 +580,16 @@ def missing(page: PageOne) -> str:
     """Say how many runs failed or are missing."""
     failed = sum(len(cell.failed) for cell in page.campaigns.cells)
     not_run = sum(cell.not_run for cell in page.campaigns.cells)
-    told = [f"{failed} failed"] if failed else []
+    told = [f"{failed} failed{_of_vpns(page)}"] if failed else []
     told += [f"{not_run} were not run"] if not_run else []
     runs = len(page.campaigns.runs)
     return say("missing", runs=runs, told=words.listed(told)) if told else ""
+
+
+def _of_vpns(page: PageOne) -> str:
+    """Return how many runs of each VPN failed: ` (5 of VpnCloud)`."""
+    failed = Counter(
+        cell.values.get("vpn", "") for cell in page.campaigns.cells for _ in cell.failed
+    )
+    told = [f"{number} of {named(vpn)}" for vpn, number in failed.most_common(MOST_TOLD) if vpn]
+    return f" ({words.listed(told)})" if told else ""

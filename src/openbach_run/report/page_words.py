@@ -38,11 +38,16 @@ TEMPLATES = {
     "nothing": "No difference of the {measure} is shown for what was varied ({swept}).",
     "few": "{what} changes the {measure} in {some} of {all} comparisons only.",
     "decides": "{what} decides: {series}.",
-    "instead": "{best} instead of {usual}{others}: {told}, {bound}{cliff}.",
+    "most": "{what} changes the {measure} most, but by less than 10 %: {series}.",
+    "instead": "{best} instead of {usual}{others}: {told}, {bound}.",
     "no_better": "No transport is shown to have a better {measure} than {usual}{others}, {bound}.",
     "pep": "{pep} instead of no PEP, {usual}: {told}, {bound}{idle}.",
     "no_pep": (
         "No PEP is shown to make the {measure} better in most comparisons, {usual}, {bound}."
+    ),
+    "some_pep": (
+        "{pep} makes the {measure} better in {better} of {all} comparisons, and worse in {worse}"
+        " ({usual}): at best {told}, {bound}."
     ),
     "no_advice": (
         "Nothing is advised for the {measure}: no two configurations were run under all conditions"
@@ -55,10 +60,11 @@ TEMPLATES = {
     ),
     "close": (
         "Between {one} and {others} no difference of more than {most:.0f} % is shown: {same} of"
-        " {tried} comparisons show that there is none."
+        " {tried} comparisons show that there is none, the others decide nothing."
     ),
     "cost": "{vpns} {costs} {told} of the {measure} without VPN{conditions}.",
     "change": "{vpns} {changes} the {measure} by {told} against no VPN{conditions}.",
+    "caveat": "{vpn} is not the best everywhere: {told}.",
     "avoid": "Avoid {told}{more}.",
     "tail": (
         "Chance matters most{where}: half of the runs have a {measure} of at most {median}, one in"
@@ -67,6 +73,10 @@ TEMPLATES = {
     "leased": "{vpn} has no congestion control, so only on a leased rate: {told}.",
     "parts": "The parts where that is worst{where}: {told}.",
     "lost": "Up to {lost} % of the pings are lost{where}.",
+    "ratios": (
+        "A change in % is the median of the ratios of two runs, {pairs}; in brackets is its 95 %"
+        " interval, of fewer than six seeds the least and the greatest."
+    ),
     "missing": "Of {runs} runs {told}: see Failures.",
 }
 """The sentences of page 1."""

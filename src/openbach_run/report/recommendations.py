@@ -77,6 +77,11 @@ def has_idle_pep(cell: Cell) -> bool:
     return position in BETWEEN_ENDS and carrier is not None and carrier not in STREAMS
 
 
+def is_in_clear(cell: Cell) -> bool:
+    """Return whether its VPN encrypts nothing."""
+    return _vpn(cell).get("ciphers", "").startswith("none")
+
+
 def carrier_of(vpn: str) -> str | None:
     """Return what carries a VPN; None for one that this checkout does not have."""
     return _facts().get(vpn.partition(" ")[0], {}).get("carrier")
@@ -90,9 +95,9 @@ def _vpn(cell: Cell) -> Mapping[str, str]:
 
 @cache
 def _facts() -> dict[str, dict[str, str]]:
-    """Return by VPN its carrier and where it runs, as far as its description has them."""
+    """Return by VPN its carrier, where it runs, its ciphers, as far as its description says."""
     folders = Catalog().all("vpn-configs")
-    wanted = ["carrier", "runs_in"]
+    wanted = ["carrier", "runs_in", "ciphers"]
     found = {}
     for name, folder in folders.items():
         described = with_base(folder, folders)
