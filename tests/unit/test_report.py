@@ -1187,7 +1187,9 @@ def test_a_scenario_says_what_is_drawn(some_results: Path, tmp_path: Path) -> No
         some_results, tmp_path / "goodput", measure="goodput_mbps", figure="matrix"
     )
     assert {"times", "loss", "compared-0.1"} <= names
-    assert any(one.startswith("Goodput:") for one in front.front_of(campaigns).sentences)
+    assert any(
+        one.startswith("Also measured: goodput") for one in front.front_of(campaigns).sentences
+    )
     (setting,) = settings(campaigns)
     assert times_table(setting).title.startswith("GEO (geo loss): goodput (Mbit/s)")
     names, _ = drawn(
