@@ -10,8 +10,8 @@ import re
 from pathlib import Path
 
 import pytest
-from helpers.guest_runs import Run, RunCells, command, records
-from helpers.scenario_with import TEST_JOBS, with_snapshot
+from helpers.guest_runs import Run, RunCells
+from helpers.scenario_with import ran, with_snapshot
 
 OPENVPN_SERVER = "10.10.4.2:1194"
 IPERF3_SERVER = "192.168.20.2:5201"
@@ -44,11 +44,7 @@ def test_ss_and_the_statistics_show_both_legs(tmp_path: Path, position: str, hos
     """
     scenario = with_snapshot(tmp_path, (host, 10, "ss -tinHO"))
     settings = ["vpn=none", "cc=cubic", "cc_pep=bbr", f"pep={position}", "loss=0"]
-    ended = command(
-        str(scenario), *settings, "--jobs", str(TEST_JOBS), "--results", str(tmp_path / "results")
-    )
-    assert ended.returncode == 0, ended.stderr
-    (run,) = records(tmp_path / "results")
+    run = ran(scenario, tmp_path / "results", *settings)
     (snapshot,) = run.statistics("snapshot")
     legs = legs_shown(snapshot["printed"])
     downloads = [

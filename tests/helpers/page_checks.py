@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from itertools import combinations
+from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations, product
 
 from helpers.page_reader import (
     LEAST,
@@ -13,11 +13,13 @@ from helpers.page_reader import (
     SPAN,
     Configuration,
     Faults,
+    Ratio,
     Reader,
+    ends,
     fits,
     names_in,
     tokens_of,
-)
+)  # fmt: skip
 
 NUMBER = r"−?[\d.]+(?:e[+-]\d+)?"
 CLIFF = r" \(not above \d+ % loss\)"
@@ -45,9 +47,10 @@ class Checker:
             (r"(?P<vpns>.+?) (?:costs?|changes? the .+? by) (?P<told>[+−].+?) (?:of the .+? without|against no) VPN(?P<rest>.*)\.", self.cost),
             (r"Avoid (?P<told>.+)\.", self.avoid),
             (r"(?P<vpn>.+) is not the best everywhere: (?P<told>.+)\.", self.caveat),
-(r"(?P<here>PEP .+?) makes the .+ better in \d+ of \d+ comparisons, and worse in \d+ \((?P<hosts>.+?)\): at best (?P<told>.+)\.", self.pep),
+            (r"(?P<here>PEP .+?) makes the .+ better in \d+ of \d+ comparisons, and worse in \d+ \((?P<hosts>.+?)\): at best (?P<told>.+)\.", self.pep),
             (r"(?P<vpn>.+) has no congestion control, so only on a leased rate: .+\.", self.leased),
-            (r"(?:No difference|No transport|No PEP|Nothing is advised) .+\.", self.none),
+            (r"No difference .+\.", self.no_difference),
+            (r"(?:No transport|No PEP|Nothing is advised) .+\.", self.none),
             (r".+ changes the .+ in \d+ of \d+ comparisons only\.", self.none),
             (r"(?:Chance matters most|The parts where|Up to .+ of the pings|Of \d+ runs|A change in % is).+\.", self.none),
         ]  # fmt: skip
@@ -71,69 +74,64 @@ class Checker:
             values = [round(one.median(self.measure), 3) for one in found]
             self.fault(text, f"{told} is not in {values[:4]}")
 
+    def _ratios(self, here: str, there: str) -> Iterator[tuple[str, Ratio | None]]:
+        """Yield each measure of two VPNs, and the ratio of what differs in nothing else."""
+        for measure in self.reader.measures:
+            for pair in self.reader.pairs(measure, 1, here, there):
+                yield measure, self.reader.ratio(measure, *pair)
+
     def equivalent(self, found: re.Match[str]) -> None:
-        names = names_in(found["vpns"])
-        for here, there in combinations(names, 2):
-            tried = 0
-            for measure in self.reader.measures:
-                for pair in self.reader.pairs(measure, 1, here, there):
-                    one = self.reader.ratio(measure, *pair)
-                    tried += 1
-                    if one is None or one[1] < 1 / 1.0501 or one[2] > 1.0501:
-                        self.fault(found[0], f"{measure}: {one}")
-            if not tried:
+        for here, there in combinations(names_in(found["vpns"]), 2):
+            ratios = [*self._ratios(here, there)]
+            for measure, one in ratios:
+                if one is None or one[1] < 1 / 1.0501 or one[2] > 1.0501:
+                    self.fault(found[0], f"{measure}: {one}")
+            if not ratios:
                 self.fault(found[0], f"{here} and {there} were never compared")
 
     def close(self, found: re.Match[str]) -> None:
         for other in names_in(found["others"]):
-            for measure in self.reader.measures:
-                for pair in self.reader.pairs(measure, 1, other, found["one"]):
-                    one = self.reader.ratio(measure, *pair)
-                    if one and (one[2] < 1 / 1.0501 or one[1] > 1.0501):
-                        self.fault(found[0], f"{other}, {measure}: {one}")
+            for measure, one in self._ratios(other, found["one"]):
+                if one and (one[2] < 1 / 1.0501 or one[1] > 1.0501):
+                    self.fault(found[0], f"{other}, {measure}: {one}")
 
     def head(self, found: re.Match[str]) -> None:
         self.measure = found["measure"]
-        every = [one for (of, _), one in self.reader.found.items() if of == self.measure]
+        every = self.reader.of(self.measure)
         if not every:
             return self.fault(found[0], "no such measure")
         medians = [one.median(self.measure) for one in every]
-        ends = re.fullmatch(SPAN, found["span"])
-        assert ends
-        if not fits(ends[1], min(medians)) or not fits(ends[2] or ends[1], max(medians)):
+        least, most = ends(found["span"])
+        if not fits(least, min(medians)) or not fits(most, max(medians)):
             self.fault(found[0], f"medians are {min(medians)} to {max(medians)}")
         losses = set().union(*(one.names["loss"] for one in every))
-        most = max((float(one.split()[1]) for one in losses if one.startswith("at ")), default=0)
-        if (told := re.search(r"at (?:up to )?([\d.]+) % loss", found["bounds"])) and float(
-            told[1]
-        ) != most:
-            self.fault(found[0], f"{most} % was the most loss")
+        lost = max((float(one.split()[1]) for one in losses if one.startswith("at ")), default=0)
+        told = re.search(r"at (?:up to )?([\d.]+) % loss", found["bounds"])
+        if told and float(told[1]) != lost:
+            self.fault(found[0], f"{lost} % was the most loss")
         if "without loss" in found["bounds"] and "without loss" not in losses:
             self.fault(found[0], "packets were lost")
 
     def no_claim(self, found: re.Match[str]) -> None:
-        for (measure, _), one in self.reader.found.items():
-            if measure == self.measure and len(one.values[measure]) >= LEAST:
-                self.fault(found[0], "there are seeds enough")
+        if any(len(one.values[self.measure]) >= LEAST for one in self.reader.of(self.measure)):
+            self.fault(found[0], "there are seeds enough")
 
     def one(self, found: re.Match[str]) -> None:
-        self._median(found["value"], self.reader.called(self.measure, []), found[0])
+        self._median(found["value"], self.reader.of(self.measure), found[0])
 
     def decides(self, found: re.Match[str]) -> None:
         for group in found["series"].split("; "):
             match = re.fullmatch(rf"(?:(.*?): )?({NUMBER}{UNIT} .*)", group)
             context, values = (match[1] or "", match[2]) if match else ("", group)
             told = []
-            for one in re.split(
-                rf"(?:, | and )(?={NUMBER}{UNIT} (?:with|without|at|over) )", values
-            ):
+            parts = rf"(?:, | and )(?={NUMBER}{UNIT} (?:with|without|at|over) )"
+            for one in re.split(parts, values):
                 number = re.match(rf"({NUMBER}){UNIT} (.+)", one)
                 if number is None:
                     self.fault(found[0], f"cannot read {one}")
                     continue
-                runs = self.reader.called(
-                    self.measure, [*tokens_of(context), *tokens_of(number[2])]
-                )
+                named = [*tokens_of(context), *tokens_of(number[2])]
+                runs = self.reader.called(self.measure, named)
                 self._median(number[1], runs, found[0])
                 told += runs[:1]
             if len(told) > 1 and not any(self._apart(*pair) for pair in combinations(told, 2)):
@@ -145,24 +143,20 @@ class Checker:
 
     def _is_better(self, one: Configuration, other: Configuration, by: float = 1.0099) -> bool:
         ratio = self.reader.ratio(self.measure, one, other)
-        more = self.measure in MORE
+        more = self.measure.startswith(MORE)
         return ratio is not None and (ratio[1] > by if more else ratio[2] < 1 / by)
 
     def instead(self, found: re.Match[str]) -> None:
         told = found["told"].partition(", at ")[0].partition(", with")[0]
+        figures = rf"(?P<a>{SPAN}){UNIT} instead of (?P<b>{SPAN}){UNIT}"
         for part in told.split("; "):
-            match = re.match(
-                rf"(?:(?P<link>(?:over|with) .+?) )?(?P<a>{SPAN}){UNIT} instead of (?P<b>{SPAN}){UNIT}",
-                part,
-            )
+            match = re.match(rf"(?:(?P<link>(?:over|with) .+?) )?{figures}", part)
             if match is None:
                 continue
             for name, text in ((found["here"], match["a"]), (found["there"], match["b"])):
                 context = [*tokens_of(match["link"] or ""), *tokens_of(found["others"]), name]
                 runs = self.reader.called(self.measure, context)
-                ends = re.fullmatch(SPAN, text)
-                assert ends
-                for end in (ends[1], ends[2] or ends[1]):
+                for end in ends(text):
                     self._median(end, runs, found[0])
         pairs = list(self.reader.pairs(self.measure, 0, found["here"], found["there"]))
         if pairs and not any(self._is_better(*pair) for pair in pairs):
@@ -179,13 +173,8 @@ class Checker:
             there = self.reader.called(self.measure, [*context, "no PEP"])
             self._median(part[0], here, found[0])
             self._median(part[2], there, found[0])
-            if (
-                here
-                and there
-                and not any(
-                    self._is_better(h, t) for h in here for t in there if h.key[3] == t.key[3]
-                )
-            ):
+            pairs = [pair for pair in product(here, there) if pair[0].key[3] == pair[1].key[3]]
+            if here and there and not any(self._is_better(*pair) for pair in pairs):
                 self.fault(found[0], "not better")
 
     def taken(self, found: re.Match[str]) -> None:
@@ -205,16 +194,14 @@ class Checker:
             context = [vpn, pep, *tokens_of(match[6] or "")]
             self._median(number, self.reader.called(self.measure, context), found[0])
         for vpn in names_in(found["vpns"]):
-            some = False
             for one, bare in self.reader.pairs(self.measure, 1, vpn, "none"):
-                plain = self.reader.found.get(
-                    (self.measure, (*bare.key[:2], "no PEP", bare.key[3]))
-                )
+                key = (self.measure, (*bare.key[:2], "no PEP", bare.key[3]))
+                plain = self.reader.found.get(key) if found["pep"] in bare.names["pep"] else None
                 own = self.reader.found.get((self.measure, (*one.key[:2], "no PEP", one.key[3])))
-                if found["pep"] in bare.names["pep"] and plain and own:
-                    is_gone = not self._is_better(one, own)
-                    some = some or (self._is_better(bare, plain) and is_gone)
-            if not some:
+                is_gone = own and not self._is_better(one, own)
+                if plain and self._is_better(bare, plain) and is_gone:
+                    break
+            else:
                 self.fault(found[0], f"not by {vpn}")
 
     def cost(self, found: re.Match[str]) -> None:
@@ -226,24 +213,19 @@ class Checker:
         if not told:
             self.fault(found[0], "no figures")
         for low, high, least, most, context in told:
-            ratios = []
-            for vpn in names_in(found["vpns"]):
-                for pair in self.reader.pairs(self.measure, 1, vpn, "none"):
-                    if all(
-                        t.lower() in {n.lower() for ns in pair[0].names.values() for n in ns}
-                        for t in (*rest, *tokens_of(context))
-                    ):
-                        one = self.reader.ratio(self.measure, *pair)
-                        ratios += [one] if one else []
+            named = [*rest, *tokens_of(context)]
+            pairs = [
+                pair
+                for vpn in names_in(found["vpns"])
+                for pair in self.reader.pairs(self.measure, 1, vpn, "none")
+                if pair[0].is_called(named)
+            ]
+            ratios = [one for pair in pairs if (one := self.reader.ratio(self.measure, *pair))]
             if not ratios:
                 self.fault(found[0], f"no comparison {context}")
                 continue
-            real = [
-                min(r[0] for r in ratios),
-                max(r[0] for r in ratios),
-                min(r[1] for r in ratios),
-                max(r[2] for r in ratios),
-            ]
+            medians, lows, highs = zip(*ratios, strict=True)
+            real = (min(medians), max(medians), min(lows), max(highs))
             for text, value in zip((low, high or low, least, most), real, strict=True):
                 if not fits(text, 100 * (value - 1), percent=True):
                     self.fault(found[0], f"{text} is {100 * (value - 1):.2f} ({context})")
@@ -291,23 +273,17 @@ class Checker:
             self.fault(found[0], "it has a control")
 
     def none(self, found: re.Match[str]) -> None:
-        if found[0].startswith("No difference"):
-            pairs = combinations(
-                [one for (of, _), one in self.reader.found.items() if of == self.measure], 2
-            )
-            for one, other in pairs:
-                differ = sum(here != there for here, there in zip(one.key, other.key, strict=True))
-                ratio = (
-                    self.reader.ratio(self.measure, one, other)
-                    if differ == 1 and one.key[3] == other.key[3]
-                    else None
-                )
-                if (
-                    ratio
-                    and (ratio[1] > 1.2 or ratio[2] < 1 / 1.2)
-                    and not self._is_within_a_round(one, other)
-                ):
-                    self.fault(found[0], f"{one.key} {other.key} {ratio}")
+        """Take as true a sentence that has no figures of runs."""
+
+    def no_difference(self, found: re.Match[str]) -> None:
+        for one, other in combinations(self.reader.of(self.measure), 2):
+            differ = sum(here != there for here, there in zip(one.key, other.key, strict=True))
+            if differ != 1 or one.key[3] != other.key[3]:
+                continue
+            ratio = self.reader.ratio(self.measure, one, other)
+            is_apart = ratio and (ratio[1] > 1.2 or ratio[2] < 1 / 1.2)
+            if is_apart and not self._is_within_a_round(one, other):
+                self.fault(found[0], f"{one.key} {other.key} {ratio}")
 
     def row(self, row: Sequence[str], header: Sequence[str], only: str) -> None:
         """Check a row of the table."""
@@ -317,8 +293,7 @@ class Checker:
         cells = dict(zip(header, row, strict=True))
         self.measure = cells.get("measure", only)
         vpns, rest = self._configuration(cells["use"])
-        every = [one for (of, _), one in self.reader.found.items() if of == self.measure]
-        links = {one.key[3] for one in every}
+        links = {one.key[3] for one in self.reader.of(self.measure)}
         for vpn in vpns:
             runs = self.reader.called(self.measure, [vpn, *rest])
             at = {
@@ -326,7 +301,7 @@ class Checker:
             }
             if links - at:
                 self.fault(text, f"{vpn} was not run on {len(links - at)} of {len(links)} links")
-            if any(one.leased for one in runs) and all(one.leased for one in runs):
+            if runs and all(one.leased for one in runs):
                 self.fault(text, "it has no congestion control")
             if (self.measure, vpn) in self.avoided:
                 self.fault(text, f"{vpn} is to be avoided")

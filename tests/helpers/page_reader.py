@@ -11,8 +11,9 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from math import comb
 from pathlib import Path
 from typing import Any
@@ -46,14 +47,10 @@ COLUMNS: dict[str, Callable[[dict[str, Any]], float | None]] = {
     "UDP loss": lambda row: row.get("udp_loss_pct"),
 }
 DIMENSIONS = ("transport", "vpn", "pep")
-MORE = (
-    "MOS",
-    "MOS of the worse direction",
-    "video packets in time",
-    "TCP throughput",
-    "UDP received",
-    "goodput of all flows",
-)
+MORE = ("MOS", "video packets in time", "TCP throughput", "UDP received", "goodput of all flows")
+"""How the measures begin of which more is better."""
+Ratio = tuple[float, float, float]
+"""A median, and the ends of its interval."""
 SPAN = r"(−?[\d.]+(?:e[+-]\d+)?)(?: to (−?[\d.]+(?:e[+-]\d+)?))?"
 
 
@@ -77,9 +74,8 @@ def carrier(vpn: str) -> str:
     """Return what carries a VPN, as its folder or the one that it is made from says."""
     file = REPOSITORY / f"vpn-configs/{vpn}/vpn.json"
     described = json.loads(file.read_text()) if file.exists() else {}
-    return str(
-        described.get("carrier") or (carrier(described["base"]) if "base" in described else "")
-    )
+    base = described.get("base")
+    return str(described.get("carrier") or (carrier(base) if base else ""))
 
 
 @dataclass
@@ -93,9 +89,16 @@ class Configuration:
     planned: int = 0
     leased: bool = False
 
+    @cached_property
+    def called(self) -> set[str]:
+        return {name.lower() for names in self.names.values() for name in names}
+
     def is_called(self, tokens: Iterable[str]) -> bool:
-        every = set().union(*self.names.values())
-        return all(token in every for token in tokens)
+        return all(token.lower().strip() in self.called for token in tokens if token)
+
+    def but_for(self, place: int) -> tuple[Any, ...]:
+        """Return all of the key but for one thing that is chosen."""
+        return self.key[:place] + self.key[place + 1 :]
 
     def median(self, measure: str) -> float:
         return middle(list(self.values[measure].values()))
@@ -141,11 +144,9 @@ class Reader:
     @staticmethod
     def _orbits(about: dict[bytes, bytes], number: int) -> list[str]:
         for text in about.values():
-            try:
+            with suppress(ValueError, KeyError, TypeError):
                 kept = json.loads(text)["rows"]["orbit"]
-            except (ValueError, KeyError, TypeError):
-                continue
-            return [kept["values"][place] for place in kept["of_row"]]
+                return [kept["values"][place] for place in kept["of_row"]]
         return [""] * number
 
     def _configuration(self, rows: list[dict[str, Any]], orbit: str) -> Configuration:
@@ -191,10 +192,11 @@ class Reader:
     def _transport(first: dict[str, str]) -> str:
         cc = first.get("cc", "")
         if first.get("http") == "3":
-            stack = json.loads(
-                (REPOSITORY / f"quic-stacks/{first['quic']}/stack.json").read_text()
-            )["congestion_controls"]
-            return f"QUIC ({first['quic'].replace('_', ' ')}, {title(cc if cc in stack else stack[0])})"
+            quic = first["quic"]
+            stack = json.loads((REPOSITORY / f"quic-stacks/{quic}/stack.json").read_text())
+            of_stack = stack["congestion_controls"]
+            control = title(cc if cc in of_stack else of_stack[0])
+            return f"QUIC ({quic.replace('_', ' ')}, {control})"
         http = first.get("http", "none")
         return f"TCP {title(cc)}" + (f", HTTP/{http}" if http != "none" else "")
 
@@ -248,41 +250,34 @@ class Reader:
             found.add(f"{rates[0][:-1]}/{rates[1][:-1]} Mbit/s")
         return found | {f"over {one}" for one in found} | {f"with {one}" for one in found}
 
+    def of(self, measure: str) -> list[Configuration]:
+        """Return what has a measure."""
+        return [one for (of, _), one in self.found.items() if of == measure]
+
     def called(self, measure: str, tokens: Iterable[str]) -> list[Configuration]:
         """Return what has a measure and all these names."""
-        wanted = [_lower(one) for one in tokens if one]
-        found = []
-        for (of, _), one in self.found.items():
-            every = {_lower(name) for names in one.names.values() for name in names}
-            if of == measure and all(token in every for token in wanted):
-                found.append(one)
-        return found
+        wanted = [*tokens]
+        return [one for one in self.of(measure) if one.is_called(wanted)]
 
     def pairs(
         self, measure: str, place: int, here: str, there: str
     ) -> Iterator[tuple[Configuration, Configuration]]:
         """Yield what differs in one thing that is chosen: 0 the transport, 1 the VPN, 2 the PEP."""
         rests: dict[tuple[Any, ...], list[Configuration]] = {}
-        every = {one.key: one for (of, _), one in self.found.items() if of == measure}
-        for key, other in every.items():
-            if there in other.names[DIMENSIONS[place]] or there == key[place]:
-                rests.setdefault((*key[:place], *key[place + 1 :]), []).append(other)
-        for key, one in every.items():
+        every = self.of(measure)
+        for other in every:
+            if there in {*other.names[DIMENSIONS[place]], other.key[place]}:
+                rests.setdefault(other.but_for(place), []).append(other)
+        for one in every:
             if here in one.names[DIMENSIONS[place]]:
-                for other in rests.get((*key[:place], *key[place + 1 :]), ()):
+                for other in rests.get(one.but_for(place), ()):
                     yield one, other
 
-    def ratio(
-        self, measure: str, one: Configuration, other: Configuration
-    ) -> tuple[float, float, float] | None:
+    def ratio(self, measure: str, one: Configuration, other: Configuration) -> Ratio | None:
         """Return the median of the ratios by seed with its interval; None for too few seeds."""
         here, there = one.values[measure], other.values[measure]
         found = [here[seed] / there[seed] for seed in here if there.get(seed)]
         return (middle(found), *interval(found)) if len(found) >= LEAST else None
-
-
-def _lower(text: str) -> str:
-    return text.lower().strip()
 
 
 def tokens_of(text: str) -> list[str]:
@@ -320,6 +315,13 @@ class Faults(list[str]):
     """What page 1 says and the data deny, and how many sentences and rows were tried."""
 
     tried = 0
+
+
+def ends(span: str) -> tuple[str, str]:
+    """Return the two ends of a SPAN, which may be one number."""
+    found = re.fullmatch(SPAN, span)
+    assert found
+    return found[1], found[2] or found[1]
 
 
 def names_in(text: str) -> list[str]:
