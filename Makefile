@@ -102,7 +102,7 @@ scenarios: # those that people open as JSON, anew; `openbach-run expand` and `pa
 wheel: # for `pipx install dist/openbach_run-….whl`, with the manual pages, from each command's --help
 	$(DEV) python docs/man/manual.py
 	rm -rf build dist
-	$(DEV) pip wheel --quiet --no-deps --wheel-dir dist .
+	$(DEV) pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 	rm -rf build src/openbach_run.egg-info
 
 site: # the documentation, with a search that needs no network: site/index.html; a dead link fails
