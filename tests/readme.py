@@ -18,7 +18,7 @@ from openbach_run.paths import REPOSITORY
 from openbach_run.report.cells import Campaigns, Cell, read_campaigns
 from openbach_run.report.dots import times
 from openbach_run.report.figures import find
-from openbach_run.report.page_one import page_one
+from openbach_run.report.page_model import page_one
 from openbach_run.results.seeds import MIN_SEEDS
 from openbach_run.results.tables import Table, as_text
 
@@ -65,7 +65,7 @@ def figure(campaigns: Campaigns) -> bytes:
     """Return the figure of the report's page 1."""
     page = page_one(campaigns)
     assert page is not None
-    drawing = times(page)
+    drawing = times(page.blocks[0])
     assert drawing is not None, "page 1 of full has no point to draw"
     with TemporaryDirectory() as folder:
         drawing.save(Path(folder))

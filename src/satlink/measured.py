@@ -9,7 +9,7 @@ import os
 import stat
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -96,10 +96,6 @@ class Measured:
     start_unix_s: float | None = None
     """The time of day at 0 s, if the file says it."""
     format: str = ""
-
-    def with_direction(self, direction: str) -> Measured:
-        """Return the same with all series in one direction."""
-        return replace(self, series=tuple(replace(one, direction=direction) for one in self.series))
 
 
 @dataclass(frozen=True)

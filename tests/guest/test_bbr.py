@@ -16,8 +16,8 @@ from pathlib import Path
 from statistics import median
 
 import pytest
-from helpers.guest_runs import REPOSITORY, Run, RunCells, command, records
-from helpers.scenario_with import TEST_JOBS, Job, Snapshot, scenario_of, with_snapshot
+from helpers.guest_runs import REPOSITORY, Run, RunCells, command
+from helpers.scenario_with import Job, Snapshot, all_ran, ran, scenario_of, with_snapshot
 
 CONTROLS = ("bbr2", "bbr3")
 PERIOD_S = 0.1
@@ -96,21 +96,8 @@ def download(
 ) -> Run:
     """One download, and commands beside it and before it."""
     place.mkdir(exist_ok=True)
-    asked = [
-        "vpn=none",
-        f"cc={cc}",
-        *settings,
-        "--seeds",
-        "1",
-        "--jobs",
-        str(TEST_JOBS),
-        "--results",
-        str(place / "r"),
-    ]
-    ended = command(str(with_snapshot(place, *snapshots, first=first)), *asked)
-    assert ended.returncode == 0, ended.stderr
-    (run,) = records(place / "r")
-    return run
+    scenario = with_snapshot(place, *snapshots, first=first)
+    return ran(scenario, place / "r", "vpn=none", f"cc={cc}", *settings, "--seeds", "1")
 
 
 LOOKED_AT = (r"delivery_rate (\d+)bps", r"cwnd:(\d+)", r" rtt:([\d.]+)")
@@ -426,11 +413,6 @@ def test_a_thousand_short_transfers_over_a_link_that_changes(tmp_path: Path, cc:
             launched=[4, 5],
         ),
     ]
-    scenario = scenario_of(tmp_path, *jobs)
-    ended = command(
-        str(scenario), "--seeds", "3", "--jobs", str(TEST_JOBS), "--results", str(tmp_path / "r")
-    )
-    assert ended.returncode == 0, ended.stderr
-    runs = records(tmp_path / "r")
+    runs = all_ran(scenario_of(tmp_path, *jobs), tmp_path / "r", "--seeds", "3")
     assert [run.statistic("downloads", "downloads") for run in runs] == 3 * [1000]
     assert all(run.statistic("downloads", "duration_s") > steps * CHAOS_STEP_S for run in runs)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import random
 import subprocess
@@ -12,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from helpers.guest_runs import REPOSITORY, command
+from helpers.guest_runs import REPOSITORY, command, rows
 
 KILLS = 10
 RUNS = 40
@@ -39,15 +38,6 @@ def undisturbed(campaign_file: Path) -> Path:
     done = command(str(campaign_file), "--results", str(results))
     assert done.returncode == 0, done.stderr
     return results
-
-
-def rows(results: Path) -> list[dict[str, str]]:
-    """results.csv without the column that may differ."""
-    with (results / "results.csv").open(newline="") as file:
-        return [
-            {name: value for name, value in row.items() if name != "wall_s"}
-            for row in csv.DictReader(file)
-        ]
 
 
 @pytest.mark.nightly  # with two whole reports

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import pytest
 from helpers.guest_runs import REPOSITORY, Run, RunCells, command, records
-from helpers.scenario_with import TEST_JOBS, Snapshot, with_snapshot
+from helpers.scenario_with import Snapshot, ran, with_snapshot
 
 PLAIN = {"cubic_resume": "cubic", "bbr3_resume": "bbr3"}
 RTT_S = 0.5
@@ -65,12 +65,9 @@ def transfer(
     place.mkdir()
     look = f"cat /proc/net/tcp_{cc} 2>&1; ss -tinHO state established sport = :5201"
     watch: Snapshot = ("server", 0, f"for i in `seq {2 * END_S}`; do {look}; sleep 0.5; done")
-    scenario = str(with_snapshot(place, watch, *snapshots, first=first))
-    where = ["--seeds", "1", "--jobs", str(TEST_JOBS), "--results", str(place / "r")]
-    asked = ["vpn=none", f"cc={cc}", *settings, *options, *where]
-    ended = command(scenario, *asked)
-    assert ended.returncode == 0, ended.stderr
-    (run,) = records(place / "r")
+    scenario = with_snapshot(place, watch, *snapshots, first=first)
+    asked = ["vpn=none", f"cc={cc}", *settings, *options, "--seeds", "1"]
+    run = ran(scenario, place / "r", *asked)
     words = [
         line.split()
         for line in max(

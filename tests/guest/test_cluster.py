@@ -6,7 +6,6 @@ One dies in the middle, one does not fit, one gives other packets.
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import re
@@ -19,7 +18,7 @@ from pathlib import Path
 
 import pytest
 from distributed import Client
-from helpers.guest_runs import REPOSITORY, command, copy_of_the_checkout
+from helpers.guest_runs import REPOSITORY, command, copy_of_the_checkout, rows
 
 READY_LIMIT_S = 180
 DASK = ("-m", "dask")
@@ -105,14 +104,6 @@ def cluster(tmp_path: Path) -> Iterator[Callable[..., list[subprocess.Popen[byte
 
 def address(folder: Path) -> str:
     return str(json.loads((folder / "scheduler.json").read_text())["address"])
-
-
-def rows(results: Path) -> list[dict[str, str]]:
-    with (results / "results.csv").open(newline="") as file:
-        return [
-            {name: value for name, value in row.items() if name != "wall_s"}
-            for row in csv.DictReader(file)
-        ]
 
 
 @pytest.mark.nightly

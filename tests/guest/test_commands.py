@@ -11,8 +11,8 @@ import re
 import subprocess
 
 import pytest
-from helpers.guest_runs import Run, command, records
-from helpers.scenario_with import TEST_JOBS, Snapshot, with_snapshot
+from helpers.guest_runs import Run
+from helpers.scenario_with import Snapshot, ran, with_snapshot
 
 HOSTS = ("pc", "box", "st", "sat", "gw", "pop", "server")
 SHOW = (
@@ -38,21 +38,8 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     place = tmp_path_factory.mktemp("commands")
     shown: list[Snapshot] = [(host, 1, f"echo == {host}; ({SHOW}) 2>&1") for host in HOSTS]
     scenario = with_snapshot(place, *shown, ("pc", 1, AGAIN))
-    settings = [
-        f"vpn={request.param}",
-        "cc=bbr2",
-        "pep=B",
-        "loss=0.5",
-        "initcwnd=20",
-        "size=20M",
-        "--seeds",
-        "1",
-    ]
-    done = command(
-        str(scenario), *settings, "--jobs", str(TEST_JOBS), "--results", str(place / "results")
-    )
-    assert done.returncode == 0, done.stderr
-    return records(place / "results")[0]
+    settings = ["cc=bbr2", "pep=B", "loss=0.5", "initcwnd=20", "size=20M", "--seeds", "1"]
+    return ran(scenario, place / "results", f"vpn={request.param}", *settings)
 
 
 def by_host(printed: str) -> dict[str, list[str]]:

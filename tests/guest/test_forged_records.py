@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 from blake3 import blake3
-from helpers.guest_runs import command, records
-from helpers.scenario_with import TEST_JOBS, with_snapshot
+from helpers.scenario_with import ran, with_snapshot
 
 from openbach_run.engine.virtual.engine import GUEST_START_NS
 from openbach_run.guest.main import BEGIN_NS
@@ -81,21 +80,8 @@ def run_of(place: Path, results: Path, code: str, *options: str) -> Path:
     place.mkdir()
     words = f"python3 -c {shlex.quote(code)}"
     scenario = with_snapshot(place, ("server", 1, words))
-    done = command(
-        str(scenario),
-        *CELL,
-        "--jobs",
-        str(TEST_JOBS),
-        "--seeds",
-        "1,",
-        "--results",
-        str(results),
-        "--quiet",
-        *options,
-    )
-    assert done.returncode == 0, done.stderr
-    (row,) = [run.row for run in records(results)]
-    return results / "runs" / row["run_id"]
+    run = ran(scenario, results, *CELL, "--seeds", "1,", "--quiet", *options)
+    return results / "runs" / run.row["run_id"]
 
 
 def content(place: Path) -> dict[str, bytes]:

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from helpers.guest_runs import REPOSITORY, Run, command, records
 from helpers.job_code import load
-from helpers.scenario_with import TEST_JOBS, Job, scenario_of, with_snapshot
+from helpers.scenario_with import TEST_JOBS, Job, ran, scenario_of, with_snapshot
+from helpers.scenario_with import sent_of as told
 
 from openbach_jobs import dvbs2
 from openbach_jobs.dvbs2 import SLUGS
@@ -37,11 +38,7 @@ def run_link(place: Path, values: str, *commands: tuple[str, str]) -> Run:
     for host, shell_command in commands:
         text = f"sleep {UP_S}; {shell_command}"
         jobs.append(Job(host, "snapshot", {"command": text}, launched=[0]))
-    where = ("--jobs", str(TEST_JOBS), "--results", str(place / "r"))
-    ended = command(str(scenario_of(place, *jobs)), *where)
-    assert ended.returncode == 0, ended.stderr
-    (run,) = records(place / "r")
-    return run
+    return ran(scenario_of(place, *jobs), place / "r")
 
 
 def sending(count: int, every_s: float, times: int, to: str = ST) -> str:
@@ -51,14 +48,6 @@ def sending(count: int, every_s: float, times: int, to: str = ST) -> str:
         f" [([s.sendto(b'.' * 1472, ('{to}', 9)) for n in range({count})], time.sleep({every_s}))"
         f' for m in range({times})]"'
     )
-
-
-def told(run: Run, suffix: str) -> dict[str, Any]:
-    """What the link has sent of a MODCOD, a terminal or a class."""
-    lines = [
-        line for line in run.statistics("satcom_link") if line["_metadata"]["suffix"] == suffix
-    ]
-    return {name: value for line in lines for name, value in line.items()}
 
 
 def printed(run: Run) -> str:
@@ -161,13 +150,10 @@ def test_a_faded_terminal_takes_air_time_from_the_clear_ones(tmp_path: Path) -> 
     down["wait"]["finished_ids"] += [one["id"] for one in functions[-len(commands) :]]
     scenario["x-inventory"]["file"] = str(REPOSITORY / "topologies/star.yml")
     (tmp_path / "star.json").write_text(json.dumps(scenario))
-    ended = command(
-        str(tmp_path / "star.json"), "orbit=geo_dvbs2", "rate=preset", "cc=cubic", "loss=0",
-        "size=1k", "forward.es_n0_db=2/14.5", "--jobs", str(TEST_JOBS),
-        "--seeds", "1", "--results", str(tmp_path / "r"),
+    run = ran(
+        tmp_path / "star.json", tmp_path / "r", "orbit=geo_dvbs2", "rate=preset", "cc=cubic", "loss=0",
+        "size=1k", "forward.es_n0_db=2/14.5", "--seeds", "1",
     )  # fmt: skip
-    assert ended.returncode == 0, ended.stderr
-    (run,) = records(tmp_path / "r")
     before, after = map(dvbs2_qdisc.shown, printed(run).split("then\n"))
     faded, clear = dvbs2.best(1.5), dvbs2.best(14)
     assert faded and clear
@@ -200,13 +186,10 @@ def test_a_fade_loses_the_frames_of_the_loops_delay(tmp_path: Path) -> None:
     """The link is full when the terminal falls to 4 dB: it loses each frame of 1 s, and no other."""
     fade = series(tmp_path, "30,0,4")
     scenario = with_snapshot(tmp_path, ("gw", 15, sending(100, 0.02, 1250)))
-    ended = command(
-        str(scenario), "orbit=geo_dvbs2", "vpn=none", "pep=none", "cc=cubic", "loss=0",
-        "size=unlimited", "duration_s=50", f"es_n0_file={fade}", "buffer=2MB",
-        "--jobs", str(TEST_JOBS), "--results", str(tmp_path / "r"), "--seeds", "1",
+    run = ran(
+        scenario, tmp_path / "r", "orbit=geo_dvbs2", "vpn=none", "pep=none", "cc=cubic", "loss=0",
+        "size=unlimited", "duration_s=50", f"es_n0_file={fade}", "buffer=2MB", "--seeds", "1",
     )  # fmt: skip
-    assert ended.returncode == 0, ended.stderr
-    (run,) = records(tmp_path / "r")
     clear, robust = dvbs2.best(14), dvbs2.best(3.5)
     assert clear and robust
     lost = told(run, f"forward_{clear.slug}")["lost_frames"]

@@ -29,7 +29,7 @@ CELLS = (
     "geo vpn=none cc=cubic http=3 size=100k noise=off",
     "multi_flow orbit=leo vpn=wireguard cc_2=bbr2 loss=0.1 pep=none rate=1M return_rate=1M noise=off",
     "lan_tcp vpn=openvpn_dco impairment=none rate=10M duration_s=2 noise=off",
-    "web vpn=tinc_router http=2 pep=B loss=0.1 loads=1 noise=off",
+    "web vpn=tinc_router http=2 pep=B pep_profile=plain loss=0.1 loads=1 noise=off",
     "voip orbit=leo vpn=none background=download duration_s=5 noise=off",
     "voip orbit=geo_rcs2 access=dama return_rate=none vpn=wireguard background=download duration_s=60 noise=off",
     "multipath_udp vpn=none first=geo second=leo event=none noise=off",

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import pytest
 from helpers.guest_code import FINISH, engine_with
-from helpers.guest_runs import AWKWARD, REPOSITORY, Host, command, records
-from helpers.scenario_with import TEST_JOBS, Job, scenario_of
+from helpers.guest_runs import AWKWARD, REPOSITORY, Host, records
+from helpers.scenario_with import Job, ran, scenario_of
 
 from openbach_run.engine.virtual.jail import (
     EXIT_LIMIT,
@@ -414,9 +414,7 @@ def test_no_module_is_loaded_once_jobs_run(tmp_path: Path) -> None:
         tmp_path, Job("pc", "snapshot", {"command": f"python3 -c {shlex.quote(LOAD_A_MODULE)}"})
     )
     results = tmp_path / "results"
-    done = command(str(scenario), "--jobs", str(TEST_JOBS), "--results", str(results), "--quiet")
-    assert done.returncode == 0, done.stderr
-    (run,) = records(results)
+    run = ran(scenario, results, "--quiet")
     (told,) = run.statistics("snapshot")
     assert told["printed"].split() == ["EPERM", "EINVAL", "EPERM"]
 

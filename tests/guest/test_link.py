@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from helpers import pcapng
 from helpers.guest_runs import Run, RunCells, command, records
-from helpers.scenario_with import TEST_JOBS, Job, scenario_of
+from helpers.scenario_with import Job, ran, scenario_of
 
 from openbach_jobs import bursts, constellation, link_file, presets, reconfigurations
 from satlink import pings
@@ -41,17 +41,7 @@ def run_link(
         Job("sat", "satcom_link", {**LINK, **link, "run": {}}),
         Job(host, "snapshot", {"command": f"sleep {UP_S}; {shell_command}"}, launched=[0]),
     ]
-    ended = command(
-        str(scenario_of(place, *jobs)),
-        "--jobs",
-        str(TEST_JOBS),
-        "--results",
-        str(place / "r"),
-        *options,
-    )
-    assert ended.returncode == 0, ended.stderr
-    (run,) = records(place / "r")
-    return run
+    return ran(scenario_of(place, *jobs), place / "r", *options)
 
 
 def send(size: int, count: int, gap_s: float, to: str) -> str:
@@ -231,11 +221,7 @@ def run_link_file(
         "link_files": ["link_file"],
     }
     path.write_text(json.dumps(scenario))
-    where = ("--seeds", "1", "--jobs", str(TEST_JOBS), "--results", str(place / "r"))
-    ended = command(str(path), f"link_file={file}", *where, *options)
-    assert ended.returncode == 0, ended.stderr
-    (run,) = records(place / "r")
-    return run
+    return ran(path, place / "r", f"link_file={file}", "--seeds", "1", *options)
 
 
 def numbers(run: Run, interface: str, size: int) -> list[int]:

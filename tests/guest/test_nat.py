@@ -10,8 +10,8 @@ import socket
 from pathlib import Path
 
 import pytest
-from helpers.guest_runs import Run, RunCells, command, records
-from helpers.scenario_with import TEST_JOBS, with_snapshot
+from helpers.guest_runs import Run, RunCells
+from helpers.scenario_with import ran, with_snapshot
 from helpers.vpns_tested import VPNS, on
 
 GEO = ("cc=cubic", "size=60k")
@@ -91,18 +91,8 @@ def test_a_silent_flow_is_forgotten_and_nobody_comes_in_from_outside(
             f'python3 -c "{ASKS.format(own="10.10.1.1").replace("5)", "20)", 1)}" || echo nothing',
         ),
     )
-    options = (
-        "vpn=none",
-        "cc=bbr",
-        "loss=0",
-        "pep=none",
-        "duration_s=40",
-        "nat=terminal",
-        f"nat_timeout_s={timeout_s}",
-    )
-    ended = command(str(path), *options, "--jobs", str(TEST_JOBS), "--results", str(tmp_path / "r"))
-    assert ended.returncode == 0, ended.stderr
-    (run,) = records(tmp_path / "r")
+    options = ["vpn=none", "cc=bbr", "loss=0", "pep=none", "duration_s=40", "nat=terminal"]
+    run = ran(path, tmp_path / "r", *options, f"nat_timeout_s={timeout_s}")
     printed = [line["printed"] for line in run.statistics("snapshot")]
     assert any(TERMINAL in one and "0 received" in one for one in printed), printed
     assert any(("b'1'" if answered else "nothing") in one for one in printed), printed

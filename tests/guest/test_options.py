@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from helpers.guest_runs import REPOSITORY, Run, RunCells, command, records
-from helpers.scenario_with import TEST_JOBS
+from helpers.scenario_with import made_of, ran
 from helpers.vpns_tested import on
 
 GEO = ("cc=cubic", "size=60k")
@@ -304,19 +304,7 @@ def test_the_kernels_own_settings_come_back(tmp_path: Path) -> None:
     start["wait"] = {"time": 0, "launched_ids": [], "finished_ids": [0]}
     looks[1]["wait"] = {"time": 1, "launched_ids": [1], "finished_ids": []}
     looks[2]["wait"] = {"time": 1, "launched_ids": [3], "finished_ids": []}
-    scenario = {
-        "name": "made",
-        "description": "",
-        "arguments": {},
-        "constants": {},
-        "openbach_functions": functions,
-    }
-    (tmp_path / "made.json").write_text(json.dumps(scenario))
-    ended = command(
-        str(tmp_path / "made.json"), "--jobs", str(TEST_JOBS), "--results", str(tmp_path / "r")
-    )
-    assert ended.returncode == 0, ended.stderr
-    (run,) = records(tmp_path / "r")
+    run = ran(made_of(tmp_path, functions), tmp_path / "r")
     before, meanwhile, after = (one["printed"].split() for one in run.statistics("snapshot"))
     assert meanwhile == ["1", "0", "0", "4096", "50000", "50000", "4096", "16384", "50000"]
     assert before == after != meanwhile

@@ -7,8 +7,8 @@ As machines of their own, none sees a file of another.
 from __future__ import annotations
 
 import pytest
-from helpers.guest_runs import Run, command, records
-from helpers.scenario_with import TEST_JOBS, Job, scenario_of
+from helpers.guest_runs import Run
+from helpers.scenario_with import Job, ran, scenario_of
 
 PLACES = (
     *(
@@ -53,15 +53,7 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
         for host in hosts
     ]
     reads[-1] = reads[-1]._replace(finished=[0, 1, 2])
-    ended = command(
-        str(scenario_of(place, *writes, *reads)),
-        "--jobs",
-        str(TEST_JOBS),
-        "--results",
-        str(place / "r"),
-    )
-    assert ended.returncode == 0, ended.stderr
-    (run,) = records(place / "r")
+    run = ran(scenario_of(place, *writes, *reads), place / "r")
     return {host: read_by(run, host) for host in hosts}
 
 

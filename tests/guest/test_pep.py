@@ -10,8 +10,8 @@ import re
 from pathlib import Path
 
 import pytest
-from helpers.guest_runs import Run, RunCells, command, records
-from helpers.scenario_with import TEST_JOBS, with_snapshot
+from helpers.guest_runs import Run, RunCells
+from helpers.scenario_with import ran, with_snapshot
 
 OPENVPN_SERVER = "10.10.4.2:1194"
 IPERF3_SERVER = "192.168.20.2:5201"
@@ -44,11 +44,7 @@ def test_ss_and_the_statistics_show_both_legs(tmp_path: Path, position: str, hos
     """
     scenario = with_snapshot(tmp_path, (host, 10, "ss -tinHO"))
     settings = ["vpn=none", "cc=cubic", "cc_pep=bbr", f"pep={position}", "loss=0"]
-    ended = command(
-        str(scenario), *settings, "--jobs", str(TEST_JOBS), "--results", str(tmp_path / "results")
-    )
-    assert ended.returncode == 0, ended.stderr
-    (run,) = records(tmp_path / "results")
+    run = ran(scenario, tmp_path / "results", *settings)
     (snapshot,) = run.statistics("snapshot")
     legs = legs_shown(snapshot["printed"])
     downloads = [
@@ -113,6 +109,19 @@ def test_where_it_cannot_split_the_end_hosts_bear_them(
 def test_its_initial_window_shortens_a_transfer_without_loss(run_cells: RunCells) -> None:
     none, split = run_cells("geo", "vpn=none", "cc=cubic", "pep=none,B", "initcwnd_pep=40")
     assert transfer_time_s(split) < transfer_time_s(none) - 0.5
+
+
+def test_its_profile_shortens_a_page_until_a_vpn_takes_it_away(run_cells: RunCells) -> None:
+    path = ("web", "http=2", "loads=1", "delay_ms=325", "rate=20M", "return_rate=3M")
+    found = run_cells(*path, "vpn=none,wireguard", "pep=A,A_double", "pep_profile=plain,satcom")
+    at = {(row["vpn"], row["pep"], row["pep_profile"]): row for row in (run.row for run in found)}
+    for pep in ("A", "A_double"):
+        bare, tunnel = (
+            [float(at[vpn, pep, one]["page_load_time_s"]) for one in ("plain", "satcom")]
+            for vpn in ("none", "wireguard")
+        )
+        assert bare[1] < 0.95 * bare[0]
+        assert tunnel[1] == pytest.approx(tunnel[0], rel=0.01) and tunnel[1] > 1.05 * bare[1]
 
 
 def test_the_same_seed_gives_the_same_packets_through_it(run_cells: RunCells) -> None:

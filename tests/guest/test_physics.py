@@ -18,7 +18,6 @@ ONE_WAY_DELAY_MS = 250.0
 SEGMENT_BYTES = 1448  # of data, in a 1500-byte packet with TCP timestamps
 FRAME_BYTES = 1514
 TUNNELS = ("wireguard", "openvpn_udp")
-TCP_PAYLOAD_PROTOCOL = 6
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from helpers.guest_runs import REPOSITORY, Run, RunCells, command, records
-from helpers.scenario_with import TEST_JOBS
+from helpers.scenario_with import ran
 from helpers.vpns_tested import VPNS, describe
 
 GEO = ("cc=cubic", "loss=1", "size=1M")
@@ -54,10 +54,7 @@ def test_it_loses_nothing_of_connections_that_end_in_any_way(
     scenario = with_hostile(tmp_path, count, idle)
     cells = (f"vpn={vpn}", f"vpn.sessions={sessions}", "cc=cubic", "loss=1", "size=100k")
     hosts = with_memory(tmp_path, "satvpn_box", "satvpn_pop", memory_mb=400)
-    places = ("--inventory", str(hosts), "--jobs", str(TEST_JOBS), "--results", str(tmp_path / "r"))
-    ended = command(str(scenario), *cells, "--seeds", "1", *places)
-    assert ended.returncode == 0, ended.stderr
-    (run,) = records(tmp_path / "r")
+    run = ran(scenario, tmp_path / "r", *cells, "--seeds", "1", "--inventory", str(hosts))
     (told,) = run.statistics("hostile")
     outcomes = dict(part.rsplit(" ", 1) for part in told["outcomes"].split(", "))
     assert all(name.endswith(": well") for name in outcomes), outcomes

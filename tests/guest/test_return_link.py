@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 from helpers.guest_runs import REPOSITORY, Run, command, records
 from helpers.job_code import load
-from helpers.scenario_with import TEST_JOBS, Job, scenario_of, with_snapshot
+from helpers.scenario_with import Job, ran, scenario_of, with_snapshot
+from helpers.scenario_with import sent_of as told
 
 from openbach_run.results.seeds import MIN_SEEDS
 
@@ -35,11 +36,7 @@ def run_link(place: Path, link: dict[str, Any], host: str, shell_command: str) -
         Job("sat", "satcom_link", {**LINK, **link, "run": {}}),
         Job(host, "snapshot", {"command": f"sleep {UP_S}; {shell_command}"}, launched=[0]),
     ]
-    where = ("--jobs", str(TEST_JOBS), "--results", str(place / "r"))
-    ended = command(str(scenario_of(place, *jobs)), *where)
-    assert ended.returncode == 0, ended.stderr
-    (run,) = records(place / "r")
-    return run
+    return ran(scenario_of(place, *jobs), place / "r")
 
 
 def printed(run: Run) -> str:
@@ -53,14 +50,6 @@ def rtts_ms(place: Path, link: dict[str, Any], every_s: float, count: int) -> li
     found = [float(one) for one in TIME.findall(printed(run))]
     assert len(found) == count
     return found
-
-
-def told(run: Run, suffix: str) -> dict[str, Any]:
-    """What the link has sent of a terminal or a class."""
-    lines = [
-        line for line in run.statistics("satcom_link") if line["_metadata"]["suffix"] == suffix
-    ]
-    return {name: value for line in lines for name, value in line.items()}
 
 
 def test_a_ping_waits_for_a_superframe_where_constant_capacity_is_enough(tmp_path: Path) -> None:
@@ -174,13 +163,11 @@ def window(place: Path, vpn: str) -> tuple[Any, Any]:
     """The counters of the return link at two times while a download fills the forward link."""
     look = f"cat /proc/net/dama; sleep {WINDOW_S}; echo then; cat /proc/net/dama"
     # The receive window, which is above the BDP and below it and the buffer, keeps the link full without a loss.
-    ended = command(
-        str(with_snapshot(place, ("sat", 30, look))), "orbit=geo_rcs2", f"vpn={vpn}", "pep=none", "cc=cubic", "loss=0", "dama.cra=3M",
-        "dama.rbdc=0", "size=unlimited", "duration_s=90", "buffer_bdp=4", "tcp_buffer=2M",
-        "--jobs", str(TEST_JOBS), "--results", str(place / "r"), "--seeds", "1",
+    scenario = with_snapshot(place, ("sat", 30, look))
+    run = ran(
+        scenario, place / "r", "orbit=geo_rcs2", f"vpn={vpn}", "pep=none", "cc=cubic", "loss=0", "dama.cra=3M",
+        "dama.rbdc=0", "size=unlimited", "duration_s=90", "buffer_bdp=4", "tcp_buffer=2M", "--seeds", "1",
     )  # fmt: skip
-    assert ended.returncode == 0, ended.stderr
-    (run,) = records(place / "r")
     begin, end = printed(run).split("then\n")
     return dama_qdisc.shown(begin), dama_qdisc.shown(end)
 
@@ -293,12 +280,8 @@ def test_terminals_of_an_inventory_have_shares_of_their_own(tmp_path: Path) -> N
     (end,) = [one for one in scenario["openbach_functions"] if "stop_job_instances" in one]
     end["wait"]["finished_ids"] += range(first, first + len(hosts))
     (tmp_path / "star.json").write_text(json.dumps(scenario))
-    ended = command(
-        str(tmp_path / "star.json"), "orbit=geo_rcs2", "size=10k", "dama.symbols=4M", "dama.cra=0",
-        "--seeds", "1", "--jobs", str(TEST_JOBS), "--results", str(tmp_path / "r"),
-    )  # fmt: skip
-    assert ended.returncode == 0, ended.stderr
-    (run,) = records(tmp_path / "r")
+    options = ["orbit=geo_rcs2", "size=10k", "dama.symbols=4M", "dama.cra=0", "--seeds", "1"]
+    run = ran(tmp_path / "star.json", tmp_path / "r", *options)
     texts = [line["printed"] for line in run.statistics("snapshot") if "then" in line["printed"]]
     before, after = map(dama_qdisc.shown, texts[0].split("then\n"))
     burst_bits = BURST_BYTES * 8

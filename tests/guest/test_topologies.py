@@ -11,13 +11,12 @@ import ipaddress
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 from helpers import pcapng
-from helpers.guest_runs import REPOSITORY, Run, command, records
-from helpers.scenario_with import TEST_JOBS, Job, scenario_of
+from helpers.guest_runs import REPOSITORY, Run, command
+from helpers.scenario_with import TEST_JOBS, Job, all_ran, ran, scenario_of
 
 TOPOLOGIES = REPOSITORY / "topologies"
 _spec = importlib.util.spec_from_file_location("build_topologies", TOPOLOGIES / "build.py")
@@ -26,17 +25,6 @@ build = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(build)
 
 PING = "ping -n -c 1 -W 2 {} > /dev/null && echo -n {}' '; "
-
-
-def run_all(file: Path, place: Path, *options: str) -> list[Run]:
-    ended = command(str(file), "--results", str(place), "--jobs", str(TEST_JOBS), *options)
-    assert ended.returncode == 0, ended.stderr
-    return records(place)
-
-
-def run_file(file: Path, place: Path, *options: str) -> Run:
-    (run,) = run_all(file, place, *options)
-    return run
 
 
 def run_commands(
@@ -48,9 +36,7 @@ def run_commands(
         for host, shell in commands.items()
     ]
     place.mkdir(exist_ok=True)
-    run = run_file(
-        scenario_of(place, *jobs), place / "results", "--inventory", str(inventory), *options
-    )
+    run = ran(scenario_of(place, *jobs), place / "results", "--inventory", str(inventory), *options)
     printed = {
         line["_metadata"]["agent_name"]: line["printed"] for line in run.statistics("snapshot")
     }
@@ -71,7 +57,7 @@ def addresses(run: Run) -> dict[str, list[tuple[str, str]]]:
 
 @pytest.fixture(scope="module")
 def lan(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return run_file(TOPOLOGIES / "lan.json", tmp_path_factory.mktemp("lan"), "size=300k", "--pcap")
+    return ran(TOPOLOGIES / "lan.json", tmp_path_factory.mktemp("lan"), "size=300k", "--pcap")
 
 
 def transfer_times(run: Run) -> Iterator[float]:
@@ -116,7 +102,7 @@ def test_each_topology_is_the_same_again_to_the_bit(name: str, tmp_path: Path) -
     first, again = (
         {
             run.row["run_id"]: run.row["capture_hash"]
-            for run in run_all(TOPOLOGIES / f"{name}.json", tmp_path / place, "size=100k")
+            for run in all_ran(TOPOLOGIES / f"{name}.json", tmp_path / place, "size=100k")
         }
         for place in ("first", "again")
     )
@@ -124,14 +110,14 @@ def test_each_topology_is_the_same_again_to_the_bit(name: str, tmp_path: Path) -
 
 
 def test_another_seed_gives_other_packets(lan: Run, tmp_path: Path) -> None:
-    again = run_file(TOPOLOGIES / "lan.json", tmp_path / "again", "size=300k")
+    again = ran(TOPOLOGIES / "lan.json", tmp_path / "again", "size=300k")
     assert again.row["capture_hash"] == lan.row["capture_hash"]
-    other = run_file(TOPOLOGIES / "lan.json", tmp_path / "other", "size=300k", "--seeds", "2,")
+    other = ran(TOPOLOGIES / "lan.json", tmp_path / "other", "size=300k", "--seeds", "2,")
     assert other.row["capture_hash"] != lan.row["capture_hash"]
 
 
 def test_each_access_link_is_used_by_whom_its_table_says(tmp_path: Path) -> None:
-    run = run_file(TOPOLOGIES / "two_links.json", tmp_path, "size=300k", "--pcap")
+    run = ran(TOPOLOGIES / "two_links.json", tmp_path, "size=300k", "--pcap")
     assert float(run.row["pc_1_transfer_time_s"]) > 1 > float(run.row["pc_2_transfer_time_s"])
     ports = addresses(run)
     for orbit, own, others in (
@@ -163,7 +149,7 @@ def test_routes_are_chosen_by_table_and_metric(tmp_path: Path) -> None:
 
 
 def test_every_terminal_of_a_star_transfers(tmp_path: Path) -> None:
-    run = run_file(TOPOLOGIES / "star.json", tmp_path, "size=300k", "--pcap")
+    run = ran(TOPOLOGIES / "star.json", tmp_path, "size=300k", "--pcap")
     times_s = list(transfer_times(run))
     assert len(times_s) == 3
     assert max(times_s) > 3 * 300_000 * 8 / 10e6, "they share the satellite's rate"
@@ -174,7 +160,7 @@ def test_every_terminal_of_a_star_transfers(tmp_path: Path) -> None:
 
 
 def test_no_packet_is_larger_than_its_networks_mtu(tmp_path: Path) -> None:
-    run = run_file(TOPOLOGIES / "long_thin.json", tmp_path, "size=300k", "--pcap")
+    run = ran(TOPOLOGIES / "long_thin.json", tmp_path, "size=300k", "--pcap")
     largest: dict[str, int] = defaultdict(int)
     for packet in pcapng.read(run.capture):
         if packet.ip[9:10] == b"\x06":  # the link's proof, in UDP, is put in behind the interface
@@ -225,15 +211,8 @@ def test_more_interfaces_than_a_capture_has_room_for_are_refused(tmp_path: Path)
     inventory = tmp_path / "star.yml"
     inventory.write_text(yaml.safe_dump(build.star_inventory(70)))
     path = scenario_of(tmp_path, Job("sat", "snapshot", {"command": "true"}))
-    options: Any = [
-        "--inventory",
-        str(inventory),
-        "--jobs",
-        str(TEST_JOBS),
-        "--results",
-        str(tmp_path / "r"),
-    ]
-    ended = command(str(path), *options)
+    where = ("--jobs", str(TEST_JOBS), "--results", str(tmp_path / "r"))
+    ended = command(str(path), "--inventory", str(inventory), *where)
     assert ended.returncode == 2
     assert (
         "286 interfaces, with those of the switches; the virtual engine has at most 240"

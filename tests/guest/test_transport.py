@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from helpers.guest_runs import command, records
-from helpers.scenario_with import TEST_JOBS, with_snapshot
+from helpers.scenario_with import ran, with_snapshot
 
 DOWNLOAD, TUNNEL = ":5201", ":1194"
 PROFILES = {"cc=reno": "reno", "cc_pep=bbr2": "bbr2", "cc_tunnel=hybla": "hybla"}
@@ -33,11 +32,7 @@ def test_end_hosts_proxy_and_tunnel_have_each_their_own(tmp_path: Path) -> None:
         tmp_path, *((host, 10, "ss -tinHO") for host in ("pc", "box", "pop", "server"))
     )
     settings = ["vpn=openvpn_tcp", "pep=B", "loss=0", *PROFILES]
-    ended = command(
-        str(scenario), *settings, "--jobs", str(TEST_JOBS), "--results", str(tmp_path / "r")
-    )
-    assert ended.returncode == 0, ended.stderr
-    (run,) = records(tmp_path / "r")
+    run = ran(scenario, tmp_path / "r", *settings)
     seen = {
         line["_metadata"]["agent_name"].removeprefix("satvpn_"): line["printed"]
         for line in run.statistics("snapshot")

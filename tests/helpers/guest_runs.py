@@ -28,6 +28,7 @@ __all__ = [
     "command",
     "copy_of_the_checkout",
     "records",
+    "rows",
 ]
 NOBODY = 65534
 AWKWARD = "a b'\"\n%é,"
@@ -100,6 +101,15 @@ def records(results: Path) -> list[Run]:
     with (results / "results.csv").open(newline="") as file:
         return [
             Run(row, unpacked(results / "runs" / row["run_id"])) for row in csv.DictReader(file)
+        ]
+
+
+def rows(results: Path) -> list[dict[str, str]]:
+    """results.csv without the column that may differ."""
+    with (results / "results.csv").open(newline="") as file:
+        return [
+            {name: value for name, value in row.items() if name != "wall_s"}
+            for row in csv.DictReader(file)
         ]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from helpers.guest_runs import REPOSITORY
+from helpers.guest_runs import REPOSITORY, Run, command, records
 
 TEST_JOBS = REPOSITORY / "tests/guest/jobs"
 Snapshot = tuple[str, int, str]
@@ -28,6 +28,31 @@ class Job(NamedTuple):
     arguments: dict[str, Any]
     launched: Sequence[int] = ()
     finished: Sequence[int] = ()
+
+
+def all_ran(scenario: Path, results: Path, *options: str) -> list[Run]:
+    """Run a scenario with the jobs of the tests, and return its runs."""
+    where = ("--jobs", str(TEST_JOBS), "--results", str(results))
+    ended = command(str(scenario), *options, *where)
+    assert ended.returncode == 0, ended.stderr
+    return records(results)
+
+
+def ran(scenario: Path, results: Path, *options: str) -> Run:
+    """Run a scenario with the jobs of the tests, and return its only run."""
+    (run,) = all_ran(scenario, results, *options)
+    return run
+
+
+def sent_of(run: Run, suffix: str) -> dict[str, Any]:
+    """Return what the link has sent of a MODCOD, a terminal or a class."""
+    lines = run.statistics("satcom_link")
+    return {
+        name: value
+        for line in lines
+        if line["_metadata"]["suffix"] == suffix
+        for name, value in line.items()
+    }
 
 
 def with_snapshot(place: Path, *snapshots: Snapshot, first: Sequence[tuple[str, str]] = ()) -> Path:
@@ -65,15 +90,14 @@ def scenario_of(place: Path, *jobs: Job) -> Path:
             "stop_job_instances": {"openbach_function_ids": others},
         }
     )
+    return made_of(place, functions)
+
+
+def made_of(place: Path, functions: list[dict[str, Any]]) -> Path:
+    """Write a scenario of these functions into `place`, and return its file."""
+    empty: dict[str, Any] = {"description": "", "arguments": {}, "constants": {}}
     path = place / "made.json"
-    scenario = {
-        "name": "made",
-        "description": "",
-        "arguments": {},
-        "constants": {},
-        "openbach_functions": functions,
-    }
-    path.write_text(json.dumps(scenario))
+    path.write_text(json.dumps({"name": "made", **empty, "openbach_functions": functions}))
     return path
 
 

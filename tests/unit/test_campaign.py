@@ -73,6 +73,7 @@ def test_the_whole_table_is_the_default() -> None:
         "size": "30M",
         "initcwnd": "10",
         "initcwnd_pep": "same",
+        "pep_profile": "plain",
         "streams": "1",
         "series_s": "0",
         "rate": "10M",

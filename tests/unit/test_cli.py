@@ -314,6 +314,19 @@ def test_a_dry_run_tells_what_there_is_to_do_and_runs_nothing(
     assert len(transfers.ran) == 3
 
 
+def test_a_report_is_written_after_the_runs_or_refused_before_them(
+    tmp_path: Path, transfers: Transfers, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results, output = str(tmp_path / "results"), tmp_path / "report"
+    (tmp_path / "mine").mkdir()
+    for words in (("--report", str(tmp_path / "mine")), ("--report", str(output), "--dry-run")):
+        assert run("--results", results, *words) == 2
+    assert not transfers.ran
+    assert run("--results", results, "--report", str(output), "--format", "json", "--quiet") == 0
+    assert len(json.loads(capsys.readouterr().out)) == 3
+    assert (output / "report.pdf").exists()
+
+
 def test_formats(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run("--results", str(tmp_path), "--format", "json")
     assert [row["loss"] for row in json.loads(capsys.readouterr().out)] == ["0", "0.1", "1"]

@@ -7,6 +7,7 @@ VPNs, congestion controls, impairments, CPUs, satellites.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,35 +39,30 @@ CPU = {
 }
 
 
-def refused(
-    place: Path,
-    kind: str,
-    content: str,
-    capsys: pytest.CaptureFixture[str],
-    patched: pytest.MonkeyPatch,
-    *more: str,
-) -> str:
-    """What the command says, before any guest, of an entry `mine` of that kind.
+Refused = Callable[[str, str], str]
 
-    "" if it takes it.
-    """
-    patched.setattr(engines, "VirtualEngine", Transfers().engine)
-    patched.chdir(place)
-    file = place / kind / FOLDERS.get(kind, "{}.json").format("mine")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(content, encoding="utf-8")
-    scenario, setting = SETTINGS[kind]
-    others = [
-        f"{name}={value}"
-        for name, value in (("vpn", "none"), ("cc", "cubic"))
-        if f"{name}=" not in setting
-    ]
-    code = main.main(
-        [scenario, setting, *(more or others), "--with", str(place), "--dry-run", "--quiet"]
-    )
-    said = capsys.readouterr().err
-    assert (code == 0) != ("\nopenbach-run: " in f"\n{said}"), said
-    return said if code else ""
+
+@pytest.fixture
+def refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Refused:
+    """What the command says, before any guest, of an entry `mine` of a kind, "" if it takes it."""
+
+    def told(kind: str, content: str) -> str:
+        monkeypatch.setattr(engines, "VirtualEngine", Transfers().engine)
+        monkeypatch.chdir(tmp_path)
+        file = tmp_path / kind / FOLDERS.get(kind, "{}.json").format("mine")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content, encoding="utf-8")
+        scenario, setting = SETTINGS[kind]
+        others = [one for one in ("vpn=none", "cc=cubic") if one[:3] != setting[:3]]
+        options = ["--with", str(tmp_path), "--dry-run", "--quiet"]
+        code = main.main([scenario, setting, *others, *options])
+        said = capsys.readouterr().err
+        assert (code == 0) != ("\nopenbach-run: " in f"\n{said}"), said
+        return said if code else ""
+
+    return told
 
 
 VPN, CONTROL = "vpn-configs", "congestion-controls"
@@ -177,15 +173,10 @@ FAULTS: list[tuple[str, Any, str]] = [
 
 @pytest.mark.parametrize(("kind", "content", "words"), FAULTS)
 def test_what_is_wrong_with_an_entry_is_told_before_a_guest_starts(
-    kind: str,
-    content: Any,
-    words: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    kind: str, content: Any, words: str, tmp_path: Path, refused: Refused
 ) -> None:
     text = content if isinstance(content, str) else json.dumps(content)
-    said = refused(tmp_path, kind, text, capsys, monkeypatch)
+    said = refused(kind, text)
     assert words.format(root=Catalog().roots[0] / "vpn-configs") in said
     assert str(tmp_path / kind) in said
 
@@ -199,31 +190,21 @@ def test_what_is_wrong_with_an_entry_is_told_before_a_guest_starts(
     ],
 )
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
-def test_a_variant_of_a_vpn_is_taken(
-    content: Any,
-    mark: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    assert refused(tmp_path, "vpn-configs", mark + json.dumps(content), capsys, monkeypatch) == ""
+def test_a_variant_of_a_vpn_is_taken(content: Any, mark: str, refused: Refused) -> None:
+    assert refused(VPN, mark + json.dumps(content)) == ""
 
 
-def test_scripts_beside_a_base_have_no_effect(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scripts_beside_a_base_have_no_effect(tmp_path: Path, refused: Refused) -> None:
     (tmp_path / "vpn-configs/mine").mkdir(parents=True)
     (tmp_path / "vpn-configs/mine/up").write_text("#!/bin/sh\n")
-    said = refused(tmp_path, "vpn-configs", '{"base": "wireguard"}', capsys, monkeypatch)
+    said = refused(VPN, '{"base": "wireguard"}')
     assert "mine/up has no effect: all but vpn.json is that of the base, wireguard" in said
 
 
-def test_bases_in_a_circle_are_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bases_in_a_circle_are_told(tmp_path: Path, refused: Refused) -> None:
     (tmp_path / "vpn-configs/other").mkdir(parents=True)
     (tmp_path / "vpn-configs/other/vpn.json").write_text('{"base": "mine"}')
-    said = refused(tmp_path, "vpn-configs", '{"base": "other"}', capsys, monkeypatch)
+    said = refused(VPN, '{"base": "other"}')
     assert "base: other has no scripts but a base itself, mine" in said
 
 

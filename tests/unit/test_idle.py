@@ -53,6 +53,12 @@ def test_what_a_link_file_has_is_refused_beside_it(
         campaign("geo", "vpn=none", "cc=cubic", f"link_file={link}", setting, *more)
 
 
+@pytest.mark.parametrize("scenario", ["web", "voip", "rcs2"])
+def test_a_control_beside_a_profile_that_has_one_is_refused(scenario: str) -> None:
+    with pytest.raises(InputError, match="cc_pep=bbr2: that profile has its own"):
+        campaign(scenario, "vpn=none", "pep=A", "cc_pep=bbr2", "pep_profile=satcom")
+
+
 def test_a_link_file_alone_is_taken_and_what_a_record_says_of_it_too(link: Path) -> None:
     (cell,) = campaign("geo", "vpn=none", "cc=cubic", f"link_file={link}").cells
     again = campaign("geo", *(f"{name}={value}" for name, value in cell.items()))
@@ -111,6 +117,8 @@ EFFECTIVE = [
     ("geo", "loss=1 loss_at=last_mile burst_ms=10"),
     ("geo", "loss=1 loss_at=last_mile burst_packets=10"),
     ("geo", "pep=A cc_pep=bbr2 initcwnd_pep=20"),
+    ("web", "http=2 pep=A initcwnd_pep=20"),
+    ("web", "http=2 pep=A cc_pep=bbr2 pep_profile=plain"),
     ("geo", "vpn=wireguard_go cpu=vm_epyc_2600 cpu_scale=2"),
     ("geo", "vpn=wireguard_go cpu_pop=vm_epyc_2600 cpu_scale=2"),
     ("geo", "vpn=openvpn_tcp cc_tunnel=bbr2"),

@@ -206,18 +206,85 @@ def test_transports_are_the_same_in_yaml_and_program() -> None:
     assert list(cc.choices) == program("transport_profile").profiles.names()
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["client", "10.0.0.1", "0.5"],
-        ["client", "10.0.0.1", "30X"],
-        ["--http", "2", "client", "10.0.0.1", "1M", "--direction", "upload"],
-        [],
+REFUSED = {
+    "cache_download": [
+        "",
+        "client",
+        "client 10.0.0.1 --parallel 0",
+        "client 10.0.0.1 --parallel 51",
+        "client 10.0.0.1 --files -1",
+        "client 10.0.0.1 --http 3",
+        "client 10.0.0.1 --deadline-s 0",
     ],
+    "daemons": ["--interval-s -1", "--interval-s nan", "5"],
+    "file_transfer": [
+        "",
+        "client 10.0.0.1 0.5",
+        "client 10.0.0.1 30X",
+        "--http 2 client 10.0.0.1 1M --direction upload",
+    ],
+    "nat": ["box to_sat", "terminal", "none a --udp-timeout-s -1"],
+    "outage": [
+        "",
+        "eth0 --after-s -1",
+        "eth0 --duration-s nan",
+        "eth0 --kind address --new-address here",
+    ],
+    "ping_series": [
+        "",
+        "1",
+        "1 10.0.0.1 --payload-bytes 8",
+        "-1 10.0.0.1",
+        "0.001 10.0.0.1",
+        "nan 10.0.0.1",
+    ],
+    "satcom_link": [
+        "moon a b run",
+        "geo a run",
+        "geo a b --loss 101 run",
+        "geo a b --rate 0 run",
+        "geo a b --rate 10Q run",
+        "geo a b --buffer-bdp -1 run",
+        "geo a b --seed x run",
+        "geo a b --burst-packets 0.5 run",
+        "geo a b --loss 90 --burst-packets 2 run",
+        "geo a b --jitter-ms -1 run",
+        "geo a b --queue red run",
+    ],
+    "tcp_throughput": ["client 10.0.0.1 --streams 0", "client 10.0.0.1 --interval-s 0.05"],
+    "udp_stress": [
+        "client 10.0.0.1",
+        "client 10.0.0.1 1M --payload-bytes 8",
+        "client 10.0.0.1 1",
+        "client 10.0.0.1 nan",
+        "client 10.0.0.1 inf",
+        "client 10.0.0.1 101G",
+    ],
+    "voip": ["", "client 10.0.0.1", "client 10.0.0.1 0", "client 10.0.0.1 60 --buffer-ms -1"],
+    "web_page": ["", "client", "client 10.0.0.1 --loads 0", "client 10.0.0.1 --http 4"],
+}
+
+
+@pytest.mark.parametrize(
+    ("job", "words"), [(job, words) for job, every in REFUSED.items() for words in every]
 )
-def test_what_file_transfer_refuses(words: list[str]) -> None:
-    with pytest.raises(SystemExit):
-        program("file_transfer").parse(words)
+def test_what_a_job_refuses(job: str, words: str) -> None:
+    with pytest.raises(SystemExit) as end:
+        program(job).parse(words.split())
+    assert end.value.code == 2
+
+
+def test_an_outage_of_20_seconds_at_once_is_the_default() -> None:
+    arguments = program("outage").parse(["eth0"])
+    assert (arguments.kind, arguments.after_s, arguments.duration_s) == ("drop", 0, 20)
+
+
+def test_nothing_comes_in_by_the_outer_interface_of_a_nat() -> None:
+    arguments = program("nat").parse(["terminal", "to_sat"])
+    assert arguments.udp_timeout_s == 0
+    rules = program("nat").RULES.format(outside=arguments.outside)
+    assert 'oifname "to_sat" masquerade' in rules
+    assert 'iifname "to_sat" ct state new counter name refused drop' in rules
 
 
 def close_next(listener: socket.socket) -> None:

@@ -43,25 +43,3 @@ def test_a_file_that_is_not_as_it_should_be_ends_the_job(
 ) -> None:
     with pytest.raises(SystemExit, match=said):
         cache_download.check(reports, {"a": 5}, "1.1")
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        [],
-        ["client"],
-        *(
-            ["client", "10.0.0.1", *more]
-            for more in (
-                ["--parallel", "0"],
-                ["--parallel", "51"],
-                ["--files", "-1"],
-                ["--http", "3"],
-                ["--deadline-s", "0"],
-            )
-        ),
-    ],
-)
-def test_what_cache_download_refuses(words: list[str]) -> None:
-    with pytest.raises(SystemExit):
-        cache_download.parse(words)

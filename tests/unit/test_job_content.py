@@ -139,23 +139,20 @@ def test_each_job_runs_alone(tmp_path: Path, name: str) -> None:
         "    for name in ('FOLDER', 'FOLDERS', 'CONFIGS', 'CPUS') if hasattr(module, name)]\n"
         "print(*folders, sep='\\n')\n"
     )
+    found = {Path(line) for line in alone(tmp_path, "-c", shown).split()}
+    assert found == {tmp_path / kind for kind in package.entries if kind != NO_DATA}
+    assert "usage" in alone(tmp_path, f"{name}.py", "--help")
+
+
+def alone(folder: Path, *words: str) -> str:
+    """Return what Python prints in a folder, with an agent's library beside its own."""
     done = subprocess.run(
-        [sys.executable, "-c", shown],
-        cwd=tmp_path,
+        [sys.executable, *words],
+        cwd=folder,
         env={"PYTHONPATH": str(LIBRARY), "PATH": os.environ["PATH"]},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    found = {Path(line) for line in done.stdout.split()}
-    assert found == {tmp_path / kind for kind in package.entries if kind != NO_DATA}
-    helped = subprocess.run(
-        [sys.executable, f"{name}.py", "--help"],
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(LIBRARY), "PATH": os.environ["PATH"]},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert helped.returncode == 0 and "usage" in helped.stdout, helped.stderr
+    return done.stdout

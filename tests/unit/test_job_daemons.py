@@ -123,9 +123,3 @@ def test_the_vpns_of_lan_stability_are_stopped_after_the_last_looks() -> None:
     }
     (stops,) = [one for one in functions if "stop_job_instances" in one]
     assert len(ends) == 2 and ends < set(stops["wait"]["finished_ids"])
-
-
-@pytest.mark.parametrize("words", [["--interval-s", "-1"], ["--interval-s", "nan"], ["5"]])
-def test_what_daemons_refuses(words: list[str]) -> None:
-    with pytest.raises(SystemExit):
-        daemons.parse(words)

@@ -253,28 +253,6 @@ def test_small_packets_of_the_proof_fit_into_a_buffer_of_packets() -> None:
     assert satcom_link.asked(forward, in_bytes, IDLE).buffer_packets is None
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        ("moon", "a", "b"),
-        ("geo", "a"),
-        ("geo", "a", "b", "--loss", "101"),
-        ("geo", "a", "b", "--rate", "0"),
-        ("geo", "a", "b", "--rate", "10Q"),
-        ("geo", "a", "b", "--buffer-bdp", "-1"),
-        ("geo", "a", "b", "--seed", "x"),
-        ("geo", "a", "b", "--burst-packets", "0.5"),
-        ("geo", "a", "b", "--loss", "90", "--burst-packets", "2"),
-        ("geo", "a", "b", "--jitter-ms", "-1"),
-        ("geo", "a", "b", "--queue", "red"),
-    ],
-)
-def test_what_satcom_link_refuses(options: tuple[str, ...]) -> None:
-    with pytest.raises(SystemExit) as end:
-        satcom_link.parse([*options, "run"])
-    assert end.value.code == 2
-
-
 def asked(**other: float) -> Any:
     values = {
         "rate_bps": 10e6,

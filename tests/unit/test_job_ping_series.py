@@ -68,19 +68,3 @@ def test_of_a_count_every_request_counts() -> None:
         "1",
         "10.0.0.1",
     ]
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        [],
-        ["1"],
-        ["1", "10.0.0.1", "--payload-bytes", "8"],
-        ["-1", "10.0.0.1"],
-        ["0.001", "10.0.0.1"],
-        ["nan", "10.0.0.1"],
-    ],
-)
-def test_what_ping_series_refuses(words: list[str]) -> None:
-    with pytest.raises(SystemExit):
-        ping_series.parse(words)

@@ -36,19 +36,6 @@ def test_the_files_are_the_same_each_time(tmp_path: Path) -> None:
         assert first == second and len(first) == size
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        [],
-        ["client"],
-        *(["client", "10.0.0.1", *more] for more in (["--loads", "0"], ["--http", "4"])),
-    ],
-)
-def test_what_web_page_refuses(words: list[str]) -> None:
-    with pytest.raises(SystemExit):
-        web_page.parse(words)
-
-
 def test_an_nginx_without_http_3_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said = "nginx version: nginx/1.22.1\nconfigure arguments: --with-http_v2_module"
     (tmp_path / "nginx").write_text(f"#!/bin/sh\necho '{said}' >&2\n")

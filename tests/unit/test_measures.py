@@ -454,3 +454,19 @@ def test_what_was_damaged_since_keeps_its_measures(tmp_path: Path) -> None:
     (place / "statistics.jsonl").write_text("garbage\n")
     store.keep(place, old)
     assert known_record(store, wanted) == old
+
+
+def test_the_queueing_delay_is_that_of_the_transfer(tmp_path: Path) -> None:
+    """36 of 42 samples were before and after it, so the median was 0 beside a full buffer."""
+    sent = []
+    for at_s in range(20):
+        queue_ms = {8: 100, 9: 300, 10: 498, 11: 200}.get(at_s, 0)
+        line = one_sent("satcom_link", 1, "forward", queue_delay_ms=queue_ms)
+        line["_metadata"]["time"] = 1000 * at_s
+        sent.append(line)
+    end = one_sent("file_transfer", 2, transfer_time_s=3.5)
+    end["_metadata"]["time"] = 11_400
+    write_statistics(tmp_path, [*sent, end])
+    found = measures(tmp_path, OURS)
+    assert found["forward_queue_delay_ms"] == 250
+    assert found["forward_queue_delay_p95_ms"] == found["forward_queue_delay_max_ms"] == 498

@@ -11,7 +11,7 @@ import html
 import json
 import re
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, tzinfo
 from pathlib import Path
@@ -50,7 +50,6 @@ from openbach_run.report.claims import (
     why,
 )
 from openbach_run.report.content import (
-    advice_table,
     changes_table,
     drawings,
     failures,
@@ -60,20 +59,46 @@ from openbach_run.report.content import (
     times_table,
 )
 from openbach_run.report.figures import _drawn_over_time, _to_scale
-from openbach_run.report.recommendations import advice, recommend
+from openbach_run.report.hosts import drawing
+from openbach_run.report.page_model import page_one
+from openbach_run.report.page_one import link_table
 from openbach_run.report.settings import Setting, conditions, settings
 from openbach_run.report.verdicts import sentences, undecided, verdict_in_words, verdict_of
 from openbach_run.report.words import decimals, figure, in_good_units, named, said, value_of
 from openbach_run.report.write import CLAIMS, TEMPLATES, about
 from openbach_run.results.files import ABOUT, places, write_parquet
 from openbach_run.results.intervals import Estimate
-from openbach_run.results.record import NOT_LOCKED, Record, Store
+from openbach_run.results.record import NOT_LOCKED, Store
 from openbach_run.results.seeds import WARNING
 from openbach_run.results.tables import Table, as_markdown, plain
+from openbach_run.topology.inventory import load_inventory
 
 MEASURE = "transfer_time_s"
 GEO_1 = {"scenario": ["geo_loss"], "loss": ["1"]}
 TRANSPORTS_OF_SOME = ("cubic", "bbr2")
+BASELINE = {"vpn": "none", "pep": "none"}
+NO_VPN = {"against": {"vpn": ["none"]}}
+ONE_OF_EACH = {"vpn": ("none",), "pep": ("none",), "cc": ("cubic",), "loss": ("0",)}
+
+
+def make(results: Path, output: Path, *words: str) -> Path:
+    """Write a report by the command, and return its folder."""
+    assert main.main(["report", str(results), "-o", str(output), "--quiet", *words]) == 0
+    return output
+
+
+def rows_of(file: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(file.read_text().splitlines()))
+
+
+def page_of(report: Path) -> str:
+    """Return report.html without the marks of HTML's own signs."""
+    return html.unescape((report / "report.html").read_text())
+
+
+def change_records(results: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    for file in results.glob("runs/*/record.json"):
+        file.write_text(json.dumps(change(json.loads(file.read_text()))))
 
 
 @pytest.fixture(scope="session")
@@ -104,36 +129,27 @@ def some_campaigns(some_results: Path) -> Campaigns:
 @pytest.fixture(scope="session")
 def report(some_results: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write the whole report once, by the command, with the runs."""
-    output = tmp_path_factory.mktemp("report") / "matrix"
-    assert main.main(["report", str(some_results), "-o", str(output), "--runs", "--quiet"]) == 0
-    return output
+    return make(some_results, tmp_path_factory.mktemp("report") / "matrix", "--runs")
 
 
 @pytest.fixture(scope="session")
 def from_table(report: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write the report from the table of runs of another one, with tables behind one figure."""
-    output = tmp_path_factory.mktemp("from_table") / "matrix"
-    table = report / "results.parquet"
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(write, "MOST_DRAWINGS", 1)
-        assert main.main(["report", str(table), "-o", str(output), "--quiet"]) == 0
-    return output
+        return make(report / "results.parquet", tmp_path_factory.mktemp("from_table") / "matrix")
 
 
 @pytest.fixture(scope="session")
 def not_locked_in_full(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write the report with its appendix of a cell, whose packages are not the locked ones."""
     folder = tmp_path_factory.mktemp("not_locked")
-    results = write_results(
-        folder / "results", seeds=1, vpn=("none",), pep=("none",), cc=("cubic",), loss=("0",)
-    )
+    results = write_results(folder / "results", 1, **ONE_OF_EACH)
     for file in results.glob("shared/*.json"):
         shared = json.loads(file.read_text())
         shared["identity"][NOT_LOCKED] = "libc6 2 (locked: 1)"
         file.write_text(json.dumps(shared))
-    words = [str(results), "-o", str(folder / "report"), "--quiet", "--appendix"]
-    assert main.main(["report", *words]) == 0
-    return folder / "report"
+    return make(results, folder / "report", "--appendix")
 
 
 def test_a_report_made_again_from_the_runs_that_it_has_is_the_same_apart_from_its_date(
@@ -150,17 +166,15 @@ def test_a_report_made_again_from_the_runs_that_it_has_is_the_same_apart_from_it
     monkeypatch.setattr(write, "datetime", Then)  # the first one may be of the day before
     with tarfile.open(report / "runs.tar.xz") as tar:
         tar.extractall(tmp_path / "results")
-    again, there = tmp_path / "again", tmp_path / "results/matrix"
-    assert main.main(["report", str(there), "-o", str(again), "--quiet"]) == 0
+    again = make(tmp_path / "results/matrix", tmp_path / "again")
     names, names_again = (
         {file.relative_to(place) for file in place.rglob("*") if file.is_file()}
         for place in (report, again)
     )
     assert names - names_again == {Path("runs.tar.xz")}, "only if it is asked for"
     assert names_again < names
-    assert [
-        name for name in names_again if (report / name).read_bytes() != (again / name).read_bytes()
-    ] == []
+    for name in names_again:
+        assert (report / name).read_bytes() == (again / name).read_bytes(), name
 
 
 def cell(campaigns: Campaigns, scenario: str, vpn: str, pep: str, cc: str, loss: str) -> Cell:
@@ -177,17 +191,11 @@ def test_cells_know_their_orbit_and_their_runs(campaigns: Campaigns) -> None:
 
 def test_failed_and_missing_runs_are_shown(campaigns: Campaigns, report: Path) -> None:
     assert [len(cell(campaigns, *FAILED).failed), cell(campaigns, *NOT_RUN).not_run] == [1, 5]
-    geo, leo = settings(campaigns)
-    assert (
-        "1 failed"
-        in next(row for row in times_table(geo).rows if row[:3] == ["OpenVPN TCP", "A", "CUBIC"])[
-            -1
-        ]
+    geo, leo = (
+        {tuple(row[:3]): row[-1] for row in times_table(one).rows} for one in settings(campaigns)
     )
-    assert (
-        next(row for row in times_table(leo).rows if row[:3] == ["OpenVPN TCP", "A", "CUBIC"])[-1]
-        == "5 not run"
-    )
+    assert "1 failed" in geo["OpenVPN TCP", "A", "CUBIC"]
+    assert leo["OpenVPN TCP", "A", "CUBIC"] == "5 not run"
     told = failures(campaigns)
     assert len(told) == 2
     assert "red" in told[0] and "\x1b" not in told[0]
@@ -195,16 +203,15 @@ def test_failed_and_missing_runs_are_shown(campaigns: Campaigns, report: Path) -
 
 
 def test_what_a_program_printed_is_no_markup(report: Path) -> None:
-    page = html.unescape((report / "report.html").read_text())
-    assert ERROR.replace("\x1b", "") in page
+    assert ERROR.replace("\x1b", "") in page_of(report)
 
 
 FOREIGN = """![x](/etc/hostname) <b> [y](http://example.org) `c` *d* _e_ | # & &lt; $\\frac$ #read("/etc/hostname") \\ "f\""""
 
 
 def test_packages_that_are_not_the_locked_ones_are_named(not_locked_in_full: Path) -> None:
-    page = html.unescape((not_locked_in_full / "report.html").read_text())
-    assert "Note: not the locked packages: libc6 2 (locked: 1)" in re.sub("<[^>]*>", "", page)
+    words = re.sub("<[^>]*>", "", page_of(not_locked_in_full))
+    assert "Note: not the locked packages: libc6 2 (locked: 1)" in words
 
 
 def test_values_are_shown_as_they_are_and_bring_nothing_in(
@@ -215,32 +222,23 @@ def test_values_are_shown_as_they_are_and_bring_nothing_in(
     Names of files that are too long.
     """
     monkeypatch.setattr(front, "BRIEF", 0)  # with figures and charts
-    results = write_results(
-        tmp_path / "results",
-        seeds=1,
-        vpn=("none", FOREIGN),
-        pep=("none",),
-        cc=("cubic",),
-        loss=("0",),
-    )
+    results = write_results(tmp_path / "results", 1, **{**ONE_OF_EACH, "vpn": ("none", FOREIGN)})
     sizes = ["../../b", "a\n# b\n\n```\n", "x" * 400]
-    for file in results.glob("runs/*/record.json"):
-        record = json.loads(file.read_text())
-        record["arguments"]["size"] = sizes[int(record["run_id"], 16) % 3]
-        file.write_text(json.dumps(record))
+
+    def with_size(run: dict[str, Any]) -> dict[str, Any]:
+        size = sizes[int(run["run_id"], 16) % 3]
+        return {**run, "arguments": {**run["arguments"], "size": size}}
+
+    change_records(results, with_size)
     asked = json.loads((results / "campaign.json").read_text())
-    for run in asked["runs"]:
-        run["arguments"]["size"] = sizes[int(run["run_id"], 16) % 3]
-    (results / "campaign.json").write_text(
-        json.dumps({**asked, "command": "a\n```\n![x](/etc/hostname)"})
-    )
-    assert main.main(["report", str(results), "-o", str(tmp_path / "report"), "--quiet"]) == 0
+    asked["runs"] = [with_size(run) for run in asked["runs"]]
+    asked["command"] = "a\n```\n![x](/etc/hostname)"
+    (results / "campaign.json").write_text(json.dumps(asked))
+    make(results, tmp_path / "report")
     page = (tmp_path / "report/report.html").read_text()
     assert FOREIGN in html.unescape(page)
-    assert all(
-        source.startswith("data:image/svg")
-        for source in re.findall(r"<img src=['\"]([^'\"]*)", page)
-    )
+    images = re.findall(r"<img src=['\"]([^'\"]*)", page)
+    assert all(source.startswith("data:image/svg") for source in images)
     assert page.count("</script") == 1 + page.count('<script type="application/json">'), (
         "what a value has ends no script"
     )
@@ -274,33 +272,29 @@ def test_selections() -> None:
 
 def test_settings_of_one_scenario_are_told_apart_by_what_differs() -> None:
     same = {"scenario": "geo", "orbit": "geo", "vpn": "none", "size": "30M"}
-    cells = [
-        Cell({**same, "cc": "bbr", "cc_pep": "same"}),
-        Cell({**same, "cc": "cubic", "cc_pep": "bbr"}),
-    ]
+    pairs = [("bbr", "same"), ("cubic", "bbr")]
+    cells = [Cell({**same, "cc": cc, "cc_pep": cc_pep}) for cc, cc_pep in pairs]
     found = settings(Campaigns([], cells))
-    assert [one.name for one in found] == ["geo", "geo-cc_pep_bbr"]
-    assert [one.title for one in found] == [
-        "GEO (geo)",
-        "GEO (geo, congestion control of the PEP BBR)",
+    assert [(one.name, one.title) for one in found] == [
+        ("geo", "GEO (geo)"),
+        ("geo-cc_pep_bbr", "GEO (geo, congestion control of the PEP BBR)"),
     ]
     assert [one.shared["cc_pep"] for one in found] == ["same", "bbr"]
 
 
 def test_what_follows_from_the_orbit_is_in_no_title() -> None:
     """The delay of LEO is none, because it changes with time."""
-    orbits = [{"orbit": "geo", "delay_ms": "250"}, {"orbit": "leo", "delay_ms": "none"}]
-    cells = [Cell({"scenario": "multi_flow", "vpn": "none", **one}) for one in orbits]
-    assert [one.title for one in settings(Campaigns([], cells))] == [
-        "GEO (multi flow)",
-        "LEO (multi flow)",
+    orbits = [("geo", "250"), ("leo", "none"), ("geo", "300")]
+    cells = [
+        Cell({"scenario": "multi_flow", "vpn": "none", "orbit": orbit, "delay_ms": delay_ms})
+        for orbit, delay_ms in orbits
     ]
-    twice = [
-        *cells,
-        Cell({"scenario": "multi_flow", "vpn": "none", "orbit": "geo", "delay_ms": "300"}),
-    ]
-    titles = [one.title for one in settings(Campaigns([], twice))]
-    assert titles == [
+
+    def titles(cells: list[Cell]) -> list[str]:
+        return [one.title for one in settings(Campaigns([], cells))]
+
+    assert titles(cells[:2]) == ["GEO (multi flow)", "LEO (multi flow)"]
+    assert titles(cells) == [
         "GEO (multi flow, one-way delay 250 ms)",
         "LEO (multi flow)",
         "GEO (multi flow, one-way delay 300 ms)",
@@ -313,13 +307,16 @@ def test_a_small_table_is_on_one_page_with_its_note(tmp_path: Path) -> None:
     rows = "\n".join(f"| row{number} | 1 |" for number in range(document.UNBROKEN))
     table = f"**Title of it**\n\n| head | figure |\n| --- | ---: |\n{rows}\n\n*its note*\n"
     for lines in range(20, 60, 5):
-        text = "# A report\n\n" + "word\n\n" * lines + table
-        (tmp_path / "a.pdf").write_bytes(document.as_pdf(text, tmp_path, TEMPLATES / "page.typ.j2"))
-        pages = [page.get_textpage().get_text_range() for page in PdfDocument(tmp_path / "a.pdf")]
+        pages = printed("# A report\n\n" + "word\n\n" * lines + table, tmp_path)
         (where,) = [page for page in pages if "head" in page]
-        assert all(
-            one in where for one in ("Title of it", f"row{document.UNBROKEN - 1}", "its note")
-        )
+        for one in ("Title of it", f"row{document.UNBROKEN - 1}", "its note"):
+            assert one in where
+
+
+def printed(text: str, folder: Path) -> list[str]:
+    """Return what each page has of a report in Markdown."""
+    (folder / "a.pdf").write_bytes(document.as_pdf(text, folder, TEMPLATES / "page.typ.j2"))
+    return [page.get_textpage().get_text_range() for page in PdfDocument(folder / "a.pdf")]
 
 
 def test_no_row_is_on_two_pages(tmp_path: Path) -> None:
@@ -327,10 +324,7 @@ def test_no_row_is_on_two_pages(tmp_path: Path) -> None:
     rows = range(2 * document.UNBROKEN)
     lines = "\n".join(f"| begin{row} {'word ' * 150} end{row} | {'other ' * 100} |" for row in rows)
     text = f"# A report\n\n**Title of it**\n\n| head | other |\n| --- | --- |\n{lines}\n"
-    (tmp_path / "a.pdf").write_bytes(document.as_pdf(text, tmp_path, TEMPLATES / "page.typ.j2"))
-    pages = [
-        page.get_textpage().get_text_range().split() for page in PdfDocument(tmp_path / "a.pdf")
-    ]
+    pages = [page.split() for page in printed(text, tmp_path)]
     assert len(pages) > 3
     assert all(any({f"begin{row}", f"end{row}"} <= set(page) for page in pages) for row in rows)
 
@@ -343,7 +337,8 @@ def test_partners_differ_in_nothing_but_the_free_arguments(campaigns: Campaigns)
 
 
 def judged(campaigns: Campaigns, *parts: dict[str, object]) -> Claim:
-    return judge("C0", {"statement": "made up", "parts": list(parts)}, campaigns)
+    every = [{"says": "", **part} for part in parts]
+    return judge("C0", {"statement": "made up", "parts": every}, campaigns)
 
 
 def finding(campaigns: Campaigns, part: dict[str, object], orbit: str = "geo") -> Finding:
@@ -352,7 +347,6 @@ def finding(campaigns: Campaigns, part: dict[str, object], orbit: str = "geo") -
 
 
 TCP_IN_TCP = {
-    "says": "",
     "cell": {"vpn": ["openvpn_tcp"], "pep": ["A"], "loss": [0]},
     "against": {"vpn": ["none"], "pep": ["none"]},
 }
@@ -370,81 +364,62 @@ TCP_IN_TCP = {
 )
 def test_verdicts(campaigns: Campaigns, bounds: dict[str, float], expected: str) -> None:
     """The made-up time of TCP in TCP is 1.13 times the baseline's."""
-    assert judged(campaigns, {**TCP_IN_TCP, **bounds}).verdicts == {
-        "geo": expected,
-        "leo": expected,
-    }
+    verdicts = judged(campaigns, {**TCP_IN_TCP, **bounds}).verdicts
+    assert verdicts == {"geo": expected, "leo": expected}
+
+
+OF_VPNS = {"cell": {"vpn": ["wireguard", "openvpn_udp", "openvpn_tcp"], "loss": [0]}, **NO_VPN}
 
 
 def test_what_a_part_holds_but_for_is_named(campaigns: Campaigns) -> None:
     """The made-up times of all VPNs are 1.01 times those without, but for TCP in TCP."""
-    vpns = {"vpn": ["wireguard", "openvpn_udp", "openvpn_tcp"], "loss": [0]}
-    found = finding(
-        campaigns, {"says": "", "cell": vpns, "against": {"vpn": ["none"]}, "most": 1.05}
-    )
+    found = finding(campaigns, {**OF_VPNS, "most": 1.05})
     assert found.verdict == BUT_FOR
     assert verdict_in_words(found) == "partly reproduced, not for OpenVPN TCP, PEP A (1.130)"
-    assert [one.holds for group in found.exceptions for one in group.comparisons] == 3 * [
-        False
-    ]  # a transport each
+    of_transports = [one.holds for group in found.exceptions for one in group.comparisons]
+    assert of_transports == [False, False, False]
 
 
 def test_what_holds_of_a_part_that_does_not_is_named(campaigns: Campaigns) -> None:
-    vpns = {"vpn": ["wireguard", "openvpn_udp", "openvpn_tcp"], "loss": [0]}
-    found = finding(
-        campaigns, {"says": "", "cell": vpns, "against": {"vpn": ["none"]}, "least": 1.1}
-    )
+    found = finding(campaigns, {**OF_VPNS, "least": 1.1})
     assert verdict_in_words(found) == "not reproduced, only for OpenVPN TCP, PEP A (1.130)"
 
 
 def test_several_exceptions_are_each_named_once(campaigns: Campaigns) -> None:
     """BBRv2 gains nothing without loss, and TCP in TCP is slow everywhere."""
-    part = {
-        "says": "",
-        "cell": {"vpn": ["openvpn_tcp"], "loss": [0, 0.1]},
-        "against": {"vpn": ["none"]},
-        "most": 1.05,
-    }
-    groups = finding(campaigns, {**part, "cell": {**part["cell"], "cc": ["bbr2"]}}).exceptions  # type: ignore[dict-item]
+    cell = {"vpn": ["openvpn_tcp"], "loss": [0, 0.1]}
+    part = {"cell": cell, **NO_VPN, "most": 1.05}
+    groups = finding(campaigns, {**part, "cell": {**cell, "cc": ["bbr2"]}}).exceptions
     assert [one.name for one in groups] == ["PEP A"]
     named = [id(one) for group in finding(campaigns, part).exceptions for one in group.comparisons]
     assert len(named) == len(set(named))
 
 
 def test_the_verdict_of_a_claim_is_that_of_its_worst_part(campaigns: Campaigns) -> None:
-    claim = judged(
-        campaigns, {**TCP_IN_TCP, "least": 1.1}, {**TCP_IN_TCP, "says": "again", "most": 1.1}
-    )
+    again = {**TCP_IN_TCP, "says": "again", "most": 1.1}
+    claim = judged(campaigns, {**TCP_IN_TCP, "least": 1.1}, again)
     assert claim.verdicts == {"geo": DOES_NOT, "leo": DOES_NOT}
     assert verdict_of(claim) == "GEO and LEO: : reproduced; again: not reproduced"
 
 
-TRACED = {"says": "", "cell": {"vpn": ["openvpn_tcp"]}, "against": {"vpn": ["none"]}, "most": 1}
-
-
-def why_of(tmp_path: Path, cc: tuple[str, ...] = ("cubic",), **more: tuple[float, float]) -> str:
+def why_of(tmp_path: Path, cc: tuple[str, ...] = ("cubic",), /, **more: tuple[float, float]) -> str:
     """Return what is said of TCP in TCP, which takes 1.13 times as long.
 
     Its runs and those without a VPN have these measures.
     """
-    results = write_results(
-        tmp_path / "traced", vpn=("none", "openvpn_tcp"), pep=("A",), cc=cc, loss=("0",)
-    )
-    found = read_campaigns([results])
+    swept = {"vpn": ("none", "openvpn_tcp"), "pep": ("A",), "cc": cc, "loss": ("0",)}
+    found = read_campaigns([write_results(tmp_path / "traced", 5, **swept)])
     for one in found.records:
         for name, pair in more.items():
             one.measures[name] = pair[one.arguments["vpn"] == "none"] + one.seed
-    return sentences(finding(found, TRACED), found.declared)
+    part = {"cell": {"vpn": ["openvpn_tcp"]}, **NO_VPN, "most": 1}
+    return sentences(finding(found, part), found.declared)
 
 
 def test_the_runs_of_an_exception_show_what_else_differs(tmp_path: Path) -> None:
     """Causes before consequences; not the goodput, which is the time said again."""
-    told = why_of(
-        tmp_path,
-        retransmits=(900, 60),
-        forward_dropped_packets=(400, 10),
-        forward_lost_packets=(5, 5),
-    )
+    packets = {"forward_dropped_packets": (400, 10), "forward_lost_packets": (5, 5)}
+    told = why_of(tmp_path, retransmits=(900, 60), **packets)
     assert told.endswith(
         "There: the full buffer drops more (403 packets against 13); more is retransmitted (903"
         " against 63); at least 492 of its 903 retransmitted segments were not lost on the link."
@@ -460,10 +435,8 @@ def test_headers_that_explain_a_ratio_are_the_mechanism(tmp_path: Path) -> None:
 
 
 def test_where_nothing_else_differs_no_mechanism_is_told(tmp_path: Path) -> None:
-    assert (
-        why_of(tmp_path)
-        == "Not reproduced. It is 1.130 (OpenVPN TCP, PEP A, CUBIC, 0 % loss against no VPN)."
-    )
+    told = "Not reproduced. It is 1.130 (OpenVPN TCP, PEP A, CUBIC, 0 % loss against no VPN)."
+    assert why_of(tmp_path) == told
 
 
 def test_a_figure_that_several_comparisons_have_is_said_once(tmp_path: Path) -> None:
@@ -476,32 +449,24 @@ def test_a_figure_that_several_comparisons_have_is_said_once(tmp_path: Path) -> 
 
 
 def test_an_interval_on_both_sides_of_a_bound_decides_nothing(campaigns: Campaigns) -> None:
-    at_1 = {
-        "says": "",
-        "cell": {**GEO_1, "vpn": ["none"], "pep": ["none"], "cc": ["cubic"]},
-        "most": 40,
-    }
-    found = finding(campaigns, at_1)
+    at_1 = {**GEO_1, "vpn": ["none"], "pep": ["none"], "cc": ["cubic"]}
+    found = finding(campaigns, {"cell": at_1, "most": 40})
     assert found.verdict == CANNOT_TELL
     assert "interval on both sides of the bound" in verdict_in_words(found)
 
 
 def test_failed_runs_decide_nothing(campaigns: Campaigns) -> None:
-    of_failed = dict(
-        zip(("scenario", "vpn", "pep", "cc", "loss"), ([value] for value in FAILED), strict=True)
-    )
-    found = finding(
-        campaigns, {"says": "", "cell": of_failed, "against": {"vpn": ["none"]}, "most": 100}
-    )
+    names = ("scenario", "vpn", "pep", "cc", "loss")
+    of_failed = {name: [value] for name, value in zip(names, FAILED, strict=True)}
+    found = finding(campaigns, {"cell": of_failed, **NO_VPN, "most": 100})
     assert found.verdict == CANNOT_TELL
     assert "runs failed or are missing" in why(found)
 
 
 def test_a_part_without_cells_decides_nothing(campaigns: Campaigns) -> None:
-    nowhere = {"says": "", "cell": {"cc": ["hybla"]}, "most": 1}
-    assert (
-        why(finding(campaigns, nowhere, "")) == "the campaigns have no such cells (not run: Hybla)"
-    )
+    nowhere = {"cell": {"cc": ["hybla"]}, "most": 1}
+    reason = "the campaigns have no such cells (not run: Hybla)"
+    assert why(finding(campaigns, nowhere, "")) == reason
     assert not judged(campaigns, nowhere).is_spoken_of
     both = judged(campaigns, {**TCP_IN_TCP, "least": 1.1}, nowhere)
     assert both.verdicts == {"geo": HOLDS, "leo": HOLDS, "": CANNOT_TELL}
@@ -512,19 +477,11 @@ def test_few_seeds_decide_nothing(tmp_path: Path) -> None:
     found = finding(few, {**TCP_IN_TCP, "least": 1.1})
     assert found.verdict == CANNOT_TELL
     assert "4 of at least 5 seeds" in why(found)
-    assert (
-        recommend([one for one in few.cells if one.values["scenario"] == "geo_loss"], MEASURE)
-        is None
-    )
 
 
 def test_only_the_best_counts_where_a_claim_says_so(campaigns: Campaigns) -> None:
-    part = Part(
-        "",
-        {**GEO_1, "cc": ["cubic"], "vpn": ["wireguard"]},
-        {"vpn": ["none"], "pep": ["none"]},
-        best_over=["pep"],
-    )
+    cell = {**GEO_1, "cc": ["cubic"], "vpn": ["wireguard"]}
+    part = Part("", cell, {"vpn": ["none"], "pep": ["none"]}, best_over=["pep"])
     (only,) = compare(part, campaigns.cells)
     assert only.cell.values["pep"] == "B"
     assert only.against is not None and only.against.values["pep"] == "none"
@@ -532,20 +489,14 @@ def test_only_the_best_counts_where_a_claim_says_so(campaigns: Campaigns) -> Non
 
 def test_the_best_of_half_the_cells_decides_nothing(campaigns: Campaigns) -> None:
     cell = {"cc": ["cubic"], "vpn": ["openvpn_tcp"], "pep": ["none", "A", "B", "A_double"]}
-    found = finding(
-        campaigns,
-        {"says": "", "cell": cell, "best_over": ["pep"], "against": {"vpn": ["none"]}, "most": 0.1},
-    )
+    found = finding(campaigns, {"cell": cell, "best_over": ["pep"], **NO_VPN, "most": 0.1})
     assert found.verdict == CANNOT_TELL
     assert "the best of what was run: no PEP A double" in why(found)
 
 
 def test_what_was_run_in_part_does_not_hold_as_a_whole_but_may_fail(campaigns: Campaigns) -> None:
-    part = {
-        "says": "",
-        "cell": {"loss": [0], "vpn": ["wireguard"], "pep": ["B"]},
-        "against": {"vpn": ["none", "ipsec"]},
-    }
+    cell = {"loss": [0], "vpn": ["wireguard"], "pep": ["B"]}
+    part = {"cell": cell, "against": {"vpn": ["none", "ipsec"]}}
     found = finding(campaigns, {**part, "most": 2})
     assert verdict_in_words(found) == "partly reproduced, not for what was not run: ipsec"
     assert why(found).endswith("comparisons hold, not run: ipsec")
@@ -567,16 +518,11 @@ def test_the_published_claims_are_understood(campaigns: Campaigns) -> None:
         "post_quantum": ("P", 4),
         "multipath": ("M", 6),
     }
-    names = {
-        document: [
-            name for name, one in described.items() if one.get("document", SATCOM) == document
-        ]
-        for document in numbered
-    }
-    assert names == {
-        one: [f"{letter}{number + 1}" for number in range(most)]
-        for one, (letter, most) in numbered.items()
-    }
+    names: dict[str, list[str]] = {document: [] for document in numbered}
+    for name, one in described.items():
+        names.get(one.get("document", SATCOM), []).append(name)
+    for title, (letter, most) in numbered.items():
+        assert names[title] == [f"{letter}{number + 1}" for number in range(most)]
     peps = {name: one["document"] for name, one in described.items() if name.startswith("E")}
     assert peps == {"E1": "encrypted_pep", "E2": "qpep", "E3": "quic_pep", "E4": "pep_start"}
     assert sum(map(len, names.values())) + len(peps) == len(described)
@@ -599,56 +545,15 @@ def test_the_published_claims_are_not_judged_by_other_transfers(
 
 
 def test_a_claim_about_a_cpu_cannot_be_told_in_virtual_time(campaigns: Campaigns) -> None:
-    part = {
-        "says": "",
-        "cell": {"scenario": ["geo_loss"], "vpn": ["none"]},
-        "least": 0,
-        "cpu": True,
-    }
+    part = {"cell": {"scenario": ["geo_loss"], "vpn": ["none"]}, "least": 0, "cpu": True}
     found = finding(campaigns, part)
     assert found.verdict == CANNOT_TELL and "a CPU, which costs nothing" in why(found)
     assert finding(campaigns, {**part, "cpu": False}).verdict == HOLDS
 
 
-def test_the_recommended_is_the_fastest_vpn(campaigns: Campaigns) -> None:
-    cells = [one for one in campaigns.cells if matches(one, {**GEO_1, "cc": ["bbr2"]})]
-    chosen = recommend(cells, MEASURE)
-    assert chosen is not None
-    assert (chosen.best.values["vpn"], chosen.best.values["pep"]) == ("openvpn_tcp", "B")
-    assert not chosen.equivalent, "the others take 1.4 % longer"
-    assert chosen.against is not None and chosen.against.median < 1
-
-
-def test_among_equals_the_recommended_has_no_pep(tmp_path: Path) -> None:
-    """A PEP that changes nothing is not advised for a millionth of a second.
-
-    One that changes something is.
-    """
-    results = write_results(
-        tmp_path / "tie",
-        vpn=("none", "openvpn_udp"),
-        pep=("none", "A", "B"),
-        cc=("bbr2",),
-        loss=("0",),
-    )
-    for file in results.glob("runs/*/record.json"):
-        record = json.loads(file.read_text())
-        if record["arguments"]["pep"] == "A":
-            record["measures"]["transfer_time_s"] -= 1e-6
-            file.write_text(json.dumps(record))
-    cells = [one for one in read_campaigns([results]).cells if one.values["scenario"] == "geo_loss"]
-    without_b = recommend([one for one in cells if one.values["pep"] != "B"], MEASURE)
-    assert without_b is not None
-    assert without_b.best.values["pep"] == "none"
-    assert without_b.equivalent == [], "a PEP that does nothing is no other configuration"
-    assert without_b.of == 1
-    with_b = recommend(cells, MEASURE)
-    assert with_b is not None and with_b.best.values["pep"] == "B", "3 % less time"
-
-
 def test_changes_are_against_the_baseline(campaigns: Campaigns) -> None:
     geo, _ = settings(campaigns)
-    shown = changes_table(geo, "0", {"vpn": "none", "pep": "none"})
+    shown = changes_table(geo, "0", BASELINE)
     assert shown is not None
     assert ["OpenVPN TCP", "A", *3 * ["+13.0 %"]] in shown.rows
     assert not any(row[:2] == ["none", "none"] for row in shown.rows)
@@ -659,18 +564,12 @@ def test_changes_are_against_the_baseline(campaigns: Campaigns) -> None:
 
 def test_many_values_of_a_part_of_the_platform_are_counted(campaigns: Campaigns) -> None:
     runs = [run for run in campaigns.runs if run.record][:5]
-    identities = [
-        {"code": f"code {number}", "kernel": f"kernel {number % 2}"} for number in range(5)
-    ]
-    records = [
-        replace(run.record, identity=one)
-        for run, one in zip(runs, identities, strict=True)
-        if run.record
-    ]
-    cell = replace(
-        campaigns.cells[0],
-        runs=[replace(run, record=one) for run, one in zip(runs, records, strict=True)],
-    )
+    several = []
+    for number, run in enumerate(runs):
+        assert run.record is not None
+        identity = {"code": f"code {number}", "kernel": f"kernel {number % 2}"}
+        several.append(replace(run, record=replace(run.record, identity=identity)))
+    cell = replace(campaigns.cells[0], runs=several)
     rows = {row[0]: row[1] for row in platform_table(replace(campaigns, cells=[cell]), []).rows}
     assert rows["code"] == "5, by what a run uses" and rows["kernel"] == "kernel 0, kernel 1"
 
@@ -679,13 +578,11 @@ def test_every_table_of_one_seed_under_random_loss_warns(tmp_path: Path) -> None
     """Also where only some of its cells have one seed; without loss it says that there is one."""
     found = read_campaigns([write_results(tmp_path / "one", seeds=1, vpn=("none", "wireguard"))])
     geo, _ = settings(found)
-    baseline = {"vpn": "none", "pep": "none"}
     for loss, words in (("1", WARNING), ("0.1", WARNING), ("0", "one seed: no interval")):
-        changes = changes_table(geo, loss, baseline)
+        changes = changes_table(geo, loss, BASELINE)
         assert changes is not None and changes.note == words
-    assert all(
-        WARNING in table.note for table in (times_table(geo), *measures_tables(geo).values())
-    )
+    for table in (times_table(geo), *measures_tables(geo).values()):
+        assert WARNING in table.note
 
 
 def test_tables_have_captions_and_scopes_and_the_contents_name_each_claim(report: Path) -> None:
@@ -703,24 +600,20 @@ def test_all_files_are_there(report: Path) -> None:
     assert drawn - figures == {f"page-1{NARROW}", f"page-2{NARROW}"}
     for kind in ("pdf", "csv"):
         assert figures == {file.stem for file in (report / "figures").glob(f"*.{kind}")}
+    expected = (
+        "times",
+        "loss",
+        "compared-0",
+        "compared-0.1",
+        "compared-1",
+        "tcp_info-goodput_mbps",
+    )
     for scenario in ("geo_loss", "leo_loss"):
-        expected = {
-            "times",
-            "loss",
-            "compared-0",
-            "compared-0.1",
-            "compared-1",
-            "tcp_info-goodput_mbps",
-        }
         assert {f"{scenario}-{one}" for one in expected} <= figures
     markdown = (report / "report.md").read_text()
     assert figures == set(re.findall(r"\]\(figures/([^)]+)\.svg\)", markdown))
-    assert {file.suffix for file in (report / "tables").glob("claims.*")} == {
-        ".txt",
-        ".md",
-        ".tex",
-        ".html",
-    }
+    forms = {file.suffix for file in (report / "tables").glob("claims.*")}
+    assert forms == {".txt", ".md", ".tex", ".html"}
     assert (report / "report.pdf").read_bytes().startswith(b"%PDF")
 
 
@@ -744,18 +637,9 @@ def test_the_report_names_what_a_reader_needs(report: Path) -> None:
         "- The CPU costs nothing.",
     ):
         assert words in text, words
-    order = [
-        text.index(f"## {one}\n")
-        for one in (
-            "Summary",
-            "What a VPN costs",
-            "Claims",
-            "Method",
-            "Limitations",
-            "Appendix: claims in full",
-            "Appendix: results",
-        )
-    ]
+    sections = ("Summary", "What a VPN costs", "Claims", "Method", "Limitations")
+    appendices = ("Appendix: claims in full", "Appendix: results")
+    order = [text.index(f"## {one}\n") for one in (*sections, *appendices)]
     assert order == sorted(order)
 
 
@@ -766,9 +650,8 @@ def test_figures_and_tables_are_numbered_and_no_column_is_named_as_in_results_cs
     for kind in ("Figure", "Table"):
         numbers = re.findall(rf"^(?:!\[|\*\*){kind} (\d+)\.", text, re.M)
         assert numbers == [str(number + 1) for number in range(len(numbers))] and numbers
-    without_failures = re.sub(
-        r"## Failures.*?\n## ", "", text, flags=re.S
-    )  # which are in a program's own words
+    # The failures are in a program's own words.
+    without_failures = re.sub(r"## Failures.*?\n## ", "", text, flags=re.S)
     for_people = re.sub(r"^    .*|\]\([^)]*\)|`[^`]*`", "", without_failures, flags=re.M)
     assert re.findall(r"\b[a-z]\w*_\w+", for_people) == []
     for file in (report / "figures").glob("*.pdf"):
@@ -799,50 +682,35 @@ def test_sections_behind_many_figures_have_tables_only(from_table: Path) -> None
     drawn = len(list((from_table / "figures").glob("*.pdf")))
     text = (from_table / "report.md").read_text()
     assert text.count("![Figure") == drawn > 0
-    assert (
-        text.count(f"Without figures: the sections before it have {drawn}.")
-        == text.count("Without figures")
-        > 0
-    )
+    told = text.count(f"Without figures: the sections before it have {drawn}.")
+    assert told == text.count("Without figures") > 0
 
 
 def test_the_appendix_has_the_method_and_the_limitations_in_full(not_locked_in_full: Path) -> None:
     text = (not_locked_in_full / "report.md").read_text()
     method = text.partition("## The method in full")[2].partition("\n## Appendix")[0]
     titles = [line for line in method.splitlines() if line.startswith("### ")]
-    pages = re.findall(
-        r"^- \[.+?\]\((.+?)\)", (REPOSITORY / "docs/method/README.md").read_text(), re.M
-    )
-    assert titles == [
-        "### " + (REPOSITORY / "docs/method" / page).read_text().partition("\n")[0][2:]
-        for page in ("README.md", *pages)
-    ]
+    place = REPOSITORY / "docs/method"
+    pages = re.findall(r"^- \[.+?\]\((.+?)\)", (place / "README.md").read_text(), re.M)
+    heads = [(place / page).read_text().partition("\n")[0] for page in ("README.md", *pages)]
+    assert titles == [f"### {head[2:]}" for head in heads]
 
 
 def test_cells_csv_has_every_cell_with_difference_and_ratio(report: Path) -> None:
-    rows = [
-        row
-        for row in csv.DictReader((report / "cells.csv").open())
-        if row["measure"] in ("transfer_time_s", "")
-    ]
+    rows = [row for row in rows_of(report / "cells.csv") if row["measure"] in (MEASURE, "")]
     assert len(rows) == 2 * 4 * 3 * len(TRANSPORTS_OF_SOME) * 3
-    by_cell = {
-        (row["scenario"], row["vpn"], row["pep"], row["cc"], row["loss"]): row for row in rows
-    }
+    names = ("scenario", "vpn", "pep", "cc", "loss")
+    by_cell = {tuple(row[name] for name in names): row for row in rows}
     compared = by_cell["geo_loss", "openvpn_tcp", "A", "bbr2", "0"]
-    assert [
-        float(compared[name]) for name in ("difference", "ratio", "ratio_low", "ratio_high")
-    ] == [3.64, 1.13, 1.13, 1.13]
+    figures = [compared[name] for name in ("difference", "ratio", "ratio_low", "ratio_high")]
+    assert list(map(float, figures)) == [3.64, 1.13, 1.13, 1.13]
     assert by_cell["geo_loss", "none", "none", "bbr2", "0"]["ratio"] == ""
-    assert (by_cell[FAILED]["seeds"], by_cell[FAILED]["failed"], by_cell[NOT_RUN]["not_run"]) == (
-        "4",
-        "1",
-        "5",
-    )
+    failed = by_cell[FAILED]
+    assert (failed["seeds"], failed["failed"], by_cell[NOT_RUN]["not_run"]) == ("4", "1", "5")
 
 
 def test_claims_csv_has_every_comparison_with_its_interval(report: Path) -> None:
-    rows = list(csv.DictReader((report / "claims.csv").open()))
+    rows = rows_of(report / "claims.csv")
     assert {row["claim"] for row in rows} == {"C1", "C2", "C3", "C4", "C5", "C6", "C7"}
     assert all(row["low"] and row["high"] for row in rows if row["decision"] != "not decided")
 
@@ -883,39 +751,28 @@ def test_a_baseline_that_no_cell_has_is_refused(
 
 
 def test_a_scenario_of_another_shape_has_a_table_of_its_measures(tmp_path: Path) -> None:
-    results = write_results(
-        tmp_path / "other",
-        seeds=2,
-        vpn=("none", "wireguard"),
-        pep=("none",),
-        cc=("cubic",),
-        loss=("0",),
-    )
-    for file in results.glob("runs/*/record.json"):
-        record = json.loads(file.read_text())
-        file.write_text(json.dumps({**record, "measures": {"mos": 4.2, "loss_pct": 0.5}}))
+    swept = {**ONE_OF_EACH, "vpn": ("none", "wireguard")}
+    results = write_results(tmp_path / "other", 2, **swept)
+    change_records(results, lambda one: {**one, "measures": {"mos": 4.2, "loss_pct": 0.5}})
     setting, _ = settings(read_campaigns([results]))
-    (table,) = tables(setting, {"vpn": "none", "pep": "none"}).values()
+    (table,) = tables(setting, BASELINE).values()
     assert "| WireGuard | 4.20 | 0.500 |" in as_markdown(table)
 
 
 def test_a_users_scenario_has_the_words_of_its_job(tmp_path: Path) -> None:
     """Neither VPN nor PEP nor loss in it; the words are in the records, the job is nowhere."""
-    answer = {
-        "column": "answer_us",
-        "statistic": "answer_ms",
-        "factor": 1000.0,
-        "unit": "µs",
-        "title": "answer time",
-    }
+    answer = {"column": "answer_us", "statistic": "answer_ms", "factor": 1000.0, "unit": "µs"}
     store = Store(tmp_path / "dns")
     store.runs.mkdir(parents=True)
-    runs: list[dict[str, Any]] = [
-        {"run_id": f"{n:016x}", "scenario": "dns", "arguments": {"names": str(n)}, "seed": 1}
-        for n in (1, 2)
-    ]
-    for run in runs:
-        place = store.begin(run["run_id"])
+    runs: list[dict[str, Any]] = []
+    for n in (1, 2):
+        run: dict[str, Any] = {
+            "run_id": f"{n:016x}",
+            "scenario": "dns",
+            "arguments": {"names": str(n)},
+        }
+        runs.append({**run, "seed": 1})
+        place = store.begin(f"{n:016x}")
         (place / "run.json").write_text('{"scenario": {}}')
         metadata = {"job_name": "dns", "agent_name": "pc"}
         sent = [
@@ -924,19 +781,15 @@ def test_a_users_scenario_has_the_words_of_its_job(tmp_path: Path) -> None:
         (place / "statistics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in sent))
         made = replace(
             RECORD,
-            run_id=run["run_id"],
-            scenario="dns",
-            arguments=run["arguments"],
+            **run,
             measures={"answer_us": 6000.0},
             command="./openbach-run dns.json",
             identity={"engine": "virtual"},
-            declared={"dns": [answer]},
+            declared={"dns": [{**answer, "title": "answer time"}]},
         )
         store.keep(place, made)
     store.write("campaign.json", json.dumps({"command": "./openbach-run dns.json", "runs": runs}))
-    assert (
-        main.main(["report", str(store.directory), "-o", str(tmp_path / "report"), "--quiet"]) == 0
-    )
+    make(store.directory, tmp_path / "report")
     text = (tmp_path / "report/report.md").read_text()
     assert "| names | answer time (µs) |" in text
     assert "answer time over time (job dns)" in text
@@ -945,7 +798,7 @@ def test_a_users_scenario_has_the_words_of_its_job(tmp_path: Path) -> None:
     assert "answer time (µs)" in drawn and "12000" in drawn, (
         "the statistic times the factor of its measure"
     )
-    rows = list(csv.DictReader((tmp_path / "report/cells.csv").open()))
+    rows = rows_of(tmp_path / "report/cells.csv")
     assert [(row["measure"], row["unit"]) for row in rows] == 2 * [("answer_us", "µs")]
     assert "vpn" not in (tmp_path / "report/results.csv").read_text()
 
@@ -972,9 +825,8 @@ def test_flows_have_tables_of_their_own_and_none_is_wider_than_a_page(campaigns:
         measures |= {f"flow_{flow}_bytes": size, f"flow_{flow}_ttfb_s": 2.0}
     run = next(run for run in campaigns.runs if run.record and run.record.finished)
     assert run.record is not None
-    cell = Cell(
-        {"scenario": "multi_flow"}, [replace(run, record=replace(run.record, measures=measures))]
-    )
+    run = replace(run, record=replace(run.record, measures=measures))
+    cell = Cell({"scenario": "multi_flow"}, [run])
     tables = measures_tables(Setting("flows", "GEO", {}, [cell], campaigns.declared))
     assert {name: table.header[1:] for name, table in tables.items()} == {
         "flows-measures": [f"measure {number}" for number in range(5)],
@@ -989,9 +841,10 @@ def test_flows_have_tables_of_their_own_and_none_is_wider_than_a_page(campaigns:
 def test_export(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["export", str(results)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == len(
-        {line.rpartition(" ")[0].split()[0] + line.rpartition(" ")[2] for line in lines}
-    )
+    tags_and_times = {
+        line.rpartition(" ")[0].split()[0] + line.rpartition(" ")[2] for line in lines
+    }
+    assert len(lines) == len(tags_and_times)
     assert lines[0].startswith("tcp_info,@agent_name=satvpn_pc,@job_instance_id=1,")
 
 
@@ -1021,9 +874,9 @@ def drawn(results: Path, folder: Path, **plot: str) -> tuple[set[str], Campaigns
     (folder / "campaign.json").write_text(
         json.dumps({**asked, "runs": runs, "plots": {"geo_loss": plot}})
     )
-    campaigns, baseline = read_campaigns([folder]), {"vpn": "none", "pep": "none"}
+    campaigns = read_campaigns([folder])
     (setting,) = settings(campaigns)
-    named = [*(one.name for one in drawings(setting, baseline)), *tables(setting, baseline)]
+    named = [*(one.name for one in drawings(setting, BASELINE)), *tables(setting, BASELINE)]
     return {name.removeprefix("geo_loss-") for name in named}, campaigns
 
 
@@ -1033,15 +886,11 @@ def test_a_chart_has_what_its_figure_shows(results: Path) -> None:
     The ratios by name; the curve of a run as it was sent.
     """
     setting = settings(read_campaigns([results]))[0]
-    made = {
-        one.name: charts.chart_of(one.figure)
-        for one in drawings(setting, {"vpn": "none", "pep": "none"})
-    }
+    made = {one.name: charts.chart_of(one.figure) for one in drawings(setting, BASELINE)}
     assert made.pop("geo_loss-times") is None, "a heat map has its numbers written in it"
     for loss_pct in ("0", "0.1", "1"):
-        assert made.pop(f"geo_loss-compared-{loss_pct}") is None, (
-            "its names are read in the drawing"
-        )
+        compared = made.pop(f"geo_loss-compared-{loss_pct}")
+        assert compared is None, "its names are read in the drawing"
     assert all(made.values())
     loss = made["geo_loss-loss"]
     assert loss is not None and (loss["x"], loss["y"]) == ("random loss (%)", "transfer time (s)")
@@ -1069,27 +918,20 @@ def test_a_chart_has_what_its_figure_shows(results: Path) -> None:
 
 
 def test_the_csv_of_a_figure_has_its_points(report: Path, campaigns: Campaigns) -> None:
-    def rows(name: str) -> list[dict[str, str]]:
-        return list(csv.DictReader((report / f"figures/{name}.csv").read_text().splitlines()))
+    def rows(name: str, **wanted: str) -> list[dict[str, str]]:
+        every = rows_of(report / f"figures/{name}.csv")
+        return [row for row in every if wanted.items() <= row.items()]
 
     wireguard = cell(campaigns, "geo_loss", "wireguard", "none", "bbr2", "1").estimate(MEASURE)
     assert wireguard is not None
-    (first,) = [
-        row
-        for row in rows("page-1")
-        if (row["panel"], row["line"], row["y"])
-        == ("GEO, at 1 % loss", "BBRv2 end to end", "WireGuard")
-    ]
+    at_1 = {"panel": "GEO, at 1 % loss", "line": "TCP BBRv2", "y": "WireGuard"}
+    (first,) = rows("page-1", **at_1)
     assert float(first["x"]) == pytest.approx(wireguard.median, rel=1e-5)
     assert float(first["low"]) < float(first["x"]) < float(first["high"])
-    (ratio,) = [
-        row
-        for row in rows("geo_loss-compared-1")
-        if (row["line"], row["y"]) == ("BBRv2", "OpenVPN TCP, PEP B")
-    ]
+    (ratio,) = rows("geo_loss-compared-1", line="BBRv2", y="OpenVPN TCP, PEP B")
     cells = [one for one in campaigns.cells if one.values["scenario"] == "geo_loss"]
     proxied = cell(campaigns, "geo_loss", "openvpn_tcp", "B", "bbr2", "1")
-    found = figures.against(proxied, cells, {"vpn": "none", "pep": "none"}, MEASURE)
+    found = figures.against(proxied, cells, BASELINE, MEASURE)
     assert found is not None and float(ratio["x"]) == pytest.approx(found.median, rel=1e-5)
     fields = 4 * 3 * len(TRANSPORTS_OF_SOME) * 3
     assert len(rows("geo_loss-times")) == fields, "a heat map has a point in each field"
@@ -1099,7 +941,7 @@ def test_times_of_both_orbits_have_one_scale(some_campaigns: Campaigns) -> None:
     every = settings(some_campaigns)
     scales = []
     for setting in every:
-        heat = drawings(setting, {"vpn": "none", "pep": "none"}, every)[0]
+        heat = drawings(setting, BASELINE, every)[0]
         (image,) = heat.figure.axes[0].images
         scales.append((image.norm.vmin, image.norm.vmax))
     assert len(scales) == 2 and scales[0] == scales[1]
@@ -1107,13 +949,12 @@ def test_times_of_both_orbits_have_one_scale(some_campaigns: Campaigns) -> None:
 
 def test_a_report_is_made_from_its_table_of_runs(report: Path, from_table: Path) -> None:
     """Page 1 and verdicts are the same; what the file has not is not told."""
-    again = from_table
     for file in ("tables/use.md", "tables/costs.md"):
-        assert (again / file).read_bytes() == (report / file).read_bytes(), file
-    verdicts = [(report / "claims.csv").read_text(), (again / "claims.csv").read_text()]
+        assert (from_table / file).read_bytes() == (report / file).read_bytes(), file
+    verdicts = [(report / "claims.csv").read_text(), (from_table / "claims.csv").read_text()]
     rows = [[line.split(",")[:4] for line in text.splitlines()] for text in verdicts]
     assert rows[0] == rows[1]
-    text = (again / "report.md").read_text()
+    text = (from_table / "report.md").read_text()
     assert "made from `results.parquet`, without the files of its runs" in text
     assert "./openbach-run campaigns/matrix.yml --seeds 5" in text, "the file has the command"
 
@@ -1210,8 +1051,7 @@ def test_what_is_no_table_of_runs_is_refused(
 
 
 def test_the_first_page_alone(some_results: Path, tmp_path: Path, report: Path) -> None:
-    words = ["report", str(some_results), "-o", str(tmp_path / "first"), "--first-page", "--quiet"]
-    assert main.main(words) == 0
+    make(some_results, tmp_path / "first", "--first-page")
     text = (tmp_path / "first/report.md").read_text()
     whole = (report / "report.md").read_text()
     for line in re.findall(r"(?m)^(?:\d\. .+|\| .+ \|)$", text):
@@ -1219,20 +1059,20 @@ def test_the_first_page_alone(some_results: Path, tmp_path: Path, report: Path) 
     part = (tmp_path / "first/page-1.html").read_text()
     assert "<figure" in part and "What to use" in part
     assert "style=" not in re.sub(r"'data:[^']*'", "", part)
-    assert main.main([*words, "--appendix"]) == 2
+    assert main.main(["report", str(some_results), "--first-page", "--appendix"]) == 2
 
 
 def test_a_scenario_says_what_is_drawn(some_results: Path, tmp_path: Path) -> None:
     """Until then the report went by whether there was a transfer time."""
-    names, campaigns = drawn(
-        some_results, tmp_path / "goodput", measure="goodput_mbps", figure="matrix"
+    of_goodput = {"measure": "goodput_mbps", "figure": "matrix"}
+    names, campaigns = drawn(some_results, tmp_path / "goodput", **of_goodput)
+    assert {"times", "loss", "compared-0.1"} <= names
+    assert any(
+        one.startswith("Also measured: goodput") for one in front.front_of(campaigns).sentences
     )
-    assert {"times", "loss", "compared-0.1"} <= names and front.front_of(campaigns).use is None
     (setting,) = settings(campaigns)
     assert times_table(setting).title.startswith("GEO (geo loss): goodput (Mbit/s)")
-    names, _ = drawn(
-        some_results, tmp_path / "measures", measure="transfer_time_s", figure="measures"
-    )
+    names, _ = drawn(some_results, tmp_path / "measures", measure=MEASURE, figure="measures")
     assert "measures" in names and not names & {"times", "loss"}
 
 
@@ -1242,11 +1082,8 @@ def test_a_second_tunnel_comes_after_the_matrix_and_one_tunnel() -> None:
         Cell({"scenario": name, "orbit": "geo", "vpn": "none", "vpn_2": vpn_2})
         for name, vpn_2 in orders
     ]
-    assert [one.shared["vpn_2"] for one in settings(Campaigns([], cells))] == [
-        "none",
-        "none",
-        "openvpn_tcp",
-    ]
+    order = [one.shared["vpn_2"] for one in settings(Campaigns([], cells))]
+    assert order == ["none", "none", "openvpn_tcp"]
 
 
 def test_every_condition_is_stated_and_a_link_file_has_its_own_rate(
@@ -1259,17 +1096,11 @@ def test_every_condition_is_stated_and_a_link_file_has_its_own_rate(
         "60,forward,10000000,250",
     )
     content = "".join(f"{row}\n" for row in rows)
-    (tmp_path / "run.json").write_text(
-        json.dumps({"scenario": {}, "link_files": {"link_file": content}})
-    )
+    described = {"scenario": {}, "link_files": {"link_file": content}}
+    (tmp_path / "run.json").write_text(json.dumps(described))
     (tmp_path / "statistics.jsonl").write_text("")
-    link = {
-        "link_file": "mine.csv",
-        "rate": "10M",
-        "buffer": "none",
-        "buffer_bdp": "2",
-        "queue": "fq_codel",
-    }
+    link = {"link_file": "mine.csv", "rate": "10M", "buffer": "none", "buffer_bdp": "2"}
+    link["queue"] = "fq_codel"
     run = replace(campaigns.runs[0], run_dir=tmp_path)
     cell = Cell({"scenario": "geo", "orbit": "geo", "vpn": "none", "size": "30M", **link}, [run])
     told = conditions(settings(Campaigns([], [cell]))[0])
@@ -1281,12 +1112,10 @@ def test_every_condition_is_stated_and_a_link_file_has_its_own_rate(
     rest = {"buffer 2 bandwidth-delay products", "queue FQ-CoDel", "size 30 MB", "no VPN"}
     assert set(told[1:]) == rest
     no_cpu = {"cpu": "free", "cpu_scale": "1", "cpu_pop": "same"}
+    slow = {"CPU slow", "factor on the CPU's times 1", "CPU of the POP as that of the box"}
     for cpu, said_of_it in (
         (no_cpu, {"programs and encryption take no time"}),
-        (
-            {**no_cpu, "cpu": "slow"},
-            {"CPU slow", "factor on the CPU's times 1", "CPU of the POP as that of the box"},
-        ),
+        ({**no_cpu, "cpu": "slow"}, slow),
     ):
         several = Campaigns([], [Cell({**cell.values, **cpu}, [run])])
         assert set(conditions(settings(several)[0])[1:]) == rest | said_of_it
@@ -1324,10 +1153,9 @@ def test_figures_have_the_digits_that_say_something(value: float, places: int) -
 
 def test_figures_have_units_that_people_use() -> None:
     received = in_good_units(from_name("bytes_bytes"), [67_103_024.0])
-    assert (
-        received.unit,
-        figure(Estimate(67_103_024.0, 66_176_304.0, 78_704_800.0, 5), None, received.factor),
-    ) == ("MB", "67.10 [66.18–78.70]")
+    estimate = Estimate(67_103_024.0, 66_176_304.0, 78_704_800.0, 5)
+    assert received.unit == "MB"
+    assert figure(estimate, None, received.factor) == "67.10 [66.18–78.70]"
     assert figure(Estimate(28.0, 28.0, 28.0, 5)) == "28.00"
     assert value_of("size", "1500") == "1.5 kB"
 
@@ -1336,63 +1164,45 @@ def test_an_axis_is_to_scale() -> None:
     axes = Figure().subplots()
     assert _to_scale(axes, ["0", "0.1", "1"]) == "" and axes.get_xscale() == "linear"
     assert list(axes.get_xticks()) == [0, 0.1, 1]
-    assert (
-        _to_scale(axes, ["0", "0.01", "5"]) == " (logarithmic above 0.01)"
-        and axes.get_xscale() == "symlog"
-    )
+    assert _to_scale(axes, ["0", "0.01", "5"]) == " (logarithmic above 0.01)"
+    assert axes.get_xscale() == "symlog"
 
 
-def test_advice_is_by_what_one_controls(campaigns: Campaigns) -> None:
-    found = advice(campaigns.cells, MEASURE)
-    assert len(found) == 2 * 3 * 3
-    of_geo = [
-        one for one in found if (one.conditions["orbit"], one.conditions["loss"]) == ("geo", "1")
-    ]
-    free, hosts_kept, vpn_only = (one.chosen.best.values for one in of_geo)
-    assert (free["vpn"], free["pep"], free["cc"]) == ("openvpn_tcp", "B", "bbr2")
-    assert (hosts_kept["vpn"], hosts_kept["pep"], hosts_kept["cc"]) == ("openvpn_tcp", "B", "cubic")
-    assert (vpn_only["pep"], vpn_only["cc"]) == ("none", "cubic")
-    table = advice_table(campaigns)
+def test_advice_is_by_condition_and_by_what_one_controls(campaigns: Campaigns) -> None:
+    page = page_one(campaigns)
+    assert page is not None
+    table = link_table(page)
     assert table is not None
-    row = next(row for row in table.rows if row[:2] == ["GEO, 1 % loss", "end hosts, PEP and VPN"])
-    assert row[2] == "OpenVPN TCP, PEP B; BBRv2"
-    assert row[5] == "none", "the others take 1.4 % longer"
-    of_vpn = next(row for row in table.rows if row[0] == "GEO, 0 % loss" and "VPN only" in row[1])
-    assert of_vpn[5] == "CUBIC: OpenVPN UDP and OpenVPN TCP (no PEP)"
+    of_geo = [row[2:4] for row in table.rows if row[1] == "over GEO, at 1 % loss"]
+    assert of_geo == [
+        ["hosts, PEP and VPN", "OpenVPN TCP, TCP BBRv2 (not above 1 % loss), no PEP"],
+        ["PEP and VPN", "OpenVPN TCP, PEP B"],
+        ["VPN only", "OpenVPN TCP"],
+    ]
 
 
 def test_one_configuration_is_no_choice(tmp_path: Path) -> None:
-    results = write_results(
-        tmp_path / "one", vpn=("none", "wireguard"), pep=("none",), cc=("cubic",), loss=("1",)
-    )
-    assert advice_table(read_campaigns([results])) is None
+    swept = {**ONE_OF_EACH, "vpn": ("none", "wireguard"), "loss": ("1",)}
+    results = write_results(tmp_path / "one", 5, **swept)
+    page = page_one(read_campaigns([results]))
+    assert page is not None and link_table(page) is None
 
 
 def test_eight_runs_of_ones_own_make_two_pages_and_no_claim_that_says_nothing(
     tmp_path: Path,
 ) -> None:
-    transports, losses = ("cubic", "bbr2"), ("0", "1")
-    results = write_results(
-        tmp_path / "own",
-        seeds=1,
-        vpn=("none", "wireguard"),
-        pep=("none",),
-        cc=transports,
-        loss=losses,
-    )
+    swept = {"vpn": ("none", "wireguard"), "cc": ("cubic", "bbr2"), "loss": ("0", "1")}
+    results = write_results(tmp_path / "own", 1, **{**ONE_OF_EACH, **swept})
     asked = json.loads((results / "campaign.json").read_text())
     own = [run for run in asked["runs"] if run["scenario"] == "geo_loss"]
     (results / "campaign.json").write_text(json.dumps({**asked, "runs": own}))
-    assert main.main(["report", str(results), "-o", str(tmp_path / "report"), "--quiet"]) == 0
-    text = (tmp_path / "report/report.md").read_text()
+    text = (make(results, tmp_path / "report") / "report.md").read_text()
     assert len(own) == 8 and len(PdfDocument(tmp_path / "report/report.pdf")) <= 2
-    assert (
-        "## Claims" not in text and "Of C1, C4 nothing can be said: 1 of at least 5 seeds" in text
-    )
+    assert "## Claims" not in text
+    assert "Of C1, C4 nothing can be said: 1 of at least 5 seeds" in text
     assert "one seed, and the link is random" in text
-    claims = [
-        judge(name, one, read_campaigns([results])) for name, one in read_claims(CLAIMS).items()
-    ]
+    found = read_campaigns([results])
+    claims = [judge(name, one, found) for name, one in read_claims(CLAIMS).items()]
     assert undecided(claims) == {"1 of at least 5 seeds": ["C1", "C4"]}
 
 
@@ -1408,10 +1218,8 @@ def test_cells_of_two_links_have_both(tmp_path: Path) -> None:
     place = store.begin("a")
     (place / "run.json").write_text(json.dumps({"scenario": {"openbach_functions": started}}))
     (place / "statistics.jsonl").write_text("")
-    store.keep(
-        place,
-        Record("a", "two", arguments, 1, "Finished Ok", None, 9.0, 1.0, "ab", {}, "", {}, [], {}),
-    )
+    made = replace(RECORD, run_id="a", scenario="two", arguments=arguments, seed=1)
+    store.keep(place, made)
     planned = {"run_id": "a", "scenario": "two", "arguments": arguments, "seed": 1}
     store.write("campaign.json", json.dumps({"command": "./openbach-run two", "runs": [planned]}))
     (cell,) = read_campaigns([tmp_path]).cells
@@ -1421,17 +1229,10 @@ def test_cells_of_two_links_have_both(tmp_path: Path) -> None:
 def test_comparisons_are_told_apart_by_what_their_claim_does_not_name() -> None:
     shared = {"scenario": "multipath", "orbit": "geo", "vpn": "openvpn_mptcp", "streams": "1"}
     cells = [Cell({**shared, "direction": direction}) for direction in ("download", "upload")]
-    part = {
-        "says": "a gap",
-        "cell": {"vpn": ["openvpn_mptcp"]},
-        "measure": "longest_gap_s",
-        "most": 1,
-    }
+    part = {"cell": {"vpn": ["openvpn_mptcp"]}, "measure": "longest_gap_s", "most": 1}
     (found,) = judged(Campaigns([], cells), part).findings
-    assert [one.name for one in found.comparisons] == [
-        "OpenVPN MPTCP, download",
-        "OpenVPN MPTCP, upload",
-    ]
+    names = [one.name for one in found.comparisons]
+    assert names == ["OpenVPN MPTCP, download", "OpenVPN MPTCP, upload"]
 
 
 @pytest.mark.parametrize(
@@ -1442,9 +1243,39 @@ def test_a_size_has_a_prefix_where_it_is_long(greatest: float, unit: str) -> Non
 
 
 def test_vpns_and_controls_are_written_as_their_folders_say() -> None:
-    assert (named("openvpn_udp"), named("cubic_nohystart")) == (
-        "OpenVPN UDP",
-        "CUBIC without HyStart",
-    )
+    assert named("openvpn_udp") == "OpenVPN UDP"
+    assert named("cubic_nohystart") == "CUBIC without HyStart"
     assert named("vpncloud_aes128") == "VpnCloud AES-128", "not its base's"
     assert named("hyprspace") == "hyprspace" and named("of_nobody") == "of nobody"
+
+
+def hosts(**networks: list[str]) -> dict[str, Any]:
+    names = sorted({name for some in networks.values() for name in some})
+    every = []
+    for name in names:
+        of = [{"network": key} for key, some in networks.items() if name in some]
+        every.append({"name": name, "interfaces": of})
+    return {"hosts": every}
+
+
+@pytest.mark.parametrize(
+    ("inventory", "lines"),
+    [
+        (hosts(lan=["pc", "box"], wan=["box", "pop"]), ["pc ── box ── pop"]),
+        (hosts(lan=["pc_1", "pc_2", "pc_3"]), ["lan: pc_1, pc_2, pc_3"]),
+        (hosts(a=["x", "y"], b=["y", "z"], c=["x", "z"]), ["a: x, y", "c: x, z", "b: y, z"]),
+        (hosts(a=["x", "y"], b=["p", "q"]), ["b: p, q", "a: x, y"]),
+        (hosts(), []),
+    ],
+)
+def test_hosts_in_a_line_are_drawn_as_one(inventory: dict[str, Any], lines: list[str]) -> None:
+    assert drawing(inventory) == lines
+
+
+def test_our_path_is_a_line() -> None:
+    inventory = load_inventory(REPOSITORY / "inventory.yml")
+    every = [
+        {"name": one.name, "interfaces": [{"network": i.network} for i in one.interfaces]}
+        for one in inventory.hosts
+    ]
+    assert drawing({"hosts": every}) == ["pc ── box ── st ── sat ── gw ── pop ── server"]

@@ -42,6 +42,9 @@ LIMITS = {
     "mark": (1, 2**31 - 1), "table": (1, 2**31 - 1),
 }  # fmt: skip
 POSITIONS = ("none", "A", "B", "A_double", "B_double")
+PROFILES = {"plain": "", "satcom": "cc=hybla"}
+"""Names of settings of a leg. Over a satellite, operators have a congestion control for long round
+trips, with a large initial window: PEPsal has Hybla (Caini, Firrincieli, Lacamera, VTC 2006)."""
 ASK = re.compile(r"(none|[0-9]{1,10}[kMG]?)@[0-9.]{7,15}")
 ASK_PORT = 5997
 """UDP, of the job satcom_link on the satellite's host."""
@@ -62,6 +65,13 @@ def positions(text: str) -> list[str]:
             f"{wrong[0]!r} is not a position; they are {', '.join(POSITIONS[1:])}"
         )
     return named
+
+
+def leg(text: str) -> str:
+    """Return the settings of a leg, KEY=VALUE,…, which may have a name."""
+    if text not in PROFILES and not re.match("[a-z]+=", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not {', '.join(PROFILES)} or KEY=VALUE,…")
+    return PROFILES.get(text, text)
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
@@ -86,8 +96,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         type=int,
         help="initial window of both legs in segments (default: the routes')",
     )
-    run.add_argument("--client-leg", default="", help="KEY=VALUE,… as satpep takes them")
-    run.add_argument("--server-leg", default="", help="KEY=VALUE,… as satpep takes them")
+    run.add_argument("--client-leg", type=leg, default="plain", help="as satpep takes it")
+    run.add_argument("--server-leg", type=leg, default="plain", help="as satpep takes it")
     run.add_argument("--interfaces", help="only connections that arrive there, e.g. to_st,to_gw")
     run.add_argument("--except-ports", help="not connections to these TCP ports, e.g. 5999,22")
     run.add_argument("--max-connections", type=int, default=2112)

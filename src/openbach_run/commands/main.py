@@ -169,6 +169,12 @@ def _add_execution(made: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="where records and results.csv go (default results/<scenario>)",
     )
+    made.add_argument(
+        "--report",
+        type=Path,
+        metavar="DIR",
+        help="then write their technical report there (openbach-run report)",
+    )
     made.add_argument("--rerun", action="store_true", help="run again what has already finished")
     made.add_argument(
         "--pcap",

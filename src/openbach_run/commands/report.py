@@ -135,7 +135,7 @@ def write_report(
     if not campaigns.records:
         raise InputError(f"{results[0]}: nothing has been run yet")
     compared_with = _baseline(baseline, campaigns)
-    _refuse_foreign(output)
+    refuse_foreign(output)
     # The report takes its place only when it is whole.
     new = output.with_name(f"{output.name}.unfinished")
     shutil.rmtree(new, ignore_errors=True)
@@ -189,7 +189,7 @@ def _baseline(settings: Sequence[str] | None, campaigns: Campaigns) -> dict[str,
     return baseline
 
 
-def _refuse_foreign(output: Path) -> None:
+def refuse_foreign(output: Path) -> None:
     """Raise InputError for an output that exists and is no report: it would be removed."""
     if output.exists() and not (output / "report.md").exists() and not _is_tracked(output):
         raise InputError(f"{output} exists and is no report; name another directory with -o")

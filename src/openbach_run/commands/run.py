@@ -19,6 +19,7 @@ from openbach_run.campaign.run import (
     prepare,
     run_with_progress,
 )
+from openbach_run.errors import InputError
 from openbach_run.progress import Reporter
 from openbach_run.results.files import as_csv, as_json
 from openbach_run.results.tables import as_html, as_latex, as_markdown, as_text
@@ -45,6 +46,13 @@ def run(arguments: argparse.Namespace) -> int:
         path = path_of(arguments.scenario, catalog)
         return check(path, packages, arguments.format == "json", options.inventory)
     plan = plan_of(arguments.scenario, arguments.settings, arguments.seeds, options)
+    if arguments.report:
+        # Late: few command lines ask for it.
+        from openbach_run.commands.report import refuse_foreign, write_report
+
+        if arguments.dry_run or arguments.prepare:
+            raise InputError("--report: nothing is run with --dry-run or --prepare")
+        refuse_foreign(arguments.report)
     if arguments.dry_run or arguments.prepare:
         for text in (*plan.warnings(options.engine), *notes_on_inventories(plan, options)):
             print(text, file=sys.stderr)
@@ -61,6 +69,9 @@ def run(arguments: argparse.Namespace) -> int:
         quiet=arguments.quiet,
         result=partial(_print, arguments.format),
     )
+    if arguments.report:
+        write_report([done.directory], arguments.report, quiet=arguments.quiet)
+        print(f"{arguments.report}/report.html, report.pdf, report.md", file=sys.stderr)
     return 0 if done.is_good else 1
 
 

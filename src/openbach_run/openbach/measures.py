@@ -31,7 +31,12 @@ from openbach_run.openbach.refusals import near
 from openbach_run.yaml_files import read_yaml
 
 FILE = "measures.yml"
-TAKES_OF_ONE = ("median", "mean", "min", "max", "first", "last", "sum", "count")
+DURING = "transfer_"
+"""Begins the takes of what was sent during a transfer; of all that was sent if there was none."""
+TAKES_OF_ONE = (
+    *("median", "mean", "min", "max", "first", "last", "sum", "count"),
+    *(f"{DURING}{of}" for of in ("median", "p95", "max")),
+)
 """Of what was sent with one suffix."""
 WORST = ("worst", "worst_flow")
 """Of the medians with each suffix (a direction, a flow) the worst; a worst_flow is of several."""

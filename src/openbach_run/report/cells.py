@@ -32,6 +32,13 @@ FACTORS = ("vpn", "pep", "cc", "loss")
 BASELINE = {"vpn": "none", "pep": "none"}
 """The configuration that all others are compared with, where nothing else is asked for."""
 LONGEST_NAME = 100
+SLOWEST, WORSE_MOS = "slowest_transfer_time_s", "worse_mos"
+"""Measures over the flows or PCs, and over the directions, of a run that has a column for each."""
+PARTS = {
+    SLOWEST: (max, re.compile(r"(\w+)_transfer_time_s")),
+    WORSE_MOS: (min, re.compile(r"(\w+)_mos")),
+}
+"""Measure over several columns → what it is of them, and their names."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +73,7 @@ class Cell:
         """Return a measure by seed, for the runs that finished and have it."""
         found: dict[int, float] = {}
         for run in self.runs:
-            value = run.record.measures.get(measure) if run.record and run.record.finished else None
+            value = _taken(run.record, measure) if run.record and run.record.finished else None
             if isinstance(value, int | float):
                 found[run.seed] = float(value)
         return found
@@ -116,6 +123,23 @@ class Cell:
         None if no transfer was measured or the link has no rate.
         """
         return least_transfer_time_s(self.values) if self.measured("transfer_time_s") else None
+
+
+def parts_of(record: Record, measure: str) -> dict[str, float]:
+    """Return the values of a measure over several columns by what stands before its name."""
+    found = {}
+    for name, value in record.measures.items():
+        part = PARTS[measure][1].fullmatch(name)
+        if part and name != measure and isinstance(value, int | float):
+            found[part[1]] = float(value)
+    return found
+
+
+def _taken(record: Record, measure: str) -> float | None:
+    if measure not in PARTS or measure in record.measures:
+        return record.measures.get(measure)
+    several = parts_of(record, measure)
+    return PARTS[measure][0](several.values()) if len(several) > 1 else None
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain, product
 from pathlib import Path
@@ -18,7 +17,6 @@ from pathlib import Path
 from openbach_run.catalog import DESCRIBED, Catalog, packages_of
 from openbach_run.link_checks import is_random
 from openbach_run.openbach.measures import Measure, flat, measure_of
-from openbach_run.openbach.scenario import SAME
 from openbach_run.paths import REPOSITORY
 from openbach_run.report import figures
 from openbach_run.report.cells import (
@@ -33,15 +31,13 @@ from openbach_run.report.cells import (
 from openbach_run.report.figures import (
     Drawing,
     against,
-    configuration,
     configurations,
     find,
     least_times_s,
     values,
     without_unit,
 )
-from openbach_run.report.recommendations import LEAST_TIE, Advice, Recommendation, advice, ties
-from openbach_run.report.settings import CURVES, Setting, settings
+from openbach_run.report.settings import CURVES, Setting
 from openbach_run.report.words import (
     figure,
     heading,
@@ -53,10 +49,9 @@ from openbach_run.report.words import (
     title_of,
     value_of,
 )
-from openbach_run.results import by_engine
 from openbach_run.results.by_engine import limit, time_of
 from openbach_run.results.intervals import Estimate, change_notes, notes
-from openbach_run.results.seeds import MIN_SEEDS, WARNING
+from openbach_run.results.seeds import WARNING
 from openbach_run.results.tables import Markdown, Table, alike, plain
 
 COMPARED = 4
@@ -297,161 +292,6 @@ def one_seed(cells: Sequence[Cell]) -> list[str]:
     if any(is_random(cell.values) for cell in alone):
         return [WARNING]
     return ["one seed: no interval"] if len(alone) == len(cells) else []
-
-
-def advice_table(campaigns: Campaigns) -> Table | None:
-    """Return the recommendations, a row for each link and control; None if there are none."""
-    found = _advice(campaigns)
-    if not found:
-        return None
-    # Other conditions are named only if they tell the rows apart.
-    first = found[0].conditions
-    apart: set[str] = set()
-    for one in found:
-        apart.update(name for name, value in one.conditions.items() if value != first.get(name))
-    names = [*("orbit", "loss"), *sorted(apart - {"orbit", "loss"})]
-    rows = []
-    for one in found:
-        conditions = [
-            said(name, one.conditions[name]) for name in names if one.conditions.get(name)
-        ]
-        rows.append(
-            [
-                ", ".join(conditions),
-                one.control,
-                _configuration(one.chosen.best),
-                figure(one.chosen.found, tail=True),
-                change(one.chosen.against, None),
-                _equivalent(one.chosen, campaigns.distinct("pep")),
-            ]
-        )
-    header = ["link", "you control", "use", "time (s)", "against no VPN, no PEP", "equivalent"]
-    note = (
-        f"{'; '.join(notes([one.chosen.found.seeds for one in found], tail=True))}."
-        " Equivalent: neither its median nor the median of its"
-        f" ratios exceeds the fastest by more than {_ties_in_words(campaigns)}."
-        " Of equivalent ones the simplest is recommended: no PEP, then CUBIC on the hosts, then a"
-        " VPN in the kernel. A PEP between the ends of a tunnel that it cannot split does nothing,"
-        " and is not listed. Cells with a VPN,"
-        f" at least {MIN_SEEDS} seeds and no failed run"
-    )
-    return Table("What to use", header, rows, note, len(header))
-
-
-def _advice(campaigns: Campaigns) -> list[Advice]:
-    """Return the recommendations by every time that a matrix of the campaigns has."""
-    return list(
-        chain.from_iterable(advice(cells, measure) for measure, cells in _timed(campaigns).items())
-    )
-
-
-def _timed(campaigns: Campaigns) -> dict[str, list[Cell]]:
-    """Return the cells of matrices by the time that they are compared by."""
-    found: dict[str, list[Cell]] = {}
-    for one in settings(campaigns):
-        if one.is_matrix and one.is_time:
-            found.setdefault(one.plot.measure, []).extend(one.cells)
-    return found
-
-
-def _ties_in_words(campaigns: Campaigns) -> str:
-    """Return up to which difference configurations are equivalent, and why.
-
-    An example is `2.0 % (BBRv2), as large as a PEP that does nothing makes it; else 1.0 %`.
-    """
-    found: dict[str, float] = {}
-    for measure, cells in _timed(campaigns).items():
-        for cc, tie in ties(cells, measure).items():
-            found[cc] = max(tie, found.get(cc, LEAST_TIE))
-    least = f"{100 * (LEAST_TIE - 1):.1f} %"
-    wider = [f"{100 * (tie - 1):.1f} % ({named(cc)})" for cc, tie in found.items()]
-    if not wider:
-        return f"{least} (the campaigns have no PEP that does nothing, which would measure it)"
-    return (
-        f"{', '.join(wider)}: the largest change that a PEP that does nothing shows, and at least"
-        f" {least}"
-    )
-
-
-COMMANDED = ("orbit", "vpn", "pep", "cc", "cc_pep", "cc_tunnel", "loss", "size")
-"""The arguments that a command for missing cells gives, in this order."""
-
-
-def missing(campaigns: Campaigns) -> list[str]:
-    """Return the commands that run what may be better than what is recommended.
-
-    It is what is best, or equivalent to the best, at another loss, and was not run.
-    """
-    wanted: dict[tuple[tuple[str, str], ...], tuple[dict[str, None], dict[str, None]]] = {}
-    for one in _advice(campaigns):
-        for cell in one.missing:
-            given = [("scenario", cell.values["scenario"])]
-            given += by_engine.options(cell.values)
-            given += [
-                (name, cell.values[name])
-                for name in COMMANDED
-                if cell.values.get(name, SAME) not in ("", SAME) and name not in ("vpn", "loss")
-            ]
-            vpns, losses = wanted.setdefault(tuple(given), ({}, {}))
-            vpns[cell.values["vpn"]] = None
-            losses[one.conditions["loss"]] = None
-    found = []
-    for key, (vpns, losses) in wanted.items():
-        (_, scenario), *given = key
-        swept = [("vpn", ",".join(vpns)), ("loss", ",".join(losses))]
-        words = [f"{name}={value}" for name, value in (*swept, *given) if "+" not in value]
-        found.append(shlex.join(["./openbach-run", scenario, *words, "--seeds", str(MIN_SEEDS)]))
-    return found
-
-
-def _configuration(cell: Cell) -> str:
-    return f"{configuration(cell.values['vpn'], cell.values['pep'])}; {_transport(cell)}"
-
-
-def _transport(cell: Cell) -> str:
-    """Return the transport in words: `CUBIC`; `CUBIC, PEP with BBRv2`."""
-    of_pep = cell.values.get("cc_pep", SAME)
-    alone = of_pep == SAME or cell.values.get("pep") == "none"
-    return named(cell.values["cc"]) + ("" if alone else f", PEP with {named(of_pep)}")
-
-
-def _equivalent(chosen: Recommendation, positions: Sequence[str]) -> str:
-    """Return the equivalent configurations, in words.
-
-    An example is `CUBIC and BBRv2: WireGuard and OpenVPN UDP (any PEP position), OpenVPN TCP (no
-    PEP)`.
-    """
-    found: dict[str, dict[str, dict[str, None]]] = {}  # a dict keeps order
-    # Transport → VPN → PEP positions.
-    for cell in chosen.equivalent:
-        of_vpn = found.setdefault(_transport(cell), {}).setdefault(named(cell.values["vpn"]), {})
-        of_vpn[said("pep", cell.values["pep"])] = None
-    every = {said("pep", one) for one in positions}
-    told = {}
-    for transport, vpns in found.items():
-        where = {vpn: _positions(peps.keys(), every) for vpn, peps in vpns.items()}
-        told[transport] = ", ".join(f"{vpn} ({place})" for place, vpn in _alike(where))
-    return "; ".join(f"{transport}: {text}" for text, transport in _alike(told)) or "none"
-
-
-def _positions(some: Collection[str], every: Collection[str]) -> str:
-    return (
-        "any PEP position"
-        if len(every) > 1 and set(some) == set(every)
-        else ", ".join(sorted(some))
-    )
-
-
-def _alike(values: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return each value once, with the names that have it in words: `a, b and c`."""
-    names: dict[str, list[str]] = {}
-    for name, value in values.items():
-        names.setdefault(value, []).append(name)
-    found = []
-    for value, some in names.items():
-        before_last = ", ".join(some[:-1])
-        found.append((value, " and ".join(filter(None, (before_last, some[-1])))))
-    return found
 
 
 def failures(campaigns: Campaigns) -> list[Markdown]:

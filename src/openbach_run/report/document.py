@@ -249,10 +249,10 @@ def _typst(node: SyntaxTreeNode) -> str:
         case "list_item":
             return f"[{inner.strip()}], "
         case "image":
-            return (
-                f"#figure(image({_string(str(node.attrs['src']))}, width: 100%), caption:"
-                f" [{inner}])\n\n"
-            )
+            source = str(node.attrs["src"])
+            # If it does not fit on page 1, it is above page 2, and sentences fill page 1.
+            place = ", placement: auto" if source.endswith("/page-1.svg") else ""
+            return f"#figure(image({_string(source)}, width: 100%), caption: [{inner}]{place})\n\n"
         case "tr":
             return inner
         case "th" | "td":

@@ -20,23 +20,21 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from openbach_run.drawing import COLOURS, MARKERS, SETTINGS, WIDTH_IN
-from openbach_run.openbach.scenario import SAME
 from openbach_run.report.cells import Cell, is_numeral, pairings
 from openbach_run.report.charts import INTERVAL
-from openbach_run.report.effects import change, median_of, widest_tie
+from openbach_run.report.effects import change, widest_tie
 from openbach_run.report.figures import WIDE, Drawing, least_times_s, plain_log
-from openbach_run.report.page_one import (
-    PageOne,
+from openbach_run.report.page_model import Block
+from openbach_run.report.page_words import (
     at_loss,
-    best_hosts,
-    best_pep,
     capital,
     link_in_words,
+    measure,
     seeds_in_words,
     short,
+    transport,
 )
-from openbach_run.report.recommendations import END_HOSTS
-from openbach_run.report.words import named, said
+from openbach_run.report.words import said
 from openbach_run.units import number
 
 NARROW_IN = 3.7
@@ -45,11 +43,15 @@ MOST_ACROSS = 4
 """The most losses that have a panel each; of more there are the least, the greatest and two
 between."""
 MOST_PANELS = 12
+LEGEND_COLUMNS = 3
 ROW_IN, HEAD_IN, LINE_IN, NUMBERS_IN = 0.25, 0.3, 0.14, 0.15
 TITLE = 26
 """The most letters of a line above a panel."""
 LONGEST, LONGEST_NARROW = 34, 22
 """The most letters of a name beside a panel."""
+MOST_SERIES = 6
+"""The most transports and PEPs that have a marker of their own."""
+SERIES_COLOURS = (COLOURS[3], COLOURS[1], COLOURS[4], COLOURS[0], COLOURS[2], COLOURS[5])
 GREATEST_COST = 60.0
 """The greatest cost or gain in % that is drawn to scale; of a greater one the figure has the
 number."""
@@ -80,23 +82,24 @@ Seen = tuple[float, float, float]
 """Median, least and greatest value over the seeds."""
 
 
-def times(page: PageOne) -> Drawing | None:
+def times(page: Block) -> Drawing | None:
     """Draw the measure of page 1 by VPN, for each link and loss; None without a point."""
-    measure = page.measure
 
     def seen(cell: Cell) -> Seen | None:
-        values = sorted(cell.measured(measure).values())
-        return (median_of(cell, measure), values[0], values[-1]) if values else None
+        values = sorted(cell.measured(page.measure).values())
+        return (page.median(cell), values[0], values[-1]) if values else None
 
     drawn: list[Cell] = []
     for link in _drawn_links(page):
         drawn += page.of(**link)
     every = []
     for cell in drawn:
-        every += list(cell.measured(measure).values())
+        every += list(cell.measured(page.measure).values())
     logarithmic = min(every) > 0 and max(every) > WIDE * min(every)
     least = least_times_s(drawn) if page.is_time else []
-    words = page.of_measure.words + (", logarithmic" if logarithmic else "")
+    words = page.of_measure.words
+    not_at_0 = "; the axis does not begin at 0" if min(every) > 0 else ""
+    words += ", logarithmic" if logarithmic else not_at_0
     seeds = seeds_in_words(page.cells)
     note = f"marker: median, bar: all {seeds}" if seeds != "1 seed" else "one seed"
     note += "; grey line: the least possible" if least else ""
@@ -117,7 +120,7 @@ def times(page: PageOne) -> Drawing | None:
         if of_panel and all(cell.least_transfer_time_s for cell in cells):
             axes.axvline(of_panel[0], color=LEAST_GREY, linewidth=1, label=INTERVAL)
 
-    caption = f"{capital(page.of_measure.title)} on each link; {note}"
+    caption = f"{capital(measure(page))} on each link; {note}"
     return _drawn("page-1", caption, words, page, _series(page), seen, dress)
 
 
@@ -129,7 +132,7 @@ def _widened(values: Sequence[float]) -> tuple[float, float] | None:
     return (middle - half, middle + half) if high - low < 2 * half else None
 
 
-def costs(page: PageOne) -> Drawing | None:
+def costs(page: Block) -> Drawing | None:
     """Draw what each VPN costs against none, in percent; None without both."""
     vpns = page.campaigns.distinct("vpn", page.cells)
     if "none" not in vpns or len(vpns) < 2 or not page.is_time:
@@ -160,7 +163,7 @@ def costs(page: PageOne) -> Drawing | None:
     bars = {True: "paired with the same seed", False: "each with every run"}
     pairs = " or ".join(bars[one] for one in pairings(page.cells))
     caption = (
-        f"What a VPN adds to the {page.of_measure.title} (%); marker: median, bar: all seeds,"
+        f"What a VPN adds to the {measure(page)} (%); marker: median, bar: all seeds,"
         f" {pairs} without VPN; grey: a tie, ±{tie:.1f} %"
     )
     rows = [vpn for vpn in vpns if vpn != "none"]
@@ -168,52 +171,33 @@ def costs(page: PageOne) -> Drawing | None:
     return _drawn("page-2", caption, "against no VPN (%)", page, series, seen, dress, rows, scale)
 
 
-def _series(page: PageOne) -> list[Series]:
-    """Return what has a separate marker: usual hosts, best other control, best PEP."""
-    chosen: list[tuple[str, dict[str, str]]] = []
-    has_cc = any("cc" in cell.values for cell in page.cells)
-    plain = {"pep": "none"} if any("pep" in cell.values for cell in page.cells) else {}
-    if not has_cc:
+def _series(page: Block) -> list[Series]:
+    """Return what has a separate marker: each transport without PEP, and each PEP with usual hosts.
+
+    If that is too much, the transports and PEPs with the most points are drawn.
+    """
+    plain = {"pep": page.usual["pep"]} if "pep" in page.usual else {}
+    if "cc" not in page.usual:
         return [Series(page.of_measure.title, plain, COLOURS[3], MARKERS[0])]
-    controls = page.campaigns.distinct("cc", page.cells)
-    first = END_HOSTS if END_HOSTS in controls else controls[0]
-    others = [one for one in controls if one != first]
-    chosen.append((f"{named(first)} end to end", {**plain, "cc": first}))
-    if others:
-        # Page 1 names one in words, by what is lost most; if none is faster, the best on average.
-        best = best_hosts(page)
-        if best is None and page.is_time:
-            best = min(others, key=lambda cc: _against(page, first, {**plain, "cc": cc}))
-        best = best or others[-1]
-        chosen.append((f"{named(best)} end to end", {**plain, "cc": best}))
-    if pep := best_pep(page):
-        position, of_pep = pep
-        own = "" if of_pep == SAME else f" with {named(of_pep)}"
-        words = f"{named(first)} hosts, {said('pep', position)}{own}"
-        chosen.append((words, {"cc": first, "pep": position, "cc_pep": of_pep}))
-    looks = ((COLOURS[3], MARKERS[0]), (COLOURS[1], MARKERS[1]), (COLOURS[4], MARKERS[2]))
+    chosen: list[tuple[str, dict[str, str]]] = []
+    usual = page.usual["cc"]
+    others = [one for one in page.campaigns.distinct("cc", page.cells) if one != usual]
+    for cc in (usual, *others):
+        chosen.append((transport(cc), {**plain, "cc": cc}))
+    for pep in page.campaigns.distinct("pep", page.cells):
+        if pep not in plain.values():
+            chosen.append((f"{transport(usual)}, {said('pep', pep)}", {"cc": usual, "pep": pep}))
+    if len(chosen) > MOST_SERIES:
+        most = sorted(chosen, key=lambda one: -len(page.of(**one[1])))[:MOST_SERIES]
+        chosen = [one for one in chosen if one in most]
+    looks = zip(SERIES_COLOURS, MARKERS, strict=False)
     found = []
     for (label, wanted), (colour, marker) in zip(chosen, looks, strict=False):
         found.append(Series(label, wanted, colour, marker))
     return found
 
 
-def _against(page: PageOne, first: str, wanted: dict[str, str]) -> float:
-    """Return the measure of a control as a part of the first one's, the mean where both were run.
-
-    It is infinite if they were not run under the same conditions.
-    """
-    found = []
-    for cell in page.of(**wanted):
-        names = ("vpn", "loss", *page.links[0]) if page.links else ("vpn", "loss")
-        same = {name: cell.values[name] for name in names if name in cell.values}
-        other = page.find(**same, **{**wanted, "cc": first})
-        if other:
-            found.append(median_of(cell, page.measure) / (median_of(other, page.measure) or 1))
-    return sum(found) / len(found) if found else float("inf")
-
-
-def _panels(page: PageOne, has_points: Callable[[Mapping[str, str]], bool]) -> list[list[Panel]]:
+def _panels(page: Block, has_points: Callable[[Mapping[str, str]], bool]) -> list[list[Panel]]:
     """Return the panels: a row for each link, a column for each loss; else all in rows of three.
 
     A link's own loss may be one that no other link has, so only panels with points are there.
@@ -225,9 +209,11 @@ def _panels(page: PageOne, has_points: Callable[[Mapping[str, str]], bool]) -> l
         for loss in losses or [""]:
             # A loss with a name that is that of every panel tells none of them apart.
             is_told = len(losses) > 1 or is_numeral(loss)
-            words = [link_in_words(link, is_brief=True), at_loss(loss) if is_told else ""]
             wanted = {**link, "loss": loss} if loss else dict(link)
             if has_points(wanted):
+                values = page.of(**wanted)[0].values
+                words = [link_in_words(link, values, is_brief=True)]
+                words += [at_loss(loss, page)] if is_told else []
                 row.append(Panel(", ".join(filter(None, words)), wanted))
         if row:
             grid.append(row)
@@ -238,7 +224,7 @@ def _panels(page: PageOne, has_points: Callable[[Mapping[str, str]], bool]) -> l
     return grid[: max(1, MOST_PANELS // len(grid[0]))] if grid else []
 
 
-def _drawn_losses(page: PageOne) -> list[str]:
+def _drawn_losses(page: Block) -> list[str]:
     """Return the losses that have panels."""
     losses = page.losses
     if len(losses) <= MOST_ACROSS:
@@ -247,7 +233,7 @@ def _drawn_losses(page: PageOne) -> list[str]:
     return [losses[round(place * step)] for place in range(MOST_ACROSS)]
 
 
-def _drawn_links(page: PageOne) -> list[dict[str, str]]:
+def _drawn_links(page: Block) -> list[dict[str, str]]:
     """Return the links that have panels: those of the greatest size, if all are too many."""
     links = page.links
     sizes = [number(link.get("size", "")) or 0 for link in links]
@@ -257,7 +243,7 @@ def _drawn_links(page: PageOne) -> list[dict[str, str]]:
 
 
 def _left_out(
-    page: PageOne,
+    page: Block,
     panels: Sequence[Panel],
     has_points: Callable[[Mapping[str, str]], bool],
 ) -> str:
@@ -276,7 +262,7 @@ def _drawn(
     name: str,
     caption: str,
     words: str,
-    page: PageOne,
+    page: Block,
     series: Sequence[Series],
     seen: Callable[[Cell], Seen | None],
     dress: Callable[[Axes, Sequence[Cell]], None],
@@ -292,8 +278,7 @@ def _drawn(
 
     @cache
     def point_of(wanted: frozenset[tuple[str, str]]) -> Seen | None:
-        cell = _cell(page, dict(wanted))
-        return seen(cell) if cell else None
+        return next(map(seen, page.of(**dict(wanted))), None)
 
     def point(panel: Mapping[str, str], one: Series, vpn: str) -> Seen | None:
         wanted = {**panel, **one.wanted, **({"vpn": vpn} if vpn else {})}
@@ -319,7 +304,7 @@ def _drawn(
         for place, one in enumerate(series):
             for at, vpn in enumerate(vpns):
                 if found := point(panel.wanted, one, vpn):
-                    y = at + (place - (len(series) - 1) / 2) * 0.28
+                    y = at + (place - (len(series) - 1) / 2) * min(0.28, 0.9 / len(series))
                     side = 0 if len(series) == 1 else -1 if place == 0 else 1
                     _point(axes, found, y, one, scale, side)
         # The number below a lower bar needs room above the axis.
@@ -336,7 +321,8 @@ def _drawn(
     lines = max(len(wrap(panel.title, TITLE)) for row in grid for panel in row)
     height = HEAD_IN + LINE_IN * (lines - 1) + row_in * len(vpns)
     with matplotlib.rc_context(SETTINGS):
-        wide = Figure(figsize=(WIDTH_IN, 0.75 + height * len(grid)))
+        more = 0.2 * ((len(series) - 1) // LEGEND_COLUMNS)
+        wide = Figure(figsize=(WIDTH_IN, 0.75 + more + height * len(grid)))
         across = max(map(len, grid))
         places = wide.subplots(len(grid), across, sharex=True, sharey=True, squeeze=False)
         for row, axes_of_row, above in zip(grid, places, [None, *places], strict=False):
@@ -347,7 +333,7 @@ def _drawn(
                 if above is not None:
                     # Now it is the lowest one of its column.
                     above[column].tick_params(axis="x", labelbottom=True)
-        _label(wide, words, series, len(series))
+        _label(wide, words, series, LEGEND_COLUMNS)
     with matplotlib.rc_context(
         {**SETTINGS, "font.size": 9, "axes.titlesize": 9, "legend.fontsize": 8}
     ):
@@ -371,16 +357,6 @@ def _lines(words: str, longest: int) -> str:
 def cut(words: str, longest: int) -> str:
     """Return words that fit beside a figure."""
     return words if len(words) <= longest else f"{words[: longest - 1]}…"
-
-
-def _cell(page: PageOne, wanted: Mapping[str, str]) -> Cell | None:
-    """Return the first measured cell with these values, whose own followers are the same."""
-    usual = {"cc_pep": SAME, "cc_tunnel": SAME} if wanted.get("pep", "none") == "none" else {}
-    found = page.of(**wanted)
-    for cell in found:
-        if all(cell.values.get(name, value) == value for name, value in usual.items()):
-            return cell
-    return next(iter(found), None)
 
 
 def _point(

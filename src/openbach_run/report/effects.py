@@ -3,9 +3,9 @@
 
 Cells that differ in one argument only are compared (`cells.measured_against`). Two of them differ
 if the whole interval of their ratio lies outside a tie, which is as wide as what a PEP that does
-nothing changes (`recommendations.ties`), and if their times differ by more than a round trip. A
+nothing changes (`recommendations.ties`), and if transfers differ by more than a round trip. A
 transfer goes in rounds: where in a round it begins and ends is chance in a real network, and the
-same in every seed here if nothing is lost.
+same in every seed here if nothing is lost. Of a page a round less is what people wait less.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import pvariance
 
-from openbach_run.link_checks import is_random
 from openbach_run.report.cells import Cell, measured_against
 from openbach_run.report.recommendations import LEAST_TIE
 from openbach_run.report.words import ACCESS
 from openbach_run.results.intervals import Estimate
+from openbach_run.results.seeds import MIN_SEEDS
 from openbach_run.units import number
 
-TOGETHER = {"pep": ("cc_pep", "cc_tunnel"), "orbit": ("scenario",)}
+TOGETHER = {"orbit": ("scenario",)}
 """An argument → others that belong to it: they have no effect of their own here."""
 LABEL = "scenario"
 """A scenario's name says nothing where all other values are the same."""
@@ -44,7 +44,7 @@ class Effect:
     compared: int
     """Comparisons that could be decided, and how many of them differ."""
     undecided: int
-    """Comparisons that one seed of a random link does not decide."""
+    """Comparisons that have too few seeds."""
     groups: list[list[Cell]]
     """Cells that differ in this argument only."""
 
@@ -80,31 +80,21 @@ def change(cell: Cell, other: Cell, measure: str) -> Estimate | None:
 def differ(cell: Cell, other: Cell, measure: str, tie: Mapping[str, float]) -> bool | None:
     """Return whether two cells differ by more than a tie; None if that cannot be told."""
     found = change(cell, other, measure)
-    if found is None:
+    if found is None or found.seeds < MIN_SEEDS:
         return None
     if _is_within_a_round(cell, other, measure):
         return False
     widest = widest_tie((cell, other), tie)
-    if found.low is None or found.high is None:
-        if is_random(cell.values) or is_random(other.values):
-            return None
-        return not 1 / widest <= found.median <= widest
     return found.lies_within(1 / widest, widest) is False
 
 
 def _is_within_a_round(cell: Cell, other: Cell, measure: str) -> bool:
     """Return whether the medians of a time differ by less than a round trip of the link."""
     delays_ms = [number(cell.values.get(name, "")) for name in ("delay_ms", "terrestrial_ms")]
-    if not measure.endswith("_time_s") or delays_ms[0] is None:
+    if not measure.endswith(("transfer_time_s", "cache_time_s")) or delays_ms[0] is None:
         return False
     round_s = 2 * (delays_ms[0] + (delays_ms[1] or 0)) / 1000
     return abs(median_of(cell, measure) - median_of(other, measure)) < round_s
-
-
-def slower(cell: Cell, other: Cell, measure: str, tie: Mapping[str, float]) -> bool:
-    """Return whether the cell has more of the measure than the other, by more than a tie."""
-    found = change(cell, other, measure)
-    return bool(found and found.median > 1 and differ(cell, other, measure, tie))
 
 
 def widest_tie(cells: Iterable[Cell], tie: Mapping[str, float]) -> float:

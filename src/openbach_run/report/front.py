@@ -7,22 +7,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from openbach_run.report import dots
-from openbach_run.report.cells import Campaigns, Cell, pairings
+from openbach_run.report.cells import SLOWEST, Campaigns, Cell, pairings
 from openbach_run.report.effects import change
 from openbach_run.report.figures import Drawing
+from openbach_run.report.page_model import Block, Kind, block_of, page_one
 from openbach_run.report.page_one import (
-    FLOW,
-    PageOne,
     conditions_in_words,
-    link_in_words,
-    measures_of,
-    page_one,
+    link_table,
     sentences,
+    title,
     use_table,
+)
+from openbach_run.report.page_words import (
+    at_loss,
+    link_in_words,
+    measure,
+    percents,
+    transport,
+    what,
 )
 from openbach_run.report.recommendations import LEAST_TIE
 from openbach_run.report.settings import Setting, settings
-from openbach_run.report.words import heading, named, said
+from openbach_run.report.words import heading, named
 from openbach_run.results.intervals import Estimate, change_notes
 from openbach_run.results.tables import Table
 
@@ -32,41 +38,54 @@ BRIEF = 16
 
 @dataclass(frozen=True)
 class Front:
-    """Page 1 in pieces, as the template sets them."""
+    """Page 1 in pieces, as the template sets them; `block` is what its figures are about."""
 
-    page: PageOne | None
+    block: Block | None
+    title: str
     conditions: str
     sentences: list[str]
     use: Table | None
+    on_links: Table | None
     figure: Drawing | None
     tie: str
 
     @property
     def links(self) -> bool:
         """Return whether page 1 is about satellite links."""
-        return self.page is not None and any(cell.values.get("orbit") for cell in self.page.cells)
+        return self.block is not None and any(one.values.get("orbit") for one in self.block.cells)
 
 
 def front_of(campaigns: Campaigns) -> Front:
     """Return page 1 of these campaigns."""
     page = page_one(campaigns)
     if page is None:
-        return Front(None, "Nothing was measured", ["No run measured anything."], None, None, "")
-    figure = dots.times(page)
+        return Front(
+            None,
+            "Nothing was measured",
+            "No figures",
+            ["No run measured anything."],
+            None,
+            None,
+            None,
+            "",
+        )
+    block = page.blocks[0]
     return Front(
-        page,
+        block,
+        title(page),
         conditions_in_words(page),
         sentences(page),
         use_table(page),
-        figure,
-        tie_in_words(page),
+        link_table(page),
+        dots.times(block),
+        tie_in_words(block),
     )
 
 
-def tie_in_words(page: PageOne) -> str:
+def tie_in_words(page: Block) -> str:
     """Return up to which difference two cells are a tie: `3.2 % (BBRv2), else 1 %`."""
     wider = [
-        f"{100 * (tie - 1):.1f} % ({named(cc)})"
+        f"{100 * (tie - 1):.1f} % ({transport(cc)})"
         for cc, tie in page.tie.items()
         if tie > LEAST_TIE and cc
     ]
@@ -76,55 +95,52 @@ def tie_in_words(page: PageOne) -> str:
     return f"{least}, or by less than a round trip"
 
 
-def costs_table(page: PageOne) -> Table:
-    """Return what each VPN costs against none, a row for each VPN and control, without a PEP."""
-    columns = []
-    for link in page.links:
-        for loss in page.losses or [""]:
-            columns.append({**link, **({"loss": loss} if loss else {})})
+def costs_table(page: Block) -> Table:
+    """Return what each VPN costs against none, a row for each VPN and transport, without a PEP."""
     rows = []
     for vpn in page.campaigns.distinct("vpn", page.cells):
         for cc in page.campaigns.distinct("cc", page.cells) or [""]:
-            own = [named(vpn), named(cc)] if cc else [named(vpn)]
+            own = [named(vpn), transport(cc)] if cc else [named(vpn)]
             wanted = {"vpn": vpn, **({"cc": cc} if cc else {})}
-            told = [_cost(page, page.find(**wanted, **one)) for one in columns]
+            told = [_cost(page, page.find(**wanted, **one)) for one in page.conditions]
             rows += [[*own, *told]] if vpn != "none" and any(told) else []
-    header = [heading("vpn")] + (
-        [heading("cc")] if any("cc" in c.values for c in page.cells) else []
-    )
+    has_cc = any("cc" in cell.values for cell in page.cells)
+    header = [heading("vpn"), *(["transport"] if has_cc else [])]
     labels = len(header)
-    for one in columns:
-        words = [link_in_words({k: v for k, v in one.items() if k != "loss"})]
-        words += [said("loss", one["loss"])] if "loss" in one else []
-        header.append(", ".join(filter(None, words)))
-    title = f"{page.of_measure.title[:1].upper()}{page.of_measure.title[1:]} against no VPN (%)"
+    for one in page.conditions:
+        link = {name: value for name, value in one.items() if name != "loss"}
+        told = [link_in_words(link, page.of(**one)[0].values)]
+        told += [at_loss(one["loss"], page)] if "loss" in one else []
+        header.append(", ".join(filter(None, told)))
+    words = measure(page)
+    title = f"{words[:1].upper()}{words[1:]} against no VPN (%)"
     of_changes = change_notes([len(cell.runs) for cell in page.cells], pairings(page.cells))
     note = f"{of_changes}, without a PEP"
     return Table(title, header, rows, note, labels)
 
 
-def _cost(page: PageOne, cell: Cell | None) -> str:
+def _cost(page: Block, cell: Cell | None) -> str:
     bare = page.partner(cell, "none") if cell else None
     found = change(cell, bare, page.measure) if cell and bare else None
-    return percents(found) if found else ""
+    return cost_in_words(found) if found else ""
 
 
-def percents(found: Estimate) -> str:
+def cost_in_words(found: Estimate) -> str:
     """Return a ratio as a change in percent with its interval: `+3.4 [3.3–3.7]`."""
     median = 100 * (found.median - 1)
     text = f"{median:+.1f}"
     if found.low is not None and found.high is not None:
-        ends = [f"{100 * (one - 1):.1f}" for one in (found.low, found.high)]
-        text += f" [{ends[0]}–{ends[1]}]" if len(set(ends)) > 1 else ""
+        is_one = round(found.low, 3) == round(found.high, 3)
+        text += "" if is_one else f" [{percents(found.low, found.high)}]"
     return text.replace("-", "−")
 
 
-def effects_table(page: PageOne) -> Table | None:
+def effects_table(page: Block) -> Table | None:
     """Return what decides the measure, a row for each argument that was swept."""
     rows = []
     for one in page.effects:
         told = f"{one.differing} of {one.compared}"
-        rows.append([heading(one.name).partition(" (")[0], f"{100 * one.share:.1f}", told])
+        rows.append([what(one.name), f"{100 * one.share:.1f}", told])
     if not rows:
         return None
     note = (
@@ -133,7 +149,7 @@ def effects_table(page: PageOne) -> Table | None:
         " whole interval lies outside a tie"
     )
     header = ["what was varied", "share (%)", "comparisons that differ"]
-    return Table(f"What decides the {page.of_measure.title}", header, rows, note, 1)
+    return Table(f"What decides the {measure(page)}", header, rows, note, 1)
 
 
 def flow_figures(campaigns: Campaigns) -> list[Drawing]:
@@ -143,19 +159,16 @@ def flow_figures(campaigns: Campaigns) -> list[Drawing]:
         if is_of_flows(one) and one.shared.get("vpn_2", "none") == "none":
             groups.setdefault(one.plot.measure, []).extend(one.cells)
     made = []
-    for number, (measure, cells) in enumerate(groups.items(), 1):
-        measured = [cell for cell in cells if cell.measured(measure)]
-        if measured:
-            page = PageOne(measured, measure, campaigns)
-            page = replace(page, swept=[one.name for one in page.effects])
-            if drawing := dots.times(page):
-                made.append(replace(drawing, name=f"flows-{number}"))
+    for number, (column, cells) in enumerate(groups.items(), 1):
+        block = block_of(Kind(column, column, ""), cells, campaigns)
+        if block.cells and (drawing := dots.times(block)):
+            made.append(replace(drawing, name=f"flows-{number}"))
     return made
 
 
 def is_of_flows(setting: Setting) -> bool:
     """Return whether its runs have several flows, each with a time."""
-    return any(FLOW.fullmatch(name) for name in measures_of(setting.cells))
+    return any(cell.measured(SLOWEST) for cell in setting.cells)
 
 
 def is_brief(campaigns: Campaigns, claims: Sequence[object]) -> bool:

@@ -38,7 +38,8 @@ ARGUMENTS = {
     "return_loss": "random loss of the return link", "burst_packets": "mean burst loss in packets",
     "burst_ms": "mean duration of a burst of loss", "loss_at": "loss is on the",
     "link_file": "link file", "initcwnd": "initial window",
-    "initcwnd_pep": "initial window of the PEP", "streams": "connections",
+    "initcwnd_pep": "initial window of the PEP", "pep_profile": "profile of the PEP",
+    "streams": "connections",
     "series_s": "time series every", "vpn_2": "tunnel of the second flow",
     "cc_2": "congestion control of the second flow", "direction_2": "direction of the second flow",
     "warm_up": "earlier transfer", "http": "HTTP version", "quic": "QUIC stack", "cpu": "CPU",
@@ -91,8 +92,8 @@ SUFFIXES = {"forward": "forward link", "return": "return link"}
 def named(value: str) -> str:
     """Return a value in words.
 
-    It may have settings behind it, as page 1 tells apart: `cubic http=3 quic=quinn` is `CUBIC over
-    HTTP/3 (quinn)`, `quic_split vpn.cc=bbr` is `QUIC split (ends TCP), vpn.cc=bbr`.
+    It may have settings behind it, as page 1 tells apart: `cubic http=2` is `CUBIC, HTTP/2`,
+    `quic_split vpn.cc=bbr` is `QUIC split (ends TCP), vpn.cc=bbr`.
     """
     first, *more = value.split(" ")
     if more and all("=" in one for one in more):
@@ -103,7 +104,13 @@ def named(value: str) -> str:
 
 def _setting(text: str) -> str:
     name, _, value = text.partition("=")
-    return {"http": f" over HTTP/{value}", "quic": f" ({named(value)})"}.get(name, f", {text}")
+    whose = "as the hosts" if value == SAME else named(value)
+    known = {
+        "http": f", HTTP/{value}", "cc_tunnel": f" (own TCP: {whose})",
+        "pep_profile": f" (profile {value})", "cc_pep": f" with {whose}",
+        "initcwnd_pep": f" with an initial window of {value}",
+    }  # fmt: skip
+    return known.get(name, f", {text}")
 
 
 def unusual(values: Mapping[str, str]) -> dict[str, str]:
@@ -190,7 +197,11 @@ def said(name: str, value: str) -> str:
         case "vpn":
             return "no VPN" if value == "none" else named(value)
         case "pep":
-            return "no PEP" if value == "none" else f"PEP {value.replace('_', ' ')}"
+            first, *own = value.split(" ")
+            position = (
+                f"PEP at {first.replace('_', ' ')}" if own else f"PEP {value.replace('_', ' ')}"
+            )
+            return "no PEP" if value == "none" else position + "".join(map(_setting, own))
         case "loss":
             return f"{value} % loss" if number(value) is not None else f"loss {named(value)}"
         case "cc" | "orbit" | "scenario":

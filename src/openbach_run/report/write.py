@@ -28,7 +28,6 @@ from openbach_run.report.front import (
     is_of_flows,
 )
 from openbach_run.report.hosts import hosts, pep_hosts, runs_of_scenarios
-from openbach_run.report.page_one import missing_commands
 from openbach_run.report.settings import Setting, conditions, described, settings
 from openbach_run.results import by_engine, least_transfer_time
 from openbach_run.results.files import as_csv, places, write_parquet
@@ -83,7 +82,7 @@ def write(
     sections_of = settings(campaigns)
     front = front_of(campaigns)
     brief = is_brief(campaigns, claims)
-    costs = dots.costs(front.page) if front.page and not brief else None
+    costs = dots.costs(front.block) if front.block and not brief else None
     flows = [] if brief else flow_figures(campaigns)
     named_tables = {
         "claims": verdicts.claims_table(claims),
@@ -94,10 +93,10 @@ def write(
         named_tables[f"claims-{number}"] = verdicts.lines_table(some)
     optional = {
         "use": front.use,
-        "costs": costs_table(front.page) if front.page and costs else None,
+        "costs": costs_table(front.block) if front.block and costs else None,
         "trust": content.trust_table(REPOSITORY / "docs") if VIRTUAL in kinds else None,
-        "decides": effects_table(front.page) if front.page else None,
-        "recommended": content.advice_table(campaigns),
+        "decides": effects_table(front.block) if front.block else None,
+        "recommended": front.on_links,
     }
     named_tables |= {name: one for name, one in optional.items() if one is not None}
     sections = []
@@ -149,7 +148,6 @@ def write(
         drawn_before=drawn,
         tables=named_tables,
         of_others=list(of_others),
-        missing=missing_commands(front.page) if front.page and front.use else [],
         appendix=appendix,
     )
     (output / "report.md").write_text(markdown)
@@ -182,7 +180,6 @@ def write_first(campaigns: Campaigns, output: Path) -> None:
         see={"first": ""},
         sections=[],
         tables=tables,
-        missing=missing_commands(front.page) if front.page and front.use else [],
         content=content,
         next_of=numbers(),
         rows=markdown_rows,

@@ -176,7 +176,8 @@ def write_parquet(
             for name in names
         ],
     )
-    with pyarrow.parquet.ParquetWriter(file, schema, compression="zstd") as writer:
+    packed = {"compression": "zstd", "compression_level": 19, "write_statistics": False}
+    with pyarrow.parquet.ParquetWriter(file, schema, **packed) as writer:
         # As metadata of the schema it would be in the file twice.
         writer.add_key_value_metadata({ABOUT: json.dumps({**about, "rows": rows}).encode()})
         # Of no records there is one empty part: a file without any has no columns.

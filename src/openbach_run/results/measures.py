@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from openbach_run.openbach.measures import (
+    DURING,
     EACH,
     OTHER_COLUMNS,
     TAKES_OF_ALL,
@@ -63,7 +64,12 @@ OF_ONE: dict[str, Callable[[Sequence[float]], float]] = {
     "last": lambda values: values[-1],
     "sum": sum,
     "count": len,
+    f"{DURING}median": partial(_statistic, "median"),
+    f"{DURING}p95": lambda values: sorted(values)[-(-19 * len(values) // 20) - 1],
+    f"{DURING}max": max,
 }
+TRANSFERS = ("transfer_time_s", "page_load_time_s", "download_time_s")
+"""Statistics that are sent when a transfer has ended, and are the time that it took."""
 OF_ALL: dict[str, Callable[[Mapping[str, Points]], float | None]] = {
     "total_rate": flows.total_rate_bps,
     "first_share_pct": flows.first_share_pct,
@@ -88,7 +94,10 @@ def measures(
     sent = _sent(run_dir, described, lines)
     found: list[tuple[str, str, Any]] = []
     for job, of_job in sent.items():
-        found += [(job, name, value) for name, value in _of_job(described[job], of_job)]
+        of_transfers = _during(of_job, lines)
+        found += [
+            (job, name, value) for name, value in _of_job(described[job], of_job, of_transfers)
+        ]
     if each:
         found += _each_statistic(run_dir, each, lines, scenario_instance_id)
     # A name that several have gets its job's name in front.
@@ -291,7 +300,27 @@ def _sent(
     return found
 
 
-def _of_job(declared: Sequence[Measure], sent: Sent) -> Iterator[tuple[str, float | int | None]]:
+def _during(sent: Sent, lines: Iterable[tuple[int, Mapping[str, Any]]]) -> Sent:
+    """Return what was sent while a transfer was under way; all of a statistic that has none."""
+    spans = []
+    for _, statistic in lines:
+        end_s = statistic["_metadata"].get("time", 0) / 1000
+        for name in TRANSFERS:
+            if is_number(statistic.get(name)):
+                spans.append((end_s - statistic[name], end_s))
+    found: Sent = {}
+    for suffix, of_suffix in sent.items():
+        for name, points in of_suffix.items():
+            inside: Points = []
+            for low, high in spans:
+                inside += [one for one in points if low <= one[0] <= high]
+            found.setdefault(suffix, {})[name] = inside or points
+    return found
+
+
+def _of_job(
+    declared: Sequence[Measure], sent: Sent, of_transfers: Sent
+) -> Iterator[tuple[str, float | int | None]]:
     """Yield columns and values: first those that combine all suffixes, then each suffix's own."""
     for measure in declared:
         if measure.take in TAKES_OF_ALL:
@@ -308,9 +337,10 @@ def _of_job(declared: Sequence[Measure], sent: Sent) -> Iterator[tuple[str, floa
         # A suffix that has sent any of the statistics has a column for each of them.
         if any(measure.statistic in of_suffix for measure in single):
             for measure in single:
+                of_time = of_transfers[suffix] if measure.take.startswith(DURING) else of_suffix
                 yield (
                     f"{suffix}_{measure.column}".removeprefix("_"),
-                    _taken(of_suffix.get(measure.statistic), measure),
+                    _taken(of_time.get(measure.statistic), measure),
                 )
 
 

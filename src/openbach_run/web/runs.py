@@ -46,8 +46,6 @@ CAPTURES = ".captures"
 """The folder for runs that were repeated for their packets:
 results/.captures/<folder>/runs/<run_id>."""
 CAPTURE_LIMIT_S = 1800.0
-BESIDE = 1.5
-"""The height of a row of hosts in the drawing, relative to their width."""
 
 
 @dataclass(frozen=True)
