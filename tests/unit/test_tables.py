@@ -546,3 +546,26 @@ def test_no_cell_of_a_csv_file_is_a_formula(name: str) -> None:
     assert row["vpn"].startswith("'") and row["loss"] == "-5"
     (_, of_curve) = curves_csv([Curve("a", name, [0.0], [-1.0])])
     assert of_curve.count("'") == 1
+
+
+def test_a_table_over_a_link_that_changes_has_its_notes() -> None:
+    """One of two clocks, one of what came, and a time that no link allows, of any rate."""
+    for orbit, link_file in (("starlink", "none"), ("geo_dvbs2", "none"), ("geo", "trace.csv")):
+        swept = campaign((1,), vpn=("none",), size=("1k",), http=("none", "1.1"))
+        rate = "284M" if orbit == "starlink" else "none"
+        values = dict(vpn="none", size="1k", orbit=orbit, link_file=link_file, rate=rate)
+        first = replace(
+            record(**values, http="none"), measures={"transfer_time_s": 3e-06, "bytes": 7240}
+        )
+        second = replace(
+            record(**values, http="1.1"), measures={"transfer_time_s": 0.27, "bytes": 1000}
+        )
+        note = campaign_table(swept, [first, second]).note
+        assert "WARNING: 1 times are shorter" in note
+        assert "WARNING: two clocks" in note
+        assert "up to 7240 bytes came for a size of 1000" in note
+        assert "too_short_by_s" in as_csv([first])
+        assert "too_short_by_s" not in as_csv([second])
+    no_rate = record(vpn="none", size="1k", orbit="geo", link_file="none", rate="none")
+    fast = replace(no_rate, measures={"transfer_time_s": 3e-06, "bytes": 7240})
+    assert too_short_by_s(fast) == 0
