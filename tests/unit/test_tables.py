@@ -33,6 +33,7 @@ from openbach_run.openbach.reading import parse_scenario
 from openbach_run.paths import REPOSITORY
 from openbach_run.report.cells import Campaigns, Cell, Run
 from openbach_run.report.csv_files import cells_csv
+from openbach_run.report.matrix import read_rows
 from openbach_run.results.files import as_csv, as_json, write_parquet
 from openbach_run.results.intervals import estimate
 from openbach_run.results.least_transfer_time import notes, too_short_by_s
@@ -569,3 +570,10 @@ def test_a_table_over_a_link_that_changes_has_its_notes() -> None:
     no_rate = record(vpn="none", size="1k", orbit="geo", link_file="none", rate="none")
     fast = replace(no_rate, measures={"transfer_time_s": 3e-06, "bytes": 7240})
     assert too_short_by_s(fast) == 0
+
+
+def test_a_table_is_written_where_the_directory_is_no_utf_8(tmp_path: Path) -> None:
+    place = tmp_path / "r\udce9sults"
+    place.mkdir()
+    write_parquet([record(vpn="none")], place / "results.parquet")
+    assert read_rows(place)[1][0]["vpn"] == "none"

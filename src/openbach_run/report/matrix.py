@@ -118,7 +118,7 @@ def read_rows(directory: Path) -> tuple[list[str], list[Row]]:
         raise InputError(f"{file} is not there; `openbach-run SCENARIO --results DIR` writes it")
     pyarrow = arrow()
     try:
-        table = pyarrow.parquet.read_table(file)
+        table = pyarrow.parquet.read_table(pyarrow.BufferReader(file.read_bytes()))
     except (OSError, pyarrow.ArrowException) as error:
         raise InputError(f"{file}: {error}") from error
     names: list[str] = table.column_names

@@ -36,7 +36,7 @@ def read(file: Path) -> tuple[dict[str, Any], list[Record]]:
     """
     pyarrow = arrow()
     try:
-        whole = pyarrow.parquet.ParquetFile(file)
+        whole = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(file.read_bytes()))
         table = whole.read()
     except (OSError, pyarrow.ArrowException) as error:
         raise InputError(f"{file}: no results.parquet: {error}") from error

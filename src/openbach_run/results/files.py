@@ -176,7 +176,11 @@ def write_parquet(
             for name in names
         ],
     )
-    with pyarrow.parquet.ParquetWriter(file, schema, compression="zstd") as writer:
+    # Opened here: pyarrow takes no name that is not UTF-8.
+    with (
+        file.open("wb") as sink,
+        pyarrow.parquet.ParquetWriter(sink, schema, compression="zstd") as writer,
+    ):
         # As metadata of the schema it would be in the file twice.
         writer.add_key_value_metadata({ABOUT: json.dumps({**about, "rows": rows}).encode()})
         # Of no records there is one empty part: a file without any has no columns.
