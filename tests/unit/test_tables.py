@@ -11,6 +11,7 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet
 import pytest
@@ -554,7 +555,13 @@ def test_a_table_over_a_link_that_changes_has_its_notes() -> None:
     for orbit, link_file in (("starlink", "none"), ("geo_dvbs2", "none"), ("geo", "trace.csv")):
         swept = campaign((1,), vpn=("none",), size=("1k",), http=("none", "1.1"))
         rate = "284M" if orbit == "starlink" else "none"
-        values = dict(vpn="none", size="1k", orbit=orbit, link_file=link_file, rate=rate)
+        values: Any = {
+            "vpn": "none",
+            "size": "1k",
+            "orbit": orbit,
+            "link_file": link_file,
+            "rate": rate,
+        }
         first = replace(
             record(**values, http="none"), measures={"transfer_time_s": 3e-06, "bytes": 7240}
         )

@@ -66,7 +66,9 @@ def too_short_by_s(record: Record, with_steps: Collection[str] = ()) -> float:
         if name.endswith(TIME) and time_s is not None:
             received = record.measures.get(name.removesuffix(TIME) + RECEIVED)
             size = str(received or record.arguments.get("size", ""))
-            least_s = None if has_steps else least_transfer_time_s({**record.arguments, "size": size})
+            least_s = (
+                None if has_steps else least_transfer_time_s({**record.arguments, "size": size})
+            )
             if least_s is None and changes:
                 least_s = (number(size) or 0) * 8 / presets.MOST_BPS * FRAME_BYTES / SEGMENT_BYTES
             found.append((least_s or 0.0) - time_s)
@@ -84,7 +86,9 @@ def notes(
     told = []
     if short := [(by_s, one) for one in done if (by_s := too_short_by_s(one, with_steps))]:
         most_s, worst = max(short, key=itemgetter(0))
-        values = " ".join(f"{name}={worst.arguments[name]}" for name in swept)
+        values = " ".join(
+            f"{one}={worst.arguments[one]}" for one in swept if one in worst.arguments
+        )
         told.append(
             f"WARNING: {len(short)} times are shorter than the rate allows, by up to"
             f" {1000 * most_s:.3g} ms{f' ({values})' if values else ''}: the"
