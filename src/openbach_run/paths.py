@@ -47,8 +47,8 @@ def cache_directory() -> Path:
             raise RuntimeError
     except RuntimeError:
         raise SetupError(
-            "this user has no home directory; name a place for the cache with XDG_CACHE_HOME, from /"
-            " on"
+            "this user has no home directory; name a place for the cache with"
+            " XDG_CACHE_HOME, from / on"
         ) from None
     for place, sticky in ((parent, stat.S_ISVTX), (parent / "openbach-run", 0)):
         with suppress(OSError):  # whoever writes there says so
