@@ -161,7 +161,7 @@ class Results:
         Arguments that have only numbers are numbers; the others are categories, in the order in
         which they were given. `attrs["units"]` has the units of the measures.
         """
-        table = pyarrow.parquet.read_table(self.file)
+        table = pyarrow.parquet.read_table(pyarrow.BufferReader(self.file.read_bytes()))
         frame = table.to_pandas()
         for name in frame.columns:
             if not pandas.api.types.is_numeric_dtype(frame[name]) and name not in (

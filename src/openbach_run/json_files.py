@@ -37,6 +37,9 @@ def read_json(path: Path) -> Any:
     try:
         content = json.loads(text, object_pairs_hook=_once)
         check_nesting(content)
+        if "\\u" in text:
+            # Half of a surrogate pair is no text: a file with it could not be written.
+            json.dumps(content, ensure_ascii=False).encode()
         return content
     except json.JSONDecodeError as error:
         raise InputError(

@@ -41,12 +41,14 @@ def cache_directory() -> Path:
     """
     named = os.environ.get("XDG_CACHE_HOME")
     try:
-        if not named and os.environ.get("HOME") == "":  # Python would take /
+        parent = Path(named or Path.home() / ".cache")
+        # Of HOME="" Python would make /; a relative one is in a directory that may be others'.
+        if not parent.is_absolute() or (not named and os.environ.get("HOME") == ""):
             raise RuntimeError
-        parent = Path(named or Path.home() / ".cache").absolute()
     except RuntimeError:
         raise SetupError(
-            "this user has no home directory; name a place for the cache with XDG_CACHE_HOME"
+            "this user has no home directory; name a place for the cache with"
+            " XDG_CACHE_HOME, from / on"
         ) from None
     for place, sticky in ((parent, stat.S_ISVTX), (parent / "openbach-run", 0)):
         with suppress(OSError):  # whoever writes there says so

@@ -344,3 +344,15 @@ def test_too_few_open_files_are_told_before_a_guest_starts(monkeypatch: pytest.M
     monkeypatch.setattr(resource, "getrlimit", lambda _: (64, 1 << 20))
     descriptors.ensure_descriptors()
     assert raised == [(64, 64), (4096, 1 << 20)]
+
+
+def test_names_that_are_no_utf_8_are_told() -> None:
+    """A value of the command line, the name of a YAML file, and the text of a JSON file."""
+    with fake() as directory:
+        (directory / "caf\udce9.csv").write_text("time_s,rate_bps,delay_ms\n0,1000000,250\n")
+        (directory / "g\udce9o.json").write_text(json.dumps({**GEO, "name": "geo"}))
+        (directory / "name.json").write_text(json.dumps({**GEO, "name": "g\ud800o"}))
+        for words in (("geo", "link_file=caf\udce9.csv"), ("name.json",)):
+            code, said = ends(*words, "--dry-run", "--quiet")
+            assert (code, said[:14]) == (2, "openbach-run: "), said
+        assert ends("g\udce9o.json", "--dry-run", "--quiet")[0] == 0

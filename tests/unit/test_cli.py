@@ -535,6 +535,8 @@ def damaged(runs: Path, name: str, damage: Callable[[bytes], bytes]) -> Path:
 DAMAGES: dict[str, tuple[str, Callable[[bytes], bytes], str]] = {
     "time": ("record.json", lambda text: text.replace(b"10.01", b"0.5"), "transfer_time_s is 0.5"),
     "goodput": ("record.json", lambda text: text.replace(b": 8.0", b": 9.0"), "goodput_mbps is 9.0"),
+    "run": ("record.json", lambda text: text.replace(b'id": "', b'id": "0'), "cannot be read"),
+    "seed": ("record.json", lambda text: text.replace(b'"seed": 1', b'"seed": 7'), "of another run"),
     "record": ("record.json", lambda text: text[:99], "record.json: cannot be read"),
     "emptied": ("statistics.jsonl.gz", lambda _: b"", "statistics.jsonl.gz: it is empty"),
     "files": ("files.tar.gz", lambda _: b"", "files.tar.gz: it is empty"),

@@ -257,7 +257,15 @@ def faked(tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("owner", [12345, 0])
-@pytest.mark.parametrize("what", ["cache", "cache/openbach-run", "cache/openbach-run/venv-*[!k]"])
+@pytest.mark.parametrize(
+    "what",
+    [
+        "cache",
+        "cache/openbach-run",
+        "cache/openbach-run/venv-*[!k]",
+        "cache/openbach-run/venv-*/bin",
+    ],
+)
 def test_a_cache_of_another_user_is_not_executed(
     what: str, owner: int, tmp_path: Path, faked: dict[str, str]
 ) -> None:
@@ -283,6 +291,9 @@ def test_an_empty_home_is_an_error_with_words(faked: dict[str, str]) -> None:
     """The launcher took that of passwd then, and Python took /."""
     done = started({**faked, "XDG_CACHE_HOME": "", "HOME": ""})
     assert done.returncode == 1 and "no home directory; name a place for the cache" in done.stderr
+    for more in ({"XDG_CACHE_HOME": "cache"}, {"XDG_CACHE_HOME": "", "HOME": "home"}):
+        done = started({**faked, **more})
+        assert (done.returncode, done.stdout) == (1, "") and "from / on" in done.stderr
 
 
 def test_what_is_compiled_once_is_kept() -> None:

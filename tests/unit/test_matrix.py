@@ -182,3 +182,21 @@ def test_a_folder_of_somebody_is_not_removed(
     place = results(tmp_path / "mine")
     assert main.main(["matrix", str(place), "-o", str(tmp_path / "site")]) == 2
     assert "is no such site" in capsys.readouterr().err
+
+
+def test_a_matrix_has_the_notes_on_its_times(tmp_path: Path) -> None:
+    """Of two clocks, and of a time below what the rate allows."""
+    place = results(tmp_path / "mine", rate="100M", http="none")
+    rows = pyarrow.parquet.read_table(place / "results.parquet").to_pylist()
+    rows[0] |= {"http": "1.1", "transfer_time_s": 2.0}
+    order = ("scenario", "rate", "http", *(name for name in rows[0] if name != "scenario"))
+    pyarrow.parquet.write_table(
+        pyarrow.Table.from_pylist([{name: row[name] for name in order} for row in rows]),
+        place / "results.parquet",
+    )
+    write_site([place], [TIME], tmp_path / "site")
+    page = (tmp_path / "site/mine-geo.html").read_text()
+    assert "WARNING: 1 times are shorter than the rate allows" in page
+    assert "WARNING: two clocks" in page
+    (plain,) = matrices(results(tmp_path / "plain"), [TIME])
+    assert plain.notes == []

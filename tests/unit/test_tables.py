@@ -11,6 +11,7 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet
 import pytest
@@ -33,6 +34,7 @@ from openbach_run.openbach.reading import parse_scenario
 from openbach_run.paths import REPOSITORY
 from openbach_run.report.cells import Campaigns, Cell, Run
 from openbach_run.report.csv_files import cells_csv
+from openbach_run.report.matrix import read_rows
 from openbach_run.results.files import as_csv, as_json, write_parquet
 from openbach_run.results.intervals import estimate
 from openbach_run.results.least_transfer_time import notes, too_short_by_s
@@ -546,3 +548,39 @@ def test_no_cell_of_a_csv_file_is_a_formula(name: str) -> None:
     assert row["vpn"].startswith("'") and row["loss"] == "-5"
     (_, of_curve) = curves_csv([Curve("a", name, [0.0], [-1.0])])
     assert of_curve.count("'") == 1
+
+
+def test_a_table_over_a_link_that_changes_has_its_notes() -> None:
+    """One of two clocks, one of what came, and a time that no link allows, of any rate."""
+    for orbit, link_file in (("starlink", "none"), ("geo_dvbs2", "none"), ("geo", "trace.csv")):
+        swept = campaign((1,), vpn=("none",), size=("1k",), http=("none", "1.1"))
+        rate = "284M" if orbit == "starlink" else "none"
+        values: Any = {
+            "vpn": "none",
+            "size": "1k",
+            "orbit": orbit,
+            "link_file": link_file,
+            "rate": rate,
+        }
+        first = replace(
+            record(**values, http="none"), measures={"transfer_time_s": 3e-06, "bytes": 7240}
+        )
+        second = replace(
+            record(**values, http="1.1"), measures={"transfer_time_s": 0.27, "bytes": 1000}
+        )
+        note = campaign_table(swept, [first, second]).note
+        assert "WARNING: 1 times are shorter" in note
+        assert "WARNING: two clocks" in note
+        assert "up to 7240 bytes came for a size of 1000" in note
+        assert "too_short_by_s" in as_csv([first])
+        assert "too_short_by_s" not in as_csv([second])
+    no_rate = record(vpn="none", size="1k", orbit="geo", link_file="none", rate="none")
+    fast = replace(no_rate, measures={"transfer_time_s": 3e-06, "bytes": 7240})
+    assert too_short_by_s(fast) == 0
+
+
+def test_a_table_is_written_where_the_directory_is_no_utf_8(tmp_path: Path) -> None:
+    place = tmp_path / "r\udce9sults"
+    place.mkdir()
+    write_parquet([record(vpn="none")], place / "results.parquet")
+    assert read_rows(place)[1][0]["vpn"] == "none"

@@ -7,6 +7,7 @@ import html
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -137,6 +138,25 @@ def test_the_heat_map_has_the_medians_of_the_records(services: Services) -> None
         wanted[2],
         9,
     )
+
+
+def test_the_heat_map_has_the_notes_on_its_times(tmp_path: Path) -> None:
+    """Of a time below what the rate allows, and of two clocks."""
+    store = Store(write_results(tmp_path / "matrix", 1, **LOOSE))
+    first, *_ = [one for one in store.all() if one.scenario == "geo_loss"]
+    changed = first.measures | {"transfer_time_s": 10.0}
+    store.rewrite(replace(first, arguments=first.arguments | {"http": "1.1"}, measures=changed))
+    app = application(tmp_path)
+    with visiting(app):
+        services: Services = app.state.services
+        wait_for(lambda: looked(services), "the index")
+        runs = result_sets.runs_of(services, "folder/matrix")
+        made = heat.heat(services, "folder/matrix", runs, {"scenario": "geo_loss"})
+        assert made is not None
+        assert "WARNING: 1 times are shorter than the rate allows" in "; ".join(made.notes)
+        assert "WARNING: two clocks" in "; ".join(made.notes)
+        other = heat.heat(services, "folder/matrix", runs, {"measure": "goodput_mbps"})
+        assert other is not None and "two clocks" not in "; ".join(other.notes)
 
 
 def test_ratios_are_paired_and_differences_named(services: Services) -> None:

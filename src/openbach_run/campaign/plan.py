@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from openbach_run.campaign.checks import check_campaign
@@ -103,6 +104,9 @@ def draft_of(
     Raises InputError for names, for a number of runs, and for satellites.
     """
     values = read_values(path, scenario, subs, given)
+    texts = scenario.name, *chain(*values.values())
+    if wrong := [one for one in texts if one.encode(errors="ignore").decode() != one]:
+        raise InputError(f"{path}: {wrong[0]!a} is no text of UTF-8")
     jobs = sorted(set(jobs_of((scenario, *subs.values()))))
     first, more = (seeds, ()) if seeds else (FIRST_SEEDS, MORE_SEEDS)
     campaign = Campaign(

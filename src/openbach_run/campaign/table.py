@@ -80,6 +80,8 @@ def campaign_table(
         if name not in swept and values[0] != defaults.get(name)
     )
     unnamed = campaign.measure_in_words if down else "run"
+    mine = [one for one in records if one.scenario == campaign.scenario.name]
+    with_steps = {name for name, one in campaign.presets.items() if least.rate_steps(one)}
     listed = []
     for key, cells in rows.items():
         listed.append([*key, *(cells.get(values, "") for values in columns)])
@@ -93,7 +95,7 @@ def campaign_table(
                 _note(campaign),
                 *alike(several),
                 *_survivors(rows),
-                *least.notes(_at_one_rate(campaign, records), campaign.swept),
+                *least.notes(mine, campaign.swept, with_steps),
                 *_fragments(campaign, records),
                 *_warnings(records),
                 *_shares(campaign, records),
@@ -254,12 +256,6 @@ def _has_steps(campaign: Campaign, cell: Mapping[str, str]) -> bool:
     """Return whether the satellite of a cell has steps of the rate."""
     preset = campaign.presets.get(cell.get(ORBIT, ""))
     return preset is not None and least.rate_steps(preset)
-
-
-def _at_one_rate(campaign: Campaign, records: Sequence[Record]) -> list[Record]:
-    """Return the records of a campaign's scenario without those at a rate that has steps."""
-    mine = [one for one in records if one.scenario == campaign.scenario.name]
-    return [one for one in mine if not _has_steps(campaign, one.arguments)]
 
 
 def _least(campaign: Campaign, cell: Mapping[str, str]) -> str:

@@ -274,6 +274,9 @@ def _checked(store: Store, planned: Mapping[str, Any]) -> Record | None:
     run_dir = store.runs / planned["run_id"]
     if record := store.load(planned["run_id"]):
         check_record(record, run_dir)
+        asked = planned["scenario"], planned["arguments"], planned["seed"]
+        if (record.scenario, record.arguments, record.seed) != asked:
+            raise run_files.DamagedRecord(f"{run_dir / 'record.json'}: is of another run")
         return record
     if (run_dir / "record.json").exists():
         raise run_files.DamagedRecord(f"{run_dir / 'record.json'}: cannot be read")

@@ -22,8 +22,10 @@ from openbach_run.errors import InputError
 from openbach_run.openbach.measures import OF_A_RUN, Measure, measure_of
 from openbach_run.paths import REPOSITORY
 from openbach_run.report.document import templates
+from openbach_run.report.runs_file import record_of
 from openbach_run.results.files import arrow
 from openbach_run.results.intervals import Estimate, estimate
+from openbach_run.results.least_transfer_time import TIME, notes
 from openbach_run.results.tables import figure
 from openbach_run.units import number
 
@@ -97,6 +99,7 @@ class Matrix:
     cells: dict[tuple[tuple[str, ...], str, str], Cell]
     fixed: dict[str, str]
     """The arguments that all cells have alike."""
+    notes: list[str]
 
     @property
     def page(self) -> str:
@@ -118,7 +121,7 @@ def read_rows(directory: Path) -> tuple[list[str], list[Row]]:
         raise InputError(f"{file} is not there; `openbach-run SCENARIO --results DIR` writes it")
     pyarrow = arrow()
     try:
-        table = pyarrow.parquet.read_table(file)
+        table = pyarrow.parquet.read_table(pyarrow.BufferReader(file.read_bytes()))
     except (OSError, pyarrow.ArrowException) as error:
         raise InputError(f"{file}: {error}") from error
     names: list[str] = table.column_names
@@ -200,6 +203,7 @@ def _matrix(
         list(links.items()),
         cells,
         {name: different[0] for name, different in values.items() if len(different) == 1},
+        notes([record_of(row, {}) for row in rows], swept) if column == TIME else [],
     )
 
 

@@ -36,7 +36,7 @@ def read(file: Path) -> tuple[dict[str, Any], list[Record]]:
     """
     pyarrow = arrow()
     try:
-        whole = pyarrow.parquet.ParquetFile(file)
+        whole = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(file.read_bytes()))
         table = whole.read()
     except (OSError, pyarrow.ArrowException) as error:
         raise InputError(f"{file}: no results.parquet: {error}") from error
@@ -46,7 +46,7 @@ def read(file: Path) -> tuple[dict[str, Any], list[Record]]:
     orbits, identities = _of_rows(file, about, table.num_rows)
     records = []
     for row, identity in zip(table.to_pylist(), identities, strict=True):
-        records.append(_record(row, identity))
+        records.append(record_of(row, identity))
     runs = []
     for one, orbit in zip(records, orbits, strict=True):
         asked = ("run_id", "scenario", "arguments", "seed")
@@ -103,7 +103,7 @@ def _plot(name: str) -> dict[str, str]:
     return {key: sweep[key] for key in ("measure", "figure") if key in sweep}
 
 
-def _record(row: Mapping[str, Any], identity: dict[str, str]) -> Record:
+def record_of(row: Mapping[str, Any], identity: dict[str, str]) -> Record:
     """Return the record of a row: arguments stand before the seed, measures behind the status."""
     names = list(row)
     arguments = names[names.index("scenario") + 1 : names.index("seed")]

@@ -177,7 +177,11 @@ def write_parquet(
         ],
     )
     packed = {"compression": "zstd", "compression_level": 19, "write_statistics": False}
-    with pyarrow.parquet.ParquetWriter(file, schema, **packed) as writer:
+    # Opened here: pyarrow takes no name that is not UTF-8.
+    with (
+        file.open("wb") as sink,
+        pyarrow.parquet.ParquetWriter(sink, schema, **packed) as writer,
+    ):
         # As metadata of the schema it would be in the file twice.
         writer.add_key_value_metadata({ABOUT: json.dumps({**about, "rows": rows}).encode()})
         # Of no records there is one empty part: a file without any has no columns.

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from openbach_jobs import presets
@@ -36,7 +37,8 @@ def least_transfer_time_s(arguments: Mapping[str, str]) -> float | None:
     None if there is no size, or no rate of its own: that of a link file, and of one of our
     satellites with steps of the rate, changes with time.
     """
-    if _steps(arguments.get("orbit", "")):
+    preset = _preset(arguments.get("orbit", ""))
+    if preset and rate_steps(preset):
         return None
     size, rate_bps = number(arguments.get("size", "")), number(rate_of(arguments))
     if not size or not rate_bps:
@@ -45,35 +47,51 @@ def least_transfer_time_s(arguments: Mapping[str, str]) -> float | None:
     return max(by_rate_s, window_of(arguments)[2])
 
 
-def too_short_by_s(record: Record) -> float:
+def too_short_by_s(record: Record, with_steps: Collection[str] = ()) -> float:
     """Return by how many s a transfer took less than its link allows for the bytes that came.
 
     0 if it took as long. The clock of such a measure starts after the first packets of the data.
+    A rate that changes is at most MOST_BPS; `with_steps` are the satellites of others that have it.
     """
     found = [0.0]
+    preset = _preset(record.arguments.get("orbit", ""))
+    has_steps = record.arguments.get("orbit") in with_steps
+    changes = (
+        has_steps
+        or record.arguments.get("link_file", "none") != "none"
+        or (preset is not None and (rate_steps(preset) or bool(preset.forward)))
+    )
     for name, time_s in record.measures.items():
         # Of several flows each has a name in front.
         if name.endswith(TIME) and time_s is not None:
             received = record.measures.get(name.removesuffix(TIME) + RECEIVED)
-            size = received or record.arguments.get("size", "")
-            least_s = least_transfer_time_s({**record.arguments, "size": str(size)})
+            size = str(received or record.arguments.get("size", ""))
+            least_s = (
+                None if has_steps else least_transfer_time_s({**record.arguments, "size": size})
+            )
+            if least_s is None and changes:
+                least_s = (number(size) or 0) * 8 / presets.MOST_BPS * FRAME_BYTES / SEGMENT_BYTES
             found.append((least_s or 0.0) - time_s)
     return max(found)
 
 
-def notes(records: Sequence[Record], swept: Sequence[str] = ()) -> list[str]:
+def notes(
+    records: Sequence[Record], swept: Sequence[str] = (), with_steps: Collection[str] = ()
+) -> list[str]:
     """Return notes on transfers that are too short, of two clocks, or of more than their size.
 
     The worst one has its values of `swept`.
     """
     done = [one for one in records if one.finished and one.measures.get(TIME) is not None]
     told = []
-    if short := [one for one in done if too_short_by_s(one)]:
-        worst = max(short, key=too_short_by_s)
-        values = " ".join(f"{name}={worst.arguments[name]}" for name in swept)
+    if short := [(by_s, one) for one in done if (by_s := too_short_by_s(one, with_steps))]:
+        most_s, worst = max(short, key=itemgetter(0))
+        values = " ".join(
+            f"{one}={worst.arguments[one]}" for one in swept if one in worst.arguments
+        )
         told.append(
             f"WARNING: {len(short)} times are shorter than the rate allows, by up to"
-            f" {1000 * too_short_by_s(worst):.3g} ms{f' ({values})' if values else ''}: the"
+            f" {1000 * most_s:.3g} ms{f' ({values})' if values else ''}: the"
             f" clock starts after the first packets (column {TOO_SHORT}; docs/limitations.md)"
         )
     tools = {(one.scenario, one.arguments.get("http", "none") == "none") for one in done}
@@ -118,12 +136,12 @@ def ends_tcp(vpn: str) -> bool:
 
 
 @lru_cache
-def _steps(orbit: str) -> bool:
-    """Return whether one of our satellites has steps of the rate."""
+def _preset(orbit: str) -> presets.Preset | None:
+    """Return one of our satellites; None for another one."""
     try:
-        return rate_steps(presets.find(orbit))
+        return presets.find(orbit)
     except presets.PresetError:
-        return False
+        return None
 
 
 def rate_steps(preset: presets.Preset) -> bool:

@@ -384,7 +384,8 @@ class Store:
                 return None
             if before := fields.pop("capture_sha256", None):  # the field of version 0.1
                 fields["capture_hash"] = f"sha256:{before}"
-            if _wrong(fields):
+            # With the run_id of another one it would count as that.
+            if _wrong(fields) or fields["run_id"] != run_dir.stem:
                 return None
             # Many records have the same arguments: each text is in memory once.
             fields["arguments"] = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
@@ -24,7 +24,9 @@ from openbach_run.paths import PROJECT
 from openbach_run.results.files import FIRST
 from openbach_run.results.intervals import Estimate, estimate
 from openbach_run.results.intervals import notes as notes_on
-from openbach_run.results.least_transfer_time import least_transfer_time_s
+from openbach_run.results.least_transfer_time import RECEIVED, least_transfer_time_s
+from openbach_run.results.least_transfer_time import notes as notes_on_times
+from openbach_run.results.record import Record
 from openbach_run.results.seeds import WARNING
 from openbach_run.units import number
 from openbach_run.web.answers import Services
@@ -139,6 +141,8 @@ def heat(
     for place, row in lines:
         cells = [shown(row[value]) if value in row else None for value in columns]
         rows.append((list(place), cells))
+    timed = _records(scenario, of_cells, by_cell, values, values_of(services, item, RECEIVED))
+    told = notes_on_times(list(timed), list(swept)) if measure == USUAL else []
     sample: dict[str, str] = next(iter(of_cells.values()), {})
     words, better = measures.get(measure, (from_name(measure).words if measure else "runs", ""))
     return Heat(
@@ -159,8 +163,25 @@ def heat(
         cells=len(of_cells),
         page=page,
         pages=pages,
-        notes=_notes(measure, of_cells.values(), by_cell.values()),
+        notes=_notes(measure, of_cells.values(), by_cell.values()) + told,
     )
+
+
+def _records(
+    scenario: str,
+    of_cells: Mapping[int, Mapping[str, str]],
+    by_cell: Mapping[int, Sequence[Run]],
+    times_s: Mapping[int, float],
+    received: Mapping[int, float],
+) -> Iterator[Record]:
+    """Yield the runs with a transfer time as records, as far as notes on times read them."""
+    for cell, runs in by_cell.items():
+        arguments = dict(of_cells[cell])
+        for run in runs:
+            if run.row is not None and run.row in times_s:
+                got = {USUAL: times_s[run.row], RECEIVED: received.get(run.row)}
+                about = run.run_id, scenario, arguments, run.seed, run.status, None, 0.0, 0.0, ""
+                yield Record(*about, got, "", {}, [])
 
 
 def _swept(
