@@ -58,11 +58,16 @@ def sub_scenarios(scenario: Scenario, find: Callable[[str], Scenario]) -> dict[s
     return found
 
 
-def _read_beside(path: Path, name: str, jobs: Mapping[str, Job]) -> Scenario:
-    """Return a sub-scenario from a file beside the scenario's. Raises InputError."""
+def file_beside(path: Path, name: str) -> Path:
+    """Return the file beside a scenario's that has its sub-scenario, if it is there."""
     # A YAML scenario's sub-scenario may be there as JSON only, or the other way round.
     files = [path.with_name(f"{name}{suffix}") for suffix in (path.suffix, ".json")]
-    file = next((file for file in files if file.exists()), file_of(files[-1]))
+    return next((file for file in files if file.exists()), file_of(files[-1]))
+
+
+def _read_beside(path: Path, name: str, jobs: Mapping[str, Job]) -> Scenario:
+    """Return a sub-scenario from a file beside the scenario's. Raises InputError."""
+    file = file_beside(path, name)
     try:
         return read_scenario(file, jobs)
     except Malformed as error:

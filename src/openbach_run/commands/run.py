@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
         plan,
         options,
         quiet=arguments.quiet,
-        result=partial(_print, arguments.format),
+        result=partial(show, arguments.format),
     )
     return 0 if done.is_good else 1
 
@@ -84,7 +84,7 @@ def options_of(arguments: argparse.Namespace) -> Options:
     )
 
 
-def _print(form: str, result: Result) -> None:
+def show(form: str, result: Result) -> None:
     """Print all results as tables, CSV or JSON."""
     match form:
         case "csv":

@@ -6,6 +6,9 @@ platform lacks, then uploads the scenario and its sub-scenarios where they diffe
 there. A platform has one set of hosts: runs go one at a time. Its clock is real and its chance is
 not seeded: a seed is only the number of a repetition there.
 
+Instances that have ended, whoever launched them, become records the same way: `collected` has the
+instance of each run, and nothing is checked, uploaded or started (campaign/collect.py).
+
 The number of the instance that was started for a run is in runs/<run_id>.instance. So neither a
 lost connection nor a killed command loses a run: the next command goes on with that instance unless
 the run's record has its results.
@@ -24,6 +27,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +60,13 @@ FETCHED = "instance.json"
 """In a record: the controller's last answer. It is written when the results are there."""
 
 OnEvent = Callable[[Mapping[str, Any]], None]
+RunKey = tuple[tuple[tuple[str, str], ...], int]
+"""The values of a run, sorted by name, and its seed."""
+
+
+def run_key(values: Mapping[str, str], seed: int) -> RunKey:
+    """Return what a run is found by, whatever the versions of the platform's jobs."""
+    return tuple(sorted(values.items())), seed
 
 
 class ControllerEngine:
@@ -73,8 +84,10 @@ class ControllerEngine:
         scenarios: Sequence[Scenario],
         *,
         poll_s: float | None = None,
+        collected: Mapping[RunKey, int] | None = None,
     ) -> None:
         """Keep the platform and the scenarios: the one to start first, then its sub-scenarios."""
+        self._collected = collected
         self._controller = controller
         self._project = project
         self._scenarios = scenarios
@@ -107,7 +120,8 @@ class ControllerEngine:
         progress(f"{where}: checking entities, agents and jobs", 0.3)
         self._check_platform()
         # Sub-scenarios first: a scenario names those that it starts.
-        for number, scenario in enumerate(reversed(self._scenarios)):
+        uploaded = self._scenarios if self._collected is None else []
+        for number, scenario in enumerate(reversed(uploaded)):
             progress(
                 f"{where}: scenario {scenario.name}", 0.6 + 0.4 * number / len(self._scenarios)
             )
@@ -130,7 +144,6 @@ class ControllerEngine:
 
     def _check_platform(self) -> None:
         needed = jobs_by_entity(self._scenarios)
-        agents = self._agents()
         described = {job["general"]["name"]: job for job in self._controller.get("job/")}
         known = {name: str(job["general"]["job_version"]) for name, job in described.items()}
         form = form_of(described.values())
@@ -142,6 +155,9 @@ class ControllerEngine:
         }
         # Jobs without declared statistics send none: nobody waits for them at the end.
         self._measuring = {name for name, job in described.items() if job.get("statistics")}
+        if self._collected is not None:  # what has ended needs nothing there
+            return
+        agents = self._agents()
         addresses = {agents.get(entity) for entity in needed}
         self._addresses = sorted(address for address in addresses if address)
         if missing := list(self._missing(needed, agents, known, form)):
@@ -236,16 +252,23 @@ class ControllerEngine:
         the statistics as a collector got them. Raises SetupError for what still runs there.
         """
         (run_dir / "run.json").write_text(json.dumps(spec))
-        order = _order_of(spec, self._scenarios)
+        order = order_of(spec, self._scenarios)
         started_s = time.monotonic()
 
+        number: int | None = None
+
         def ended(status: str, error: str | None, duration_s: float = 0.0) -> Outcome:
-            return Outcome(status, duration_s, time.monotonic() - started_s, "", error)
+            taken_s = time.monotonic() - started_s if self._collected is None else duration_s
+            host = {} if number is None else {"scenario_instance_id": number}
+            return Outcome(status, duration_s, taken_s, "", error, host)
 
         try:
-            number = self._earlier(run_dir, order)
-            if number is None:
-                number = self._start(run_dir, order)
+            if self._collected is not None:
+                number = self._collected[run_key(spec["values"], spec["seed"])]
+            else:
+                number = self._earlier(run_dir, order)
+                if number is None:
+                    number = self._start(run_dir, order)
         except Refused as refusal:
             # A refused run does not stop the campaign; its record says why.
             return ended("Not Started", str(refusal))
@@ -265,7 +288,10 @@ class ControllerEngine:
         reason = (
             None
             if instance["status"] == "Finished Ok"
-            else reasons.explain(self._controller, instance)
+            # The log lines of what has ended long ago are there or will not come.
+            else reasons.explain(
+                self._controller, instance, None if self._collected is None else 0.0
+            )
         )
         return ended(instance["status"], reason, _duration_s(instance))
 
@@ -294,7 +320,7 @@ class ControllerEngine:
 
     # Its start
 
-    def _earlier(self, run_dir: Path, order: _Order) -> int | None:
+    def _earlier(self, run_dir: Path, order: Order) -> int | None:
         """Return the instance that an earlier command has started for this run, or None.
 
         It must go on or have ended by itself, and its results must not be in the run's record.
@@ -316,7 +342,7 @@ class ControllerEngine:
                 return number
         return None
 
-    def _start(self, run_dir: Path, order: _Order) -> int:
+    def _start(self, run_dir: Path, order: Order) -> int:
         # Before the start: a job that is left from another run would make this one fail, or measure
         # with it.
         self._expect_idle_hosts(order.called)
@@ -330,7 +356,7 @@ class ControllerEngine:
             self._running = number
         return number
 
-    def _ordered(self, order: _Order) -> int:
+    def _ordered(self, order: Order) -> int:
         """Give the order to start.
 
         Where its answer is lost it is given again only if no instance has come of it.
@@ -355,7 +381,7 @@ class ControllerEngine:
                 if time.monotonic() > end_s:
                     raise
 
-    def _arrived(self, place: tuple[str, ...], before: int, order: _Order) -> int | None:
+    def _arrived(self, place: tuple[str, ...], before: int, order: Order) -> int | None:
         """The instance that has come of an order without an answer.
 
         Its arguments are not there from the beginning.
@@ -538,7 +564,7 @@ def _version(said: str, form: str | None) -> str:
 
 
 @dataclass(frozen=True)
-class _Order:
+class Order:
     """The scenario and arguments that are started for a run.
 
     Where constants have other values than in the scenario's file, the scenarios with these have
@@ -553,6 +579,7 @@ class _Order:
 
     @property
     def name(self) -> str:
+        """Return the name of the scenario to start."""
         return str(self.scenarios[-1]["name"])
 
     def is_of(self, instance: Mapping[str, Any]) -> bool:
@@ -566,7 +593,7 @@ class _Order:
         )
 
 
-def _order_of(spec: Mapping[str, Any], own: Sequence[Scenario]) -> _Order:
+def order_of(spec: Mapping[str, Any], own: Sequence[Scenario]) -> Order:
     """Return the order that starts the run on the platform.
 
     `own` are the scenarios of the files. `values` of the run's specification has all as it was
@@ -603,7 +630,7 @@ def _order_of(spec: Mapping[str, Any], own: Sequence[Scenario]) -> _Order:
                 "openbach_functions": functions,
             }
         )
-    return _Order(scenarios, arguments, {there: here for here, there in called.items()})
+    return Order(scenarios, arguments, {there: here for here, there in called.items()})
 
 
 def _usual_values(own: Sequence[Scenario], values: Mapping[str, str]) -> dict[str, str]:
@@ -680,8 +707,15 @@ def _ms(date: str) -> int | None:
 
 
 def _duration_s(instance: Mapping[str, Any]) -> float:
-    start_ms, stop_ms = _ms(str(instance["start_date"])), _ms(str(instance["stop_date"]))
-    return (stop_ms - start_ms) / 1000 if start_ms is not None and stop_ms is not None else 0.0
+    return _seconds(str(instance["start_date"]), str(instance["stop_date"]), 0.0)
+
+
+def _seconds(begin: str, end: str, unknown_s: float) -> float:
+    """Return the seconds between two dates; `unknown_s` where one of them is none."""
+    begin_ms, end_ms = _ms(begin), _ms(end)
+    if begin_ms is None or end_ms is None:
+        return unknown_s
+    return max(end_ms - begin_ms, 0) / 1000
 
 
 class _Events:
@@ -696,17 +730,24 @@ class _Events:
 
     def tell(self, instance: Mapping[str, Any], t_s: float) -> None:
         self._on_event({"t_s": t_s, "event": "heartbeat"})
+        begun = str(instance["start_date"])
+        seen_s = max(t_s, _duration_s(instance))
+        new: list[tuple[float, str]] = []
         for event in _events(instance):
             if "scenario" in event:
                 event["scenario"] = self._called.get(event["scenario"], event["scenario"])
+            at_s = _seconds(begun, str(event.pop("date", None)), seen_s)
             # A look shows the whole instance: what was told before is left out.
             if (key := json.dumps(event)) not in self._told:
                 self._told.add(key)
-                self._write(json.dumps({"t_s": round(t_s, 3), **event}) + "\n")
+                new.append((round(at_s, 3), key))
+        # In the order of their times; those of one time as the functions stand in the instance.
+        for at_s, key in sorted(new, key=itemgetter(0)):
+            self._write(json.dumps({"t_s": at_s, **json.loads(key)}) + "\n")
 
 
 def _events(instance: Mapping[str, Any], **parent: int) -> Iterator[dict[str, Any]]:
-    """Yield the events that an instance shows, as far as it still shows them."""
+    """Yield the events that an instance shows, with their dates as far as it shows them."""
     number = {"scenario_instance_id": instance["scenario_instance_id"]}
     arguments = {argument["name"]: argument["value"] for argument in instance["arguments"]}
     name = instance["scenario_name"]
@@ -716,11 +757,13 @@ def _events(instance: Mapping[str, Any], **parent: int) -> Iterator[dict[str, An
         **number,
         "arguments": arguments,
         **parent,
+        "date": instance["start_date"],
     }
     for function in instance["openbach_functions"]:
         status, which = function["status"], {"function": function["id"], "label": function["label"]}
         if status != "Scheduled":
-            yield {"event": "function_started", **number, **which}
+            began = {"date": function.get("launch_date")}
+            yield {"event": "function_started", **number, **which, **began}
         if job := function.get("job"):
             started = {
                 "job": job["name"],
@@ -728,9 +771,10 @@ def _events(instance: Mapping[str, Any], **parent: int) -> Iterator[dict[str, An
                 "instance_id": job["id"],
                 **number,
             }
-            yield {"event": "job_started", **started, "function": function["id"]}
+            begun, over = ({"date": job.get(f"{end}_date")} for end in ("start", "stop"))
+            yield {"event": "job_started", **started, "function": function["id"], **begun}
             if job["status"] not in ("Scheduled", "Running"):
-                yield {"event": "job_ended", **started, "status": job["status"]}
+                yield {"event": "job_ended", **started, "status": job["status"], **over}
         if scenario := function.get("scenario"):
             yield from _events(
                 scenario, parent_id=instance["scenario_instance_id"], function=function["id"]
@@ -738,4 +782,5 @@ def _events(instance: Mapping[str, Any], **parent: int) -> Iterator[dict[str, An
         if status not in ("Scheduled", "Running"):
             yield {"event": f"function_{status.lower()}", **number, **which}
     if instance["stop_date"]:
-        yield {"event": "scenario_ended", "scenario": name, **number, "status": instance["status"]}
+        end = {"status": instance["status"], "date": instance["stop_date"]}
+        yield {"event": "scenario_ended", "scenario": name, **number, **end}
