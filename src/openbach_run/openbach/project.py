@@ -31,7 +31,7 @@ from openbach_run.errors import InputError
 from openbach_run.openbach.addresses import inventory_file
 from openbach_run.openbach.job_content import walk, whole
 from openbach_run.openbach.job_folders import Package
-from openbach_run.openbach.playbooks import ARCHIVE
+from openbach_run.openbach.playbooks import ARCHIVE, playbooks
 from openbach_run.openbach.reading import read_scenario
 from openbach_run.openbach.refusals import Malformed
 from openbach_run.openbach.scenario import Scenario, jobs_by_entity
@@ -277,6 +277,16 @@ def for_2_6(file: Path) -> str:
     return yaml.safe_dump(
         description, sort_keys=False, allow_unicode=True, explicit_start=True, width=120
     )
+
+
+def packed(package: Package, catalog: Catalog, form: str) -> bytes:
+    """Return a job's package in the form that a platform takes: 2.7 or 2.6. Raises InputError."""
+    assert package.files is not None
+    made = playbooks(package)
+    if form == "2.6":
+        name = f"{package.job.name}.yml"
+        made[f"files/{name}"] = for_2_6(package.files / name)
+    return pack(package, catalog, made)
 
 
 # Instructions

@@ -205,7 +205,7 @@ class ControllerEngine:
             else:
                 # its database alone may be wrong: with `update` the controller asks the agent
                 answer = self._controller.get("job/", address=address, update="")
-                if reason := _unreachable(answer.get("errors", ())):
+                if reason := unreachable(answer.get("errors", ())):
                     yield (
                         f"the agent of {entity}, {address}, does not answer the controller:"
                         f" {reason}; start it there again"
@@ -220,27 +220,7 @@ class ControllerEngine:
 
     def _upload(self, stored: dict[str, Any]) -> None:
         place = ("project/", self._project, "scenario/", stored["name"])
-        end_s = time.monotonic() + rest.LOST_LIMIT_S
-        # An upload is checked by reading it back: an answer may be lost although the order arrived.
-        while (there := self._uploaded(place)) != stored:
-            if there is not None:
-                self._controller.put(*place, body=stored)
-                return
-            try:
-                self._controller.post("project/", self._project, "scenario/", body=stored)
-                return
-            except Lost:  # it may have arrived: the next look says so
-                if time.monotonic() > end_s:
-                    raise
-
-    def _uploaded(self, place: tuple[str, ...]) -> dict[str, Any] | None:
-        try:
-            there: dict[str, Any] = self._controller.get(*place)
-        except Refused as refusal:
-            if refusal.status != 404:
-                raise
-            return None
-        return there
+        uploaded(self._controller, place, stored)
 
     # A run
 
@@ -532,6 +512,32 @@ class ControllerEngine:
             raise
 
 
+def uploaded(controller: Controller, place: tuple[str, ...], stored: Mapping[str, Any]) -> None:
+    """Upload a scenario to its place, unless it is there. Raises Refused, Lost."""
+    end_s = time.monotonic() + rest.LOST_LIMIT_S
+    # An upload is checked by reading it back: an answer may be lost although the order arrived.
+    while (there := _there(controller, place)) != stored:
+        if there is not None:
+            controller.put(*place, body=dict(stored))
+            return
+        try:
+            controller.post(*place[:-1], body=dict(stored))
+            return
+        except Lost:  # it may have arrived: the next look says so
+            if time.monotonic() > end_s:
+                raise
+
+
+def _there(controller: Controller, place: tuple[str, ...]) -> dict[str, Any] | None:
+    try:
+        there: dict[str, Any] = controller.get(*place)
+    except Refused as refusal:
+        if refusal.status != 404:
+            raise
+        return None
+    return there
+
+
 def _started(run_dir: Path) -> Path:
     """Return the file with the number of a run's instance, beside the run's directory."""
     return run_dir.with_suffix(".instance")
@@ -544,7 +550,7 @@ def _fetched(run_dir: Path) -> int | None:
     return None
 
 
-def _unreachable(errors: Sequence[Mapping[str, Any]]) -> str:
+def unreachable(errors: Sequence[Mapping[str, Any]]) -> str:
     """Return why the controller could not ask an agent for its jobs; "" if it could.
 
     Another error there is about a job that the agent has and the controller does not know.
