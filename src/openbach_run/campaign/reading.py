@@ -42,19 +42,23 @@ def read_with_subs(
     return scenario, sub_scenarios(scenario, lambda name: _read_beside(path, name, jobs))
 
 
-def sub_scenarios(scenario: Scenario, find: Callable[[str], Scenario]) -> dict[str, Scenario]:
+def sub_scenarios(
+    scenario: Scenario, find: Callable[[str], Scenario | None]
+) -> dict[str, Scenario]:
     """Return the sub-scenarios by name, including those that sub-scenarios start.
 
-    `find` reads one.
+    `find` reads one; None if it is not known.
     """
     found: dict[str, Scenario] = {}
     waiting = [scenario]
     while waiting:
         for function in waiting.pop().functions:
             name = function.get("start_scenario_instance", {}).get("scenario_name")
-            if name is not None and name not in found and name != scenario.name:
-                found[name] = find(name)
-                waiting.append(found[name])
+            if name is None or name in found or name == scenario.name:
+                continue
+            if (sub := find(name)) is not None:
+                found[name] = sub
+                waiting.append(sub)
     return found
 
 

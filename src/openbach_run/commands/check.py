@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from openbach_run.campaign.checks import check_measure
-from openbach_run.campaign.reading import read_with_subs, sweep_table
+from openbach_run.campaign.reading import file_beside, sub_scenarios, sweep_table
 from openbach_run.errors import InputError
 from openbach_run.openbach.addresses import inventory_file, unknown_entities, with_addresses
 from openbach_run.openbach.job import Job
@@ -41,8 +42,11 @@ def check(
         if as_json:
             print(json.dumps(error.answer, indent=1))
         return 2
-    # Again, now with its sub-scenarios: what the backend says is of this file alone.
-    scenario, subs = read_with_subs(path, packages)
+    # What the backend says is of this file alone: a platform may have the scenarios that it starts.
+    notes: dict[str, str] = {}
+    subs = sub_scenarios(scenario, partial(_sub, path, jobs, notes))
+    for name, text in notes.items():
+        print(f"{path}: note: it starts {name}, which is not checked: {text}", file=sys.stderr)
     hosts = load_inventory(inventory_file(scenario, path, inventory))
     of_all: list[str] = []
     for one in (scenario, *subs.values()):
@@ -61,6 +65,19 @@ def check(
     else:
         print(f"{path}: accepted: {len(scenario.functions)} functions, {len(findings)} warnings")
     return 0
+
+
+def _sub(path: Path, jobs: Mapping[str, Job], notes: dict[str, str], name: str) -> Scenario | None:
+    """Return a sub-scenario from the file beside the scenario's; None, with a note, without one."""
+    file = file_beside(path, name)
+    if not file.exists():
+        notes[name] = f"there is no {file}; the platform must have it"
+        return None
+    try:
+        return read_scenario(file, jobs)
+    except InputError as error:
+        notes[name] = str(error) if not isinstance(error, Malformed) else f"{file}: {error}"
+        return None
 
 
 def _shown(

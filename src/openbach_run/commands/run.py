@@ -7,6 +7,7 @@ It plans the runs and executes those that are missing.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from functools import partial
 
@@ -19,6 +20,7 @@ from openbach_run.campaign.run import (
     prepare,
     run_with_progress,
 )
+from openbach_run.errors import InputError
 from openbach_run.progress import Reporter
 from openbach_run.results.files import as_csv, as_json
 from openbach_run.results.tables import as_html, as_latex, as_markdown, as_text
@@ -41,9 +43,15 @@ def run(arguments: argparse.Namespace) -> int:
         # Late: few command lines ask for it.
         from openbach_run.commands.check import check
 
-        catalog, packages = installed(options)
-        path = path_of(arguments.scenario, catalog)
-        return check(path, packages, arguments.format == "json", options.inventory)
+        as_json = arguments.format == "json"
+        try:
+            catalog, packages = installed(options)
+            path = path_of(arguments.scenario, catalog)
+            return check(path, packages, as_json, options.inventory)
+        except (InputError, OSError) as error:
+            if as_json:  # a program reads stdout, whatever is wrong
+                print(json.dumps({"error": str(error)}, indent=1))
+            raise
     plan = plan_of(arguments.scenario, arguments.settings, arguments.seeds, options)
     if arguments.dry_run or arguments.prepare:
         for text in (*plan.warnings(options.engine), *notes_on_inventories(plan, options)):
