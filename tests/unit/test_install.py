@@ -120,7 +120,10 @@ class EmptyPlatform(FakeController):
         running = {"response": {"state": "Running"}, "returncode": 202, **begun}
         ended = {"response": None, "returncode": 204, **begun}
         if name == self.failing:
-            ended |= {"response": {"error": "apt: no package"}, "returncode": 500}
+            ended |= {
+                "response": {"error": "Ansible failed", "10.0.0.1": ["apt: no package"]},
+                "returncode": 500,
+            }
         else:
             self.on[address].append(name)
         first = [before] if before else []
@@ -178,7 +181,7 @@ def test_what_was_interrupted_goes_on(
     platform.failing = "satpep"
     assert installed(platform) == 1
     told = capsys.readouterr().err
-    assert "(satpep: apt: no package)" in told
+    assert '(satpep: Ansible failed; {"10.0.0.1": ["apt: no package"]})' in told
     platform.failing = ""
     project = platform.projects["satvpn"]
     project["entity"][0]["agent"] = {"address": "10.9.9.9"}

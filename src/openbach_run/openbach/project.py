@@ -21,16 +21,17 @@ import json
 import shutil
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from openbach_run.catalog import Catalog
+from openbach_run.catalog import Catalog, with_base
 from openbach_run.errors import InputError
 from openbach_run.openbach.addresses import inventory_file
 from openbach_run.openbach.job_content import walk, whole
-from openbach_run.openbach.job_folders import Package
+from openbach_run.openbach.job_folders import Package, entries_of
 from openbach_run.openbach.playbooks import ARCHIVE, playbooks
 from openbach_run.openbach.reading import read_scenario
 from openbach_run.openbach.refusals import Malformed
@@ -295,8 +296,13 @@ def packed(package: Package, catalog: Catalog, form: str) -> bytes:
 INSTRUCTIONS = """\
 # Installing the testbed on an OpenBACH platform
 
-The commands are scripts of OpenBACH's auditorium; run them in a directory with a file `controller`,
-as they all do: `{{"controller": "ADDRESS", "login": "…", "password": "…"}}`.
+`openbach-run package --install ADDRESS --project {project}` does sections 1 and 2 step by step, and
+goes on where it was interrupted; with `--check` it only says what is missing.
+
+By hand, the commands are scripts of OpenBACH's auditorium, in `apis/auditorium_scripts` of its
+repository openbach-extra: `python3 add_job.py …` stands for `PYTHONPATH=EXTRA/apis python3
+EXTRA/apis/auditorium_scripts/add_job.py …`. Run them here, beside a file `controller`:
+`{{"controller": "ADDRESS", "login": "…", "password": "…"}}`.
 
 ## 1. Jobs
 
@@ -336,6 +342,10 @@ the controller asks it (`GET job?address=ADDRESS&update`) and corrects its own l
 
 A job that is not listed some minutes later is to be installed again. An agent that did not answer
 is under `errors`.
+
+### VPNs
+
+{vpns}
 
 ## 2. Project
 
@@ -387,6 +397,23 @@ A job's log is in `/var/log/openbach/JOB_*.log` on its agent, and in the collect
 """
 
 
+VPNS = """\
+From Debian's packages, as far as the agents' distribution has them: {packaged}.
+`openvpn_dco` needs OpenVPN 2.7 and Linux 6.16 (module `ovpn`).
+
+Built by the job's playbook, with cargo or Go on the agents, where it is told to: {built}.
+Append to `/opt/openbach/controller/ansible/group_vars/all` on the controller, with those you want,
+and install `vpn` again:
+
+```yaml
+satvpn_built_vpns: {wanted}
+```
+
+Brought by hand, into `/usr/local/sbin` of the VPN's two ends:
+
+{by_hand}"""
+
+
 def _left_out(jobs: Sequence[str]) -> str:
     """Return why the list of jobs to add does not have all that are packed; "" if it has."""
     if not jobs:
@@ -397,6 +424,27 @@ def _left_out(jobs: Sequence[str]) -> str:
         " are for scenarios of"
     )
     return f"{text} yours,\nand are added the same way.\n\n"
+
+
+def vpn_list(folders: Mapping[str, Path]) -> str:
+    """Return which VPNs agents have once the job is installed, and how the others come."""
+    packaged, built, by_hand = [], {}, {}
+    for kind in sorted(folders):
+        told = with_base(folders[kind], folders)
+        programs: dict[str, Any] = told.get("programs", {})
+        if not programs:
+            packaged.append(f"`{kind}`")
+        elif hosts := [one["host"] for one in programs.values() if "host" in one]:
+            by_hand[kind] = f"- `{kind}`: {', '.join(programs)}, from {', '.join(hosts)}"
+        else:
+            built[kind] = [f"{told.get('base', kind)} {one}" for one in programs]
+    wanted = json.dumps(list(dict.fromkeys(chain.from_iterable(built.values()))))
+    return VPNS.format(
+        packaged=", ".join(packaged),
+        built=", ".join(f"`{kind}`" for kind in built),
+        wanted=wanted,
+        by_hand="\n".join(by_hand.values()),
+    )
 
 
 def value_table(scenarios: Sequence[Scenario]) -> str:
@@ -456,6 +504,7 @@ def instructions(
             f"python3 modify_entity.py {host.entity} {name} -a {address[host.entity]}"
             for host in inventory.hosts
         ),
+        vpns=vpn_list(entries_of(packages)["vpn-configs"]),
         values=value_table(scenarios),
         arguments=argument_table(scenarios, packages),
         stop_all=f"python3 stop_all_job_instances.py {' '.join(address[name] for name in needed)} "

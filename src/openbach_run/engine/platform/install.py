@@ -7,6 +7,7 @@ where it was, and a second one does nothing.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ STEP_LIMIT_S = 600.0
 DONE = (200, 204)
 NO_ADDRESS = "the inventory names no agent for it (ansible_host)"
 RUNNING = 202
+MOST_TOLD = 500
 
 
 @dataclass(frozen=True)
@@ -237,8 +239,7 @@ def _names(tree: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _said(response: Any) -> str:
-    """Return the reason in a state, which may be a long report of Ansible's."""
-    known = response if isinstance(response, dict) else {"error": response}
-    return "; ".join(
-        str(known[key]) for key in ("error", "message", "error_message") if key in known
-    )
+    """Return the reason in a state: the controller's words, then what Ansible has told of it."""
+    known = dict(response) if isinstance(response, dict) else {"error": response}
+    words = [str(known.pop(key)) for key in ("error", "message") if key in known]
+    return "; ".join([*words, *([json.dumps(known)[:MOST_TOLD]] if known else [])])
