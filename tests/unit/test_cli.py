@@ -401,7 +401,10 @@ def test_check_of_a_scenario_that_starts_another_one(
     assert main.main(["--check", str(file), "--format", "json"]) == 0
     told = capsys.readouterr()
     assert json.loads(told.out)["name"] == "parent"
-    assert "note: it starts other, which is not checked: " in told.err
+    assert (
+        "note: the platform must have other, which it starts and which was not checked: "
+        in told.err
+    )
 
 
 @pytest.mark.parametrize("content", [None, "{", "[]", '{"name": "a"}'])

@@ -147,20 +147,19 @@ def test_what_cannot_be_a_record_is_said(
     assert main.main(["collect", "geo", "--instance", str(changed)]) == 1
     assert "no instance of geo can be collected" in capsys.readouterr().err
     assert main.main(["collect", "geo", "--instance", "99"]) == 1
-    assert f"instance 99 is none of geo; there are {good}, {changed}" in capsys.readouterr().err
+    assert f"geo has instances {good}, {changed}" in capsys.readouterr().err
     assert main.main(["collect", "leo"]) == 1
-    assert "nobody has launched leo there" in capsys.readouterr().err
+    assert "leo has no instance" in capsys.readouterr().err
     assert main.main(["collect", "geo", "--project", "other"]) == 1
-    assert "has no project other" in capsys.readouterr().err
+    assert "The requested Project is not in the database" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("shown", "words"),
     [
-        ({"status": "Running", "stop_date": None}, "it still runs"),
-        ({"status": "Stopped"}, "it was stopped"),
-        ({"status": "Scheduling", "stop_date": None}, "it has not begun"),
-        ({"arguments": {"rate": "20M"}}, "the constants that the controller shows for geo are not"),
+        ({"status": "Running", "stop_date": None}, "no whole results (Running)"),
+        ({"status": "Stopped"}, "no whole results (Stopped)"),
+        ({"arguments": {"rate": "20M"}}, "the controller shows other constants than this"),
         ({"arguments": {"cc": "no such"}}, "no such"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -159,7 +160,7 @@ def test_an_empty_platform_gets_everything_once(
     assert "missing: project satvpn: there is none" in told.err
     assert platform.orders == 0, "--check only looks"
     assert installed(platform) == 0
-    assert "0 missing" in capsys.readouterr().out
+    assert "missing" not in capsys.readouterr().err
     assert "vpn" in platform.on[ADDRESSES["satvpn_box"]]
     (project,) = platform.projects.values()
     assert project["owners"] == ["admin"]
@@ -170,7 +171,7 @@ def test_an_empty_platform_gets_everything_once(
     before = platform.orders
     for more in ((), ("--check",)):
         assert installed(platform, *more) == 0
-        assert "0 done now, 0 missing" in capsys.readouterr().out
+        assert re.fullmatch(r"(\d+) of \1 steps are done\n", capsys.readouterr().out)
     assert platform.orders == before, "a second one does nothing"
 
 
@@ -181,13 +182,12 @@ def test_what_was_interrupted_goes_on(
     platform.failing = "satpep"
     assert installed(platform) == 1
     told = capsys.readouterr().err
-    assert '(satpep: Ansible failed; {"10.0.0.1": ["apt: no package"]})' in told
+    assert '(satpep: {"error": "Ansible failed", "10.0.0.1": ["apt: no package"]})' in told
     platform.failing = ""
     project = platform.projects["satvpn"]
     project["entity"][0]["agent"] = {"address": "10.9.9.9"}
     platform.scenarios["geo"] = {"name": "geo", "description": "an old one"}
     platform.described["voip"]["general"]["job_version"] = "0.1"
-    platform.described["nat"]["arguments"] = {}
     assert installed(platform) == 0
     told = capsys.readouterr().out
     name = project["entity"][0]["name"]
@@ -197,7 +197,6 @@ def test_what_was_interrupted_goes_on(
         f"job voip: the controller has version 0.1, this checkout {PACKAGES['voip'].job.version}"
         in told
     )
-    assert "job nat: the controller's has other arguments" in told
     assert platform.on[ADDRESSES["satvpn_pc"]].count("voip") == 2, "its files are new, too"
     assert platform.on[ADDRESSES["satvpn_pc"]].count("file_transfer") == 1
     assert installed(platform, "--again") == 0
@@ -212,7 +211,8 @@ def test_an_agent_that_there_is_not_is_named(
     del platform.on[address]
     assert installed(platform) == 1
     told = capsys.readouterr().err
-    assert f"missing: jobs of satvpn_sat: the platform has no agent {address}" in told
+    assert f"missing: jobs of satvpn_sat ({address}): " in told
+    assert "The requested Agent is not in the database" in told
     assert platform.on[ADDRESSES["satvpn_pc"]], "the others are done"
 
 
@@ -223,7 +223,7 @@ def test_the_local_controller_has_everything(
         access = {"controller": url, "login": "openbach", "password": "a password"}
         Path("controller").write_text(json.dumps(access))
         assert main.main(["package", "--install", url, "--check"]) == 0
-    assert "0 missing" in capsys.readouterr().out
+    assert re.fullmatch(r"(\d+) of \1 steps are done\n", capsys.readouterr().out)
 
 
 def test_check_needs_a_platform(capsys: pytest.CaptureFixture[str]) -> None:

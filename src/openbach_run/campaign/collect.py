@@ -7,8 +7,8 @@ keeps the seed of its record, so that a later collection adds those that are new
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from openbach_run.campaign.reading import file_beside, read_with_subs, settings_
 from openbach_run.campaign.request import Plan, installed, path_of
 from openbach_run.campaign.run import store_of
 from openbach_run.engine.platform.engine import FETCHED, RunKey, order_of, run_key
-from openbach_run.engine.platform.instances import instances_of, started_by, wrong_with
+from openbach_run.engine.platform.instances import instances_of, wrong_with
 from openbach_run.engine.platform.rest import Controller
 from openbach_run.errors import InputError, SetupError
 from openbach_run.openbach.scenario import Scenario
@@ -47,21 +47,26 @@ def collected(
     if subs:
         (scenario,) = subs.values()
         path = file_beside(path, scenario.name)
-        instances = [child for one in instances for child in started_by(one)]
+        functions = [one for instance in instances for one in instance["openbach_functions"]]
+        instances = [one["scenario"] for one in functions if one.get("scenario")]
     plan = Plan(path, (), None, (), packages, catalog)
     campaigns, left_out = {}, []
     for instance in instances:
-        number = instance["scenario_instance_id"]
         try:
-            campaigns[number] = _campaign_of(scenario, instance, plan, options)
+            found = _campaign_of(scenario, instance, plan, options)
+            campaigns[instance["scenario_instance_id"], instance["start_date"]] = found
         except InputError as error:
+            number = instance["scenario_instance_id"]
             left_out.append(f"instance {number} of {instance['scenario_name']}: {error}")
     if not campaigns:
         head = f"{controller.access.url}: no instance of {name} can be collected:"
         raise SetupError("\n  ".join([head, *left_out]))
-    begun = {one["scenario_instance_id"]: str(one["start_date"]) for one in instances}
-    records = _records(store_of(scenario.name, options), controller.access.url)
-    return _planned(plan, campaigns, _seeds(campaigns, begun, records)), left_out
+    store = store_of(scenario.name, options)
+    return _planned(plan, campaigns, _seeds(campaigns, store, controller.access.url)), left_out
+
+
+Instance = tuple[int, str]
+"""Its number and its date: a platform that is installed anew begins with number 1 again."""
 
 
 def _campaign_of(
@@ -69,95 +74,68 @@ def _campaign_of(
 ) -> Campaign:
     """Return the campaign of the one cell that an instance is a run of. Raises InputError."""
     known, own = settings_of(scenario, {}), scenario.defaults
-    shown = {one["name"]: str(one["value"]) for one in instance["arguments"]}
-    given = {
-        name: (value,) for name, value in shown.items() if name in known and value != own.get(name)
-    }
+    given = {}
+    for argument in instance["arguments"]:
+        name, value = argument["name"], str(argument["value"])
+        if name in known and value != own.get(name):
+            given[name] = (value,)
     campaign = plan_read(plan.path, scenario, {}, given, (1,), plan.packages)
-    here = campaign.on(inventory_of(campaign, plan.catalog, options))
+    here = campaign.on(inventory_of(campaign, plan.catalog, options)).scenario
     (cell,) = campaign.cells
-    local = here.scenario.with_functions_of({**own, **cell})
-    orders = (order_of({"values": cell}, [one]) for one in (here.scenario, local))
-    if wrong := wrong_with(instance, *orders):
+    local = here.with_functions_of({**own, **cell})
+    if wrong := wrong_with(instance, *(order_of({"values": cell}, [one]) for one in (here, local))):
         raise InputError(wrong)
     return campaign
 
 
-def _planned(plan: Plan, campaigns: Mapping[int, Campaign], seeds: Mapping[int, int]) -> Plan:
-    """Return the plan with these instances, by their numbers, as the runs of one campaign."""
-    first, every = next(iter(campaigns.values())), [*campaigns.values()]
-    swept = first.scenario.sweep.get("values", {})
-    values = {}
-    for name in first.values:
-        had = dict.fromkeys(one.values[name][0] for one in every)
-        # In the order of the scenario's own sweep; others come as they were launched.
-        order = {str(value): at for at, value in enumerate(swept.get(name, ()))}
-        values[name] = tuple(sorted(had, key=lambda one: order.get(one, len(order))))
-    every.sort(key=lambda one: [values[name].index(one.values[name][0]) for name in values])
-    cells = {number: one.cells[0] for number, one in campaigns.items()}
-    of_cell: dict[tuple[str, ...], tuple[int, ...]] = {}
-    for number in sorted(cells, key=seeds.__getitem__):
-        key = tuple(cells[number].values())
-        of_cell[key] = (*of_cell.get(key, ()), seeds[number])
-    files: dict[str, dict[str, str]] = defaultdict(dict)
-    for one in every:
-        for name, content in one.link_files.items():
-            files[name] |= content
+def _planned(
+    plan: Plan, campaigns: Mapping[Instance, Campaign], runs: Mapping[Instance, RunKey]
+) -> Plan:
+    """Return the plan with these instances as the runs of one campaign."""
+    first, every = next(iter(campaigns.values())), campaigns.values()
+    values = {
+        name: tuple(dict.fromkeys(one.values[name][0] for one in every)) for name in first.values
+    }
+    seeds: dict[tuple[str, ...], tuple[int, ...]] = {}
+    for instance, one in campaigns.items():
+        key = tuple(one.cells[0].values())
+        seeds[key] = (*seeds.get(key, ()), runs[instance][1])
+    given = frozenset().union(*(one.given for one in every))
     campaign = replace(
         first,
         values=values,
-        seeds=tuple(sorted(set(seeds.values()))),
-        seeds_by_cell=of_cell,
+        seeds=(1,),
+        seeds_by_cell=seeds,
         presets={name: one for each in every for name, one in each.presets.items()},
-        link_files=files,
-        given=frozenset().union(*(one.given for one in every)),
+        given=given,
     )
-    in_order = {tuple(one.cells[0].items()): one.cells[0] for one in every}
-    campaign.found.cells = [*in_order.values()]
+    campaign.found.cells = [dict(zip(values, key, strict=True)) for key in seeds]
     return replace(
         plan,
-        settings=tuple(
-            f"{name}={','.join(values[name])}" for name in values if name in campaign.given
-        ),
-        seeds=str(max(campaign.seeds)),
+        settings=tuple(f"{name}={','.join(values[name])}" for name in values if name in given),
+        seeds=str(max(map(len, seeds.values()))),
         campaigns=(campaign,),
-        collected={run_key(cells[number], seed): number for number, seed in seeds.items()},
+        collected={key: number for (number, _), key in runs.items()},
     )
-
-
-def _records(store: Store, url: str) -> list[tuple[RunKey, tuple[int, str]]]:
-    """Return the runs that have records of this platform: each with its instance and its date."""
-    found = []
-    for record in store.all():
-        if record.identity.get("controller") != url:
-            continue
-        try:
-            instance = run_files.document(store.runs / record.run_id, FETCHED)
-            # With its date: a platform that is installed anew begins with number 1 again.
-            one = instance["scenario_instance_id"], str(instance["start_date"])
-        except (OSError, DamagedRecord, KeyError, TypeError):
-            one = 0, ""
-        found.append((run_key(record.arguments, record.seed), one))
-    return found
 
 
 def _seeds(
-    campaigns: Mapping[int, Campaign],
-    begun: Mapping[int, str],
-    records: Sequence[tuple[RunKey, tuple[int, str]]],
-) -> dict[int, int]:
-    """Return the seed of each instance: that of its record, or the least one without a record."""
-    taken = {key for key, _ in records}
-    there = {(one, key[0]): key[1] for key, one in records}
-    seeds: dict[int, int] = {}
-    for number in sorted(campaigns):
-        (cell,) = campaigns[number].cells
-        values, seed = run_key(cell, 1)
-        if (known := there.get(((number, begun[number]), values))) is not None:
-            seed = known
-        else:
-            while (values, seed) in taken:
-                seed += 1
-        taken.add((values, seed))
-        seeds[number] = seed
-    return seeds
+    campaigns: Mapping[Instance, Campaign], store: Store, url: str
+) -> dict[Instance, RunKey]:
+    """Return each instance's cell and seed: those of its record, or the least seed without one."""
+    there: dict[RunKey, Instance | None] = {}
+    for record in store.all():
+        if record.identity.get("controller") == url:
+            there[key := run_key(record.arguments, record.seed)] = None
+            with suppress(OSError, DamagedRecord, KeyError, TypeError):
+                kept = run_files.document(store.runs / record.run_id, FETCHED)
+                there[key] = kept["scenario_instance_id"], kept["start_date"]
+    runs = {}
+    for instance in sorted(campaigns):
+        (cell,), seed = campaigns[instance].cells, 1
+        known = [key for key, one in there.items() if one == instance]
+        while (key := run_key(cell, seed)) in there and key not in known:
+            seed += 1
+        runs[instance] = key
+        there[key] = instance
+    return runs

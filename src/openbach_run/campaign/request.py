@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from openbach_run.campaign.file import plan_file
 from openbach_run.campaign.model import Campaign
@@ -23,9 +23,6 @@ from openbach_run.openbach.source import SUFFIXES, file_of, is_source
 from openbach_run.paths import REPOSITORY
 from openbach_run.results.seeds import FIRST_SEEDS
 
-if TYPE_CHECKING:
-    from openbach_run.engine.platform.engine import RunKey
-
 
 @dataclass(frozen=True)
 class Plan:
@@ -40,8 +37,8 @@ class Plan:
     campaigns: tuple[Campaign, ...]
     packages: Mapping[str, Package]
     catalog: Catalog
-    collected: Mapping[RunKey, int] | None = None
-    """The platform's instances that are the runs, as they have ended; None: runs are executed."""
+    collected: Mapping[Any, int] | None = None
+    """The platform's instances that are the runs, by run_key(); None: runs are executed."""
 
     @property
     def name(self) -> str:

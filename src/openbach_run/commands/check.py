@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Mapping
-from functools import partial
 from pathlib import Path
 
 from openbach_run.campaign.checks import check_measure
@@ -42,11 +41,18 @@ def check(
         if as_json:
             print(json.dumps(error.answer, indent=1))
         return 2
+
+    def find(name: str) -> Scenario | None:
+        """Return a sub-scenario from the file beside; None, with a note, if it cannot be read."""
+        try:
+            return read_scenario(file_beside(path, name), jobs)
+        except InputError as error:
+            said = f"the platform must have {name}, which it starts and which was not checked"
+            print(f"{path}: note: {said}: {error}", file=sys.stderr)
+        return None
+
     # What the backend says is of this file alone: a platform may have the scenarios that it starts.
-    notes: dict[str, str] = {}
-    subs = sub_scenarios(scenario, partial(_sub, path, jobs, notes))
-    for name, text in notes.items():
-        print(f"{path}: note: it starts {name}, which is not checked: {text}", file=sys.stderr)
+    subs = sub_scenarios(scenario, find)
     hosts = load_inventory(inventory_file(scenario, path, inventory))
     of_all: list[str] = []
     for one in (scenario, *subs.values()):
@@ -65,19 +71,6 @@ def check(
     else:
         print(f"{path}: accepted: {len(scenario.functions)} functions, {len(findings)} warnings")
     return 0
-
-
-def _sub(path: Path, jobs: Mapping[str, Job], notes: dict[str, str], name: str) -> Scenario | None:
-    """Return a sub-scenario from the file beside the scenario's; None, with a note, without one."""
-    file = file_beside(path, name)
-    if not file.exists():
-        notes[name] = f"there is no {file}; the platform must have it"
-        return None
-    try:
-        return read_scenario(file, jobs)
-    except InputError as error:
-        notes[name] = str(error) if not isinstance(error, Malformed) else f"{file}: {error}"
-        return None
 
 
 def _shown(

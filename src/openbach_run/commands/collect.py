@@ -5,15 +5,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from functools import partial
 from pathlib import Path
 
 from openbach_run.campaign.engines import controller_of
-from openbach_run.campaign.options import Options
 from openbach_run.campaign.run import run_with_progress
-from openbach_run.commands.arguments import add_controller, add_jobs, add_with, command_parser
-from openbach_run.commands.main import FORMATS
-from openbach_run.commands.run import show
+from openbach_run.commands.arguments import add_controller, add_with, command_parser
+from openbach_run.commands.run import options_of, tables_as_text
 
 DESCRIPTION = """\
 Makes records of a scenario's instances that have ended on an OpenBACH platform, whoever
@@ -30,29 +27,14 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     made = command_parser("collect", DESCRIPTION, EPILOG)
     made.add_argument("scenario", metavar="SCENARIO", help="scenario file, or a name in scenarios/")
+    only = "only these instances (default: all of the project)"
+    made.add_argument("--instance", type=int, nargs="+", default=[], metavar="N", help=only)
     add_controller(made)
-    made.add_argument(
-        "--instance",
-        type=int,
-        nargs="+",
-        default=[],
-        metavar="N",
-        dest="numbers",
-        help="only these scenario instances (default: all of the project)",
-    )
-    made.add_argument(
-        "--results",
-        type=Path,
-        metavar="DIR",
-        help="where records and results.csv go (default results/<scenario>)",
-    )
+    made.add_argument("--results", type=Path, metavar="DIR", help="default results/<scenario>")
     add_with(made, "directories of yours that the scenario uses (docs/additions.md)")
-    add_jobs(made)
-    made.add_argument(
-        "--inventory", type=Path, metavar="FILE", help="the platform's, as for `package`"
-    )
-    made.add_argument("--format", choices=FORMATS, default="table", help="output format")
+    made.add_argument("--inventory", type=Path, metavar="FILE", help="as for `package`")
     made.add_argument("--quiet", action="store_true", help="no progress")
+    made.set_defaults(engine="controller")
     return made
 
 
@@ -62,28 +44,15 @@ def main(argv: list[str]) -> int:
     Raises InputError, SetupError.
     """
     arguments = parser().parse_args(argv)
-    options = Options(
-        engine="controller",
-        results=arguments.results,
-        additions=tuple(arguments.with_dirs),
-        jobs=tuple(arguments.jobs),
-        inventory=arguments.inventory,
-        controller=arguments.controller,
-        project=arguments.project,
-    )
+    options = options_of(arguments)
     # Late, as it imports requests.
     from openbach_run.campaign.collect import collected
 
     controller = controller_of(options)
     assert controller is not None
-    plan, left_out = collected(arguments.scenario, arguments.numbers, options, controller)
-    done = run_with_progress(
-        plan,
-        options,
-        quiet=arguments.quiet,
-        result=partial(show, arguments.format),
-        controller=controller,
-    )
+    plan, left_out = collected(arguments.scenario, arguments.instance, options, controller)
+    done = run_with_progress(plan, options, quiet=arguments.quiet, controller=controller)
+    print(tables_as_text(done), end="")
     for text in left_out:
         print(f"openbach-run: left out: {text}", file=sys.stderr)
     return 0 if done.is_good and not left_out else 1

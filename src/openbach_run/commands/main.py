@@ -23,7 +23,7 @@ from openbach_run.errors import InputError, SetupError
 from openbach_run.progress import only_shown
 
 OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
-FORMATS = ("table", "markdown", "latex", "html", "csv", "json")
+TABLE_FORMATS = ("table", "markdown", "latex", "html")
 COMMANDS = {
     "report": "openbach_run.commands.report",
     "artifact": "openbach_run.commands.artifact",
@@ -197,7 +197,7 @@ def _add_execution(made: argparse.ArgumentParser) -> None:
     )
     made.add_argument(
         "--format",
-        choices=FORMATS,
+        choices=[*TABLE_FORMATS, "csv", "json"],
         default="table",
         help="output format (default table)",
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from dataclasses import fields
 from functools import partial
 
 from openbach_run.campaign.options import Options
@@ -67,32 +68,21 @@ def run(arguments: argparse.Namespace) -> int:
         plan,
         options,
         quiet=arguments.quiet,
-        result=partial(show, arguments.format),
+        result=partial(_print, arguments.format),
     )
     return 0 if done.is_good else 1
 
 
 def options_of(arguments: argparse.Namespace) -> Options:
     """Return the options of a command line. Raises InputError for some that do not go together."""
-    return Options(
-        results=arguments.results,
-        engine=arguments.engine,
-        clock=arguments.clock,
-        workers=arguments.workers,
-        scheduler=arguments.scheduler,
-        rerun=arguments.rerun,
-        pcap=arguments.pcap,
-        keys=arguments.keys,
-        locked=arguments.locked,
-        additions=tuple(arguments.with_dirs),
-        jobs=tuple(arguments.jobs),
-        inventory=arguments.inventory,
-        controller=arguments.controller,
-        project=arguments.project,
-    )
+    given = {
+        one.name: vars(arguments)[one.name] for one in fields(Options) if one.name in arguments
+    }
+    lists = {"additions": tuple(arguments.with_dirs), "jobs": tuple(given.get("jobs", ()))}
+    return Options(**given | lists)
 
 
-def show(form: str, result: Result) -> None:
+def _print(form: str, result: Result) -> None:
     """Print all results as tables, CSV or JSON."""
     match form:
         case "csv":

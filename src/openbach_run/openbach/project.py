@@ -21,7 +21,6 @@ import json
 import shutil
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -315,11 +314,8 @@ python3 get_job_infos.py fping | grep ansible_distribution_
 ```
 
 `ansible_distribution_release` means `jobs-2.7/`, `ansible_distribution_version` means `jobs-2.6/`.
-Once the project is there, `openbach-run --engine controller` finds out by itself and names the
-files that are missing.
 
-Installing a job adds the Debian packages that it uses and its own files; uninstalling it removes
-its own files only.
+Uninstalling a job removes its own files only, and no Debian package.
 
 ```sh
 {add_jobs}
@@ -332,16 +328,13 @@ after the other: each waits for its playbooks, and many at once overload a small
 {install_jobs}
 ```
 
-`install_jobs.py` can say that an operation was successful before its playbook has ended, or
-although the agent then refuses the job. What an agent really has, it says itself; with `--update`
-the controller asks it (`GET job?address=ADDRESS&update`) and corrects its own list:
+`install_jobs.py` can say too early that an operation was successful. What an agent has, it says:
 
 ```sh
 {check_jobs}
 ```
 
-A job that is not listed some minutes later is to be installed again. An agent that did not answer
-is under `errors`.
+A job that is not listed some minutes later is to be installed again.
 
 ### VPNs
 
@@ -409,9 +402,7 @@ and install `vpn` again:
 satvpn_built_vpns: {wanted}
 ```
 
-Brought by hand, into `/usr/local/sbin` of the VPN's two ends:
-
-{by_hand}"""
+Brought by hand, into `/usr/local/sbin` of both ends (the job says from where): {by_hand}."""
 
 
 def _left_out(jobs: Sequence[str]) -> str:
@@ -428,23 +419,17 @@ def _left_out(jobs: Sequence[str]) -> str:
 
 def vpn_list(folders: Mapping[str, Path]) -> str:
     """Return which VPNs agents have once the job is installed, and how the others come."""
-    packaged, built, by_hand = [], {}, {}
+    found: dict[str, list[str]] = {"packaged": [], "built": [], "by_hand": []}
+    wanted: list[str] = []
     for kind in sorted(folders):
         told = with_base(folders[kind], folders)
         programs: dict[str, Any] = told.get("programs", {})
-        if not programs:
-            packaged.append(f"`{kind}`")
-        elif hosts := [one["host"] for one in programs.values() if "host" in one]:
-            by_hand[kind] = f"- `{kind}`: {', '.join(programs)}, from {', '.join(hosts)}"
-        else:
-            built[kind] = [f"{told.get('base', kind)} {one}" for one in programs]
-    wanted = json.dumps(list(dict.fromkeys(chain.from_iterable(built.values()))))
-    return VPNS.format(
-        packaged=", ".join(packaged),
-        built=", ".join(f"`{kind}`" for kind in built),
-        wanted=wanted,
-        by_hand="\n".join(by_hand.values()),
-    )
+        is_brought = any("host" in one for one in programs.values())
+        how = "by_hand" if is_brought else "built" if programs else "packaged"
+        found[how].append(f"`{kind}`")
+        wanted += [] if is_brought else [f"{told.get('base', kind)} {one}" for one in programs]
+    listed = {how: ", ".join(kinds) for how, kinds in found.items()}
+    return VPNS.format(wanted=json.dumps([*dict.fromkeys(wanted)]), **listed)
 
 
 def value_table(scenarios: Sequence[Scenario]) -> str:

@@ -27,7 +27,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -238,17 +237,14 @@ class ControllerEngine:
         number: int | None = None
 
         def ended(status: str, error: str | None, duration_s: float = 0.0) -> Outcome:
-            taken_s = time.monotonic() - started_s if self._collected is None else duration_s
             host = {} if number is None else {"scenario_instance_id": number}
-            return Outcome(status, duration_s, taken_s, "", error, host)
+            return Outcome(status, duration_s, time.monotonic() - started_s, "", error, host)
 
         try:
             if self._collected is not None:
                 number = self._collected[run_key(spec["values"], spec["seed"])]
-            else:
-                number = self._earlier(run_dir, order)
-                if number is None:
-                    number = self._start(run_dir, order)
+            elif (number := self._earlier(run_dir, order)) is None:
+                number = self._start(run_dir, order)
         except Refused as refusal:
             # A refused run does not stop the campaign; its record says why.
             return ended("Not Started", str(refusal))
@@ -268,10 +264,7 @@ class ControllerEngine:
         reason = (
             None
             if instance["status"] == "Finished Ok"
-            # The log lines of what has ended long ago are there or will not come.
-            else reasons.explain(
-                self._controller, instance, None if self._collected is None else 0.0
-            )
+            else reasons.explain(self._controller, instance)
         )
         return ended(instance["status"], reason, _duration_s(instance))
 
@@ -516,7 +509,7 @@ def uploaded(controller: Controller, place: tuple[str, ...], stored: Mapping[str
     """Upload a scenario to its place, unless it is there. Raises Refused, Lost."""
     end_s = time.monotonic() + rest.LOST_LIMIT_S
     # An upload is checked by reading it back: an answer may be lost although the order arrived.
-    while (there := _there(controller, place)) != stored:
+    while (there := controller.find(*place)) != stored:
         if there is not None:
             controller.put(*place, body=dict(stored))
             return
@@ -526,16 +519,6 @@ def uploaded(controller: Controller, place: tuple[str, ...], stored: Mapping[str
         except Lost:  # it may have arrived: the next look says so
             if time.monotonic() > end_s:
                 raise
-
-
-def _there(controller: Controller, place: tuple[str, ...]) -> dict[str, Any] | None:
-    try:
-        there: dict[str, Any] = controller.get(*place)
-    except Refused as refusal:
-        if refusal.status != 404:
-            raise
-        return None
-    return there
 
 
 def _started(run_dir: Path) -> Path:
@@ -713,15 +696,8 @@ def _ms(date: str) -> int | None:
 
 
 def _duration_s(instance: Mapping[str, Any]) -> float:
-    return _seconds(str(instance["start_date"]), str(instance["stop_date"]), 0.0)
-
-
-def _seconds(begin: str, end: str, unknown_s: float) -> float:
-    """Return the seconds between two dates; `unknown_s` where one of them is none."""
-    begin_ms, end_ms = _ms(begin), _ms(end)
-    if begin_ms is None or end_ms is None:
-        return unknown_s
-    return max(end_ms - begin_ms, 0) / 1000
+    start_ms, stop_ms = _ms(str(instance["start_date"])), _ms(str(instance["stop_date"]))
+    return (stop_ms - start_ms) / 1000 if start_ms is not None and stop_ms is not None else 0.0
 
 
 class _Events:
@@ -736,24 +712,17 @@ class _Events:
 
     def tell(self, instance: Mapping[str, Any], t_s: float) -> None:
         self._on_event({"t_s": t_s, "event": "heartbeat"})
-        begun = str(instance["start_date"])
-        seen_s = max(t_s, _duration_s(instance))
-        new: list[tuple[float, str]] = []
         for event in _events(instance):
             if "scenario" in event:
                 event["scenario"] = self._called.get(event["scenario"], event["scenario"])
-            at_s = _seconds(begun, str(event.pop("date", None)), seen_s)
             # A look shows the whole instance: what was told before is left out.
             if (key := json.dumps(event)) not in self._told:
                 self._told.add(key)
-                new.append((round(at_s, 3), key))
-        # In the order of their times; those of one time as the functions stand in the instance.
-        for at_s, key in sorted(new, key=itemgetter(0)):
-            self._write(json.dumps({"t_s": at_s, **json.loads(key)}) + "\n")
+                self._write(json.dumps({"t_s": round(t_s, 3), **event}) + "\n")
 
 
 def _events(instance: Mapping[str, Any], **parent: int) -> Iterator[dict[str, Any]]:
-    """Yield the events that an instance shows, with their dates as far as it shows them."""
+    """Yield the events that an instance shows, as far as it still shows them."""
     number = {"scenario_instance_id": instance["scenario_instance_id"]}
     arguments = {argument["name"]: argument["value"] for argument in instance["arguments"]}
     name = instance["scenario_name"]
@@ -763,13 +732,11 @@ def _events(instance: Mapping[str, Any], **parent: int) -> Iterator[dict[str, An
         **number,
         "arguments": arguments,
         **parent,
-        "date": instance["start_date"],
     }
     for function in instance["openbach_functions"]:
         status, which = function["status"], {"function": function["id"], "label": function["label"]}
         if status != "Scheduled":
-            began = {"date": function.get("launch_date")}
-            yield {"event": "function_started", **number, **which, **began}
+            yield {"event": "function_started", **number, **which}
         if job := function.get("job"):
             started = {
                 "job": job["name"],
@@ -777,10 +744,9 @@ def _events(instance: Mapping[str, Any], **parent: int) -> Iterator[dict[str, An
                 "instance_id": job["id"],
                 **number,
             }
-            begun, over = ({"date": job.get(f"{end}_date")} for end in ("start", "stop"))
-            yield {"event": "job_started", **started, "function": function["id"], **begun}
+            yield {"event": "job_started", **started, "function": function["id"]}
             if job["status"] not in ("Scheduled", "Running"):
-                yield {"event": "job_ended", **started, "status": job["status"], **over}
+                yield {"event": "job_ended", **started, "status": job["status"]}
         if scenario := function.get("scenario"):
             yield from _events(
                 scenario, parent_id=instance["scenario_instance_id"], function=function["id"]
@@ -788,5 +754,4 @@ def _events(instance: Mapping[str, Any], **parent: int) -> Iterator[dict[str, An
         if status not in ("Scheduled", "Running"):
             yield {"event": f"function_{status.lower()}", **number, **which}
     if instance["stop_date"]:
-        end = {"status": instance["status"], "date": instance["stop_date"]}
-        yield {"event": "scenario_ended", "scenario": name, **number, **end}
+        yield {"event": "scenario_ended", "scenario": name, **number, "status": instance["status"]}

@@ -229,6 +229,15 @@ class Controller:
         """
         return _patiently(lambda: self._json(self._send("GET", path, params=query)))
 
+    def find(self, *path: str | int) -> Any:
+        """Return the answer to GET; None where the controller has no such thing."""
+        try:
+            return self.get(*path)
+        except Refused as refusal:
+            if refusal.status != 404:
+                raise
+            return None
+
     def text(self, *path: str | int) -> str:
         """Return the answer to a GET as text."""
         return _patiently(lambda: self._send("GET", path)).body.decode(errors="replace")
