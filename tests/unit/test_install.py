@@ -38,7 +38,7 @@ class EmptyPlatform(FakeController):
     on: dict[str, list[str]] = field(
         default_factory=lambda: {one: [] for one in ADDRESSES.values()}
     )
-    states: dict[tuple[str, str], list[dict[str, Any]]] = field(default_factory=dict)
+    states: dict[tuple[str, str], list[Any]] = field(default_factory=dict)
     """By job and agent: what is answered, the last one for ever."""
     failing: str = ""
     """A job whose playbook fails."""
@@ -68,8 +68,8 @@ class EmptyPlatform(FakeController):
                 known = self.described.get(name)
                 return (200, known) if known else (404, {"error": "not in the database"})
             case "GET", ["job", name, "state"]:
-                left = self.states.get((name, address), [])
-                return 200, {"install": left.pop(0) if len(left) > 1 else (left or [None])[0]}
+                left = self.states.get((name, address)) or [None]
+                return 200, {"install": left.pop(0) if len(left) > 1 else left[0]}
             case "POST", ["job"] if "action" not in body:
                 self.orders += 1
                 self.described[body["name"]] = self.read(body["name"], body["file"])
@@ -119,7 +119,7 @@ class EmptyPlatform(FakeController):
         before = self.states.get((name, address), [None])[-1]
         begun = {"last_operation_date": str(self.orders)}
         running = {"response": {"state": "Running"}, "returncode": 202, **begun}
-        ended = {"response": None, "returncode": 204, **begun}
+        ended: dict[str, Any] = {"response": None, "returncode": 204, **begun}
         if name == self.failing:
             ended |= {
                 "response": {"error": "Ansible failed", "10.0.0.1": ["apt: no package"]},

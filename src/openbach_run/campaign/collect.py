@@ -93,9 +93,9 @@ def _planned(
 ) -> Plan:
     """Return the plan with these instances as the runs of one campaign."""
     first, every = next(iter(campaigns.values())), campaigns.values()
-    values = {
-        name: tuple(dict.fromkeys(one.values[name][0] for one in every)) for name in first.values
-    }
+    values = {}
+    for name in first.values:
+        values[name] = tuple(dict.fromkeys(one.values[name][0] for one in every))
     seeds: dict[tuple[str, ...], tuple[int, ...]] = {}
     for instance, one in campaigns.items():
         key = tuple(one.cells[0].values())
