@@ -219,3 +219,22 @@ def test_a_scenario_of_several_others_is_refused(
         file.write_text(json.dumps({"name": name, "openbach_functions": functions}))
     assert main.main(["collect", str(tmp_path / "both.json")]) == 2
     assert "starts one, two: collect each by its own name" in capsys.readouterr().err
+
+
+def test_what_the_command_has_started_is_collected_and_taken_up(
+    platform: Controller, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With constants of its own a scenario has a name of its own there, and is the same run here."""
+    cell = ["geo", "vpn=none", "cc=bbr", "size=30M", "loss=0", "rate=20M"]
+    words = [*cell, "--engine", "controller", "--quiet", "--results"]
+    assert main.main([*words, "first"]) == 0
+    assert main.main(["collect", "geo", "--results", "second"]) == 0
+    listed = platform.get("project/", "satvpn", "scenario_instance/", quiet="")
+    assert [one["scenario_name"][:4] for one in listed] == ["geo-"]
+    assert main.main([*words, "second"]) == 0
+    assert platform.get("project/", "satvpn", "scenario_instance/", quiet="") == listed
+    first, second = (Store(Path(name)).all() for name in ("first", "second"))
+    assert [(one.run_id, one.arguments, one.measures) for one in first] == [
+        (one.run_id, one.arguments, one.measures) for one in second
+    ]
+    assert second[0].arguments["rate"] == "20M"

@@ -52,12 +52,11 @@ def collected(
     plan = Plan(path, (), None, (), packages, catalog)
     campaigns, left_out = {}, []
     for instance in instances:
+        one = instance["scenario_instance_id"], instance["start_date"]
         try:
-            found = _campaign_of(scenario, instance, plan, options)
-            campaigns[instance["scenario_instance_id"], instance["start_date"]] = found
+            campaigns[one] = _campaign_of(scenario, instance, plan, options)
         except InputError as error:
-            number = instance["scenario_instance_id"]
-            left_out.append(f"instance {number} of {instance['scenario_name']}: {error}")
+            left_out.append(f"instance {one[0]} of {instance['scenario_name']}: {error}")
     if not campaigns:
         head = f"{controller.access.url}: no instance of {name} can be collected:"
         raise SetupError("\n  ".join([head, *left_out]))
@@ -74,11 +73,10 @@ def _campaign_of(
 ) -> Campaign:
     """Return the campaign of the one cell that an instance is a run of. Raises InputError."""
     known, own = settings_of(scenario, {}), scenario.defaults
-    given = {}
-    for argument in instance["arguments"]:
-        name, value = argument["name"], str(argument["value"])
-        if name in known and value != own.get(name):
-            given[name] = (value,)
+    shown = {one["name"]: str(one["value"]) for one in instance["arguments"]}
+    given = {
+        name: (value,) for name, value in shown.items() if name in known and value != own.get(name)
+    }
     campaign = plan_read(plan.path, scenario, {}, given, (1,), plan.packages)
     here = campaign.on(inventory_of(campaign, plan.catalog, options)).scenario
     (cell,) = campaign.cells

@@ -192,23 +192,24 @@ def used_networks(inventory: Inventory) -> list[str]:
 # Jobs
 
 
-def pack(package: Package, catalog: Catalog, made: Mapping[str, str]) -> bytes:
+def packed(package: Package, catalog: Catalog, form: str) -> bytes:
     """Return a job as a .tar.gz with `files/` at its root: all that it needs to run alone.
 
-    `made` has texts by path, in place of a file or beside the others. What is in files/ is there a
-    second time, in one piece for the playbook. Raises InputError.
+    `form` is the one that a platform takes, 2.7 or 2.6. What is in files/ is there a second time,
+    in one piece for the playbook. Raises InputError.
     """
     assert package.files is not None
+    made = playbooks(package)
+    if form == "2.6":
+        name = f"files/{package.job.name}.yml"
+        made[name] = for_2_6(package.files.parent / name)
     found = walk(package.files.parent)
     for place, file in whole(package.files, package.entries, catalog).items():
         found[f"files/{place}"] = file
     contents = {place: (file.read_bytes(), file.stat().st_mode) for place, file in found.items()}
     contents |= {name: (text.encode(), 0) for name, text in made.items()}
-    files = {
-        name.removeprefix("files/"): one
-        for name, one in contents.items()
-        if name.startswith("files/")
-    }
+    start = "files/"
+    files = {name[len(start) :]: one for name, one in contents.items() if name.startswith(start)}
     return _archive({**contents, ARCHIVE: (_archive(files), 0)})
 
 
@@ -277,16 +278,6 @@ def for_2_6(file: Path) -> str:
     return yaml.safe_dump(
         description, sort_keys=False, allow_unicode=True, explicit_start=True, width=120
     )
-
-
-def packed(package: Package, catalog: Catalog, form: str) -> bytes:
-    """Return a job's package in the form that a platform takes: 2.7 or 2.6. Raises InputError."""
-    assert package.files is not None
-    made = playbooks(package)
-    if form == "2.6":
-        name = f"{package.job.name}.yml"
-        made[f"files/{name}"] = for_2_6(package.files / name)
-    return pack(package, catalog, made)
 
 
 # Instructions
