@@ -35,14 +35,14 @@ COLUMNS = (
 def texts() -> dict[Path, str]:
     """Return the files as they should be."""
     described = {kind: describe(kind) for kind in kinds()}
-    packages = sorted(
-        {*PACKAGES_OF_THE_JOB, *(name for vpn in described.values() for name in vpn["packages"])}
-    )
+    packages = sorted({name for vpn in described.values() for name in vpn["packages"]})
+    of_vpns = [name for name in packages if name not in PACKAGES_OF_THE_JOB]
+    playbook = _with_list(PLAYBOOK.read_text(), "loop: [", of_vpns, first=of_vpns[0])
     untested = [kind for kind, vpn in described.items() if vpn["tested"] == UNTESTED]
     job = _with_list(JOB.read_text(), "choices: [none", ["none", *described])
     return {
         JOB: re.sub(rf"(?m){UNTESTED} are .*$", f"{UNTESTED} are {', '.join(untested)}", job),
-        PLAYBOOK: _with_list(PLAYBOOK.read_text(), "name: [iproute2", packages, first="iproute2"),
+        PLAYBOOK: _with_list(playbook, "name: [", PACKAGES_OF_THE_JOB, first="iproute2"),
         TABLE: _with_table(TABLE.read_text(), described),
     }
 

@@ -15,10 +15,13 @@ from collections.abc import Iterable
 from openbach_jobs.command import run
 
 DEVICE = "qdisc replace dev lo"
+SEED = "seed"
+"""The piece that is not the kernel's but tc's: a seed of netem's losses."""
 PIECES = {
     "ifb": ("ifb", "ip link add try_ifb type ifb"),
     "tbf": ("sch_tbf", f"tc {DEVICE} root tbf rate 1mbit burst 1540 limit 3000"),
     "netem": ("sch_netem", f"tc {DEVICE} root netem delay 1ms"),
+    SEED: ("", f"tc {DEVICE} root netem delay 1ms seed 1"),
     "codel": ("sch_codel", f"tc {DEVICE} root codel"),
     "fq_codel": ("sch_fq_codel", f"tc {DEVICE} root fq_codel"),
     "cake": ("sch_cake", f"tc {DEVICE} root cake"),
@@ -31,6 +34,10 @@ PIECES = {
     "nft": ("nf_tables", "nft add table inet try_nft"),
 }
 """Piece → its module, and the command that shows that it is there; in this order."""
+NO_SEED = (
+    "this host's tc knows no seed of netem, which the value seed asks for: iproute2 6.6 and later"
+    " do (tc -V says which it is); without the value the losses are by chance"
+)
 LINK = ("ifb", "netem", "clsact", "matchall", "mirred")
 """The pieces that every link needs."""
 
@@ -39,7 +46,7 @@ def check(pieces: Iterable[str]) -> None:
     """End the job if this host's kernel lacks any of the pieces, with what to install."""
     run("tc", "-V")  # where it is not installed, it says so
     if lacking := missing(pieces):
-        sys.exit(sentence(lacking))
+        sys.exit(NO_SEED if lacking == [SEED] else sentence(lacking))
 
 
 def missing(pieces: Iterable[str]) -> list[str]:
@@ -50,13 +57,13 @@ def missing(pieces: Iterable[str]) -> list[str]:
     words = ["unshare", "--net", "sh", "-c", script]
     found = subprocess.run(words, check=False, capture_output=True, text=True).stdout.split()
     # Nobody can have what stands on a piece that is not there: that piece is told.
-    on = {"matchall": "clsact", "mirred": "matchall"}
+    on = {SEED: "netem", "matchall": "clsact", "mirred": "matchall"}
     return [name for name in found if on.get(name) not in found]
 
 
 def sentence(lacking: Iterable[str]) -> str:
     """Return what the kernel lacks, and the packages that have it."""
-    told = ", no ".join(f"{name} (module {PIECES[name][0]})" for name in lacking)
+    told = ", no ".join(f"{name} (module {PIECES[name][0]})" for name in lacking if name != SEED)
     return f"this host's kernel {platform.release()} has no {told}: {installed_by()}"
 
 

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from email import message_from_bytes
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs
@@ -213,6 +214,19 @@ class FakeController:
         }
 
 
+def _sent(kind: str, content: bytes) -> Any:
+    """Return a JSON body, or the parts of a form with a file."""
+    if not kind.startswith("multipart/"):
+        return json.loads(content or b"null")
+    form = message_from_bytes(f"Content-Type: {kind}\r\n\r\n".encode() + content)
+    parts = {
+        part.get_param("name", header="content-disposition"): part.get_payload(decode=True)
+        for part in form.walk()
+        if not part.is_multipart()
+    }
+    return {**parts, "name": parts["name"].decode()}  # type: ignore[union-attr]
+
+
 @contextmanager
 def serving(controller: FakeController) -> Iterator[FakeController]:
     """Over HTTP, as OpenBACH's uWSGI.
@@ -242,7 +256,7 @@ def serving(controller: FakeController) -> Iterator[FakeController]:
 
         def respond(self) -> None:
             length = int(self.headers.get("Content-Length", 0))
-            body = json.loads(self.rfile.read(length) or b"null")
+            body = _sent(self.headers["Content-Type"] or "", self.rfile.read(length))
             harm = controller.harm()
             if harm == "reset before":
                 self.reset()

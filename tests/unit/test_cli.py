@@ -400,6 +400,40 @@ def test_a_renamed_command_is_understood_and_says_its_name(
     assert second == f"openbach-run: {tmp_path}: is no artifact: it lacks SHA256SUMS"
 
 
+@pytest.mark.parametrize("beside", ["nothing", "malformed", "no JSON"])
+def test_check_of_a_scenario_that_starts_another_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], beside: str
+) -> None:
+    """The backend takes it: a platform may have the other one."""
+    start = {"id": 0, "start_scenario_instance": {"scenario_name": "other", "arguments": {}}}
+    file = tmp_path / "parent.json"
+    file.write_text(json.dumps({"name": "parent", "openbach_functions": [start]}))
+    if beside != "nothing":
+        content = '{"name": "other"}' if beside == "malformed" else "{"
+        (tmp_path / "other.json").write_text(content)
+    assert main.main(["--check", str(file), "--format", "json"]) == 0
+    told = capsys.readouterr()
+    assert json.loads(told.out)["name"] == "parent"
+    assert (
+        "note: the platform must have other, which it starts and which was not checked: "
+        in told.err
+    )
+
+
+@pytest.mark.parametrize("content", [None, "{", "[]", '{"name": "a"}'])
+def test_check_in_json_is_json_in_every_case(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str | None
+) -> None:
+    file = tmp_path / "a.json"
+    if content is not None:
+        file.write_text(content)
+    for more in ([], ["--jobs", str(tmp_path / "nothing")]):
+        assert main.main(["--check", str(file), "--format", "json", *more]) == 2
+        assert json.loads(capsys.readouterr().out)["error"]
+    assert main.main(["--check", "no_such_one", "--format", "json"]) == 2
+    assert "no_such_one" in json.loads(capsys.readouterr().out)["error"]
+
+
 def test_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["--check", "geo"]) == 0
     assert "accepted" in capsys.readouterr().out

@@ -336,6 +336,30 @@ def test_where_most_is_lost_the_link_is_measured_until_something_came_through() 
 HAS_NOT = "echo no such module >&2; exit 2"
 
 
+def ended_without(
+    job: str, refuses: str, place: Path, monkeypatch: pytest.MonkeyPatch, *more: str
+) -> tuple[str, list[str]]:
+    """What a link's job says on a host whose commands refuse something, and what it ran there."""
+    for name in ("ip", "tc", "nft", "unshare"):
+        text = f'echo "$PLACE {name} $*" >> {place}/said\ncase "{name} $*" in {refuses}) {HAS_NOT};; esac'
+        body = 'PLACE=apart; export PLACE; shift; exec "$@"' if name == "unshare" else text
+        (place / name).write_text(f"#!/bin/sh\n{body}\n")
+        (place / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(place), prepend=":")
+    monkeypatch.delenv(netem.CLOCK, raising=False)
+    small = [*GEO, "--path-mtus", "1492", *more, "run"]  # where segment sizes are clamped, by nft
+    options = {"satcom_link": small, "lan_link": ["to_lan", "--delay-ms", "5", *more]}[job]
+    module = load(job, job)
+    monkeypatch.setattr(module, "interface_mtu", lambda _: 1500, raising=False)
+    monkeypatch.setattr(sys, "argv", [job, *options])
+    # A signal that stays blocked would not reach the commands of later tests.
+    monkeypatch.setattr(signal, "pthread_sigmask", lambda *_: set())
+    with pytest.raises(SystemExit) as end:
+        module.main()
+    ran = (place / "said").read_text().splitlines()
+    return str(end.value), [one for one in ran if one[0] == " "]
+
+
 @pytest.mark.parametrize(
     ("job", "refuses", "lacking"),
     [
@@ -353,27 +377,22 @@ def test_a_kernel_that_lacks_a_piece_is_told_before_anything_is_changed(
     job: str, refuses: str, lacking: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was tc's input, which names netem whatever is missing, behind changes made by halves."""
-    for name in ("ip", "tc", "nft", "unshare"):
-        text = f'echo "$PLACE {name} $*" >> {tmp_path}/said\ncase "{name} $*" in {refuses}) {HAS_NOT};; esac'
-        body = 'PLACE=apart; export PLACE; shift; exec "$@"' if name == "unshare" else text
-        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
-        (tmp_path / name).chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    monkeypatch.delenv(netem.CLOCK, raising=False)
-    small = [*GEO, "--path-mtus", "1492", "run"]  # where segment sizes are clamped, by nft
-    options = {"satcom_link": small, "lan_link": ["to_lan", "--delay-ms", "5"]}[job]
-    module = load(job, job)
-    monkeypatch.setattr(module, "interface_mtu", lambda _: 1500, raising=False)
-    monkeypatch.setattr(sys, "argv", [job, *options])
-    # A signal that stays blocked would not reach the commands of later tests.
-    monkeypatch.setattr(signal, "pthread_sigmask", lambda *_: set())
-    with pytest.raises(SystemExit) as end:
-        module.main()
-    said = str(end.value)
+    said, here = ended_without(job, refuses, tmp_path, monkeypatch)
     assert said.startswith("this host's kernel ") and f" has no {lacking}: " in said
     assert "linux-image-amd64" in said and "linux-modules-extra-" in said
-    here = [one for one in (tmp_path / "said").read_text().splitlines() if one[0] == " "]
     assert here == [" tc -V"]
+
+
+@pytest.mark.parametrize("job", ["satcom_link", "lan_link"])
+def test_a_tc_that_knows_no_seed_is_told_in_a_sentence(
+    job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Debian 12's: it was `What is "seed"?` and the usage of netem."""
+    said, here = ended_without(job, '*" seed "*', tmp_path, monkeypatch, "--seed", "3")
+    assert "tc knows no seed of netem" in said and "iproute2 6.6" in said
+    assert here == [" tc -V"]
+    said, _ = ended_without(job, '*" seed "*|*netem*', tmp_path, monkeypatch, "--seed", "3")
+    assert "has no netem (module sch_netem): " in said
 
 
 def test_an_interface_that_is_not_there_is_named() -> None:

@@ -10,6 +10,7 @@ import io
 import json
 import re
 import tarfile
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -205,9 +206,9 @@ def test_a_real_agent_gets_the_packages_that_the_virtual_one_gets(name: str) -> 
     Playbooks of a job's own may add what building, modules of the kernel and the VPNs need.
     """
     install = yaml.safe_load(playbooks(PACKAGES[name])[f"install_{name}.yml"])
-    installed = {
-        one for task in install for one in task.get("ansible.builtin.apt", {}).get("name", [])
-    }
+    wanted = [task for task in install if "ansible.builtin.apt" in task]
+    names = (task.get("loop") or task["ansible.builtin.apt"]["name"] for task in wanted)
+    installed = {*chain.from_iterable(names)}
     assert PACKAGES[name].debian or name == "daemons"  # which reads /proc and needs no program
     assert installed >= set(PACKAGES[name].debian)
     added = {
@@ -218,6 +219,17 @@ def test_a_real_agent_gets_the_packages_that_the_virtual_one_gets(name: str) -> 
         "transport_profile": {"dkms", "linux-headers-{{ ansible_kernel }}"},
     }
     assert installed - set(PACKAGES[name].debian) <= added.get(name, set())
+
+
+def test_a_distribution_without_one_vpn_has_the_others() -> None:
+    """One task with all names gave no WireGuard where Debian's nebula, say, is missing."""
+    install = yaml.safe_load(playbooks(PACKAGES["vpn"])["install_vpn.yml"])
+    needed, others = (one for one in install if "ansible.builtin.apt" in one)
+    assert needed["ansible.builtin.apt"]["name"] == [*PACKAGES["vpn"].debian]
+    assert "failed_when" not in needed
+    assert others["ansible.builtin.apt"]["name"] == "{{ item }}"
+    assert {"nebula", "wireguard-tools"} <= {*others["loop"]}
+    assert "No package matching" in others["failed_when"]
 
 
 def test_a_users_job_gets_playbooks_or_keeps_its_own(tmp_path: Path) -> None:
@@ -319,6 +331,28 @@ def test_instructions_tell_the_form_by_a_job_and_end_what_is_left(made: Path) ->
     assert "get_job_infos.py fping | grep ansible_distribution_" in text
     assert "stop_all_job_instances.py" in text
     assert "-j vpn" in text
+
+
+def test_instructions_say_which_vpns_the_agents_have(made: Path) -> None:
+    """Each of the values of vpn is there once: packaged, built, or brought by hand."""
+    text = (made / "README.md").read_text()
+    section = text.partition("### VPNs")[2].partition("## 2.")[0]
+    packaged, built = (
+        re.findall(r"`(\w+)`", part.partition("\n")[0])
+        for part in (section.partition("has them: ")[2], section.partition("told to: ")[2])
+    )
+    by_hand = re.findall(r"`(\w+)`", section.partition("from where): ")[2])
+    kinds = [argument.choices for argument in JOBS["vpn"].arguments.arguments.values()]
+    every = next(choices for choices in kinds if choices and "wireguard" in choices)
+    assert sorted([*packaged, *built, *by_hand]) == sorted({*every} - {"none"})
+    assert "wireguard" in packaged and "vpncloud_plain" in built and "zerotier" in by_hand
+    assert '"vpncloud vpncloud"' in section and "group_vars/all" in section
+
+
+def test_instructions_say_where_the_scripts_are(made: Path) -> None:
+    text = (made / "README.md").read_text()
+    assert "PYTHONPATH=EXTRA/apis" in text and "apis/auditorium_scripts" in text
+    assert "openbach-run package --install ADDRESS --project satvpn" in text
 
 
 def test_instructions_say_how_to_check_an_install(made: Path) -> None:

@@ -262,7 +262,8 @@ def main() -> None:
     if netem.CLOCK not in os.environ:  # else an engine has looked before the run
         from openbach_jobs import kernel
 
-        kernel.check([*kernel.LINK, *([] if arguments.rate == UNLIMITED else ["tbf"])])
+        seeded = [] if arguments.seed is None else [kernel.SEED]
+        kernel.check([*kernel.LINK, *seeded, *([] if arguments.rate == UNLIMITED else ["tbf"])])
     try:
         apply(arguments)
         play(arguments)

@@ -875,7 +875,7 @@ def emulate(arguments: argparse.Namespace) -> None:
     if netem.CLOCK not in os.environ:  # else an engine has looked before the run
         from openbach_jobs import kernel
 
-        own = ["nft"] if arguments.rules else []
+        own = ["nft"] * bool(arguments.rules) + [kernel.SEED] * (arguments.seed is not None)
         kernel.check([*kernel.LINK, "tbf", arguments.queue, *own])
     played = changes(arguments)
     states = {change.direction: change.state for change in first(played)}

@@ -437,7 +437,7 @@ def check_host(arguments: argparse.Namespace, vpn: dict[str, Any], path: str) ->
     missing = [command for command in vpn["commands"] if not shutil.which(command, path=path)]
     if missing:
         recipe = vpn["programs"].get(missing[0], {})
-        how = "the job's playbook (install_vpn.yml) installs it"
+        how = "the job's playbook (install_vpn.yml) installs it, if the distribution has it"
         if recipe.keys() & {"crate", "go", "source"}:
             how = (
                 "the job's playbook (install_vpn.yml) builds it if satvpn_built_vpns names"

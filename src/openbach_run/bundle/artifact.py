@@ -387,7 +387,7 @@ def spread(directories: Sequence[Path], count: int) -> list[Chosen]:
         if not finished and count:
             raise InputError(
                 f"{directory}: no run in virtual time has finished: of others no packet is the same"
-                " again"
+                " again (--runs 0 repeats none)"
             )
         # Every n-th run, n rounded up.
         for record in finished[:: max(1, -(-len(finished) // count))] if count else []:

@@ -51,7 +51,7 @@ def engine_of(
         from openbach_run.engine.platform.engine import ControllerEngine
 
         scenarios = [campaign.scenario, *campaign.sub_scenarios.values()]
-        return ControllerEngine(controller, options.project, scenarios)
+        return ControllerEngine(controller, options.project, scenarios, collected=plan.collected)
     uses = joined(campaign.uses(plan.packages))
     parts = parts_of(uses, plan.packages, plan.catalog)
     if options.engine == "native":

@@ -66,6 +66,8 @@ class Campaign:
     """Further seeds, of all cells, if chance has a part in any cell."""
     seeds_if_random: tuple[int, ...] = ()
     """The seeds of the cells in which chance has a part, if they have others."""
+    seeds_by_cell: Mapping[tuple[str, ...], tuple[int, ...]] = field(default_factory=dict)
+    """The seeds of single cells, by their values: repetitions that somebody else launched."""
     given: frozenset[str] = frozenset()
     """Names of the values that were given, and are not the scenario's own."""
     # Not compared: two equal campaigns stay equal when one has been worked out.
@@ -175,6 +177,8 @@ class Campaign:
 
     def seeds_of(self, cell: Mapping[str, str]) -> tuple[int, ...]:
         """Return the seeds of a cell."""
+        if own := self.seeds_by_cell.get(tuple(cell.values())):
+            return own
         if not self.seeds_if_random:
             return self.every_seed
         return self.seeds_if_random if self.has_chance(cell) else self.seeds

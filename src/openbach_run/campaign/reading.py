@@ -42,27 +42,36 @@ def read_with_subs(
     return scenario, sub_scenarios(scenario, lambda name: _read_beside(path, name, jobs))
 
 
-def sub_scenarios(scenario: Scenario, find: Callable[[str], Scenario]) -> dict[str, Scenario]:
+def sub_scenarios(
+    scenario: Scenario, find: Callable[[str], Scenario | None]
+) -> dict[str, Scenario]:
     """Return the sub-scenarios by name, including those that sub-scenarios start.
 
-    `find` reads one.
+    `find` reads one; None if it is not known.
     """
     found: dict[str, Scenario] = {}
     waiting = [scenario]
     while waiting:
         for function in waiting.pop().functions:
             name = function.get("start_scenario_instance", {}).get("scenario_name")
-            if name is not None and name not in found and name != scenario.name:
-                found[name] = find(name)
-                waiting.append(found[name])
+            if name is None or name in found or name == scenario.name:
+                continue
+            if (sub := find(name)) is not None:
+                found[name] = sub
+                waiting.append(sub)
     return found
+
+
+def file_beside(path: Path, name: str) -> Path:
+    """Return the file beside a scenario's that has its sub-scenario, if it is there."""
+    # A YAML scenario's sub-scenario may be there as JSON only, or the other way round.
+    files = [path.with_name(f"{name}{suffix}") for suffix in (path.suffix, ".json")]
+    return next((file for file in files if file.exists()), file_of(files[-1]))
 
 
 def _read_beside(path: Path, name: str, jobs: Mapping[str, Job]) -> Scenario:
     """Return a sub-scenario from a file beside the scenario's. Raises InputError."""
-    # A YAML scenario's sub-scenario may be there as JSON only, or the other way round.
-    files = [path.with_name(f"{name}{suffix}") for suffix in (path.suffix, ".json")]
-    file = next((file for file in files if file.exists()), file_of(files[-1]))
+    file = file_beside(path, name)
     try:
         return read_scenario(file, jobs)
     except Malformed as error:

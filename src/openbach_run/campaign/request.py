@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from openbach_run.campaign.file import plan_file
 from openbach_run.campaign.model import Campaign
@@ -36,6 +37,8 @@ class Plan:
     campaigns: tuple[Campaign, ...]
     packages: Mapping[str, Package]
     catalog: Catalog
+    collected: Mapping[Any, int] | None = None
+    """The platform's instances that are the runs, by run_key(); None: runs are executed."""
 
     @property
     def name(self) -> str:

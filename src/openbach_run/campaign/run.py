@@ -106,14 +106,19 @@ class Callbacks:
 SILENT = Callbacks()
 
 
-def run_campaign(plan: Plan, options: Options, callbacks: Callbacks = SILENT) -> Result:
+def run_campaign(
+    plan: Plan,
+    options: Options,
+    callbacks: Callbacks = SILENT,
+    controller: Controller | None = None,
+) -> Result:
     """Execute the runs of a plan that have not finished before; return the result of all.
 
     A run that fails does not end the campaign: it is in the result, with its status. Raises
     InputError, SetupError, OSError; KeyboardInterrupt ends the guests. What finished is kept, and
-    the same call goes on from there.
+    the same call goes on from there. `controller` is the platform if it has been asked already.
     """
-    work = _Work(plan, options)
+    work = _Work(plan, options, controller)
     cpus = work.cpus
     for text in (*plan.warnings(options.engine), *notes_on_inventories(plan, options)):
         callbacks.message(text)
@@ -158,6 +163,7 @@ def run_with_progress(
     *,
     quiet: bool,
     result: Callable[[Result], None] = lambda result: None,
+    controller: Controller | None = None,
 ) -> Result:
     """Run a campaign with its progress, its messages and the tables of the first seed on stderr.
 
@@ -173,7 +179,7 @@ def run_with_progress(
                 first_seed=None if quiet else partial(_say_first, reporter),
                 result=made.append,
             )
-            run_campaign(plan, options, callbacks)
+            run_campaign(plan, options, callbacks, controller)
     finally:
         for one in made:
             result(one)
@@ -239,12 +245,24 @@ def to_do_of(plan: Plan, options: Options) -> list[dict[str, str]]:
     return [{"scenario": one.scenario_name, **one.values} for one in specs]
 
 
+def store_of(name: str, options: Options) -> Store:
+    """Return the results directory of a plan by its name. Raises InputError."""
+    if options.results is not None:
+        return Store(options.results)
+    # The name is a scenario's, which may be any text.
+    if name in ("", ".", "..") or "/" in name or "\0" in name:
+        raise InputError(
+            f"the name {name!r} cannot be that of a directory; name one with --results DIR"
+        )
+    return Store(Path("results") / name)
+
+
 class _Work:
     """A plan with its options: what is to be run, on which engine, and where it is kept."""
 
-    def __init__(self, plan: Plan, options: Options) -> None:
+    def __init__(self, plan: Plan, options: Options, controller: Controller | None = None) -> None:
         self._plan, self._options = plan, options
-        self._controller: Controller | None = controller_of(options)
+        self._controller = controller or controller_of(options)
 
     @property
     def cpus(self) -> list[int]:
@@ -258,15 +276,7 @@ class _Work:
     @cached_property
     def store(self) -> Store:
         """Return the results directory. Raises InputError."""
-        if self._options.results is not None:
-            return Store(self._options.results)
-        # The name is a scenario's, which may be any text.
-        name = self._plan.name
-        if name in ("", ".", "..") or "/" in name or "\0" in name:
-            raise InputError(
-                f"the name {name!r} cannot be that of a directory; name one with --results DIR"
-            )
-        return Store(Path("results") / name)
+        return store_of(self._plan.name, self._options)
 
     def runs(self, progress: Progress) -> list[PlannedRun]:
         """Return the runs of all campaigns, each once, with the engine of their scenario.

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from openbach_run.errors import InputError
+from openbach_run.paths import PROJECT
 
 
 def command_parser(
@@ -32,6 +33,24 @@ def add_file(parser: argparse.ArgumentParser, text: str) -> None:
     """Add --file, what goes to the hosts; `text` is its help."""
     parser.add_argument(
         "--file", action="append", default=[], metavar="PATH[:NAME]", dest="files", help=text
+    )
+
+
+def add_controller(parser: argparse.ArgumentParser) -> None:
+    """Add --controller and --project, which say where on which OpenBACH platform."""
+    parser.add_argument(
+        "--controller",
+        metavar="HOST",
+        help=(
+            "address of the OpenBACH platform: HOST, HOST:PORT or a URL (default: the file"
+            " 'controller' of this directory, which also has login and password)"
+        ),
+    )
+    parser.add_argument(
+        "--project",
+        metavar="NAME",
+        default=PROJECT,
+        help=f"project of the controller in which scenarios run (default {PROJECT})",
     )
 
 

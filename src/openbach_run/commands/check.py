@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from openbach_run.campaign.checks import check_measure
-from openbach_run.campaign.reading import read_with_subs, sweep_table
+from openbach_run.campaign.reading import file_beside, sub_scenarios, sweep_table
 from openbach_run.errors import InputError
 from openbach_run.openbach.addresses import inventory_file, unknown_entities, with_addresses
 from openbach_run.openbach.job import Job
@@ -41,8 +41,18 @@ def check(
         if as_json:
             print(json.dumps(error.answer, indent=1))
         return 2
-    # Again, now with its sub-scenarios: what the backend says is of this file alone.
-    scenario, subs = read_with_subs(path, packages)
+
+    def find(name: str) -> Scenario | None:
+        """Return a sub-scenario from the file beside; None, with a note, if it cannot be read."""
+        try:
+            return read_scenario(file_beside(path, name), jobs)
+        except InputError as error:
+            said = f"the platform must have {name}, which it starts and which was not checked"
+            print(f"{path}: note: {said}: {error}", file=sys.stderr)
+        return None
+
+    # What the backend says is of this file alone: a platform may have the scenarios that it starts.
+    subs = sub_scenarios(scenario, find)
     hosts = load_inventory(inventory_file(scenario, path, inventory))
     of_all: list[str] = []
     for one in (scenario, *subs.values()):

@@ -12,9 +12,14 @@ from pathlib import Path
 from types import FrameType
 
 from openbach_run.clock import VIRTUAL
-from openbach_run.commands.arguments import add_jobs, add_with, command_parser, parsed
+from openbach_run.commands.arguments import (
+    add_controller,
+    add_jobs,
+    add_with,
+    command_parser,
+    parsed,
+)
 from openbach_run.errors import InputError, SetupError
-from openbach_run.paths import PROJECT
 from openbach_run.progress import only_shown
 
 OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
@@ -25,6 +30,7 @@ COMMANDS = {
     "bundle": "openbach_run.commands.bundle",
     "calibrate": "openbach_run.commands.calibrate",
     "capture": "openbach_run.commands.capture",
+    "collect": "openbach_run.commands.collect",
     "completion": "openbach_run.commands.completion",
     "exec": "openbach_run.commands.exec",
     "expand": "openbach_run.commands.expand",
@@ -64,6 +70,7 @@ commands (each has its own --help):
   openbach-run link leo|acm|… -o FILE            link files: rate, delay and loss over time
   openbach-run matrix RESULTS… -o DIR            a site: VPN × link × transport, and each result
   openbach-run package -o DIR                    what an OpenBACH administrator imports
+  openbach-run collect SCENARIO                  what has ended on an OpenBACH platform, as results
   openbach-run bundle -o FILE                    one file that runs anywhere, without network
   openbach-run artifact RESULTS… -o DIR          results, report, bundle, claims for evaluation
   openbach-run calibrate NAME                    what packets of VPNs cost this CPU (cpu=NAME)
@@ -222,20 +229,7 @@ def _add_engine(made: argparse.ArgumentParser) -> None:
             " slower, validate it (docs/native.md)"
         ),
     )
-    made.add_argument(
-        "--controller",
-        metavar="HOST",
-        help=(
-            "address of the OpenBACH platform: HOST, HOST:PORT or a URL (default: the file"
-            " 'controller' of this directory, which also has login and password)"
-        ),
-    )
-    made.add_argument(
-        "--project",
-        metavar="NAME",
-        default=PROJECT,
-        help=f"project of the controller in which the scenario runs (default {PROJECT})",
-    )
+    add_controller(made)
 
 
 def _add_own(made: argparse.ArgumentParser) -> None:

@@ -12,17 +12,16 @@ from openbach_run.commands.arguments import add_with, command_parser
 from openbach_run.errors import InputError
 from openbach_run.openbach.addresses import with_addresses
 from openbach_run.openbach.job_folders import faults, load_packages
-from openbach_run.openbach.playbooks import playbooks
 from openbach_run.openbach.project import (
     begin,
     check_project_name,
-    for_2_6,
     instructions,
     load_scenarios,
-    pack,
+    packed,
     project,
     write_json,
 )
+from openbach_run.openbach.scenario import jobs_by_entity
 from openbach_run.paths import INVENTORY, PROJECT, REPOSITORY
 from openbach_run.topology.inventory import agent_addresses, load_inventory
 
@@ -30,6 +29,8 @@ DESCRIPTION = """\
 Makes a folder with what an OpenBACH administrator imports: the project with its entities
 and scenarios, and the jobs as packages for OpenBACH 2.7 and for 2.6 and before. Its
 README.md says what to do with each, with the names and addresses of inventory.yml.
+With --install HOST it does all of that itself, step by step, on a platform with agents;
+exit code 1: something is missing there (each is named).
 """
 
 
@@ -64,6 +65,11 @@ def parser() -> argparse.ArgumentParser:
         ),
     )
     add_with(made, "a directory of yours whose jobs are packed as well (docs/jobs.md)")
+    host = "do it on this controller: HOST, HOST:PORT or a URL; the file 'controller' has the login"
+    made.add_argument("--install", metavar="HOST", help=host)
+    made.add_argument("--check", action="store_true", help="with --install: only say what lacks")
+    again = "with --install: add and install the jobs once more (other files, same version)"
+    made.add_argument("--again", action="store_true", help=again)
     return made
 
 
@@ -81,23 +87,34 @@ def main(argv: list[str]) -> int:
         with_addresses(one, inventory)
         for one in load_scenarios(REPOSITORY / "scenarios", packages, arguments.inventory)
     ]
+    if arguments.check and arguments.install is None:
+        raise InputError("--check looks at a platform: --install HOST names it")
+    addresses = agent_addresses(arguments.inventory)
+    if arguments.install is not None:
+        # Late, as it imports requests.
+        from openbach_run.engine.platform.install import STEP_LIMIT_S, Installation
+        from openbach_run.engine.platform.rest import CONTROLLER_FILE, Controller, read_access
+
+        access = read_access(arguments.install, Path(CONTROLLER_FILE))
+        controller, needed = Controller(access, STEP_LIMIT_S), jobs_by_entity(scenarios)
+        made = project(arguments.project, inventory, scenarios)
+        what = made, packages, catalog, needed, addresses
+        missing = Installation(controller, *what, arguments.again).run(print, arguments.check)
+        for text in missing:
+            print(f"openbach-run: missing: {text}", file=sys.stderr)
+        return 1 if missing else 0
     output: Path = arguments.output
     begin(output)
     write_json(output / "project.json", project(arguments.project, inventory, scenarios))
     for scenario in scenarios:
         write_json(output / f"scenarios/{scenario.name}.json", scenario.as_stored())
     for name, package in packages.items():
-        assert package.files is not None
-        made = playbooks(package)
-        (output / f"jobs-2.7/{name}.tar.gz").write_bytes(pack(package, catalog, made))
+        (output / f"jobs-2.7/{name}.tar.gz").write_bytes(packed(package, catalog, "2.7"))
         try:
-            old = {f"files/{name}.yml": for_2_6(package.files / f"{name}.yml")}
+            (output / f"jobs-2.6/{name}.tar.gz").write_bytes(packed(package, catalog, "2.6"))
         except InputError as error:
             # A job of the user's may be made for 2.7 alone; the package of 2.7 is whole.
             print(f"not in jobs-2.6: {error}", file=sys.stderr)
-        else:
-            (output / f"jobs-2.6/{name}.tar.gz").write_bytes(pack(package, catalog, made | old))
-    addresses = agent_addresses(arguments.inventory)
     (output / "README.md").write_text(
         instructions(arguments.project, inventory, scenarios, addresses, packages)
     )

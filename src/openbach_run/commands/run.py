@@ -7,7 +7,9 @@ It plans the runs and executes those that are missing.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+from dataclasses import fields
 from functools import partial
 
 from openbach_run.campaign.options import Options
@@ -42,9 +44,15 @@ def run(arguments: argparse.Namespace) -> int:
         # Late: few command lines ask for it.
         from openbach_run.commands.check import check
 
-        catalog, packages = installed(options)
-        path = path_of(arguments.scenario, catalog)
-        return check(path, packages, arguments.format == "json", options.inventory)
+        as_json = arguments.format == "json"
+        try:
+            catalog, packages = installed(options)
+            path = path_of(arguments.scenario, catalog)
+            return check(path, packages, as_json, options.inventory)
+        except (InputError, OSError) as error:
+            if as_json:  # a program reads stdout, whatever is wrong
+                print(json.dumps({"error": str(error)}, indent=1))
+            raise
     plan = plan_of(arguments.scenario, arguments.settings, arguments.seeds, options)
     if arguments.report:
         # Late: few command lines ask for it.
@@ -77,22 +85,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 def options_of(arguments: argparse.Namespace) -> Options:
     """Return the options of a command line. Raises InputError for some that do not go together."""
-    return Options(
-        results=arguments.results,
-        engine=arguments.engine,
-        clock=arguments.clock,
-        workers=arguments.workers,
-        scheduler=arguments.scheduler,
-        rerun=arguments.rerun,
-        pcap=arguments.pcap,
-        keys=arguments.keys,
-        locked=arguments.locked,
-        additions=tuple(arguments.with_dirs),
-        jobs=tuple(arguments.jobs),
-        inventory=arguments.inventory,
-        controller=arguments.controller,
-        project=arguments.project,
-    )
+    given = {
+        one.name: vars(arguments)[one.name] for one in fields(Options) if one.name in arguments
+    }
+    lists = {"additions": tuple(arguments.with_dirs), "jobs": tuple(given.get("jobs", ()))}
+    return Options(**given | lists)
 
 
 def _print(form: str, result: Result) -> None:

@@ -26,12 +26,12 @@ from typing import Any
 
 import yaml
 
-from openbach_run.catalog import Catalog
+from openbach_run.catalog import Catalog, with_base
 from openbach_run.errors import InputError
 from openbach_run.openbach.addresses import inventory_file
 from openbach_run.openbach.job_content import walk, whole
-from openbach_run.openbach.job_folders import Package
-from openbach_run.openbach.playbooks import ARCHIVE
+from openbach_run.openbach.job_folders import Package, entries_of
+from openbach_run.openbach.playbooks import ARCHIVE, playbooks
 from openbach_run.openbach.reading import read_scenario
 from openbach_run.openbach.refusals import Malformed
 from openbach_run.openbach.scenario import Scenario, jobs_by_entity
@@ -192,23 +192,24 @@ def used_networks(inventory: Inventory) -> list[str]:
 # Jobs
 
 
-def pack(package: Package, catalog: Catalog, made: Mapping[str, str]) -> bytes:
+def packed(package: Package, catalog: Catalog, form: str) -> bytes:
     """Return a job as a .tar.gz with `files/` at its root: all that it needs to run alone.
 
-    `made` has texts by path, in place of a file or beside the others. What is in files/ is there a
-    second time, in one piece for the playbook. Raises InputError.
+    `form` is the one that a platform takes, 2.7 or 2.6. What is in files/ is there a second time,
+    in one piece for the playbook. Raises InputError.
     """
     assert package.files is not None
+    made = playbooks(package)
+    if form == "2.6":
+        name = f"files/{package.job.name}.yml"
+        made[name] = for_2_6(package.files.parent / name)
     found = walk(package.files.parent)
     for place, file in whole(package.files, package.entries, catalog).items():
         found[f"files/{place}"] = file
     contents = {place: (file.read_bytes(), file.stat().st_mode) for place, file in found.items()}
     contents |= {name: (text.encode(), 0) for name, text in made.items()}
-    files = {
-        name.removeprefix("files/"): one
-        for name, one in contents.items()
-        if name.startswith("files/")
-    }
+    start = "files/"
+    files = {name[len(start) :]: one for name, one in contents.items() if name.startswith(start)}
     return _archive({**contents, ARCHIVE: (_archive(files), 0)})
 
 
@@ -285,8 +286,13 @@ def for_2_6(file: Path) -> str:
 INSTRUCTIONS = """\
 # Installing the testbed on an OpenBACH platform
 
-The commands are scripts of OpenBACH's auditorium; run them in a directory with a file `controller`,
-as they all do: `{{"controller": "ADDRESS", "login": "…", "password": "…"}}`.
+`openbach-run package --install ADDRESS --project {project}` does sections 1 and 2 step by step, and
+goes on where it was interrupted; with `--check` it only says what is missing.
+
+By hand, the commands are scripts of OpenBACH's auditorium, in `apis/auditorium_scripts` of its
+repository openbach-extra: `python3 add_job.py …` stands for `PYTHONPATH=EXTRA/apis python3
+EXTRA/apis/auditorium_scripts/add_job.py …`. Run them here, beside a file `controller`:
+`{{"controller": "ADDRESS", "login": "…", "password": "…"}}`.
 
 ## 1. Jobs
 
@@ -299,11 +305,8 @@ python3 get_job_infos.py fping | grep ansible_distribution_
 ```
 
 `ansible_distribution_release` means `jobs-2.7/`, `ansible_distribution_version` means `jobs-2.6/`.
-Once the project is there, `openbach-run --engine controller` finds out by itself and names the
-files that are missing.
 
-Installing a job adds the Debian packages that it uses and its own files; uninstalling it removes
-its own files only.
+Uninstalling a job removes its own files only, and no Debian package.
 
 ```sh
 {add_jobs}
@@ -316,16 +319,17 @@ after the other: each waits for its playbooks, and many at once overload a small
 {install_jobs}
 ```
 
-`install_jobs.py` can say that an operation was successful before its playbook has ended, or
-although the agent then refuses the job. What an agent really has, it says itself; with `--update`
-the controller asks it (`GET job?address=ADDRESS&update`) and corrects its own list:
+`install_jobs.py` can say too early that an operation was successful. What an agent has, it says:
 
 ```sh
 {check_jobs}
 ```
 
-A job that is not listed some minutes later is to be installed again. An agent that did not answer
-is under `errors`.
+A job that is not listed some minutes later is to be installed again.
+
+### VPNs
+
+{vpns}
 
 ## 2. Project
 
@@ -377,6 +381,21 @@ A job's log is in `/var/log/openbach/JOB_*.log` on its agent, and in the collect
 """
 
 
+VPNS = """\
+From Debian's packages, as far as the agents' distribution has them: {packaged}.
+`openvpn_dco` needs OpenVPN 2.7 and Linux 6.16 (module `ovpn`).
+
+Built by the job's playbook, with cargo or Go on the agents, where it is told to: {built}.
+Append to `/opt/openbach/controller/ansible/group_vars/all` on the controller, with those you want,
+and install `vpn` again:
+
+```yaml
+satvpn_built_vpns: {wanted}
+```
+
+Brought by hand, into `/usr/local/sbin` of both ends (the job says from where): {by_hand}."""
+
+
 def _left_out(jobs: Sequence[str]) -> str:
     """Return why the list of jobs to add does not have all that are packed; "" if it has."""
     if not jobs:
@@ -387,6 +406,21 @@ def _left_out(jobs: Sequence[str]) -> str:
         " are for scenarios of"
     )
     return f"{text} yours,\nand are added the same way.\n\n"
+
+
+def vpn_list(folders: Mapping[str, Path]) -> str:
+    """Return which VPNs agents have once the job is installed, and how the others come."""
+    found: dict[str, list[str]] = {"packaged": [], "built": [], "by_hand": []}
+    wanted: list[str] = []
+    for kind in sorted(folders):
+        told = with_base(folders[kind], folders)
+        programs: dict[str, Any] = told.get("programs", {})
+        is_brought = any("host" in one for one in programs.values())
+        how = "by_hand" if is_brought else "built" if programs else "packaged"
+        found[how].append(f"`{kind}`")
+        wanted += [] if is_brought else [f"{told.get('base', kind)} {one}" for one in programs]
+    listed = {how: ", ".join(kinds) for how, kinds in found.items()}
+    return VPNS.format(wanted=json.dumps([*dict.fromkeys(wanted)]), **listed)
 
 
 def value_table(scenarios: Sequence[Scenario]) -> str:
@@ -446,6 +480,7 @@ def instructions(
             f"python3 modify_entity.py {host.entity} {name} -a {address[host.entity]}"
             for host in inventory.hosts
         ),
+        vpns=vpn_list(entries_of(packages)["vpn-configs"]),
         values=value_table(scenarios),
         arguments=argument_table(scenarios, packages),
         stop_all=f"python3 stop_all_job_instances.py {' '.join(address[name] for name in needed)} "

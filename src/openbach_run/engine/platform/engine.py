@@ -6,6 +6,9 @@ platform lacks, then uploads the scenario and its sub-scenarios where they diffe
 there. A platform has one set of hosts: runs go one at a time. Its clock is real and its chance is
 not seeded: a seed is only the number of a repetition there.
 
+Instances that have ended, whoever launched them, become records the same way: `collected` has the
+instance of each run, and nothing is checked, uploaded or started (campaign/collect.py).
+
 The number of the instance that was started for a run is in runs/<run_id>.instance. So neither a
 lost connection nor a killed command loses a run: the next command goes on with that instance unless
 the run's record has its results.
@@ -56,6 +59,13 @@ FETCHED = "instance.json"
 """In a record: the controller's last answer. It is written when the results are there."""
 
 OnEvent = Callable[[Mapping[str, Any]], None]
+RunKey = tuple[tuple[tuple[str, str], ...], int]
+"""The values of a run, sorted by name, and its seed."""
+
+
+def run_key(values: Mapping[str, str], seed: int) -> RunKey:
+    """Return what a run is found by, whatever the versions of the platform's jobs."""
+    return tuple(sorted(values.items())), seed
 
 
 class ControllerEngine:
@@ -73,8 +83,10 @@ class ControllerEngine:
         scenarios: Sequence[Scenario],
         *,
         poll_s: float | None = None,
+        collected: Mapping[RunKey, int] | None = None,
     ) -> None:
         """Keep the platform and the scenarios: the one to start first, then its sub-scenarios."""
+        self._collected = collected
         self._controller = controller
         self._project = project
         self._scenarios = scenarios
@@ -107,7 +119,8 @@ class ControllerEngine:
         progress(f"{where}: checking entities, agents and jobs", 0.3)
         self._check_platform()
         # Sub-scenarios first: a scenario names those that it starts.
-        for number, scenario in enumerate(reversed(self._scenarios)):
+        uploaded = self._scenarios if self._collected is None else []
+        for number, scenario in enumerate(reversed(uploaded)):
             progress(
                 f"{where}: scenario {scenario.name}", 0.6 + 0.4 * number / len(self._scenarios)
             )
@@ -130,7 +143,6 @@ class ControllerEngine:
 
     def _check_platform(self) -> None:
         needed = jobs_by_entity(self._scenarios)
-        agents = self._agents()
         described = {job["general"]["name"]: job for job in self._controller.get("job/")}
         known = {name: str(job["general"]["job_version"]) for name, job in described.items()}
         form = form_of(described.values())
@@ -142,6 +154,9 @@ class ControllerEngine:
         }
         # Jobs without declared statistics send none: nobody waits for them at the end.
         self._measuring = {name for name, job in described.items() if job.get("statistics")}
+        if self._collected is not None:  # what has ended needs nothing there
+            return
+        agents = self._agents()
         addresses = {agents.get(entity) for entity in needed}
         self._addresses = sorted(address for address in addresses if address)
         if missing := list(self._missing(needed, agents, known, form)):
@@ -189,7 +204,7 @@ class ControllerEngine:
             else:
                 # its database alone may be wrong: with `update` the controller asks the agent
                 answer = self._controller.get("job/", address=address, update="")
-                if reason := _unreachable(answer.get("errors", ())):
+                if reason := unreachable(answer.get("errors", ())):
                     yield (
                         f"the agent of {entity}, {address}, does not answer the controller:"
                         f" {reason}; start it there again"
@@ -204,27 +219,7 @@ class ControllerEngine:
 
     def _upload(self, stored: dict[str, Any]) -> None:
         place = ("project/", self._project, "scenario/", stored["name"])
-        end_s = time.monotonic() + rest.LOST_LIMIT_S
-        # An upload is checked by reading it back: an answer may be lost although the order arrived.
-        while (there := self._uploaded(place)) != stored:
-            if there is not None:
-                self._controller.put(*place, body=stored)
-                return
-            try:
-                self._controller.post("project/", self._project, "scenario/", body=stored)
-                return
-            except Lost:  # it may have arrived: the next look says so
-                if time.monotonic() > end_s:
-                    raise
-
-    def _uploaded(self, place: tuple[str, ...]) -> dict[str, Any] | None:
-        try:
-            there: dict[str, Any] = self._controller.get(*place)
-        except Refused as refusal:
-            if refusal.status != 404:
-                raise
-            return None
-        return there
+        uploaded(self._controller, place, stored)
 
     # A run
 
@@ -236,15 +231,19 @@ class ControllerEngine:
         the statistics as a collector got them. Raises SetupError for what still runs there.
         """
         (run_dir / "run.json").write_text(json.dumps(spec))
-        order = _order_of(spec, self._scenarios)
+        order = order_of(spec, self._scenarios)
         started_s = time.monotonic()
 
+        number: int | None = None
+
         def ended(status: str, error: str | None, duration_s: float = 0.0) -> Outcome:
-            return Outcome(status, duration_s, time.monotonic() - started_s, "", error)
+            host = {} if number is None else {"scenario_instance_id": number}
+            return Outcome(status, duration_s, time.monotonic() - started_s, "", error, host)
 
         try:
-            number = self._earlier(run_dir, order)
-            if number is None:
+            if self._collected is not None:
+                number = self._collected[run_key(spec["values"], spec["seed"])]
+            elif (number := self._earlier(run_dir, order)) is None:
                 number = self._start(run_dir, order)
         except Refused as refusal:
             # A refused run does not stop the campaign; its record says why.
@@ -294,7 +293,7 @@ class ControllerEngine:
 
     # Its start
 
-    def _earlier(self, run_dir: Path, order: _Order) -> int | None:
+    def _earlier(self, run_dir: Path, order: Order) -> int | None:
         """Return the instance that an earlier command has started for this run, or None.
 
         It must go on or have ended by itself, and its results must not be in the run's record.
@@ -316,7 +315,7 @@ class ControllerEngine:
                 return number
         return None
 
-    def _start(self, run_dir: Path, order: _Order) -> int:
+    def _start(self, run_dir: Path, order: Order) -> int:
         # Before the start: a job that is left from another run would make this one fail, or measure
         # with it.
         self._expect_idle_hosts(order.called)
@@ -330,7 +329,7 @@ class ControllerEngine:
             self._running = number
         return number
 
-    def _ordered(self, order: _Order) -> int:
+    def _ordered(self, order: Order) -> int:
         """Give the order to start.
 
         Where its answer is lost it is given again only if no instance has come of it.
@@ -355,7 +354,7 @@ class ControllerEngine:
                 if time.monotonic() > end_s:
                     raise
 
-    def _arrived(self, place: tuple[str, ...], before: int, order: _Order) -> int | None:
+    def _arrived(self, place: tuple[str, ...], before: int, order: Order) -> int | None:
         """The instance that has come of an order without an answer.
 
         Its arguments are not there from the beginning.
@@ -506,6 +505,22 @@ class ControllerEngine:
             raise
 
 
+def uploaded(controller: Controller, place: tuple[str, ...], stored: Mapping[str, Any]) -> None:
+    """Upload a scenario to its place, unless it is there. Raises Refused, Lost."""
+    end_s = time.monotonic() + rest.LOST_LIMIT_S
+    # An upload is checked by reading it back: an answer may be lost although the order arrived.
+    while (there := controller.find(*place)) != stored:
+        if there is not None:
+            controller.put(*place, body=dict(stored))
+            return
+        try:
+            controller.post(*place[:-1], body=dict(stored))
+            return
+        except Lost:  # it may have arrived: the next look says so
+            if time.monotonic() > end_s:
+                raise
+
+
 def _started(run_dir: Path) -> Path:
     """Return the file with the number of a run's instance, beside the run's directory."""
     return run_dir.with_suffix(".instance")
@@ -518,7 +533,7 @@ def _fetched(run_dir: Path) -> int | None:
     return None
 
 
-def _unreachable(errors: Sequence[Mapping[str, Any]]) -> str:
+def unreachable(errors: Sequence[Mapping[str, Any]]) -> str:
     """Return why the controller could not ask an agent for its jobs; "" if it could.
 
     Another error there is about a job that the agent has and the controller does not know.
@@ -538,7 +553,7 @@ def _version(said: str, form: str | None) -> str:
 
 
 @dataclass(frozen=True)
-class _Order:
+class Order:
     """The scenario and arguments that are started for a run.
 
     Where constants have other values than in the scenario's file, the scenarios with these have
@@ -553,6 +568,7 @@ class _Order:
 
     @property
     def name(self) -> str:
+        """Return the name of the scenario to start."""
         return str(self.scenarios[-1]["name"])
 
     def is_of(self, instance: Mapping[str, Any]) -> bool:
@@ -566,7 +582,7 @@ class _Order:
         )
 
 
-def _order_of(spec: Mapping[str, Any], own: Sequence[Scenario]) -> _Order:
+def order_of(spec: Mapping[str, Any], own: Sequence[Scenario]) -> Order:
     """Return the order that starts the run on the platform.
 
     `own` are the scenarios of the files. `values` of the run's specification has all as it was
@@ -603,7 +619,7 @@ def _order_of(spec: Mapping[str, Any], own: Sequence[Scenario]) -> _Order:
                 "openbach_functions": functions,
             }
         )
-    return _Order(scenarios, arguments, {there: here for here, there in called.items()})
+    return Order(scenarios, arguments, {there: here for here, there in called.items()})
 
 
 def _usual_values(own: Sequence[Scenario], values: Mapping[str, str]) -> dict[str, str]:

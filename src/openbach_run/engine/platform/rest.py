@@ -229,6 +229,15 @@ class Controller:
         """
         return _patiently(lambda: self._json(self._send("GET", path, params=query)))
 
+    def find(self, *path: str | int) -> Any:
+        """Return the answer to GET; None where the controller has no such thing."""
+        try:
+            return self.get(*path)
+        except Refused as refusal:
+            if refusal.status != 404:
+                raise
+            return None
+
     def text(self, *path: str | int) -> str:
         """Return the answer to a GET as text."""
         return _patiently(lambda: self._send("GET", path)).body.decode(errors="replace")
@@ -247,6 +256,11 @@ class Controller:
             return self._json(self._send("POST", path, json=body))
 
         return _patiently(send) if repeat else send()
+
+    def send_file(self, *path: str | int, name: str, content: bytes) -> Any:
+        """Return the JSON answer to a POST of a file and its name, which does no harm twice."""
+        more = {"data": {"name": name}, "files": {"file": (f"{name}.tar.gz", content)}}
+        return _patiently(lambda: self._json(self._send("POST", path, **more)))
 
     def _send(self, method: str, path: tuple[str | int, ...], **more: Any) -> Answer:
         """Return the answer to a request; log in again if the controller has forgotten the session.

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Finished instances of an OpenBACH platform as the runs of a campaign.
+
+A cell's instances are its repetitions, the oldest first: the seed is the number of one. An instance
+keeps the seed of its record, so that a later collection adds those that are new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from openbach_run.campaign.engines import inventory_of
+from openbach_run.campaign.model import Campaign
+from openbach_run.campaign.options import Options
+from openbach_run.campaign.plan import plan_read
+from openbach_run.campaign.reading import file_beside, read_with_subs, settings_of
+from openbach_run.campaign.request import Plan, installed, path_of
+from openbach_run.campaign.run import store_of
+from openbach_run.engine.platform.engine import FETCHED, RunKey, order_of, run_key
+from openbach_run.engine.platform.instances import instances_of, wrong_with
+from openbach_run.engine.platform.rest import Controller
+from openbach_run.errors import InputError, SetupError
+from openbach_run.openbach.scenario import Scenario
+from openbach_run.results import run_files
+from openbach_run.results.record import Store
+from openbach_run.results.run_files import DamagedRecord
+
+
+def collected(
+    name: str, numbers: Sequence[int], options: Options, controller: Controller
+) -> tuple[Plan, list[str]]:
+    """Return the plan of a scenario's instances, and why others are left out.
+
+    Of a scenario that starts another one, as geo_loss_table, they are the instances that it has
+    started. Raises InputError, and SetupError where no instance can be a run.
+    """
+    catalog, packages = installed(options)
+    path = path_of(name, catalog)
+    scenario, subs = read_with_subs(path, packages)
+    if len(subs) > 1:
+        raise InputError(f"{name} starts {', '.join(subs)}: collect each by its own name")
+    controller.log_in()
+    instances = list(instances_of(controller, options.project, scenario.name, numbers))
+    if subs:
+        (scenario,) = subs.values()
+        path = file_beside(path, scenario.name)
+        functions = [one for instance in instances for one in instance["openbach_functions"]]
+        instances = [one["scenario"] for one in functions if one.get("scenario")]
+    plan = Plan(path, (), None, (), packages, catalog)
+    campaigns, left_out = {}, []
+    for instance in instances:
+        one = instance["scenario_instance_id"], instance["start_date"]
+        try:
+            campaigns[one] = _campaign_of(scenario, instance, plan, options)
+        except InputError as error:
+            left_out.append(f"instance {one[0]} of {instance['scenario_name']}: {error}")
+    if not campaigns:
+        head = f"{controller.access.url}: no instance of {name} can be collected:"
+        raise SetupError("\n  ".join([head, *left_out]))
+    store = store_of(scenario.name, options)
+    return _planned(plan, campaigns, _seeds(campaigns, store, controller.access.url)), left_out
+
+
+Instance = tuple[int, str]
+"""Its number and its date: a platform that is installed anew begins with number 1 again."""
+
+
+def _campaign_of(
+    scenario: Scenario, instance: Mapping[str, Any], plan: Plan, options: Options
+) -> Campaign:
+    """Return the campaign of the one cell that an instance is a run of. Raises InputError."""
+    known, own = settings_of(scenario, {}), scenario.defaults
+    shown = {one["name"]: str(one["value"]) for one in instance["arguments"]}
+    given = {
+        name: (value,) for name, value in shown.items() if name in known and value != own.get(name)
+    }
+    campaign = plan_read(plan.path, scenario, {}, given, (1,), plan.packages)
+    here = campaign.on(inventory_of(campaign, plan.catalog, options)).scenario
+    (cell,) = campaign.cells
+    local = here.with_functions_of({**own, **cell})
+    if wrong := wrong_with(instance, *(order_of({"values": cell}, [one]) for one in (here, local))):
+        raise InputError(wrong)
+    return campaign
+
+
+def _planned(
+    plan: Plan, campaigns: Mapping[Instance, Campaign], runs: Mapping[Instance, RunKey]
+) -> Plan:
+    """Return the plan with these instances as the runs of one campaign."""
+    first, every = next(iter(campaigns.values())), campaigns.values()
+    values = {}
+    for name in first.values:
+        values[name] = tuple(dict.fromkeys(one.values[name][0] for one in every))
+    seeds: dict[tuple[str, ...], tuple[int, ...]] = {}
+    for instance, one in campaigns.items():
+        key = tuple(one.cells[0].values())
+        seeds[key] = (*seeds.get(key, ()), runs[instance][1])
+    given = frozenset().union(*(one.given for one in every))
+    campaign = replace(
+        first,
+        values=values,
+        seeds=(1,),
+        seeds_by_cell=seeds,
+        presets={name: one for each in every for name, one in each.presets.items()},
+        given=given,
+    )
+    campaign.found.cells = [dict(zip(values, key, strict=True)) for key in seeds]
+    return replace(
+        plan,
+        settings=tuple(f"{name}={','.join(values[name])}" for name in values if name in given),
+        seeds=str(max(map(len, seeds.values()))),
+        campaigns=(campaign,),
+        collected={key: number for (number, _), key in runs.items()},
+    )
+
+
+def _seeds(
+    campaigns: Mapping[Instance, Campaign], store: Store, url: str
+) -> dict[Instance, RunKey]:
+    """Return each instance's cell and seed: those of its record, or the least seed without one."""
+    there: dict[RunKey, Instance | None] = {}
+    for record in store.all():
+        if record.identity.get("controller") == url:
+            there[key := run_key(record.arguments, record.seed)] = None
+            with suppress(OSError, DamagedRecord, KeyError, TypeError):
+                kept = run_files.document(store.runs / record.run_id, FETCHED)
+                there[key] = kept["scenario_instance_id"], kept["start_date"]
+    runs = {}
+    for instance in sorted(campaigns):
+        (cell,), seed = campaigns[instance].cells, 1
+        known = [key for key, one in there.items() if one == instance]
+        while (key := run_key(cell, seed)) in there and key not in known:
+            seed += 1
+        runs[instance] = key
+        there[key] = instance
+    return runs
