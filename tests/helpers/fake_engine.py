@@ -205,7 +205,8 @@ def bind(job: Any, arguments: dict[str, Any], values: dict[str, str], resolve: A
     if "client" in arguments and job.name == "file_transfer":
         loss = float(values.get("loss", "0"))
         return [str(10 * (1 + loss)), "1" if loss == 13 else "0"]
-    return ["1" if job.name == "path_ready" or "wait" in arguments else str(FOR_EVER_S), "0"]
+    is_short = job.name in ("path_ready", "transfer_table") or "wait" in arguments
+    return ["1" if is_short else str(FOR_EVER_S), "0"]
 
 
 def directed(engine: FakeEngine, spec: Spec, run_dir: Path, on_event: OnEvent) -> Outcome:

@@ -22,6 +22,7 @@ from openbach_run.errors import InputError
 from openbach_run.json_files import folded
 from openbach_run.openbach.expand import expand
 from openbach_run.openbach.job_folders import load_packages
+from openbach_run.openbach.lint import lint
 from openbach_run.openbach.reading import parse_scenario, read_scenario
 from openbach_run.openbach.source import SHAPES, is_source
 
@@ -140,6 +141,67 @@ def test_what_the_checkout_has_can_be_inherited_from_anywhere(tmp_path: Path) ->
     assert made["x-sweep"]["values"]["loss"] == ["0.10", "1"], "as it was typed"
     ours = json.loads((ROOT / "scenarios/geo_loss.json").read_text())
     assert made["openbach_functions"] == ours["openbach_functions"]
+
+
+def drawing(value: str, **more: Any) -> dict[str, Any]:
+    """PING with a function on the host that a constant names."""
+    made = changed("constants.drawn_on", {"value": "none", "text": "Where, or none"})
+    made["values"] = {**made["values"], "drawn_on": value}
+    job = {"time_series": {"jobs": [[["path"]]], "statistics": [["rtt_ms"]]}}
+    made["functions"]["RTT"] = {"on": "$drawn_on", "finished": "path", **job, **more}
+    return made
+
+
+def test_a_function_is_on_the_host_that_a_constant_names_or_nowhere(tmp_path: Path) -> None:
+    """The backend takes no placeholder for a host, and starts every function that is there."""
+    without = expand(written(tmp_path, drawing("none")))
+    assert without == expand(written(tmp_path, PING))
+    made = expand(written(tmp_path, drawing("pc")))
+    drawn = made["openbach_functions"][3]
+    assert drawn["start_job_instance"] == {
+        "entity_name": "satvpn_pc",
+        "time_series": {"jobs": [[[2]]], "statistics": [["rtt_ms"]]},
+    }
+    # It fails without failing the instance.
+    assert drawn["on_fail"] == {"policy": "Ignore"} and drawn["wait"]["finished_ids"] == [2]
+    assert "drawn_on" not in made["constants"]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (drawing("moon"), "functions.RTT.on: the inventory has no host moon; it has pc"),
+        (drawing("pc", on="$cc"), r"functions.RTT.on: \$cc is no constant"),
+        (
+            drawing("pc", time_series={"jobs": [[["paht"]]]}),
+            "functions.RTT: 'paht' is no function and no group; did you mean path",
+        ),
+    ],
+    ids=["no host", "no constant", "no function"],
+)
+def test_what_is_wrong_with_such_a_function_is_said(
+    content: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=words):
+        expand(written(tmp_path, content))
+
+
+@pytest.mark.parametrize("name", ["geo", "leo_loss", "mixed_cc", "multi_flow", "voip", "web"])
+def test_openbachs_own_jobs_draw_where_post_processing_names_a_host(
+    name: str, tmp_path: Path
+) -> None:
+    """Their arguments are those of OpenBACH 2.7's jobs."""
+    theirs = load_packages([ROOT / "tests/data/job_schemas.json"])
+    jobs = JOBS | {job: theirs[job].job for job in ("time_series", "histogram")}
+    content = {"inherits": f"{name}.yml", "values": {"post_processing": "server"}}
+    scenario = read_scenario(written(tmp_path, content), jobs)
+    drawn = [one for one in scenario.functions if "on_fail" in one]
+    started = [one["start_job_instance"] for one in drawn]
+    assert [one.keys() - {"entity_name"} for one in started] == [{"time_series"}, {"histogram"}]
+    assert {one["entity_name"] for one in started} == {"satvpn_server"}
+    assert not lint(scenario, jobs)
+    own = read_scenario(ROOT / f"scenarios/{name}.yml", JOBS)
+    assert len(own.functions) == len(scenario.functions) - 2
 
 
 WRONG: list[tuple[str, Any, str]] = [

@@ -209,7 +209,8 @@ def test_a_real_agent_gets_the_packages_that_the_virtual_one_gets(name: str) -> 
     wanted = [task for task in install if "ansible.builtin.apt" in task]
     names = (task.get("loop") or task["ansible.builtin.apt"]["name"] for task in wanted)
     installed = {*chain.from_iterable(names)}
-    assert PACKAGES[name].debian or name == "daemons"  # which reads /proc and needs no program
+    # These need no program.
+    assert PACKAGES[name].debian or name in ("daemons", "transfer_table")
     assert installed >= set(PACKAGES[name].debian)
     added = {
         "satpep": {*BUILDING, "passwd"},
@@ -302,7 +303,7 @@ def test_words_for_the_web_ui() -> None:
 
 def test_instructions_name_jobs_and_addresses(made: Path) -> None:
     text = (made / "README.md").read_text()
-    jobs = "file_transfer path_ready ping_series transport_profile voip web_page"
+    jobs = "file_transfer path_ready ping_series transfer_table transport_profile voip web_page"
     assert f"install_jobs.py -j {jobs} -a 172.20.34.11   # satvpn_pc" in text
     assert "add_job.py vpn -t jobs-2.7/vpn.tar.gz" in text
 

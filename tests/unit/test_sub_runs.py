@@ -13,9 +13,12 @@ from helpers.records import OURS, RECORD
 from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.sub_runs import failed_parts, unfold, unfold_all, unfold_campaign
 from openbach_run.engine.contract import COMPLAINED
+from openbach_run.openbach.job_folders import load_packages
 from openbach_run.openbach.measures import to_records
 from openbach_run.openbach.reading import parse_scenario
+from openbach_run.paths import REPOSITORY
 
+JOBS = {name: package.job for name, package in load_packages([REPOSITORY / "jobs"]).items()}
 PARENT = replace(
     RECORD,
     scenario="both",
@@ -123,6 +126,13 @@ def test_a_run_with_jobs_of_its_own_stays(tmp_path: Path) -> None:
     assert unfold(PARENT, place) == [PARENT]
 
 
+def test_the_job_that_makes_a_platforms_table_is_none_of_a_runs_own(tmp_path: Path) -> None:
+    place = run(tmp_path)
+    made = event(22, "job_started", 1, job="transfer_table")
+    write(place, "events.jsonl", [*EVENTS, made])
+    assert [part.scenario for part in unfold(PARENT, place)] == ["one", "one"]
+
+
 def test_a_run_without_events_stays(tmp_path: Path) -> None:
     assert unfold(PARENT, tmp_path) == [PARENT]
 
@@ -131,9 +141,13 @@ def test_the_campaign_is_that_of_the_scenario_started(tmp_path: Path) -> None:
     run(tmp_path)
     sub = parse_scenario({"name": "one", "openbach_functions": []}, {})
     functions = [
-        {"id": 0, "start_scenario_instance": {"scenario_name": "one", "arguments": {"cc": "bbr"}}}
+        {"id": 0, "start_scenario_instance": {"scenario_name": "one", "arguments": {"cc": "bbr"}}},
+        {
+            "id": 1,
+            "start_job_instance": {"entity_name": "pc", "transfer_table": {"scenarios": [[[0]]]}},
+        },
     ]
-    parent = parse_scenario({"name": "both", "openbach_functions": functions}, {})
+    parent = parse_scenario({"name": "both", "openbach_functions": functions}, JOBS)
     records = unfold_all([PARENT], tmp_path)
     campaign = unfold_campaign(
         Campaign(tmp_path, parent, {"one": sub}, {"size": ("1M",)}, (3,)), records

@@ -12,6 +12,7 @@ import html
 import io
 import json
 import subprocess
+import tarfile
 import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -747,6 +748,33 @@ def unpacked(client: TestClient, name: str) -> Path:
     file.write_bytes(gzip.decompress(packed.read_bytes()))
     packed.unlink()
     return file
+
+
+def test_an_export_has_the_files_that_jobs_have_stored(client: TestClient) -> None:
+    """Those of the statistics that the web UI asks for; none from elsewhere in the record."""
+    number = start(client)
+    ended(client, number)
+    file = unpacked(client, "statistics.jsonl")
+    stored = file.parent / "files/transfer_table/1/1000"
+    stored.mkdir(parents=True)
+    (stored / "table.csv").write_text("vpn,runs\n")
+    here = "/run/openbach/files/transfer_table/1/1000"
+    places = {"table_csv": f"{here}/table.csv", "other": f"{here}/table.csv", "gone": f"{here}/x"}
+    places |= {"out": "/run/openbach/files/../record.json", "far": "/etc/passwd", "no": "x/files/"}
+    metadata = {**METADATA, "is_file": True, "job_name": "a/b"}
+    sent = json.dumps({**places, "number": 1, "_metadata": metadata})
+    file.write_text(file.read_text() + sent + "\n")
+    counted = client.get(f"/scenario_instance/{number}/?files_count").json()
+    assert counted == {"a/b": dict.fromkeys([*places, "number"], 1)}
+    asked = "&".join(f"a%2Fb={name}" for name in [*places, "number"] if name != "other")
+    # As the web UI asks.
+    answer = client.get(f"/openbach/scenario_instance/{number}/archive?{asked}")
+    assert answer.status_code == 200, answer.text
+    with tarfile.open(fileobj=io.BytesIO(answer.content)) as archive:
+        kept = f"a_b_({METADATA['job_instance_id']}).table_csv/table.csv"
+        assert archive.getnames() == [f"scenario_instance_{number}.csv", kept]
+        member = archive.extractfile(kept)
+        assert member is not None and member.read() == b"vpn,runs\n"
 
 
 @pytest.mark.parametrize("line", [*HOSTILE, *VALUES])

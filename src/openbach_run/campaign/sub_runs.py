@@ -13,6 +13,7 @@ from typing import Any
 
 from openbach_run.campaign.model import Campaign
 from openbach_run.engine.contract import COMPLAINED
+from openbach_run.openbach.table_scenario import TABLE_JOB
 from openbach_run.openbach.values import kind_of
 from openbach_run.results import run_files
 from openbach_run.results.measures import measures, measures_of, texts
@@ -45,7 +46,10 @@ def parts_of(record: Record, run_dir: Path) -> list[dict[str, Any]]:
     told = events(run_dir)
     root = _root(told)
     if any(
-        event["event"] == "job_started" and event["scenario_instance_id"] == root for event in told
+        event["event"] == "job_started"
+        and event["scenario_instance_id"] == root
+        and event.get("job") != TABLE_JOB
+        for event in told
     ):
         return []
     own = _own_arguments(run_dir)
@@ -103,7 +107,11 @@ def unfold_campaign(campaign: Campaign, unfolded: Sequence[Record]) -> Campaign:
 
     The campaign itself is returned if they start others, or if none has been started yet.
     """
-    bodies = [function[kind_of(function)] for function in campaign.scenario.functions]
+    bodies = [
+        function[kind_of(function)]
+        for function in campaign.scenario.functions
+        if TABLE_JOB not in function.get("start_job_instance", {})
+    ]
     started = {body.get("scenario_name") for body in bodies}
     # The table of several scenarios would mix what cannot be compared.
     if len(started) != 1 or (name := str(*started)) not in campaign.sub_scenarios:

@@ -28,6 +28,8 @@ WAITS = ("launched", "finished", "after_s")
 ONLY_IF = "only_if"
 """Of a function: for which values it is there at all."""
 TEAR_DOWN = "tear down"
+NOWHERE = "none"
+"""As the value of a constant that names a function's host: the function is not there."""
 
 
 def expand(path: Path) -> dict[str, Any]:
@@ -55,13 +57,13 @@ def expand(path: Path) -> dict[str, Any]:
     inventory_file = INVENTORY if own is None else source.files["inventory",].parent / own
     inventory = load_inventory(inventory_file)
     values, sweep = _values(source), content.get("sweep", {})
-    made = _Functions(source, inventory, _leaders(source, values))
+    made = _Functions(source, inventory, _leaders(source, values), values)
     functions, same = made.all, made.same
     # A file may inherit more than its functions use, but the backend refuses an argument or a
     # constant that is unused: so what nobody uses is left out here.
     started = [leaves(function.get("start_job_instance", {})) for function in functions]
     used = {
-        name for texts in started for text in texts for name in placeholders(text)
+        name for texts in started for text in texts for name in placeholders(str(text))
     } | same.keys()
     constants = {name: one for name, one in content.get("constants", {}).items() if name in used}
     arguments = {name: text for name, text in content.get("arguments", {}).items() if name in used}
@@ -153,14 +155,24 @@ class _Functions:
     `same` has by constant the places where it stands but another one's value is (`x-same`).
     """
 
-    def __init__(self, source: Source, inventory: Inventory, leaders: Mapping[str, str]) -> None:
-        self._source, self._leaders = source, leaders
+    def __init__(
+        self,
+        source: Source,
+        inventory: Inventory,
+        leaders: Mapping[str, str],
+        values: Mapping[str, str],
+    ) -> None:
+        self._source, self._leaders, self._values = source, leaders, values
         self._groups = source.content.get("groups", {})
         # A function may name its host as the inventory does, with the prefix or without.
         self._entities = {
             name: host.entity for host in inventory.hosts for name in (host.name, host.entity)
         }
-        entries = source.content["functions"]
+        entries = {
+            label: entry
+            for label, entry in source.content["functions"].items()
+            if self._host(entry, "functions", label) != NOWHERE
+        }
         # Waits name functions and groups alike, so a name must be one of them.
         for label in sorted(entries.keys() & {*self._groups, TEAR_DOWN}):
             raise source.wrong(
@@ -186,6 +198,8 @@ class _Functions:
         }
         body = {key: value for key, value in entry.items() if key not in (*WAITS, ONLY_IF)}
         number = self._numbers[label]
+        # What a value adds, beside what the scenario is for, does not make it fail.
+        on_fail = {} if sole_placeholder(entry.get("on")) is None else {"policy": "Ignore"}
         if ONLY_IF in entry:
             self.only_if[str(number)] = self._condition(entry[ONLY_IF], *place)
         if body.keys() == {"stop"}:
@@ -195,7 +209,9 @@ class _Functions:
                 }
             }
         else:
-            host, (job, arguments) = body.pop("on", None), body.popitem() if body else (None, None)
+            host = self._host(entry, *place)
+            body.pop("on", None)
+            job, arguments = body.popitem() if body else (None, None)
             if body or not isinstance(host, str) or not isinstance(arguments, dict):
                 text = (
                     "should have `on`, a host, and a job with its arguments, or `stop`; and may"
@@ -213,7 +229,14 @@ class _Functions:
                 job: self._replaced(arguments, at, *place),
             }
             action = {"start_job_instance": started}
-        return {"id": number, "label": label, "wait": wait, "on_fail": {}, **action}
+        return {"id": number, "label": label, "wait": wait, "on_fail": on_fail, **action}
+
+    def _host(self, entry: Mapping[str, Any], *place: str) -> Any:
+        """Return a function's host, which may be the value of a constant. Raises InputError."""
+        name = sole_placeholder(entry.get("on"))
+        if name is not None and name not in self._source.content.get("constants", {}):
+            raise self._source.wrong(f"${name} is no constant", *place, "on")
+        return entry.get("on") if name is None else self._values[name]
 
     def _condition(self, text: Any, *place: str) -> str:
         """Return the text of a condition. Raises InputError for what is none."""
@@ -263,6 +286,9 @@ class _Functions:
             return [
                 self._replaced(one, f"{at}.{number}", *place) for number, one in enumerate(value)
             ]
+        # In three lists it is OpenBACH's path to what a function has started.
+        if re.search(r"(\.\d+){3}$", at) and isinstance(value, str) and not value.isdecimal():
+            return self._ids(value, *place)[0]
         name = sole_placeholder(value)
         if name is not None and name in self._leaders:
             self.same.setdefault(name, []).append(at)

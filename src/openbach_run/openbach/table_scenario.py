@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
+TABLE_JOB, TRANSFER = "transfer_table", "file_transfer"
 SETTLE_S = 5
 """Seconds between two cells.
 
@@ -41,6 +42,7 @@ def table_of(name: str, scenario: Mapping[str, Any]) -> dict[str, Any]:
             },
         }
         functions.append(function)
+    functions += _table_job(scenario, cells, [*asked])
     values = "; ".join(f"{name}: {', '.join(listed)}" for name, listed in swept.items())
     return {
         "name": name,
@@ -56,3 +58,35 @@ def table_of(name: str, scenario: Mapping[str, Any]) -> dict[str, Any]:
             "values": {},
         },
     }
+
+
+def _table_job(
+    scenario: Mapping[str, Any], cells: Sequence[Mapping[str, str]], asked: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Return the function that stores the table on a platform, where its web UI exports it.
+
+    There is none for a scenario whose table is not of transfer times.
+    """
+    started = [one.get("start_job_instance", {}) for one in scenario["openbach_functions"]]
+    hosts = [one["entity_name"] for one in started if TRANSFER in one]
+    if not hosts or "measure" in scenario["x-sweep"] or not all(cells):
+        return []
+    given = ", ".join(f"{name}=${name}" for name in asked)
+    texts = []
+    for cell in cells:
+        texts.append(",".join(f"{name}={value}" for name, value in cell.items()))
+    job = {
+        "scenarios": [[[number] for number in range(len(cells))]],
+        "cells": [texts],
+        "title": f"{scenario['name']}: transfer time (s)" + (f" with {given}" if given else ""),
+    }
+    function = {
+        "id": len(cells),
+        "label": "table",
+        "wait": {"time": SETTLE_S, "launched_ids": [], "finished_ids": [len(cells) - 1]},
+        # Without its table the transfers are as good.
+        "on_fail": {"policy": "Ignore"},
+        # The last one is the receiver.
+        "start_job_instance": {"entity_name": hosts[-1], TABLE_JOB: job},
+    }
+    return [function]

@@ -8,12 +8,14 @@ import json
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path, PurePosixPath
 from statistics import fmean, pvariance
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
 
+from openbach_run.results import run_files
 from openbach_run.web import instances
 from openbach_run.web.answers import Body, Json, Refusal, Services, With, malformed, not_found
 from openbach_run.web.index import is_drawable
@@ -148,6 +150,8 @@ def remove(number: int, services: With) -> None:
     services.launcher.forget(row)
 
 
+# OpenBACH's web UI asks without the slash where an instance has files; a real backend answers 404.
+@router.get("/scenario_instance/{number:int}/csv")
 @router.get("/scenario_instance/{number:int}/csv/")
 def download_csv(number: int, services: With) -> Response:
     """Return the statistics of an instance as a CSV file."""
@@ -167,17 +171,40 @@ def _csv(services: Services, number: int) -> bytes:
     return instances.as_csv(services, row).encode("utf-8", "backslashreplace")
 
 
+@router.get("/scenario_instance/{number:int}/archive")
 @router.get("/scenario_instance/{number:int}/archive/")
-def download_archive(number: int, services: With) -> Response:
-    """Return the statistics of an instance as a .tar.gz, as OpenBACH's web UI downloads them."""
-    content = _csv(services, number)
+def download_archive(number: int, request: Request, services: With) -> Response:
+    """Return a .tar.gz, as OpenBACH's web UI downloads it.
+
+    It has the statistics of an instance, and the files that its jobs have stored as the statistics
+    that the query names by job.
+    """
+    contents = {f"scenario_instance_{number}.csv": _csv(services, number)}
+    row = instances.find_instance(services, number)
+    for one in instances.measured(services, row):
+        for statistic in set(request.query_params.getlist(one["job_name"])) & one["values"].keys():
+            if one["is_file"] and (found := _stored(services, row, one["values"][statistic])):
+                folder = f"{one['job_name']}_({one['job_instance_id']}).{statistic}"
+                contents[f"{folder.replace('/', '_')}/{found[0]}"] = found[1]
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as tar:
-        member = tarfile.TarInfo(f"scenario_instance_{number}.csv")
-        member.size = len(content)
-        tar.addfile(member, io.BytesIO(content))
+        for name, content in contents.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
     headers = {"Content-Disposition": f'attachment; filename="scenario{number}.tar.gz"'}
     return Response(packed.getvalue(), media_type="application/gzip", headers=headers)
+
+
+def _stored(services: Services, row: Row, place: Any) -> tuple[str, bytes] | None:
+    """Return name and content of a file at its place in the guest; None if it is not kept."""
+    inside = PurePosixPath("files", str(place).partition("/files/")[2].lstrip("/"))
+    # It is a guest's text, which may lead out of the record.
+    if ".." not in inside.parts:
+        run_dir = Path(instances.find_instance(services, row["owner"])["run_dir"])
+        with suppress(OSError, ValueError, run_files.DamagedRecord):
+            return inside.name, run_files.content(run_dir, str(inside))
+    return None
 
 
 # Job instances
