@@ -84,7 +84,8 @@ def notes(
     """
     done = [one for one in records if one.finished and one.measures.get(TIME) is not None]
     told = []
-    if short := [(by_s, one) for one in done if (by_s := too_short_by_s(one, with_steps))]:
+    short = [(too_short_by_s(one, with_steps), one) for one in done]
+    if short := [one for one in short if one[0]]:
         most_s, worst = max(short, key=itemgetter(0))
         values = " ".join(
             f"{one}={worst.arguments[one]}" for one in swept if one in worst.arguments
