@@ -146,7 +146,7 @@ class Reader:
         for text in about.values():
             with suppress(ValueError, KeyError, TypeError):
                 kept = json.loads(text)["rows"]["orbit"]
-                return [kept["values"][place] for place in kept["of_row"]]
+                return [kept["values"][at] for at, often in kept["in_a_row"] for _ in range(often)]
         return [""] * number
 
     def _configuration(self, rows: list[dict[str, Any]], orbit: str) -> Configuration:

@@ -1027,7 +1027,9 @@ def test_a_campaigns_own_table_has_the_clock_of_its_runs(
 
 
 @pytest.mark.parametrize("name", ["identity", "orbit"])
-@pytest.mark.parametrize("wrong", [{}, [1], {"values": ["geo"], "of_row": [0]}])
+@pytest.mark.parametrize(
+    "wrong", [{}, [1], {"values": ["geo"], "of_row": [0]}, {"values": ["geo"], "in_a_row": [1]}]
+)
 def test_a_table_whose_metadata_do_not_fit_is_refused(
     wrong: object, name: str, campaigns: Campaigns, tmp_path: Path
 ) -> None:

@@ -58,6 +58,10 @@ def read(file: Path) -> tuple[dict[str, Any], list[Record]]:
     return {"commands": [], "plots": plots, **about, "runs": runs}, records
 
 
+def _spread(runs: Sequence[tuple[int, int]]) -> list[int]:
+    return [place for place, number in runs for _ in range(number)]
+
+
 def _of_rows(
     file: Path, about: dict[str, Any], number: int
 ) -> tuple[Sequence[str | None], Sequence[dict[str, str]]]:
@@ -73,8 +77,10 @@ def _of_rows(
     found: dict[str, Sequence[Any]] = {"orbit": [None] * number}
     for name in ("identity", *(["orbit"] if "orbit" in rows else [])):
         try:
-            values = [rows[name]["values"][place] for place in rows[name]["of_row"]]
-        except (LookupError, TypeError):
+            # Files of before 1.1 have a place for each row.
+            places = rows[name].get("of_row") or _spread(rows[name]["in_a_row"])
+            values = [rows[name]["values"][place] for place in places]
+        except (AttributeError, LookupError, TypeError, ValueError):
             values = []
         if len(values) != number:
             raise InputError(f"{file}: no results.parquet of a report: its rows have no {name}")

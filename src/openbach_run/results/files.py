@@ -8,6 +8,7 @@ import io
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -190,10 +191,11 @@ def write_parquet(
 
 
 def places(values: Sequence[Any]) -> dict[str, list[Any]]:
-    """Return the different `values`, and `of_row`: for each of them its place among those."""
+    """Return the different `values`, and `in_a_row`: place among those, how often in a row."""
     texts = [json.dumps(one, sort_keys=True) for one in values]
     place = {text: number for number, text in enumerate(dict.fromkeys(texts))}
-    return {"values": [json.loads(one) for one in place], "of_row": [place[one] for one in texts]}
+    runs = [[place[one], len([*several])] for one, several in groupby(texts)]
+    return {"values": [json.loads(one) for one in place], "in_a_row": runs}
 
 
 def _table(records: Sequence[Record], schema: Any) -> Any:
