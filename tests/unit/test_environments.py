@@ -54,7 +54,8 @@ def test_a_copy_starts_with_its_own_loader_and_library(place: Path, tmp_path: Pa
     assert lines[0] == "home = /home/to/.base/bin"
     assert len([line for line in lines if line.startswith(("home", "executable"))]) == 1
     own = to / f".base/lib/python{base.version}"
-    assert (own / "os.py").exists() and [*own.glob("lib-dynload/_socket*.so")]
+    # Debian has _socket in the program itself, and these beside it.
+    assert (own / "os.py").exists() and [*own.glob("lib-dynload/_ssl*.so")]
     assert not (own / "test").exists() and not [*to.rglob("__pycache__")]
     assert (to / ".base/libraries/libc.so.6").exists()
     # The copy does not lead out of itself.
