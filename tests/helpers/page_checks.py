@@ -278,7 +278,7 @@ class Checker:
     def no_difference(self, found: re.Match[str]) -> None:
         for one, other in combinations(self.reader.of(self.measure), 2):
             differ = sum(here != there for here, there in zip(one.key, other.key, strict=True))
-            if differ != 1 or one.key[3] != other.key[3]:
+            if differ != 1 or one.key[3] != other.key[3] or one.leased or other.leased:
                 continue
             ratio = self.reader.ratio(self.measure, one, other)
             is_apart = ratio and (ratio[1] > 1.2 or ratio[2] < 1 / 1.2)

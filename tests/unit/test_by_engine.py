@@ -64,6 +64,10 @@ def planted(folder: Path, kind: str, seeds: int = 5) -> Path:
     for run in asked["runs"]:
         run["arguments"]["cpu"] = "free"
     file.write_text(json.dumps({**asked, "apart": apart}))
+    for file in results.glob("runs/*/record.json"):
+        record = json.loads(file.read_text())
+        record["arguments"]["cpu"] = "free"
+        file.write_text(json.dumps(record))
     return results
 
 

@@ -34,25 +34,27 @@ def check(
     With JSON the backend's answer goes to stdout. Findings go to stderr.
     """
     jobs = {name: package.job for name, package in packages.items()}
+    file = path
+
+    def find(name: str) -> Scenario | None:
+        """Return a sub-scenario from the file beside; None, with a note, if there is none."""
+        nonlocal file
+        file = file_beside(path, name)
+        if file.exists():
+            return read_scenario(file, jobs)
+        said = f"the platform must have {name}, which it starts and which was not checked"
+        print(f"{path}: note: {said}: {file}: there is no such file", file=sys.stderr)
+        return None
+
     try:
         scenario = read_scenario(path, jobs)
+        # The backend looks at this file alone: a platform may have the scenarios that it starts.
+        subs = sub_scenarios(scenario, find)
     except Malformed as error:
-        print(f"{path}: {error}", file=sys.stderr)
+        print(f"{file}: {error}", file=sys.stderr)
         if as_json:
             print(json.dumps(error.answer, indent=1))
         return 2
-
-    def find(name: str) -> Scenario | None:
-        """Return a sub-scenario from the file beside; None, with a note, if it cannot be read."""
-        try:
-            return read_scenario(file_beside(path, name), jobs)
-        except InputError as error:
-            said = f"the platform must have {name}, which it starts and which was not checked"
-            print(f"{path}: note: {said}: {error}", file=sys.stderr)
-        return None
-
-    # What the backend says is of this file alone: a platform may have the scenarios that it starts.
-    subs = sub_scenarios(scenario, find)
     hosts = load_inventory(inventory_file(scenario, path, inventory))
     of_all: list[str] = []
     for one in (scenario, *subs.values()):

@@ -325,7 +325,7 @@ def pep_taken(page: PageOne, block: Block) -> str:
             for vpn in page.vpns if helps and _gain(block, helps) >= COSTLY else ():
                 cell = block.instead(bare, vpn=vpn)
                 kept = block.compare(cell, block.instead(cell, pep=USUAL["pep"])) if cell else None
-                if cell and helps and kept and _is_taken(block, helps, kept):
+                if cell and helps and kept and _is_taken(block, kept):
                     told.setdefault(vpn, _with_and_without(block, vpn, kept, helps))
         if told:
             verb = "takes" if len(told) == 1 else "take"
@@ -335,9 +335,9 @@ def pep_taken(page: PageOne, block: Block) -> str:
     return "\n".join(texts)
 
 
-def _is_taken(block: Block, helps: Comparison, kept: Comparison) -> bool:
+def _is_taken(block: Block, kept: Comparison) -> bool:
     """Return whether a PEP's gain without VPN is shown to be gone with one."""
-    return kept.is_worse or (kept.is_equivalent and not kept.is_better)
+    return kept.is_worse or (kept.is_equivalent and _gain(block, kept) <= LEAST_TIE)
 
 
 def _with_and_without(block: Block, vpn: str, kept: Comparison, helps: Comparison) -> str:
