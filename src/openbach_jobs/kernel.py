@@ -8,6 +8,7 @@ nothing is tried, and the link's own commands fail.
 from __future__ import annotations
 
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -31,13 +32,23 @@ PIECES = {
     "nft": ("nf_tables", "nft add table inet try_nft"),
 }
 """Piece → its module, and the command that shows that it is there; in this order."""
+VERSION, SEED_SINCE = re.compile(r"iproute2-\D*(\d+)\.(\d+)"), (6, 6)
+"""What tc says of itself, and the first version that knows netem's seed."""
 LINK = ("ifb", "netem", "clsact", "matchall", "mirred")
 """The pieces that every link needs."""
 
 
-def check(pieces: Iterable[str]) -> None:
-    """End the job if this host's kernel lacks any of the pieces, with what to install."""
-    run("tc", "-V")  # where it is not installed, it says so
+def check(pieces: Iterable[str], *, seeded: bool = False) -> None:
+    """End the job if this host's kernel lacks any of the pieces, with what to install.
+
+    Losses that are `seeded` need a tc that can say so to netem.
+    """
+    said = run("tc", "-V")  # where it is not installed, it says so
+    if seeded and (found := VERSION.search(said)) and (int(found[1]), int(found[2])) < SEED_SINCE:
+        sys.exit(
+            f"iproute2 {found[1]}.{found[2]} of this host gives netem no seed: install 6.6 or later"
+            " (Debian 13 has it), or give none"
+        )
     if lacking := missing(pieces):
         sys.exit(sentence(lacking))
 

@@ -262,7 +262,8 @@ def main() -> None:
     if netem.CLOCK not in os.environ:  # else an engine has looked before the run
         from openbach_jobs import kernel
 
-        kernel.check([*kernel.LINK, *([] if arguments.rate == UNLIMITED else ["tbf"])])
+        pieces = [*kernel.LINK, *([] if arguments.rate == UNLIMITED else ["tbf"])]
+        kernel.check(pieces, seeded=arguments.seed is not None)
     try:
         apply(arguments)
         play(arguments)

@@ -876,7 +876,8 @@ def emulate(arguments: argparse.Namespace) -> None:
         from openbach_jobs import kernel
 
         own = ["nft"] if arguments.rules else []
-        kernel.check([*kernel.LINK, "tbf", arguments.queue, *own])
+        pieces = [*kernel.LINK, "tbf", arguments.queue, *own]
+        kernel.check(pieces, seeded=arguments.seed is not None)
     played = changes(arguments)
     states = {change.direction: change.state for change in first(played)}
     proven = {one.name: without_outage(one, states[one.name]) for one in both}
