@@ -201,7 +201,7 @@ def main() -> int:
     try:
         engine, openbach = made(arguments, directory)
         code = boot(engine, openbach, directory, arguments)
-        return code if compare.compared(directory, arguments.seed) else code or 1
+        return code if compare.compared(directory, arguments.seed) else 1
     except (InputError, SetupError) as error:
         print(f"openbach: {error}", file=sys.stderr)
         return 1

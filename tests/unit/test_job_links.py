@@ -9,6 +9,7 @@ import json
 import signal
 import sys
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -396,6 +397,28 @@ def test_a_kernel_that_lacks_a_piece_is_told_before_anything_is_changed(
     assert "linux-image-amd64" in said and "linux-modules-extra-" in said
     here = [one for one in (tmp_path / "said").read_text().splitlines() if one[0] == " "]
     assert here == [" tc -V"]
+
+
+@pytest.mark.parametrize(
+    ("version", "seeded", "is_refused"),
+    [
+        ("tc utility, iproute2-6.1.0, libbpf 1.1.2", True, True),
+        ("tc utility, iproute2-6.1.0, libbpf 1.1.2", False, False),
+        ("tc utility, iproute2-6.15.0, libbpf 1.5.0", True, False),
+        ("tc utility, iproute2-ss200127", True, False),
+    ],
+)
+def test_an_iproute2_that_gives_netem_no_seed_is_named(
+    version: str, seeded: bool, is_refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Debian 12's answered `What is "seed"?`, and twenty lines of netem's usage."""
+    kernel = importlib.import_module("openbach_jobs.kernel")
+    monkeypatch.setattr(kernel, "run", lambda *_: version)
+    monkeypatch.setattr(kernel, "missing", lambda _: [])
+    with pytest.raises(SystemExit) if is_refused else nullcontext() as end:
+        kernel.check(["netem"], seeded=seeded)
+    if is_refused:
+        assert str(end.value).startswith("iproute2 6.1 of this host gives netem no seed")
 
 
 def test_an_interface_that_is_not_there_is_named() -> None:
