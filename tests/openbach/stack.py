@@ -402,7 +402,9 @@ class Stack:
         packed = subprocess.Popen(["tar", "-C", str(stage), "-c", "."], stdout=subprocess.PIPE)
         self.controller.run("mkdir", "-p", inside)
         subprocess.run(
-            self.controller.enters(*"tar --warning=no-timestamp -x --no-same-owner -C".split(), inside),
+            self.controller.enters(
+                *"tar --warning=no-timestamp -x --no-same-owner -C".split(), inside
+            ),
             stdin=packed.stdout,
             check=True,
         )
