@@ -403,7 +403,7 @@ class Stack:
         self.controller.run("mkdir", "-p", inside)
         subprocess.run(
             self.controller.enters(
-                *["tar", "--warning=no-timestamp", "-x", "--no-same-owner", "-C"], inside
+                "tar", "--warning=no-timestamp", "-x", "--no-same-owner", "-C", inside
             ),
             stdin=packed.stdout,
             check=True,
