@@ -73,7 +73,7 @@ vpns: # builds the programs that no Debian package has: some 30 minutes, once
 		tests/guest/test_quic_tunnels.py
 	BUILT_VPNS=1 $(DEV) python -m pytest tests/guest/test_determinism.py -k another_cpu
 
-openbach: # a real OpenBACH from a checkout, in namespaces, and this project on it: an hour of two cores, root; make openbach OPENBACH=CHECKOUT
+openbach: # a real OpenBACH from a checkout, in a guest, and this project on it; make openbach OPENBACH=CHECKOUT
 	$(DEV) python tests/openbach/run.py $(OPENBACH)
 
 readme: # README's table and figure, and tables of docs/, from the results in reports/

@@ -77,6 +77,7 @@
 #define SIGNALLED	128
 #define LAST_KEPT_FD	3
 #define LOOK_NS		250000000L
+#define LARGE_MIB	2048
 
 enum { GUEST, CODE, RUN, PLACES };
 static const char *const names[PLACES] = { "guest", "code", "run" };
@@ -527,7 +528,8 @@ struct guest {
  */
 __attribute__((noreturn)) static void keep(pid_t child, enum mode mode, const struct guest *guest, const sigset_t *wakes)
 {
-	const struct timespec look = { .tv_nsec = LOOK_NS };
+	/* a large guest has more to look at */
+	const struct timespec look = { .tv_sec = guest->mib / LARGE_MIB, .tv_nsec = LOOK_NS };
 	const char *passed = NULL;
 	bool ended = false;
 	int status, last;

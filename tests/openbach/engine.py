@@ -1,19 +1,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Parts 3 to 5: our command with --engine controller.
+"""Parts 3 to 6: our command with --engine controller.
 
-What a stop of it, or its sudden end, leaves; and its requests.
-
-The satellite link needs netem. A scenario without the link (geo, less its two functions for it)
-works on every kernel: what VPNs, proxy and congestion control do on real hosts is seen there, and
-how long a transfer takes is not the point.
+What a stop of it, or its sudden end, leaves; its requests; its checks before a start.
 """
 
 from __future__ import annotations
 
 import concurrent.futures
-import csv
 import json
-import re
 import signal
 import subprocess
 import time
@@ -21,64 +15,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 import requests
-from launching import LACKS, has_link
 from stack import AUDITORIUM_URL, COLLECTOR, CONTROLLER_URL
-from steps import PROJECT, REPOSITORY, Run, until
+from steps import PROJECT, Run, until
 
 from openbach_run.engine.platform.rest import Access, Controller
-from openbach_run.openbach.expand import expand
 
-LINK = "satcom_link"
-NAME = "geo_without_link"
-KEPT = ("x-instead",)
-BYTES = 50_000_000
-BLOCK_BYTES = 2**17
-"""iperf3 sends whole blocks."""
-TABLE = ("vpn=none,openvpn_udp,openvpn_tcp", "cc=bbr")
-OTHERS = (("vpn=openvpn_udp", "pep=B", "cc=bbr"),)
+TABLE = ("geo", "vpn=none,openvpn_udp", "cc=cubic")
+OTHERS = (("geo", "vpn=wireguard", "pep=B", "cc=bbr", "loss=1"),)
 TABLE_TEXT = "table.txt"
 """Below the temporary directory: what our command printed for TABLE, for its picture."""
-RUN_LIMIT_S = 600.0
-LASTING = ("vpn=openvpn_udp", "cc=bbr", "pep=B", "duration_s=40")
+RUN_LIMIT_S = 1800.0
+SHORT = ("geo", "vpn=none", "cc=cubic", "size=1M")
+LASTING = ("geo", "vpn=openvpn_udp", "cc=bbr", "pep=B", "duration_s=40")
 START_LIMIT_S, STOP_LIMIT_S = 240.0, 180.0
 REQUESTS, THREADS = 400, 16
-
-
-def write_scenario(file: Path) -> None:
-    """Geo without its satellite link."""
-    scenario = expand(REPOSITORY / "scenarios/geo.yml")
-    kept = [
-        one
-        for one in scenario["openbach_functions"]
-        if LINK not in one.get("start_job_instance", {})
-    ]
-    numbers = {one["id"]: number for number, one in enumerate(kept)}
-
-    def renumbered(ids: list[int]) -> list[int]:
-        return [numbers[one] for one in ids if one in numbers]
-
-    for one in kept:
-        one["id"] = numbers[one["id"]]
-        for key in ("launched_ids", "finished_ids"):
-            one["wait"][key] = renumbered(one["wait"][key])
-        if stop := one.get("stop_job_instances"):
-            stop["openbach_function_ids"] = renumbered(stop["openbach_function_ids"])
-    used = set(re.findall(r"\$(\w+)", json.dumps(kept)))
-    for group in ("arguments", "constants"):
-        scenario[group] = {name: value for name, value in scenario[group].items() if name in used}
-    scenario |= {
-        "name": NAME,
-        "description": "geo without its satellite link",
-        "openbach_functions": kept,
-    }
-    scenario = {
-        key: value for key, value in scenario.items() if not key.startswith("x-") or key in KEPT
-    }
-    scenario["x-sweep"] = {
-        "defaults": {"pep": "none", "size": "30M", "loss": "0"},
-        "values": {"vpn": ["none"]},
-    }
-    file.write_text(json.dumps(scenario, indent=1))
 
 
 def ran(run: Run, *words: str, limit_s: float = RUN_LIMIT_S) -> tuple[int, str]:
@@ -92,106 +42,24 @@ def ran(run: Run, *words: str, limit_s: float = RUN_LIMIT_S) -> tuple[int, str]:
     return running.returncode, text
 
 
-def rows(results: Path) -> list[dict[str, str]]:
-    with (results / "results.csv").open(newline="") as opened:
-        return list(csv.DictReader(opened))
-
-
 def options(results: Path) -> tuple[str, ...]:
     return ("--seeds", "1", "--engine", "controller", "--results", str(results), "--quiet")
 
 
 def cells(run: Run) -> None:
     run.record.part("3. Our command with --engine controller")
-    scenario = written(run)
     before = run.networks()
     for number, words in enumerate((TABLE, *OTHERS)):
+        newest = run.newest()
         results = run.temporary / f"results-{number}"
-        code, text = ran(run, str(scenario), *words, f"size={BYTES}", *options(results))
+        code, text = ran(run, *words, *options(results))
         run.record.show(text[-3000:])
         run.record.check(f"{' '.join(words)}: the run is finished", code == 0, f"exit code {code}")
         if words == TABLE:
             (run.temporary / TABLE_TEXT).write_text(text)
-        if not code:
-            judge(run, results)
+        for instance in range(newest + 1, run.newest() + 1):
+            run.keep(run.instance(instance), "--engine controller")
     run.nothing_left("after these runs", before)
-    not_allowed(run, scenario)
-    code, text = ran(
-        run, "geo", "vpn=none", "cc=bbr", "size=1M", *options(run.temporary / "results-geo")
-    )
-    there = has_link()
-    named = LINK in text and "satvpn_sat" in text and LACKS.search(text)
-    run.record.check(
-        "earlier defect: failures without a reason. geo itself: the command names the job, its"
-        " host, and what the kernel lacks",
-        (code == 0) if there else (code != 0 and bool(named)),
-        f"exit code {code}",
-    )
-    run.record.show(text)
-
-
-def judge(run: Run, results: Path) -> None:
-    """Check what came of the cells.
-
-    The file arrived whole, by the tunnel and the proxy where there is one.
-    """
-    for row in rows(results):
-        said = f"vpn={row['vpn']}, pep={row['pep']}, cc={row['cc']}"
-        run.record.count("cells with --engine controller")
-        run.record.check(
-            f"{said}: {BYTES} bytes are received",
-            row["status"] == "Finished Ok"
-            and BYTES <= float(row["bytes"] or 0) < BYTES + BLOCK_BYTES,
-            f"{row['status']}, {row['bytes']} bytes in {row['transfer_time_s']} s",
-        )
-
-
-def not_allowed(run: Run, scenario: Path) -> None:
-    """An algorithm that Linux lets no namespace set.
-
-    Hosts of this platform are namespaces, real ones are not.
-    """
-    available = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
-    what = "earlier defect: algorithms not allowed in a namespace"
-    others = sorted(set(available) & {"cubic", "reno", "bbr"} - set(namespace_algorithms(run)))
-    if not others:
-        run.record.check(f"{what}. Here all are allowed", True)
-        return
-    code, text = ran(
-        run,
-        str(scenario),
-        "vpn=none",
-        f"cc={others[0]}",
-        f"size={BYTES}",
-        *options(run.temporary / "results-cc"),
-    )
-    named = "transport_profile" in text and "tcp_congestion_control" in text and others[0] in text
-    run.record.check(
-        f"{what}: {others[0]} is refused with the reason; the others run (above)",
-        code != 0 and named,
-        f"exit code {code}",
-    )
-    run.record.show(text)
-
-
-def namespace_algorithms(run: Run) -> list[str]:
-    """Which of them a host of the platform may set."""
-    pc = run.stack.agents["satvpn_pc"]
-    file, found = "/proc/sys/net/ipv4/tcp_congestion_control", []
-    own = pc.run("cat", file).strip()
-    for name in ("cubic", "reno", "bbr"):
-        tried = pc.run("/bin/sh", "-c", f"echo {name} > {file} 2>/dev/null && echo yes; true")
-        found += [name] if "yes" in tried else []
-    pc.run("/bin/sh", "-c", f"echo {own} > {file}")
-    return found
-
-
-def written(run: Run) -> Path:
-    """The file of the scenario without the link."""
-    file = run.temporary / f"{NAME}.json"
-    if not file.exists():
-        write_scenario(file)
-    return file
 
 
 # Stops
@@ -229,9 +97,8 @@ def interrupted(run: Run, what: str, is_time: Callable[[], bool], *words: str) -
 
 def stops(run: Run) -> None:
     run.record.part("4. Ctrl-C, and the sudden end of the command")
-    scenario = str(written(run))
     before = run.networks()
-    lasting = (scenario, *LASTING)
+    lasting = LASTING
     place = run.temporary / "results-stops"
     newest = run.newest()
     interrupted(
@@ -259,15 +126,10 @@ def stops(run: Run) -> None:
     )
     run.record.show(text[-1500:])
     run.nothing_left("after that", before)
-    longer = (
-        scenario,
-        *LASTING[:-1],
-        "duration_s=600",
-    )  # so that it still runs when the next command looks
+    # So that it still runs when the next command looks.
+    longer = (*LASTING[:-1], "duration_s=600")
     number = killed_while_transferring(run, *longer, *options(place / "again"))
-    code, text = ran(
-        run, scenario, "vpn=none", "cc=bbr", f"size={BYTES}", *options(place / "other")
-    )
+    code, text = ran(run, *SHORT, *options(place / "other"))
     run.record.check(
         "kill -9, then another command: it starts nothing, and says how to end what runs",
         code != 0 and run.newest() == number and f"stop_scenario_instance.py {number}" in text,
@@ -330,18 +192,7 @@ def ask_all(run: Run) -> None:
 
 def checks_before_a_start(run: Run) -> None:
     run.record.part("6. What our command finds before a start")
-    scenario = written(run)
-    words = (
-        str(scenario),
-        "vpn=none",
-        "cc=bbr",
-        "size=1M",
-        "--seeds",
-        "1",
-        "--engine",
-        "controller",
-        "--quiet",
-    )
+    words = (*SHORT, "--seeds", "1", "--engine", "controller", "--quiet")
     pc = run.stack.agents["satvpn_pc"]
     code, text = ran(
         run, *words[:-1], "--prepare", "--results", str(run.temporary / "results-checks")
@@ -369,7 +220,7 @@ def checks_before_a_start(run: Run) -> None:
         },
     )
     until(lambda: "outage" in _installed(run, gw.address), 30)
-    with_outage = json.loads(scenario.read_text())
+    with_outage = json.loads(json.dumps(geo))
     with_outage["name"] = "with_outage"
     with_outage["openbach_functions"].append(
         {

@@ -105,6 +105,7 @@ def install_jobs(run: Run) -> None:
         address = words[words.index("-a") + 1]
         wanted[address] = set(words[1 : words.index("-a")])
         code, text = run.auditorium("install_jobs.py", *words)
+        run.record.say(f"install_jobs.py {' '.join(words)}: {len(wanted)} agents done")
         if code or "Operation successfull" not in text:
             failed.append(f"{address}: {text[-300:]}")
     run.record.check(

@@ -1,25 +1,31 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The part of run.py in namespaces.
+"""The part of run.py in the guest.
 
 Brings up the platform, has every part of the run done, writes the report.
 """
 
 from __future__ import annotations
 
-import argparse
 import importlib
-import signal
+import itertools
+import json
+import os
+import subprocess
 import sys
+import time
 import traceback
 from pathlib import Path
-from typing import Any
 
 from record import Record
-from stack import Stack, only_namespaces
+from stack import Stack
 from steps import Run
 
 from openbach_run.errors import SetupError
 
+DIRECTORY = Path("/run/openbach")
+CHECKOUT, EXTRA = Path("/srv/checkout"), Path("/srv/extra")
+LOOK_S = 0.2
+TEMPORARY = Path("/mnt/platform")
 PARTS = (
     "importing.import_all",
     "launching.launch_all",
@@ -33,48 +39,48 @@ PARTS = (
 )
 
 
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("checkout", "extra", "layer", "temporary", "output"):
-        parser.add_argument(name, type=Path)
-    parser.add_argument("--only", default="")
-    parser.add_argument("--hold", action="store_true")
-    return parser.parse_args()
-
-
-def end(*_: Any) -> None:
-    raise KeyboardInterrupt
-
-
 def main() -> int:
-    arguments = parse()
-    for ending in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(ending, end)  # a first process ignores what it does not handle
-    with only_namespaces():
-        record = Record(arguments.output)
-        record.part("The platform")
-        stack = Stack(arguments.checkout, arguments.layer, arguments.temporary, record.say)
-        stack.start()
-        package = arguments.temporary / "package"
-        run = Run(stack, record, arguments.extra, arguments.checkout, package, arguments.temporary)
-        wanted = [int(word) for word in arguments.only.split(",") if word]
-        for number, part in enumerate(PARTS, start=1):
-            if not wanted or number in wanted:
-                attempt(record, part, run)
-        said = f"{len(record.checks)} checks, {sum(not so for _, so, _ in record.checks)} failed"
-        print(
-            f"{said}; {dict(record.counts)}\nreport: {arguments.output / 'report.md'}", flush=True
-        )
-        if arguments.hold:
-            signal.pause()
+    order = json.loads((DIRECTORY / "run.json").read_text())
+    record = Record(DIRECTORY)
+    record.part("The platform")
+    stack = Stack(CHECKOUT, TEMPORARY, order["seed"], record.say)
+    stack.start()
+    run = Run(stack, record, EXTRA, CHECKOUT, DIRECTORY / "package", TEMPORARY)
+    for number, part in enumerate(PARTS, start=1):
+        if not order["only"] or number in {1, *order["only"]}:
+            attempt(record, part, run)
+    failed = sum(not so for _, so, _ in record.checks)
+    print(f"{len(record.checks)} checks, {failed} failed; {dict(record.counts)}", flush=True)
+    if order["hold"]:
+        hold(run)
     return 0 if record.holds else 1
 
 
-def attempt(record: Record, part: str, run: Run) -> None:
+def hold(run: Run) -> None:
+    """Do what run.py hands over, one order after the other, until it is `exit`."""
+    orders = DIRECTORY / "orders"
+    for number in itertools.count():
+        (orders / f"{number}.done").touch()
+        while str(number) not in os.listdir(orders):  # hostfs keeps that a name is not there
+            time.sleep(LOOK_S)
+        line = (orders / str(number)).read_text().strip()
+        match line.split(maxsplit=2):
+            case ["exit"]:
+                return
+            case ["picture", *path]:
+                attempt(run.record, "clicks.picture_of", run, *path)
+            case ["on", entity, command] if entity in run.stack.agents:
+                words = run.stack.agents[entity].enters("/bin/sh", "-c", command)
+                subprocess.run(words, check=False)
+            case _:
+                subprocess.run(line, check=False, shell=True, cwd=run.package)
+
+
+def attempt(record: Record, part: str, run: Run, *more: str) -> None:
     """Does a part; what it did not expect fails it, and the next one is done."""
     module, _, function = part.partition(".")
     try:
-        getattr(importlib.import_module(module), function)(run)
+        getattr(importlib.import_module(module), function)(run, *more)
     except Exception:
         record.check(f"{part} comes to its end", False, "it stopped at what follows")
         record.show(traceback.format_exc())
@@ -87,5 +93,3 @@ if __name__ == "__main__":
     except SetupError as error:
         print(f"openbach: {error}", file=sys.stderr)
         sys.exit(1)
-    except KeyboardInterrupt:
-        sys.exit(130)

@@ -1,69 +1,45 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What all hosts of the platform have in common.
+"""What the platform's guest is made of, in the cache.
 
-Debian packages, the user openbach, and OpenBACH's Python environment.
-
-It is a layer over this machine's own root directory: an overlay, whose changes are kept in the
-cache. Nothing of this machine is changed by it. It is made anew when the packages of this machine
-or what is asked for here change.
+Its kernel (kernel/platform.config beside kernel/config), a Debian tree with what the hosts of the
+platform have installed, and OpenBACH: the checkout with the Python packages that its installer
+would fetch. Nothing is installed on this machine, and nothing of it is needed that a run does not
+need, but a C++ compiler for OpenBACH's collect_agent.
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
+import inspect
 import re
 import shutil
-import subprocess
-from collections.abc import Iterable, Sequence
+import sys
+import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 
-from openbach_run.errors import SetupError
+from openbach_run.catalog import Catalog
+from openbach_run.engine.virtual import lock
+from openbach_run.engine.virtual.cache import content_hash, made_once
+from openbach_run.engine.virtual.debian import ensure_tools, run
+from openbach_run.engine.virtual.engine import VirtualEngine
+from openbach_run.engine.virtual.image import Tree
+from openbach_run.engine.virtual.kernel import KernelBuild
+from openbach_run.paths import REPOSITORY, cache_directory
+from openbach_run.progress import Progress
 
-CACHE = (
-    Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "openbach-run/real-openbach"
-)
-PACKAGES = (
-    "acl", "openssh-server", "postgresql", "python3-apt", "python3-dev", "python3-venv", "rsyslog",
-    "sudo", "g++", "make",
-)  # fmt: skip
-"""Of the platform itself; those of our jobs are named by their playbooks."""
+HERE = Path(__file__).resolve().parent
 PYTHON = (
-    "packaging", "ansible==12.1.0", "psycopg2-binary", "fuzzywuzzy", "python-Levenshtein", "django",
-    "uwsgi", "apscheduler==3.7.0", "psutil==5.8.0", "PyYAML", "requests", "pandas", "matplotlib",
-    "setuptools<81", "wheel",
+    "packaging", "ansible-core==2.19.*", "psycopg2-binary", "fuzzywuzzy", "python-Levenshtein",
+    "django<6", "apscheduler==3.7.0", "psutil<6", "PyYAML", "requests", "pandas", "matplotlib",
+    "setuptools<81", "wheel", "playwright>=1.45",
 )  # fmt: skip
-"""As the roles install_controller and install_agent_Debian of the checkout name them; apscheduler
-3.7 needs setuptools."""
-ENVIRONMENT = "/opt/openbach/virtualenv"
-BUILD = f"""
-set -eu
-export LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
-export PATH=/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin
-printf '#!/bin/sh\\nexit 101\\n' > /usr/sbin/policy-rc.d
-chmod 755 /usr/sbin/policy-rc.d
-apt-get -o DPkg::Lock::Timeout=600 update -qq
-apt-get -o DPkg::Lock::Timeout=600 install -y -qq --no-install-recommends $PACKAGES
-useradd --create-home --shell /bin/bash openbach
-echo 'openbach ALL=(ALL) NOPASSWD: ALL' > /etc/sudoers.d/passwordless_openbach
-chmod 440 /etc/sudoers.d/passwordless_openbach
-install -d -o openbach -g openbach /opt/openbach
-su openbach -c '/usr/bin/python3 -m venv {ENVIRONMENT}'
-chmod -R a+rX /tmp/build
-cd /tmp/build/collect-agent
-make
-make install
-cd /
-eval {ENVIRONMENT}/bin/pip install --quiet $PYTHON
-{ENVIRONMENT}/bin/pip install --quiet --no-deps --no-index /tmp/build/*.whl
-cd /tmp/build/collect-agent/bindings
-{ENVIRONMENT}/bin/pip install --quiet --no-deps --no-build-isolation .
-ldconfig
-chown -R openbach: /opt/openbach
-rm -rf /tmp/build /var/lib/apt/lists/* /etc/apt/sources.list /etc/apt/sources.list.d/*
-"""
-"""The last line leaves apt nothing to ask: hosts of the platform have no way to a mirror, and what
-jobs need is there."""
+"""As the roles install_controller and install_agent_Debian of the checkout name them (of Ansible
+the part without collections, which these roles do not use; psutil as the first version with a
+wheel for every Python); apscheduler 3.7 needs setuptools. With them what drives a browser."""
+WHEELS = ("manylinux_2_28_x86_64", "manylinux2014_x86_64", "manylinux1_x86_64", "any")
+PARTS = ("src", "ansible", "version")
+"""What of OpenBACH's checkout is used."""
+AGENT = "src/agent/collect-agent"
 NAMED = re.compile(r"name: \[([^]]*)\]")
 VARIABLE = re.compile(r'"[^"]*{{[^"]*"')
 
@@ -82,66 +58,82 @@ def packages_of(playbooks: Iterable[str]) -> list[str]:
     return sorted(found)
 
 
-def made(checkout: Path, packages: Sequence[str], temporary: Path) -> Path:
-    """The directory of the layer, made if it is not there. Raises SetupError."""
-    wanted = sorted({*PACKAGES, *packages})
-    said = [BUILD, *wanted, *PYTHON, Path("/var/lib/dpkg/status").read_text()]
-    layer = CACHE / f"layer-{hashlib.sha256(chr(10).join(said).encode()).hexdigest()[:16]}"
-    if layer.exists():
-        return layer
-    print(
-        f"making {layer}: {len(wanted)} Debian packages, OpenBACH's Python environment (some 5"
-        " minutes, once)",
-        flush=True,
-    )
-    CACHE.mkdir(parents=True, exist_ok=True)
-    unfinished = CACHE / f"{layer.name}.unfinished"
-    shutil.rmtree(unfinished, ignore_errors=True)
-    build = unfinished / "upper/tmp/build"
-    build.mkdir(parents=True)
-    (build.parent).chmod(0o1777)
-    shutil.copytree(checkout / "src/agent/collect-agent", build / "collect-agent")
-    for wheel in (checkout / "pip_mirror/python3").glob("*.whl"):
-        shutil.copy(wheel, build)
-    (unfinished / "work").mkdir()
-    root = temporary / "layer"
-    root.mkdir()
-    script = "\n".join(
-        [
-            "set -eu",
-            (
-                "mount -t overlay overlay -o"
-                f" lowerdir=/,upperdir={unfinished}/upper,workdir={unfinished}/work {root}"
-            ),
-            f"mount -t proc proc {root}/proc",
-            f"mount --rbind /dev {root}/dev",
-            f'exec chroot {root} /bin/bash -c "$BUILD"',
-        ]
-    )
-    log = CACHE / f"{layer.name}.log"
-    with log.open("w") as said_by_it:
-        done = subprocess.run(
-            ["unshare", "--mount", "--pid", "--fork", "--kill-child", "/bin/bash", "-c", script],
-            check=False,
-            stdin=subprocess.DEVNULL,
-            stdout=said_by_it,
-            stderr=subprocess.STDOUT,
-            env={
-                **os.environ,
-                "BUILD": BUILD,
-                "PACKAGES": " ".join(wanted),
-                "PYTHON": " ".join(f"'{one}'" for one in PYTHON),
-            },
+class PlatformEngine(VirtualEngine):
+    """The engine with the platform's kernel and tree in place of a run's own."""
+
+    def __init__(self, packages: Iterable[str], temporary: Path) -> None:
+        """Prepare no files yet; `packages` are those that the jobs' playbooks install."""
+        ours = Catalog((REPOSITORY,))
+        code = {
+            f"{kind}/{folder.name}": folder
+            for kind in ("congestion-controls", "satellites")
+            for folder in ours.all(kind).values()
+        }
+        super().__init__(REPOSITORY, code)
+        self._wanted = packages
+        self._temporary = temporary
+
+    def kernel_build(self) -> KernelBuild:
+        """Return the maker of the platform's kernel."""
+        sources = self._temporary / "kernel"
+        if not sources.exists():
+            shutil.copytree(REPOSITORY / "kernel", sources)
+            with (sources / "config").open("a") as config:
+                config.write((sources / "platform.config").read_text())
+        return KernelBuild(self._cache, sources, REPOSITORY / lock.FILE, only_locked=False)
+
+    def tree(self) -> Tree:
+        """Return the maker of the platform's Debian tree."""
+        return Tree(
+            self._cache, HERE / "guest", REPOSITORY / lock.FILE, self._wanted, only_locked=False
         )
-    if done.returncode:
-        raise SetupError(
-            f"making the layer of the platform's hosts failed; {log} ends with:\n{_end_of(log)}"
-        )
-    shutil.rmtree(unfinished / "upper/tmp", ignore_errors=True)
-    (unfinished / "upper").rename(layer)
-    shutil.rmtree(unfinished)
-    return layer
 
 
-def _end_of(log: Path) -> str:
-    return "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+def openbach(checkout: Path, extra: Path, root: Path, progress: Progress) -> Path:
+    """The directory of OpenBACH, made if it is not there. Raises SetupError.
+
+    It has `checkout`, `extra/apis` and, for the Python of the tree `root`, `python`.
+    """
+    folders = [checkout / part for part in PARTS] + [checkout / "pip_mirror/python3"]
+    files = [
+        file for folder in folders for file in (folder.rglob("*") if folder.is_dir() else [folder])
+    ]
+    apis = [file for file in (extra / "apis").rglob("*") if file.is_file()]
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    wanted = [*PYTHON, *project["dependencies"]]
+    named = content_hash(
+        [file for file in files if file.is_file()], checkout, content_hash(apis, extra), *wanted,
+        inspect.getsource(openbach),
+    )  # fmt: skip
+
+    def make(place: Path) -> None:
+        ensure_tools({"g++": "g++"})
+        for part in PARTS:
+            copy = shutil.copytree if (checkout / part).is_dir() else shutil.copy
+            (place / "checkout").mkdir(exist_ok=True)
+            copy(checkout / part, place / "checkout" / part)
+        shutil.copytree(extra / "apis", place / "extra/apis")
+        progress("OpenBACH: fetching its Python packages", 0)
+        python = place / "python"
+        pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+        pip += ["--no-compile", "--target", str(python), "--python-version", "3.13"]
+        pip += ["--only-binary", ":all:", *(word for one in WHEELS for word in ("--platform", one))]
+        run([*pip, *wanted], "fetching Python packages")
+        wheels = map(str, (checkout / "pip_mirror/python3").glob("*.whl"))
+        run([*pip, "--no-deps", "--no-index", *wheels], "installing OpenBACH's wheels")
+        progress("OpenBACH: building collect_agent", 0.8)
+        agent = checkout / AGENT
+        shutil.copytree(agent / "bindings/collect_agent", python / "collect_agent")
+        sources = (agent / "src/collectagent.cpp", agent / "bindings/collectagentmodule.cpp")
+        versions = (f"-D{name}_VERSION=2" for name in ("MAJOR", "MINOR", "DEBUG"))
+        own = (agent / "src", agent / "dependencies/asio-1.12.2/include")
+        # After the system's own headers: the tree's are another libc's.
+        places = [f"-I{one}" for one in (root / "usr/include/python3.13", *own)]
+        places += ["-idirafter", str(root / "usr/include")]
+        build = ["g++", "-std=c++11", "-O1", "-fPIC", "-shared", "-pthread", "-static-libstdc++"]
+        build += ["-Wl,-z,muldefs"]  # both sources have all of a header's functions
+        build += ["-DASIO_STANDALONE", "-DGENERATE_LIB", *versions, *places]
+        target = python / "collect_agent/_collect_agent.so"
+        run([*build, *map(str, sources), "-o", str(target)], "building collect_agent")
+
+    return made_once(cache_directory() / f"openbach-{named}", make)

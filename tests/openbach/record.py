@@ -6,6 +6,7 @@ What was done, what came of it, and a line for each check.
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections import Counter
 from pathlib import Path
@@ -19,6 +20,7 @@ class Record:
         directory.mkdir(parents=True, exist_ok=True)
         for old in (*directory.glob("*.png"), directory / "report.md"):
             old.unlink(missing_ok=True)
+        shutil.rmtree(directory / "instances", ignore_errors=True)
         self.counts: Counter[str] = Counter()
         self.checks: list[tuple[str, bool, str]] = []
         self._lines: list[str] = []

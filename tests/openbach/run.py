@@ -1,41 +1,50 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Bring up a real OpenBACH from a checkout, and run this project against it from outside.
-
-It is in namespaces of this machine:
+"""Bring up a real OpenBACH from a checkout in a guest, and run this project against it.
 
     make openbach OPENBACH=CHECKOUT
 
-CHECKOUT is a clone of github.com/CNES/openbach at the tag openbach-2.7.0, with one of
-github.com/CNES/openbach-extra beside it (or --extra). Needs root, for the namespaces, and Debian's
-packages and PyPI, once. What was done and what came of it is in results/openbach/report.md;
-pictures of the web UI are beside it. Ends with 0 only if every check holds.
+CHECKOUT is a clone of github.com/CNES/openbach at the tag openbach-2.7.0, with `apis` of
+github.com/CNES/openbach-extra beside it (or --extra). The whole platform is in one guest, in
+virtual time, behind the boundary of every run. What it is made of is fetched once, into the cache
+(some 3 GB). What was done and what came of it is in results/openbach/report.md; pictures of the
+web UI are beside it. Ends with 0 only if every check holds.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import tarfile
-import tempfile
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import compare
 import layer
 
-from openbach_run.engine.virtual.debian import ensure_tools
-from openbach_run.errors import SetupError
+from openbach_run.engine.virtual.engine import GUEST_START_NS
+from openbach_run.errors import InputError, SetupError
+from openbach_run.paths import REPOSITORY
+from openbach_run.prompt.lab import _descendants as descendants
 
-HERE = Path(__file__).resolve().parent
-REPOSITORY = HERE.parents[1]
-TOOLS = {
-    "ip": "iproute2", "unshare": "util-linux", "nsenter": "util-linux", "chromium": "chromium",
-    "tar": "tar", "/usr/bin/python3": "python3",
-}  # fmt: skip
+MEMORY_MB = 3072
+LOOK_S = 0.2
+MADE = ("project", "package", "sources", "orders")
+"""Folders of the run's directory that are gone at its end."""
+CODE = (
+    "src", "jobs", "scenarios", "tests/openbach", "satellites", "impairments", "vpn-configs",
+    "congestion-controls", "quic-stacks", "cpus", "campaigns", "topologies", "pep",
+    "inventory.yml", "debian.lock", "pyproject.toml", "CHANGELOG.md",
+)  # fmt: skip
+"""What of this checkout is in the guest."""
 
 
 def parse() -> argparse.Namespace:
@@ -59,8 +68,12 @@ def parse() -> argparse.Namespace:
         help="parts of the run, as the report's headings number them",
     )
     parser.add_argument(
-        "--hold", action="store_true", help="leave the platform up afterwards, until Ctrl-C"
+        "--hold",
+        action="store_true",
+        help="leave the platform up afterwards, and take commands from standard input: of a shell"
+        " in the guest, `on ENTITY COMMAND`, `picture [PATH]` (of the web UI, into the output)",
     )
+    parser.add_argument("--seed", type=int, default=1, help="of the losses (default: 1)")
     arguments = parser.parse_args()
     arguments.extra = arguments.extra or arguments.checkout.resolve().parent / "openbach-extra"
     for place, part in (
@@ -69,8 +82,6 @@ def parse() -> argparse.Namespace:
     ):
         if not (place / part).is_dir():
             parser.error(f"{place} is no checkout: it has no {part}")
-    if os.geteuid() != 0:
-        parser.error("this needs root, for its namespaces")
     return arguments
 
 
@@ -91,33 +102,90 @@ def playbooks(package: Path) -> list[str]:
     return found
 
 
-def inside(arguments: argparse.Namespace, layer_of: Path, temporary: Path) -> int:
-    """Runs the rest in namespaces; its exit code. All that it starts ends with it."""
-    words = [
-        "unshare",
-        "--mount",
-        "--net",
-        "--pid",
-        "--fork",
-        "--kill-child",
-        "--mount-proc",
-        sys.executable,
-        str(HERE / "inside.py"),
-        str(arguments.checkout.resolve()),
-        str(arguments.extra.resolve()),
-        str(layer_of),
-        str(temporary),
-        str(arguments.output.resolve()),
-        "--only",
-        arguments.only,
-    ]
-    words += ["--hold"] if arguments.hold else []
-    running = subprocess.Popen(words, cwd=REPOSITORY)
+def progress(text: str, _: float, told: list[str] = [""]) -> None:  # noqa: B006
+    """Print what is being made, once."""
+    kind = text.split(":")[0]
+    if told[0] != kind:
+        told[0] = kind
+        print(f"   {text}", flush=True)
+
+
+def dpkg_status(packages: tuple[str, ...]) -> str:
+    """What dpkg knows on a host where these packages (name_version_architecture) are installed."""
+    form = (
+        "Package: {}\nStatus: install ok installed\nMaintainer: Debian\nVersion: {}\n"
+        "Architecture: {}\nDescription: of the guest\n\n"
+    )
+    return "".join(form.format(*one.split("_")) for one in packages)
+
+
+def made(arguments: argparse.Namespace, directory: Path) -> tuple[layer.PlatformEngine, Path]:
+    """The engine, ready, and OpenBACH's directory; the run's directory has what the guest wants."""
+    for name in MADE:
+        shutil.rmtree(directory / name, ignore_errors=True)
+    for name in CODE:
+        copy = shutil.copytree if (REPOSITORY / name).is_dir() else shutil.copy
+        (directory / "project" / name).parent.mkdir(parents=True, exist_ok=True)
+        copy(REPOSITORY / name, directory / "project" / name)
+    (directory / "orders").mkdir()
+    make_package(directory / "package")
+    packages = layer.packages_of(playbooks(directory / "package"))
+    engine = layer.PlatformEngine(packages, directory / "sources")
+    engine.prepare(progress)
+    shutil.copytree(engine.code / "modules", directory / "project/modules")
+    (directory / "dpkg_status").write_text(dpkg_status(engine.packages))
+    only = [int(word) for word in arguments.only.split(",") if word]
+    order = {"only": only, "seed": arguments.seed, "hold": arguments.hold}
+    (directory / "run.json").write_text(json.dumps(order))
+    checkout, extra = arguments.checkout.resolve(), arguments.extra.resolve()
+    return engine, layer.openbach(checkout, extra, engine.image.root, progress)
+
+
+def boot(
+    engine: layer.PlatformEngine, code: Path, directory: Path, arguments: argparse.Namespace
+) -> int:
+    """Run the guest to its end; its driver's exit code."""
+    (directory / "exit_code").unlink(missing_ok=True)
+    words = engine.jail.command(
+        max(os.sched_getaffinity(0)), engine.image.root, code, directory, engine.kernel.executable,
+        f"mem={MEMORY_MB}M", "quiet", "loglevel=4", "panic=-1",
+        "root=/dev/root", "rootfstype=hostfs", "ro",
+        "time-travel=inf-cpu", f"time-travel-start={GUEST_START_NS}", "seccomp=on", f"seed={arguments.seed}",
+        "con=null", "con0=fd:3,fd:1",
+        "init=/usr/bin/python3", "PYTHONHASHSEED=0", "--", "-SB", "/init.py",
+    )  # fmt: skip
+    guest = subprocess.Popen(words, env={}, stdin=subprocess.DEVNULL)
     try:
-        return running.wait()
-    finally:  # with unshare the first process inside ends, and the kernel ends all the others there
-        running.kill()  # unshare takes no other signal
-        running.wait()
+        if arguments.hold:
+            hold(guest, directory / "orders")
+        guest.wait()
+    finally:
+        guest.terminate()  # the keeper: it ends all that has come of the guest
+        guest.wait()
+    left = directory / "exit_code"
+    return int(left.read_text()) if left.exists() else 1
+
+
+def hold(guest: subprocess.Popen[bytes], orders: Path) -> None:
+    """Hand each line of standard input to the guest, which stands still until it is there."""
+    for number in itertools.count():
+        while not (orders / f"{number}.done").exists():
+            if guest.poll() is not None:
+                return
+            time.sleep(LOOK_S)
+        send(guest.pid, signal.SIGSTOP)
+        print("platform> ", end="", flush=True)
+        line = sys.stdin.readline() or "exit"
+        (orders / "next").write_text(line)
+        (orders / "next").rename(orders / str(number))
+        send(guest.pid, signal.SIGCONT)
+
+
+def send(keeper: int, number: signal.Signals) -> None:
+    """Send a signal to all processes of the guest that this keeper has started."""
+    for pid in list(descendants(keeper)):
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def end(*_: Any) -> None:
@@ -128,23 +196,20 @@ def main() -> int:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, end)
     arguments = parse()
-    ensure_tools(TOOLS)
-    temporary = Path(tempfile.mkdtemp(prefix="ob-platform-"))
+    directory = arguments.output.resolve()
+    directory.mkdir(parents=True, exist_ok=True)
     try:
-        make_package(temporary / "package")
-        made = layer.made(
-            arguments.checkout.resolve(),
-            layer.packages_of(playbooks(temporary / "package")),
-            temporary,
-        )
-        return inside(arguments, made, temporary)
-    except SetupError as error:
+        engine, openbach = made(arguments, directory)
+        code = boot(engine, openbach, directory, arguments)
+        return code if compare.compared(directory, arguments.seed) else 1
+    except (InputError, SetupError) as error:
         print(f"openbach: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        for name in MADE:
+            shutil.rmtree(directory / name, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Part 8: the same clicks and auditorium scripts against our own `serve`.
 
-What it answers otherwise is listed.
+What it answers otherwise is listed. Nothing is launched there: a guest starts no other guest.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from typing import Any
 import requests
 from clicks import SIZE, Hand, chromium
 from stack import CONTROLLER_URL, LOGIN, PASSWORD
-from steps import PROJECT, REPOSITORY, Run, until
+from steps import PROJECT, Run, until
 
 SERVE_PASSWORD = "of a test of serve"
 SERVE_URL = "http://127.0.0.1:8000/"
-ENDED = ("Finished Ok", "Finished Ko", "Stopped")
 LIMIT_S = 300.0
 ROUTES: tuple[tuple[str, str, dict[str, Any] | None], ...] = (
     ("GET", "version/", None),
@@ -163,7 +162,6 @@ def serve_all(run: Run) -> None:
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=subprocess.STDOUT,
-        env={**_environment(), "PYTHONPATH": str(REPOSITORY / "src")},
     )
     try:
         up = until(_is_up, LIMIT_S)
@@ -174,12 +172,6 @@ def serve_all(run: Run) -> None:
     finally:
         serving.send_signal(signal.SIGINT)
         serving.wait(60)
-
-
-def _environment() -> dict[str, str]:
-    import os
-
-    return {name: value for name, value in os.environ.items() if name != "OPENBACH_RUN_EXTRA"}
 
 
 def _is_up() -> bool:
@@ -248,29 +240,4 @@ def by_clicks(run: Run) -> None:
         values = run.values("geo") | {"size": "1M", "loss": "0"}
         hand.fill({name: values[name] for name in fields})
         hand.picture("2-start")
-        ours = session(SERVE_URL, SERVE_PASSWORD)
-
-        def newest() -> dict[str, Any]:
-            listed = ours.get(
-                f"{SERVE_URL}project/{PROJECT}/scenario_instance/?quiet&offset=0&limit=1",
-                timeout=60,
-            ).json()
-            return listed[0] if listed else {}
-
-        before = newest().get("scenario_instance_id")
-        hand.launch()
-        run.record.count("launched by clicks in serve")
-
-        def is_ended() -> bool:
-            instance = newest()
-            return instance.get("scenario_instance_id") != before and instance["status"] in ENDED
-
-        ended = until(is_ended, LIMIT_S)
-        run.record.check(
-            "serve: the click runs geo to Finished Ok",
-            ended and newest().get("status") == "Finished Ok",
-            str(newest().get("status")),
-        )
-        hand.show_newest()
-        hand.picture("4-finished")
         page.close()

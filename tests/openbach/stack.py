@@ -1,41 +1,36 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A whole OpenBACH platform in namespaces of this machine, from a checkout.
+"""A whole OpenBACH platform in namespaces of the guest, from a checkout.
 
 Controller, collector, auditorium, seven agents.
 
     172.20.34.0/24, a bridge:   .1 this side (auditorium's web UI on port 80)   .80 controller   .81
                                 collector
                                 .11 … .17 agents, as inventory.yml has them
-    and between the agents the networks of inventory.yml, each a pair of virtual interfaces
+    and between the agents the networks of inventory.yml, set up as the virtual engine does
 
 Every host has namespaces of its own for network, mounts, names and processes, and a root directory
-that is an overlay over this machine's: what is installed or written there is gone with it. The real
-parts are OpenBACH's backend (under uWSGI, as its service file starts it), conductor, director,
-agents, rstats and collect_agent, PostgreSQL, rsyslog, sshd and Ansible. Not real: systemd
-(systemctl.py), Logstash with both databases (collector.py), nginx (auditorium.py); there is no
-PgBouncer.
-
-Must run as the first process of a PID namespace, in mount and network namespaces of its own (run.py
-sees to it): when it ends, however it does, the kernel ends all the rest.
+that is an overlay over the guest's. The real parts are OpenBACH's backend (under uWSGI, as its
+service file starts it), conductor, director, agents, rstats and collect_agent, PostgreSQL, rsyslog,
+sshd and Ansible. Not real: systemd (systemctl.py), Logstash with both databases (collector.py),
+nginx (auditorium.py); there is no PgBouncer.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import requests
 
 from openbach_run.errors import SetupError
+from openbach_run.guest import main as guest
+from openbach_run.guest import network
 from openbach_run.paths import INVENTORY
-from openbach_run.topology import hosts as topology
 from openbach_run.topology.inventory import agent_addresses, load_inventory
 
 HERE = Path(__file__).resolve().parent
@@ -49,9 +44,36 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 ANSIBLE = ("ANSIBLE_PIPELINING=1", "ANSIBLE_PYTHON_INTERPRETER=/usr/bin/python3")
 """In the conductor's environment: its playbooks take half the time. Nothing else of Ansible's is
 set otherwise."""
+DPKG_STATUS = Path("/run/openbach/dpkg_status")
 START_LIMIT_S = 180.0
 LOOK_S = 0.2
 
+BASE = """
+set -eu
+chown -R root: /etc/sudo* /usr/bin/sudo /usr/libexec/sudo
+chmod 4755 /usr/bin/sudo
+chmod 440 /etc/sudoers
+ln -sfn /run /var/run
+ldconfig
+pwconv
+ssh-keygen -A
+for kind in auth account password session; do echo "$kind required pam_permit.so" > /etc/pam.d/common-$kind; done
+cp /etc/pam.d/common-session /etc/pam.d/common-session-noninteractive
+mkdir -p /var/lib/dpkg/info /var/lib/dpkg/updates /var/lib/dpkg/triggers /var/lib/apt/lists/partial
+mkdir -p /var/cache/apt/archives/partial
+touch /etc/environment
+id postgres > /dev/null || useradd --system --home-dir /var/lib/postgresql postgres
+install -d -o postgres /var/lib/postgresql
+useradd --create-home --shell /bin/bash openbach
+echo 'openbach ALL=(ALL) NOPASSWD: ALL' > /etc/sudoers.d/passwordless_openbach
+chmod 440 /etc/sudoers.d/passwordless_openbach
+printf 'home = /usr/bin\\ninclude-system-site-packages = true\\n' > /opt/openbach/virtualenv/pyvenv.cfg
+mkdir -p /opt/openbach/virtualenv/lib/python3.13
+ln -s /srv/python /opt/openbach/virtualenv/lib/python3.13/site-packages
+chown -R openbach: /opt/openbach
+"""
+"""What maintainer scripts and OpenBACH's installer do on every host. Where the guest's files are not
+root's on the machine (hostfs), sudo would not take them."""
 ROOT = """
 set -eu
 mount -t overlay overlay -o lowerdir={base},upperdir={upper},workdir={work} {root}
@@ -60,6 +82,8 @@ mount -t sysfs sysfs {root}/sys
 mount -t tmpfs tmpfs {root}/run
 mount -t tmpfs -o mode=1777 tmpfs {root}/tmp
 mount -t tmpfs -o mode=755 tmpfs {root}/dev
+mount --bind /srv {root}/srv
+mount --bind /opt/openbach-run {root}/opt/openbach-run
 cd {root}/dev
 mkdir pts shm net
 mount -t tmpfs -o mode=1777 tmpfs shm
@@ -72,7 +96,7 @@ ln -s /proc/self/fd/2 stderr
 for device in null:3 zero:5 full:7 random:8 urandom:9; do mknod -m 666 ${{device%:*}} c 1 ${{device#*:}}; done
 mknod -m 666 tty c 5 0
 mknod -m 666 net/tun c 10 200
-mkdir -p {root}/run/sshd
+mkdir -p {root}/run/sshd {root}/run/host
 hostname {name}
 cd /
 exec chroot {root} /usr/bin/python3 -c "$INIT"
@@ -115,6 +139,8 @@ address: {COLLECTOR}
 logs: {{port: 10514, query: 9200}}
 stats: {{port: 2222, query: 8086, database: openbach, precision: ms}}
 """
+ENVIRONMENT = "OPENBACH_RUN_CLOCK=virtual\nOPENBACH_RUN_SEED={seed}\n"
+"""Of an agent, for its jobs: the token bucket of a virtual clock, and the seed of the losses."""
 RSTATS_YML = "logstash: {mode: udp}\nrstats: {port: 1111}\nopenbach_agent: {port: 1112}\n"
 
 
@@ -191,9 +217,9 @@ class Stack:
     """The platform. `start` makes it; it ends with this process."""
 
     def __init__(
-        self, checkout: Path, layer: Path, temporary: Path, say: Callable[[str], None]
+        self, checkout: Path, temporary: Path, seed: int, say: Callable[[str], None]
     ) -> None:
-        self._checkout, self._layer, self._temporary, self._say = checkout, layer, temporary, say
+        self._checkout, self._temporary, self._seed, self._say = checkout, temporary, seed, say
         self._base = temporary / "base"
         self.inventory = load_inventory(INVENTORY)
         self.addresses = agent_addresses(INVENTORY)
@@ -204,18 +230,20 @@ class Stack:
         self.logs = temporary / "logs"
 
     def start(self) -> None:
-        self.logs.mkdir()
-        (self._temporary / "base-work").mkdir()
-        self._base.mkdir()
-        command(
-            "mount",
-            "-t",
-            "overlay",
-            "overlay",
-            "-o",
-            f"lowerdir=/,upperdir={self._layer},workdir={self._temporary}/base-work",
-            str(self._base),
-        )
+        self._set_kernel()
+        self.logs.mkdir(parents=True)
+        upper, work = (self._temporary / f"base-{part}" for part in ("upper", "work"))
+        for place in (upper, work, self._base):
+            place.mkdir()
+        places = f"lowerdir=/,upperdir={upper},workdir={work}"
+        command("mount", "-t", "overlay", "overlay", "-o", places, str(self._base))
+        command("mount", "--bind", "/dev", str(self._base / "dev"))
+        command("chroot", str(self._base), "/bin/sh", "-c", BASE)
+        shutil.copy(DPKG_STATUS, self._base / "var/lib/dpkg/status")
+        systemctl = self._base / "usr/bin/systemctl"
+        systemctl.unlink()
+        shutil.copy(HERE / "systemctl.py", systemctl)
+        systemctl.chmod(0o755)
         command(
             "ip",
             "-batch",
@@ -249,6 +277,14 @@ class Stack:
         )
         wait_for("the backend answers", self._answers)
         self._say("backend, conductor, director, agents and web UI are up")
+
+    def _set_kernel(self) -> None:
+        """As the virtual engine sets it for a run, but for what only some runs use."""
+        guest._answer_no_kernel()
+        guest._give_tcp_memory()
+        guest._load_modules([file.stem for file in sorted(Path(guest.MODULES).glob("*.ko"))])
+        network._allow_congestion_controls([])
+        network._set({"net/core/fb_tunnels_only_for_init_net": "1"}, None, [])
 
     # Hosts
 
@@ -307,33 +343,26 @@ class Stack:
         return host
 
     def _join(self) -> None:
-        """The networks of the inventory, and its routes."""
-        for network, ends in self.inventory.attached():
-            (one, own), (other, theirs) = ends
-            pids = [self.agents[host.entity].first for host in (one, other)]
-            command(
-                "ip",
-                "link",
-                "add",
-                own.name,
-                "netns",
-                str(pids[0]),
-                "type",
-                "veth",
-                "peer",
-                "name",
-                theirs.name,
-                "netns",
-                str(pids[1]),
+        """The networks of the inventory, with the settings of the virtual engine."""
+        sysctls = [f"{name.replace('/', '.')}={value}" for name, value in network.SYSCTLS.items()]
+        for host in self.inventory.hosts:
+            forwarding = f"net.ipv4.ip_forward={int(host.forwarding)}"
+            self.agents[host.entity].run("sysctl", "-q", "-w", *sysctls, forwarding)
+        for link, ends in self.inventory.attached():
+            mtu = self.inventory.networks[link].mtu
+            one, other = (
+                f"name {port.name} mtu {mtu} address {network.mac(port.address)} netns"
+                f" {self.agents[host.entity].first}"
+                for host, port in ends
             )
-            mask = self.inventory.networks[network].address.partition("/")[2]
-            for host, port in ends:
-                lines = f"addr add {port.address}/{mask} dev {port.name}\nlink set {port.name} up\n"
-                self.agents[host.entity].run("ip", "-batch", "-", text=lines)
+            command("ip", *f"link add {one} type veth peer {other}".split())
         for host in self.inventory.hosts:
             agent = self.agents[host.entity]
-            agent.run("sysctl", "-q", "-w", f"net.ipv4.ip_forward={int(host.forwarding)}")
-            agent.run("ip", "-batch", "-", text="".join(map(_route_line, host.routes)))
+            lines = "\n".join(network._configuration(self.inventory, host))
+            agent.run("ip", "-batch", "-", text=f"{lines}\n")
+            for port in host.interfaces:
+                off = "tso off gso off gro off tx-udp-segmentation off"
+                agent.run("ethtool", "-K", port.name, *off.split())
 
     # The controller
 
@@ -373,7 +402,9 @@ class Stack:
         packed = subprocess.Popen(["tar", "-C", str(stage), "-c", "."], stdout=subprocess.PIPE)
         self.controller.run("mkdir", "-p", inside)
         subprocess.run(
-            self.controller.enters("tar", "-C", inside, "-x", "--no-same-owner"),
+            self.controller.enters(
+                "tar", "--warning=no-timestamp", "-x", "--no-same-owner", "-C", inside
+            ),
             stdin=packed.stdout,
             check=True,
         )
@@ -433,10 +464,10 @@ class Stack:
             ),
         )
 
+        asks = (f"{programs}/psql", "-h", "127.0.0.1", "-U", "postgres", "-c")
+
         def answers() -> bool:
-            asked = self.controller.enters(
-                "psql", "-h", "127.0.0.1", "-U", "postgres", "-c", "select 1"
-            )
+            asked = self.controller.enters(*asks, "select 1")
             return subprocess.run(asked, check=False, capture_output=True).returncode == 0
 
         wait_for("PostgreSQL answers", answers)
@@ -444,7 +475,7 @@ class Stack:
             "CREATE USER openbach WITH CREATEDB PASSWORD 'openbach'",
             "CREATE DATABASE openbach_db OWNER openbach",
         ):
-            self.controller.run("psql", "-h", "127.0.0.1", "-U", "postgres", "-c", statement)
+            self.controller.run(*asks, statement)
         manage = "/opt/openbach/controller/backend/manage.py"
         self.as_openbach(PYTHON, manage, "migrate", "--no-input")
         made = (
@@ -460,7 +491,6 @@ class Stack:
             "/opt/openbach/controller/conductor",
         )
         self.controller.write("/etc/rsyslog.conf", RSYSLOG)
-        self._systemctl(self.controller)
         self.controller.run("systemctl", "restart", "rsyslog")
         self._daemon("sshd", self.controller.enters("/usr/sbin/sshd", "-D", "-e"))
         for name in ("conductor", "director"):
@@ -472,9 +502,11 @@ class Stack:
                 ),
             )
         wait_for("the conductor listens", lambda: ":1113" in self.controller.run("ss", "-ltn"))
-        uwsgi = f"{Path(PYTHON).parent}/uwsgi"
+        uwsgi = "/usr/bin/uwsgi --plugin python3"
         options = (
             "--master",
+            "--virtualenv",
+            "/opt/openbach/virtualenv",
             "--workers",
             "5",
             "--http-socket",
@@ -533,12 +565,9 @@ class Stack:
         agent.run("usermod", "-p", "*", "openbach")  # sshd lets nobody in whose password is locked
         agent.write("/etc/ssh/sshd_config", SSHD)
         agent.write("/etc/rsyslog.conf", RSYSLOG)
-        self._systemctl(agent)
+        agent.write("/etc/environment", ENVIRONMENT.format(seed=self._seed))
         agent.run("systemctl", "restart", "rsyslog", "rstats", "openbach_agent")
         self._daemon(f"sshd-{agent.name}", agent.enters("/usr/sbin/sshd", "-D", "-e"))
-
-    def _systemctl(self, host: Host) -> None:
-        host.write("/usr/local/bin/systemctl", (HERE / "systemctl.py").read_text(), 0o755)
 
     # Processes
 
@@ -567,19 +596,3 @@ def _openbach(*words: str) -> tuple[str, ...]:
         "PYTHONDONTWRITEBYTECODE=1",
         *words,
     )
-
-
-def _route_line(route: topology.Route) -> str:
-    metric = "" if route.metric is None else f" metric {route.metric}"
-    return f"route add {route.to} via {route.via}{metric}\n"
-
-
-@contextmanager
-def only_namespaces() -> Iterator[None]:
-    """Raises SetupError outside of namespaces of its own.
-
-    On a machine's own network nothing here may be done.
-    """
-    if os.getpid() != 1 or command("ip", "-o", "link").count("\n") > 1:
-        raise SetupError("start run.py: this runs in namespaces only")
-    yield

@@ -20,6 +20,8 @@ from typing import Any
 from record import Record
 from stack import CONTROLLER, CONTROLLER_URL, LOGIN, PASSWORD, Host, Stack
 
+from openbach_run.engine.platform.engine import ControllerEngine
+from openbach_run.engine.platform.engine import _events as events_of
 from openbach_run.engine.platform.rest import Access, Controller
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -31,6 +33,7 @@ OF_THE_PLATFORM = re.compile(
     r" -o)|sftp-server|^tr |^ansible"
 )
 END_LIMIT_S = 240.0
+STATISTICS_LIMIT_S = 30.0
 LOOK_S = 1.0
 
 
@@ -86,16 +89,17 @@ class Run:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "PYTHONPATH": str(self.extra / "apis"), "COLUMNS": "200"},
+            env={
+                **os.environ,
+                "PYTHONPATH": f"{self.extra / 'apis'}:{os.environ['PYTHONPATH']}",
+                "COLUMNS": "200",
+            },
         )
         self.record.count("auditorium commands")
         return done.returncode, done.stdout
 
     def command(self, *words: str) -> subprocess.Popen[str]:
         """Our own command, started where the file `controller` is."""
-        environment = {
-            name: value for name, value in os.environ.items() if name != "OPENBACH_RUN_EXTRA"
-        }
         self.record.say(f"`openbach-run {' '.join(words)}`")
         return subprocess.Popen(
             [sys.executable, "-P", "-m", "openbach_run", *words],
@@ -104,7 +108,6 @@ class Run:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env={**environment, "PYTHONPATH": str(REPOSITORY / "src")},
         )
 
     def start(self, scenario: str, values: Mapping[str, str]) -> int:
@@ -124,6 +127,31 @@ class Run:
         """The instance when it has a stop date, or as it is when the time is over."""
         until(lambda: bool(self.instance(number)["stop_date"]), limit_s)
         return self.instance(number)
+
+    def keep(self, instance: dict[str, Any], how: str) -> None:
+        """Keep what an instance has measured, for compare.py, and how it was launched."""
+        number = instance["scenario_instance_id"]
+        place = self.record.directory / "instances" / str(number)
+        place.mkdir(parents=True)
+        engine = ControllerEngine(self.controller, PROJECT, [])
+        lines: list[dict[str, Any]] = []
+
+        def is_whole() -> bool:  # the collector gets statistics later than the controller the end
+            before, lines[:] = list(lines), engine._statistics(number)
+            return bool(lines) and lines == before
+
+        until(is_whole, STATISTICS_LIMIT_S)
+        told = {
+            "statistics.jsonl": lines,
+            "events.jsonl": [{"t_s": 0, **event} for event in events_of(instance)],
+        }
+        for name, several in told.items():
+            (place / name).write_text("".join(f"{json.dumps(one)}\n" for one in several))
+        name = instance["scenario_name"]
+        values = {one["name"]: one["value"] for one in instance["arguments"]}  # constants, too
+        values = {one: values[one] for one in self.arguments_of(name)}
+        order = {"scenario": name, "values": values, "how": how, "status": instance["status"]}
+        (place / "order.json").write_text(json.dumps(order))
 
     def newest(self) -> int:
         """The number of the project's newest scenario instance; 0 if there is none."""

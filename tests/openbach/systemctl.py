@@ -19,6 +19,7 @@ SERVICES = {
     "openbach_agent": [PYTHON, "/opt/openbach/agent/openbach_agent.py"],
 }
 KEPT = Path("/run/services")
+ENVIRONMENT = Path("/etc/environment")
 STOP_LIMIT_S = 15.0
 
 
@@ -57,6 +58,7 @@ def start(service: str) -> None:
             start_new_session=True,
             cwd="/",
             env={
+                **dict(line.split("=", 1) for line in ENVIRONMENT.read_text().split()),
                 "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
                 "JOB_NAME": service,
             },
