@@ -252,7 +252,7 @@ def no_runs(copy: Path) -> None:
         (asked(run_id="../../small"), "is no run_id"),
         (asked(seed=77), "its record is of another run"),
         (record_with(status="Guest Lost"), "Guest Lost: repeat it first"),
-        (record_with(run_id="0" * 16), "its record is of another run"),
+        (record_with(run_id="0" * 16), "has not been run, or its record cannot be read"),
         (record_with(command="./openbach-run --moon"), "is no scenario and no value"),
         (record_with(command="./openbach-run moon vpn=none"), "no such scenario"),
         (command_with("--with /tmp/mine"), "was made with --with"),
