@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from operator import ne
 
 from openbach_run.report.cells import Cell
@@ -41,6 +42,7 @@ class Choice:
     """Cells of the configuration that is worst at its worst, of those that differ in one thing."""
 
 
+@lru_cache(maxsize=16)  # most rules ask for them, and each block's take long
 def choices(page: PageOne, block: Block) -> list[Choice]:
     """Return a choice for each control that reaches other cells than a narrower one."""
     found: list[Choice] = []

@@ -97,9 +97,9 @@ class Comparison:
     is_equivalent: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Block:
-    """The cells that have a measure, as page 1 tells them apart."""
+    """The cells that have a measure, as page 1 tells them apart; equal only to itself."""
 
     kind: Kind
     cells: list[Cell]
@@ -268,7 +268,7 @@ class Block:
         return any(map(has_idle_pep, self.cells))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PageOne:
     """The blocks of page 1."""
 

@@ -32,9 +32,8 @@ def sentences(page: PageOne) -> list[str]:
     for block in page.blocks:
         found += rules.of_block(page, block)
     if any(" % [" in one for one in found):
-        is_paired = pairings(page.campaigns.cells) == {True}
-        pairs = "of the same seed" if is_paired else "each with each"
-        found.append(words.say("ratios", pairs=pairs))
+        paired = pairings(page.campaigns.cells) == {True}
+        found.append(words.say("ratios", pairs="of the same seed" if paired else "each with each"))
     return found
 
 

@@ -7,10 +7,9 @@ with the whole interval. The rules know no VPN and no congestion control by name
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
+from itertools import chain, combinations, product
 
 from openbach_run.paths import REPOSITORY
 from openbach_run.report import page_words as words
@@ -156,7 +155,7 @@ def _series(block: Block, effect: Effect) -> str:
 
 
 def _is_decided(block: Block, group: Sequence[Cell]) -> bool:
-    pairs = itertools.combinations(group, 2)
+    pairs = combinations(group, 2)
     return any(differ(*pair, block.measure, block.tie) for pair in pairs)
 
 
@@ -329,8 +328,7 @@ def pep_taken(page: PageOne, block: Block) -> str:
                 if cell and helps and kept and _is_taken(block, kept):
                     told.setdefault(vpn, _with_and_without(block, vpn, kept, helps))
         if told:
-            verb = "takes" if len(told) == 1 else "take"
-            name = f"{words.some(list(told))} {verb}"
+            name = f"{words.some(list(told))} take{'s' if len(told) == 1 else ''}"
             position = said("pep", pep).removeprefix("PEP ").removeprefix("at ")
             texts.append(say("taken", vpns=name, pep=position, told=next(iter(told.values()))))
     return "\n".join(texts)
@@ -476,7 +474,7 @@ def caveat(page: PageOne, block: Block) -> str:
     """Say where a VPN that is advised to who chooses only that is much worse than another one."""
     found: list[Comparison] = []
     for choice in advice(page, block)[-1:]:
-        for cell, vpn in itertools.product(choice.cells, page.vpns):
+        for cell, vpn in product(choice.cells, page.vpns):
             one = block.compare(cell, block.instead(cell, vpn=vpn))
             if one and one.is_worse and _least(block, one) >= COSTLY and not is_leased(one.there):
                 found.append(one)
