@@ -175,9 +175,9 @@ class Workers:
             self._going[future] = task, address
 
         def ended(task: Task[Left]) -> None:
+            _hand_on(task, future)
             with self.lock:
                 self._going.pop(future)
-            _hand_on(task, future)
             self.give(address)
 
         task.add_done_callback(ended)
@@ -187,7 +187,8 @@ class Workers:
 def _hand_on(task: Task[Left], future: Future[Left]) -> None:
     """Give a future what has come of its task, unless nobody waits for it any more.
 
-    The future is cancelled if the worker has died.
+    The future is cancelled if the worker has died. Where it dies before its result is fetched, Dask
+    waits for that worker until `look` cancels the task.
     """
     from distributed import KilledWorker
 
