@@ -108,7 +108,7 @@ def test_a_stranger_follows_its_readme_in_an_empty_system(artifact: Path) -> Non
         one = in_an_empty_system(bundle, home, *words, artifact=artifact)
         assert one.returncode == 0, one.stderr
         (value,) = re.findall(r"^transfer time ([\d.]+) s$", first[2])
-        assert f" {value} " in one.stdout
+        assert f" {value}\n" in one.stdout
 
 
 @pytest.mark.nightly
