@@ -15,15 +15,16 @@ def foreign(directory: Path, sticky: int = 0) -> bool:
     """Return whether others may have written what is in a directory: it is theirs, or open to them.
 
     A group of the owner's number is the owner's own. With S_ISVTX as `sticky` a directory is
-    closed in which each has names of their own. The launcher and bundle/start.c ask the same.
+    closed in which each has names of their own: a link there may be theirs, too. The launcher and
+    bundle/start.c ask the same.
     """
     try:
-        seen = directory.stat()
+        seen, link = directory.stat(), directory.lstat()
     except OSError:  # not there: it will be made
         return False
     others = 0o002 if seen.st_gid == seen.st_uid else 0o022
     is_open = seen.st_mode & others and not seen.st_mode & sticky
-    return bool(is_open) or seen.st_uid not in (0, os.geteuid())
+    return bool(is_open) or not {seen.st_uid, link.st_uid} <= {0, os.geteuid()}
 
 
 def make_own(directory: Path) -> None:

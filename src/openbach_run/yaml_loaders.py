@@ -10,6 +10,7 @@ it. So the length of a file is measured with its aliases written out.
 
 from __future__ import annotations
 
+import re
 from itertools import chain
 from typing import Any
 
@@ -26,6 +27,8 @@ EXACT_LONGEST = 100_000
 INT, LONGEST_INT = "tag:yaml.org,2002:int", 300
 """The tag of whole numbers, and their most digits. No float holds a longer one; Python shows none
 of more than 4300 digits."""
+OLD_NUMBER = re.compile(".*[_:]")
+"""What YAML 1.1 alone has in numbers: 1_0 is 10, and 1:30 is 90. (Playbooks need its 0755.)"""
 NO_JSON = tuple(f"tag:yaml.org,2002:{kind}" for kind in ("set", "omap", "pairs", "binary"))
 
 
@@ -49,14 +52,13 @@ def _written_out(node: yaml.Node, known: dict[int, int]) -> int:
     `known` has the lengths by the node's id. Raises YAMLError.
     """
     if node.tag in NO_JSON:
-        kind = node.tag.rpartition(":")[2]
-        raise yaml.constructor.ConstructorError(
-            None, None, f"!!{kind} is no kind of value here", node.start_mark
-        )
+        raise _refused(node, f"!!{node.tag.rpartition(':')[2]} is no kind of value here")
     if isinstance(node, yaml.ScalarNode):
         if node.tag == INT and len(node.value) > LONGEST_INT:
-            text = f"a whole number of more than {LONGEST_INT} digits"
-            raise yaml.constructor.ConstructorError(None, None, text, node.start_mark)
+            raise _refused(node, f"a whole number of more than {LONGEST_INT} digits")
+        if node.tag.endswith((":int", ":float")) and OLD_NUMBER.match(node.value):
+            text = f"{node.value} is a number in YAML 1.1 alone: its digits, or a text in quotes"
+            raise _refused(node, text)
         return 1 + len(node.value)
     if id(node) not in known:
         known[id(node)] = -1  # while it is read
@@ -67,17 +69,15 @@ def _written_out(node: yaml.Node, known: dict[int, int]) -> int:
         known[id(node)] = 1 + sum(_written_out(one, known) for one in inner)
     length = known[id(node)]
     if length < 0:
-        raise yaml.constructor.ConstructorError(
-            None, None, "an alias stands for what it is in", node.start_mark
-        )
+        raise _refused(node, "an alias stands for what it is in")
     if length > LONGEST:
-        raise yaml.constructor.ConstructorError(
-            None,
-            None,
-            f"with its aliases written out this is longer than {LONGEST >> 20} MiB",
-            node.start_mark,
-        )
+        text = f"with its aliases written out this is longer than {LONGEST >> 20} MiB"
+        raise _refused(node, text)
     return length
+
+
+def _refused(node: yaml.Node, text: str) -> yaml.YAMLError:
+    return yaml.constructor.ConstructorError(None, None, text, node.start_mark)
 
 
 class _Once:
@@ -88,9 +88,7 @@ class _Once:
         for key, _ in node.value:
             # YAML forbids it, and PyYAML lets the last one win (YAML 1.2).
             if isinstance(key, yaml.ScalarNode) and key.value in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"{key.value!r} is there twice", key.start_mark
-                )
+                raise _refused(key, f"{key.value!r} is there twice")
             if isinstance(key, yaml.ScalarNode):
                 seen.add(key.value)
         return super().construct_mapping(node, deep)  # type: ignore[misc,no-any-return]

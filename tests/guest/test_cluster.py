@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from distributed import Client
@@ -38,10 +39,11 @@ RECORDS = f"runs/{'?' * 16}/record.json"
 
 @contextmanager
 def process(
-    *arguments: str, checkout: Path = REPOSITORY, dask: tuple[str, ...] = DASK
-) -> Iterator[subprocess.Popen[bytes]]:
+    *arguments: str, checkout: Path = REPOSITORY, dask: tuple[str, ...] = DASK, **options: Any
+) -> Iterator[subprocess.Popen[Any]]:
     environment = {**os.environ, "PYTHONPATH": str(checkout / "src")}
-    with subprocess.Popen([sys.executable, *dask, *arguments], env=environment) as started:
+    words = [sys.executable, *dask, *arguments]
+    with subprocess.Popen(words, env=environment, **options) as started:
         try:
             yield started
         finally:
@@ -113,12 +115,7 @@ def test_a_worker_dies_and_nothing_is_lost_or_kept_twice(
     first, _ = cluster(2)
     results = tmp_path / "results"
     arguments = [*CELLS, "--scheduler", address(tmp_path), "--results", str(results)]
-    with subprocess.Popen(
-        [sys.executable, "-m", "openbach_run", *arguments],
-        cwd=REPOSITORY,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY / "src")},
-        stdout=subprocess.DEVNULL,
-    ) as campaign:
+    with process(*arguments, dask=("-m", "openbach_run"), cwd=REPOSITORY) as campaign:
         wait_for(lambda: len(list(results.glob(RECORDS))) >= 3, "the third record")
         kept = {file: file.stat().st_mtime_ns for file in results.glob(RECORDS)}
         first.kill()
@@ -165,14 +162,9 @@ def test_the_only_worker_dies(
         "--results",
         str(tmp_path / "results"),
     ]
-    with subprocess.Popen(
-        [sys.executable, "-c", f"{limit}; raise SystemExit(main())", *arguments],
-        cwd=REPOSITORY,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY / "src")},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as campaign:
+    shown: dict[str, Any] = {"cwd": REPOSITORY, "stderr": subprocess.PIPE, "text": True}
+    code = ("-c", f"{limit}; raise SystemExit(main())")
+    with process(*arguments, dask=code, **shown) as campaign:
         wait_for(
             lambda: len(list(tmp_path.glob("results/runs/*/record.json"))) >= 1, "the first record"
         )

@@ -128,6 +128,16 @@ def test_a_cache_that_others_can_write_is_not_executed(
     assert f"another user owns {place} or can write to it" in done.stderr
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a link of another user")
+def test_a_link_of_another_user_to_a_cache_is_not_followed(bundle: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "openbach-run").symlink_to("mine")
+    assert run(bundle, tmp_path).returncode == 0
+    os.lchown(tmp_path / "openbach-run", 12345, 12345)
+    done = run(bundle, tmp_path)
+    assert (done.returncode, done.stdout) == (1, "") and "another user owns" in done.stderr
+
+
 def test_a_cache_that_cannot_be_written_is_told(bundle: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     done = run(bundle, tmp_path / "file")

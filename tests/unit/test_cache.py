@@ -236,6 +236,21 @@ def test_a_cache_that_others_can_write_is_refused(
         directory.chmod(0o755)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a link of another user")
+def test_a_link_of_another_user_to_a_cache_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In /tmp it is theirs, and leads elsewhere once it has been looked at."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "mine").mkdir()
+    tmp_path.chmod(0o1777)
+    (tmp_path / "openbach-run").symlink_to("mine")
+    assert cache_directory() == tmp_path / "openbach-run"
+    os.lchown(tmp_path / "openbach-run", 12345, 12345)
+    with pytest.raises(SetupError, match="another user owns it"):
+        cache_directory()
+
+
 def test_an_entry_that_others_can_write_is_made_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

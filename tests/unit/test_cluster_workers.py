@@ -303,6 +303,37 @@ def test_a_worker_of_dask_closes_while_it_has_a_run(
         go_on.set()
 
 
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_worker_of_dask_closes_before_its_result_is_fetched(
+    stopped: bool, dask: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dask then waits for that very worker; the whole campaign did, and its end by Ctrl-C."""
+    hand_on, closed, handed_on = cluster._hand_on, list[str](), threading.Event()
+
+    def late(task: Any, future: Any) -> None:
+        workers = dask.workers.workers.values()
+        for worker in [one for one in workers if task.key in one.data and not closed]:
+            closed.append(worker.address)
+            dask.workers.sync(worker.close, executor_wait=False, nanny=False)
+            if stopped:
+                threading.Timer(0.1, engine.stop).start()
+        hand_on(task, future)
+        handed_on.set()
+
+    monkeypatch.setattr(cluster, "_hand_on", late)
+    engine = engine_of(dask.client, monkeypatch)
+    with ThreadPoolExecutor(1) as threads:
+        run = threads.submit(engine._executed, SPEC)
+        try:
+            if stopped:
+                assert "taken back" in str(run.exception(HANG_S))
+            else:
+                assert run.result(HANG_S)[0] not in closed and closed
+            assert handed_on.wait(HANG_S)
+        finally:
+            engine.stop()
+
+
 @pytest.mark.parametrize(
     ("name", "kind", "is_taken"),
     [

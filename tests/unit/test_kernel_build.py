@@ -153,6 +153,15 @@ def test_a_damaged_kernel_is_named_and_built_again(
     assert f"{first.executable.parent} is damaged (linux " in said and "making it again" in said
 
 
+def test_a_cache_whose_path_make_would_expand_is_refused(tmp_path: Path, make_log: Path) -> None:
+    made = KernelBuild(
+        tmp_path / "$(shell id)", kernel_dir(tmp_path, ""), tmp_path / FILE, only_locked=False
+    )
+    with pytest.raises(SetupError, match="make takes no such path; set XDG_CACHE_HOME"):
+        made.ensure(lambda text, part: None)
+    assert not make_log.exists()
+
+
 def test_every_make_is_told_the_same_number(tmp_path: Path, make_log: Path) -> None:
     """Else Kbuild counts (.version), and the kernel's random numbers follow from its version."""
     built(tmp_path)

@@ -287,6 +287,49 @@ def test_a_cache_of_another_user_is_not_executed(
     assert f"another user owns {place} or can write to it" in done.stderr
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a link of another user")
+def test_a_link_of_another_user_to_a_cache_is_not_followed(
+    tmp_path: Path, faked: dict[str, str]
+) -> None:
+    (tmp_path / "cache/mine").mkdir(parents=True)
+    (tmp_path / "cache").chmod(0o1777)  # as /tmp
+    place = tmp_path / "cache/openbach-run"
+    place.symlink_to("mine")
+    assert started(faked).returncode == 0
+    os.lchown(place, 12345, 12345)
+    done = started(faked)
+    assert done.returncode == 1 and f"another user owns {place} or can write" in done.stderr
+
+
+def test_a_cache_that_another_user_makes_meanwhile_is_not_filled(
+    tmp_path: Path, faked: dict[str, str]
+) -> None:
+    """Somebody makes it in /tmp between the first look and `mkdir -p`, which is content then."""
+    (tmp_path / "mkdir").write_text(f'#!/bin/sh\n{shutil.which("mkdir")} -m 777 -p "$2"\n')
+    (tmp_path / "mkdir").chmod(0o755)
+    (tmp_path / "cache").mkdir()
+    done = started(faked)
+    assert done.returncode == 1 and "cache/openbach-run or can write to it" in done.stderr
+    assert not list(tmp_path.glob("cache/openbach-run/venv-*[!k]"))
+
+
+@pytest.mark.parametrize("name", ["a b", "$(touch run)", "`touch run`", 'a"b', "a:b", "a\nb"])
+def test_a_path_of_the_cache_that_shells_expand_is_refused(
+    name: str, tmp_path: Path, faked: dict[str, str]
+) -> None:
+    """At commit c2fd0045 pip's first two lines, which are a shell's, ran what is in `$()`."""
+    done = started({**faked, "XDG_CACHE_HOME": str(tmp_path / name)})
+    assert done.returncode == 1 and "a blank, or a sign that shells expand; XDG" in done.stderr
+    assert not (tmp_path / name).exists()
+    assert started({**faked, "XDG_CACHE_HOME": f"{tmp_path}/é.+@,=~-_1"}).returncode == 0
+
+
+def test_an_extra_that_there_is_not_is_named(faked: dict[str, str]) -> None:
+    done = started({**faked, "OPENBACH_RUN_EXTRA": "nope"})
+    assert done.returncode == 2
+    assert done.stderr == "openbach-run: OPENBACH_RUN_EXTRA=nope: dev or cluster, or nothing\n"
+
+
 def test_an_empty_home_is_an_error_with_words(faked: dict[str, str]) -> None:
     """The launcher took that of passwd then, and Python took /."""
     done = started({**faked, "XDG_CACHE_HOME": "", "HOME": ""})

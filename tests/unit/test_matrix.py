@@ -145,8 +145,10 @@ def test_the_command_draws_what_runs_have_sent(
 
 def test_texts_of_others_are_no_html(tmp_path: Path) -> None:
     site = tmp_path / "site"
-    write_site([results(tmp_path / "<b>mine", size="<script>x</script>")], [TIME], site)
-    assert not [page for page in site.rglob("*.html") if "<script>" in page.read_text()]
+    write_site([results(tmp_path / "<b>mine", size="<script>\x1b\x00x</script>")], [TIME], site)
+    assert not [
+        page for page in site.rglob("*.html") if re.search("<script>|[\x00\x1b]", page.read_text())
+    ]
     (page,) = site.glob("-b-mine-geo.html")
     assert "&lt;script&gt;" in page.read_text()
 

@@ -16,6 +16,7 @@ from helpers.records import OURS, record, write_statistics
 from hypothesis import given
 from hypothesis import strategies as st
 
+from openbach_run.results import files
 from openbach_run.results.files import as_csv, columns, csv_cell, write_parquet
 from openbach_run.results.least_transfer_time import least_transfer_time_s
 from openbach_run.results.line_protocol import line_protocol
@@ -133,6 +134,18 @@ def test_parquet_is_written_without_pandas(tmp_path: Path) -> None:
     code += "write_parquet([], pathlib.Path(sys.argv[1])); assert 'pandas' not in sys.modules\n"
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "results.parquet")], check=True)
     assert pyarrow.parquet.read_table(tmp_path / "results.parquet").num_rows == 0
+
+
+def test_parquet_is_written_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "results.parquet"
+    write_parquet([record(vpn="none")], file)
+    before = file.read_bytes()
+    monkeypatch.setattr(files, "_table", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        write_parquet([record(vpn="wireguard")], file)
+    assert file.read_bytes() == before
 
 
 def test_parquet_has_the_rows_of_csv_and_types(tmp_path: Path) -> None:

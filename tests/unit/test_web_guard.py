@@ -243,10 +243,12 @@ def test_password_files(tmp_path: Path) -> None:
     file.write_text(PASSWORD + "\nmore\n")
     assert read_password(file) == PASSWORD
     file.write_text("short")
-    with pytest.raises(InputError, match="12 characters"):
+    with pytest.raises(InputError, match="12 to 1000 characters"):
         read_password(file)
     with pytest.raises(InputError, match="--password-file"):
         read_password(tmp_path / "none")
+    with pytest.raises(InputError, match="12 to 1000 characters"):
+        read_password(Path("/dev/zero"))  # was read to the end of the memory
 
 
 def test_a_port_in_use_is_bad_input(capsys: pytest.CaptureFixture[str]) -> None:

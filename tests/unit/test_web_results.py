@@ -327,6 +327,7 @@ def test_the_forecast_knows_the_cells_that_are_there(services: Services) -> None
         ("rate", "fast"),
         ("buffer_bdp", "0"),
         ("link_file", "nofile.csv"),
+        ("noise", "/etc/passwd"),
         ("cc_pep", "bbr9"),
         ("cc_pep", "$nothing"),
         ("orbit", "mars"),

@@ -128,6 +128,14 @@ def test_what_no_json_could_hold_is_refused(
         read(written(tmp_path, text))
 
 
+@pytest.mark.parametrize("number", ["1_0", "1:30", "1_0.5", "-1_0", "1:30.5"])
+def test_a_number_of_yaml_1_1_alone_is_refused(tmp_path: Path, cache: Path, number: str) -> None:
+    with pytest.raises(InputError, match=f"{number} is a number in YAML 1.1 alone: .*"):
+        read_yaml(written(tmp_path, f"a: {number}"))
+    assert read_texts(written(tmp_path, f"a: {number}")) == {"a": number}
+    assert read_yaml(written(tmp_path, f"a: '{number}'\nb: 0755")) == {"a": number, "b": 0o755}
+
+
 def test_aliases_that_stand_for_little_are_read(tmp_path: Path, cache: Path) -> None:
     assert read_texts(written(tmp_path, "a: &a [x]\nb: *a\nc: [*a, *a]\n")) == {
         "a": ["x"],

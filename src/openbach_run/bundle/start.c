@@ -208,12 +208,12 @@ static void make_directories(const char *path)
 /* What others own or can write could be theirs to execute, as `foreign` of paths.py says. */
 static void refuse_foreign(const char *path, mode_t sticky)
 {
-	struct stat seen;
+	struct stat seen, itself; /* a link there may be theirs */
 
-	if (stat(path, &seen) < 0)
+	if (stat(path, &seen) < 0 || lstat(path, &itself) < 0)
 		return;
 	bool writable = seen.st_mode & (seen.st_gid == seen.st_uid ? 0002 : 0022) && !(seen.st_mode & sticky);
-	if (!writable && (seen.st_uid == 0 || seen.st_uid == geteuid()))
+	if (!writable && (seen.st_uid == 0 || seen.st_uid == geteuid()) && (itself.st_uid == 0 || itself.st_uid == geteuid()))
 		return;
 	fprintf(stderr, "openbach-run: another user owns %s or can write to it; XDG_CACHE_HOME names another place\n", path);
 	exit(1);

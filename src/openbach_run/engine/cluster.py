@@ -175,19 +175,21 @@ class Workers:
             self._going[future] = task, address
 
         def ended(task: Task[Left]) -> None:
+            _hand_on(task, future)
             with self.lock:
                 self._going.pop(future)
-            _hand_on(task, future)
             self.give(address)
 
         task.add_done_callback(ended)
+        future.add_done_callback(lambda one: task.cancel() if one.cancelled() else None)
         return future
 
 
 def _hand_on(task: Task[Left], future: Future[Left]) -> None:
     """Give a future what has come of its task, unless nobody waits for it any more.
 
-    The future is cancelled if the worker has died.
+    The future is cancelled if the worker has died. Where it dies before its result is fetched, Dask
+    waits for that worker until the task is cancelled, by `look` or with the future.
     """
     from distributed import KilledWorker
 

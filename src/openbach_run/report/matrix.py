@@ -21,6 +21,7 @@ from typing import Any
 from openbach_run.errors import InputError
 from openbach_run.openbach.measures import OF_A_RUN, Measure, measure_of
 from openbach_run.paths import REPOSITORY
+from openbach_run.progress import shown
 from openbach_run.report.document import templates
 from openbach_run.report.runs_file import record_of
 from openbach_run.results.files import arrow
@@ -268,21 +269,21 @@ def write_site(
     InputError; nothing is written then.
     """
     found = [one for place in directories for one in matrices(place, declared, measure)]
-    pages = templates(REPOSITORY / "reports/templates", html=True)
+    pages = templates(REPOSITORY / "reports/templates", lambda one: shown(f"{one}"), html=True)
     cell_page = pages.get_template("matrix_cell.html.j2")
     (output / "cells").mkdir(parents=True)
     (output / "records").mkdir()
     (output / "curves").mkdir()
     places = {place.resolve().name: place for place in directories}
     for one in found:
-        shown = {"matrix": one, "signs": SIGNS, "words": WORDS, "figure": figure}
+        given = {"matrix": one, "signs": SIGNS, "words": WORDS, "figure": figure}
         report = (reports or {}).get(one.campaign)
-        text = pages.get_template("matrix.html.j2").render(**shown, report=report)
+        text = pages.get_template("matrix.html.j2").render(**given, report=report)
         (output / one.page).write_text(text)
         for cell in one.cells.values():
             records = _copy_records(cell, places[one.campaign], output / "records")
             curves = _draw_curves(cell, places[one.campaign], output / "curves", draw)
-            text = cell_page.render(**shown, cell=cell, records=records, curves=curves)
+            text = cell_page.render(**given, cell=cell, records=records, curves=curves)
             (output / "cells" / f"{cell.name}.html").write_text(text)
     (output / "index.html").write_text(
         pages.get_template("matrices.html.j2").render(matrices=found, words=WORDS, signs=SIGNS)

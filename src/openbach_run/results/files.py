@@ -142,7 +142,7 @@ def arrow() -> Any:
 def write_parquet(
     records: Sequence[Record], file: Path, about: Mapping[str, Any] | None = None
 ) -> None:
-    """Write the rows of results.csv as a Parquet file.
+    """Write the rows of results.csv as a Parquet file, whole or not at all.
 
     Arguments are text. Measures have the types, units and titles that their jobs declare. `about`
     is kept in the file's metadata. Its `rows` have what the columns lack, in the form of `places`:
@@ -178,9 +178,10 @@ def write_parquet(
         ],
     )
     packed = {"compression": "zstd", "compression_level": 19, "write_statistics": False}
+    new = file.with_name(f".{file.name}.new")
     # Opened here: pyarrow takes no name that is not UTF-8.
     with (
-        file.open("wb") as sink,
+        new.open("wb") as sink,
         pyarrow.parquet.ParquetWriter(sink, schema, **packed) as writer,
     ):
         # As metadata of the schema it would be in the file twice.
@@ -188,6 +189,7 @@ def write_parquet(
         # Of no records there is one empty part: a file without any has no columns.
         for first in range(0, len(records), BATCH) or [0]:
             writer.write_table(_table(records[first : first + BATCH], schema))
+    new.replace(file)
 
 
 def places(values: Sequence[Any]) -> dict[str, list[Any]]:

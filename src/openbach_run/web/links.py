@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from openbach_run.campaign import noise
 from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.reading import NO_FILE
 from openbach_run.errors import InputError
@@ -67,9 +68,11 @@ def arguments_with_links(campaign: Campaign) -> list[str]:
 def contents(results: Path, campaign: Campaign) -> dict[str, dict[str, str]]:
     """Return the contents of the link files that a campaign names, by argument and path.
 
-    Raises InputError for a file that was not uploaded: the page does not read other files of the
-    serving machine.
+    Raises InputError for a file that was not uploaded, of noise, too: the page does not read other
+    files of the serving machine.
     """
+    for value in campaign.values.get(noise.NOISE, ()):
+        noise.distributions(value, None)
     known, found = all_links(results), {}
     for name in arguments_with_links(campaign):
         files = [value for value in campaign.values[name] if value != NO_FILE]

@@ -36,7 +36,7 @@ from openbach_run.web.connections import CONNECTIONS, config, connections_for, l
 from openbach_run.web.platform import Platform
 from openbach_run.web.sessions import LOGIN, Sessions
 
-LEAST_PASSWORD = 12
+LEAST_PASSWORD, MOST_PASSWORD = 12, 1000
 BACKLOG = 512
 LOCK = "serve.lock"
 
@@ -209,13 +209,13 @@ def access_file(place: str, sessions: Sessions, *, tell: bool) -> Iterator[None]
 def read_password(file: Path) -> str:
     """Return the password in a file. Raises InputError."""
     try:
-        password = file.read_text(encoding="utf-8-sig").partition("\n")[0].strip()
+        with file.open(encoding="utf-8-sig") as opened:  # it may have no end
+            password = opened.readline(MOST_PASSWORD + 1).strip()
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"--password-file {file}: {error}") from error
-    if len(password) < LEAST_PASSWORD:
-        raise InputError(
-            f"--password-file {file}: a password has {LEAST_PASSWORD} characters or more"
-        )
+    if not LEAST_PASSWORD <= len(password) <= MOST_PASSWORD:
+        several = f"{LEAST_PASSWORD} to {MOST_PASSWORD} characters"
+        raise InputError(f"--password-file {file}: a password has {several}")
     return password
 
 

@@ -136,12 +136,13 @@ def write_access(file: Path, address: str, login: str, password: str) -> None:
 def base_url(address: str) -> str:
     """Return `HOST`, `HOST:PORT` or a URL as a base URL. Raises InputError."""
     url = address if "://" in address else f"http://{address}"
+    named = address.rpartition("@")[2]  # before it may be a password
     try:
         parts = urlsplit(url)
         # A URL is taken as it is: it may name a proxy on the usual port of HTTP.
         port = parts.port or (CONTROLLER_PORT if "://" not in address else None)
-    except ValueError as error:
-        raise InputError(f"controller {address!r}: {error}") from error
+    except ValueError:
+        raise InputError(f"controller {named!r} is no address, or no port") from None
     if (
         parts.scheme not in ("http", "https")
         or not parts.hostname
@@ -150,8 +151,8 @@ def base_url(address: str) -> str:
         or parts.fragment
     ):
         raise InputError(
-            f"controller {address!r}: should be like 172.20.34.80, name:8000 or"
-            " https://name/openbach/"
+            f"controller {named!r}: should be like 172.20.34.80, name:8000 or"
+            " https://name/openbach/, without a login"
         )
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return f"{parts.scheme}://{host}{f':{port}' if port else ''}{parts.path.rstrip('/')}/"

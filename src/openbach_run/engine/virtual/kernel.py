@@ -167,6 +167,8 @@ class KernelBuild:
 
     def _fetch(self, progress: Progress) -> PackageSet:
         """Download the locked source; the mirror's, where it cannot be had."""
+        if re.search(r"[\s:$#\"'`\\]", f"{self._cache}"):
+            raise SetupError(f"{self._cache}: make takes no such path; set XDG_CACHE_HOME")
         archives = self._cache / ARCHIVES
         missing = obtain(self._lines, archives, progress, DOWNLOADING)
         if self._only_locked:
