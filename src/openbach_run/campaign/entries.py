@@ -29,7 +29,8 @@ FLAG: Shape = {"type": "boolean"}
 PROGRAM: Shape = {
     "type": "object",
     "properties": {
-        **dict.fromkeys(("crate", "go", "source", "host", "version"), TEXT),
+        **dict.fromkeys(("crate", "go", "source", "binary", "host", "version", "build"), TEXT),
+        **dict.fromkeys(("wheel", "python"), TEXT),
         "sha256": {"type": "string", "pattern": "[0-9a-f]{64}", "like": "64 hexadecimal digits"},
         "options": TEXTS,
         "also": TEXTS,
@@ -40,6 +41,7 @@ PINNED_BY = {
     "crate": ("version", "sha256"),
     "go": ("version", "sha256"),
     "source": ("version",),  # the go.sum or Cargo.lock in the folder has the hashes
+    "binary": (),
     "host": (),
 }
 """What the recipe of a program has to say of its source, by the key that names that."""
@@ -464,12 +466,11 @@ def _faults_together(vpn: Mapping[str, Any]) -> Iterator[str]:
     if bool(vpn.get("rtt_max_s")) != bool(vpn.get("rtt_max_because")):
         yield "rtt_max_s and rtt_max_because go together: a longest round trip, and why"
     for name, recipe in vpn.get("programs", {}).items():
-        sources = [key for key in ("crate", "go", "source", "host") if key in recipe]
-        if len(sources) != 1:
-            yield (
-                f"programs.{name}: has {' and '.join(sources) or 'no source'}; it needs one of"
-                " crate, go, source, host"
-            )
+        # Of what a user has himself, `host` says where he gets it.
+        sources = [key for key in PINNED_BY if key in recipe and key != "host"] or ["host"]
+        if len(sources) != 1 or sources[0] not in recipe:
+            has = " and ".join(key for key in sources if key in recipe) or "no source"
+            yield f"programs.{name}: has {has}; it needs one of {', '.join(PINNED_BY)}"
         elif missing := [key for key in PINNED_BY[sources[0]] if key not in recipe]:
             yield (
                 f"programs.{name}: {missing[0]} is missing: what is built is of one version, with"

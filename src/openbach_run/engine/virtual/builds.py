@@ -29,7 +29,7 @@ TOLD = re.compile(r"([\d.]+) (.+)")
 """What a builder prints of its progress: the part done, and what it does."""
 PASSED = re.compile(
     r"PATH|(http|https|no|all)_proxy|(HTTP|HTTPS|NO|ALL)_PROXY|SSL_CERT_(FILE|DIR)|GO(PROXY|SUMDB|NOSUMDB|PRIVATE|TOOLCHAIN)"
-    r"|CARGO_(NET|HTTP)_\w+|RUSTUP_(HOME|TOOLCHAIN)"
+    r"|CARGO_(NET|HTTP)_\w+|RUSTUP_(HOME|TOOLCHAIN)|PIP_(CERT|INDEX_URL)"
 )
 """Variables of this process that builds get: the others may be secrets."""
 LAST_LINES = 200
