@@ -73,7 +73,7 @@ def ensure_programs(
         for program, recipe in _recipes(folder).items():
             if builder := next((BUILDERS[kind] for kind in BUILDERS if kind in recipe), None):
                 place = _by_recipe(cache, folder, program, recipe, builder, jail, progress)
-                is_own = builder == BUILDERS["build"] and not _is_ours(folder)
+                is_own = not _is_of_registry(recipe) and not _is_ours(folder)
                 where = f"{guest_folder}/{DIRECTORY}" if is_own else DIRECTORY
                 found |= {f"{where}/{one}": place / one for one in _made_by(program, recipe)}
     return found
@@ -81,6 +81,11 @@ def ensure_programs(
 
 def _made_by(program: str, recipe: Mapping[str, Any]) -> tuple[str, ...]:
     return (program, *recipe.get("also", ()))
+
+
+def _is_of_registry(recipe: Mapping[str, Any]) -> bool:
+    """Return whether a build downloads what it needs; its recipe, or what that names, pins it."""
+    return "build" not in recipe or "wheel" in recipe
 
 
 def _is_ours(folder: Path) -> bool:
@@ -272,8 +277,8 @@ def _by_recipe(
         with _out(place) as out:
             packages = [Path(pip.origin).parents[1]] if pip and pip.origin else []
             readable = [builder.parent, SHARED, *sources_of(folder), *_toolchains(), *packages]
-            is_of_registry = "build" not in recipe or "wheel" in recipe
-            build = Build(jail(), out, [*readable, *sources_of(tree)], registry=is_of_registry)
+            readable += sources_of(tree)
+            build = Build(jail(), out, readable, registry=_is_of_registry(recipe))
             # Without site-packages and compiled files: the builder needs the standard library and
             # what jobs share. Builds get no variable of Python's but this one.
             python = [str(Path(sys.executable).resolve()), "-SB"]
