@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 import zipfile
 from collections.abc import Mapping
@@ -22,9 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import vpn_go_program
+import vpn_program
 from vpn_folders import describe, scripts
-
-LAST_LINES = 30
 
 
 def main(kind: str, program: str, directory: Path) -> None:
@@ -37,11 +35,10 @@ def main(kind: str, program: str, directory: Path) -> None:
     shutil.rmtree(work, ignore_errors=True)  # of a build that failed
     tree = scripts(kind) / recipe["source"]
     shutil.copytree(tree, work / program, symlinks=True, ignore=shutil.ignore_patterns(".git"))
-    places = {"OUT": str(directory.resolve())}
+    os.environ["OUT"] = str(directory.resolve())
     if "wheel" in recipe:
-        places["WHEEL"] = str(unpack(recipe, work / "wheel"))
-    print(f"0.5 building {program}", flush=True)
-    run(["sh", "-euc", recipe["build"]], work / program, places)
+        os.environ["WHEEL"] = str(unpack(recipe, work / "wheel"))
+    vpn_program.run(["sh", "-euc", recipe["build"]], work / program)
     shutil.rmtree(work)
 
 
@@ -55,28 +52,10 @@ def unpack(recipe: Mapping[str, Any], place: Path) -> Path:
     # It is not imported here, so it need not be for this Python.
     foreign = ["--only-binary=:all:", f"--python-version={recipe['python']}", "--implementation=cp"]
     platform = ["--platform=manylinux2014_x86_64", "-r", "wanted.txt"]
-    run([*pip, *foreign, *platform], place, {})
+    vpn_program.run([*pip, *foreign, *platform], place)
     with zipfile.ZipFile(*place.glob("*.whl")) as opened:
         opened.extractall(place)
     return place
-
-
-def run(command: list[str], cwd: Path, more: Mapping[str, str]) -> None:
-    """Run a command. If it fails this program ends with the last lines of what it said."""
-    done = subprocess.run(
-        command,
-        check=False,
-        cwd=cwd,
-        env={**os.environ, **more},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-    )
-    if done.returncode:
-        said = "\n".join(done.stdout.splitlines()[-LAST_LINES:])
-        sys.exit(f"{' '.join(command)}: exit code {done.returncode}:\n{said}")
 
 
 if __name__ == "__main__":
