@@ -34,8 +34,13 @@ def add_vpn(mine: Path, name: str, recipe: dict[str, Any]) -> None:
     folder = mine / "vpn-configs" / name
     folder.mkdir(parents=True)
     described = {
-        **{"carrier": "UDP", "daemon": True, "inner_mtu": 1472, "overhead_bytes": 28},
-        **{"packages": ["nftables"], "commands": ["mined"], "programs": {"mined": recipe}},
+        "carrier": "UDP",
+        "daemon": True,
+        "inner_mtu": 1472,
+        "overhead_bytes": 28,
+        "packages": ["nftables"],
+        "commands": ["mined"],
+        "programs": {"mined": recipe},
     }
     (folder / "vpn.json").write_text(json.dumps(described))
     for script, text in SCRIPTS.items():
@@ -90,12 +95,14 @@ def test_a_pep_of_a_source_tree(tmp_path: Path) -> None:
     mine = tmp_path / "mine"
     shutil.copytree(REPOSITORY / "pep", mine / "splitter")
     recipe = {
-        **{"source": "../../splitter", "version": "1"},
+        "source": "../../splitter",
+        "version": "1",
         "build": 'make OUT="$OUT" LDFLAGS=-static satpep && mv "$OUT/satpep" "$OUT/splitter"',
     }
     described = {
-        **{"command": ["splitter", "-p", "{port}", "-c", "{max_connections}"]},
-        **{"cc": ["-C", "{cc}"], "programs": {"splitter": recipe}},
+        "command": ["splitter", "-p", "{port}", "-c", "{max_connections}"],
+        "cc": ["-C", "{cc}"],
+        "programs": {"splitter": recipe},
     }
     (mine / "peps/splitter").mkdir(parents=True)
     (mine / "peps/splitter/pep.json").write_text(json.dumps(described))
