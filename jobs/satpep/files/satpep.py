@@ -77,6 +77,18 @@ def leg(text: str) -> str:
     return PROFILES.get(text, text)
 
 
+def pep(text: str) -> str:
+    """Return the name of a proxy, which has a folder if it is not ours."""
+    if text != OURS and not description_of(text).exists():
+        raise argparse.ArgumentTypeError(f"{text!r} is not {OURS} or the name of a folder of peps")
+    return text
+
+
+def description_of(program: str) -> Path:
+    """Return where another program than ours is described."""
+    return data_folder("peps") / program / "pep.json"
+
+
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
     """Return the arguments of a command line."""
     parser = argparse.ArgumentParser(
@@ -92,7 +104,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     modes = parser.add_subparsers(dest="mode", required=True)
     modes.add_parser("wait", help="ends as soon as the proxy on this host is ready")
     run = modes.add_parser("run", help="runs the proxy until stopped")
-    run.add_argument("--program", default=OURS, help="satpep, or the name of a folder of peps")
+    run.add_argument("--program", type=pep, default=OURS, help="satpep, or a folder of peps")
     run.add_argument("--cc", help="congestion control of both legs (default: the host's)")
     run.add_argument(
         "--initcwnd",
@@ -121,7 +133,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         # An initial window of 10 is the kernel's own.
         is_other = arguments.initcwnd not in (None, 10)
         if is_other or arguments.client_leg or arguments.server_leg or wish_of(arguments.ask):
-            parser.error("--initcwnd, --client-leg, --server-leg and --ask need satpep")
+            parser.error("--initcwnd, --client-leg, --server-leg or --ask needs satpep")
     return arguments
 
 
@@ -222,7 +234,7 @@ def command_line(arguments: argparse.Namespace) -> list[str]:
     """Return the command that starts the proxy."""
     told = {"command": [OURS, "-p", "{port}", "-c", "{max_connections}"], "cc": ["-C", "{cc}"]}
     if arguments.program != OURS:
-        file = data_folder("peps") / arguments.program / "pep.json"
+        file = description_of(arguments.program)
         told = {"cc": [], **json.loads(file.read_bytes())}
         os.environ["PATH"] += f":{file.parent / 'bin'}"
     cc = profiles.algorithm(arguments.cc) if arguments.cc else ""
