@@ -2,7 +2,7 @@
 /*
  * ZeroTier between the two ends of a tunnel: the core in libzt, by its C interface, between a TUN interface and a socket.
  *
- *     zerotier-tunnel keygen                                   makes $VPN_DIR/identity.secret
+ *     zerotier-tunnel keygen                                   makes identity.secret in the working directory
  *     zerotier-tunnel DEVICE MTU PORT OWN PEER SERVER PLANET   carries packets; addresses and PLANET are hexadecimal
  *
  * The server is the controller of the one network. It gives that network's configuration to the other end only, and frames
@@ -20,13 +20,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
 #pragma GCC diagnostic ignored "-Wunused-parameter" /* libzt tells its callbacks more than is asked here */
-#define DICTIONARY_BYTES 422528
-#define CONFIG_BYTES (2 << 20) /* of a NetworkConfig, which has less */
-#define SOCKET_BYTES (1 << 20) /* as zerotier-one asks for */
+#define SECRET "identity.secret"
 
 typedef volatile int64_t *deadline;
 typedef const struct sockaddr_storage *place;
@@ -48,14 +47,20 @@ void ZT_Node_setNetconfMaster(void *, void *);
 /* Of NetworkConfig.hpp and NetworkController.hpp. They are C++: an object begins with a pointer to its functions. */
 bool read_config(void *config, const char *dictionary) __asm__(
 	"_ZN8ZeroTier13NetworkConfig14fromDictionaryERKNS_10DictionaryILj422528EEE");
-struct sender {
-	void (**send_config)(struct sender *, uint64_t, uint64_t, const uint64_t *, const void *, bool);
-};
+typedef void send_config(void *, uint64_t, uint64_t, const uint64_t *, const void *, bool);
+
+/* In place of the one in libzt, which mixes addresses in: each compiler would give the same seed other keys. */
+void random_bytes(void *to, unsigned bytes) __asm__("_ZN8ZeroTier5Utils15getSecureRandomEPvj");
+void random_bytes(void *to, unsigned bytes)
+{
+	if (getrandom(to, bytes, 0) != (ssize_t)bytes)
+		err(EXIT_FAILURE, "getrandom");
+}
 
 static int tun, udp;
 static const char *mtu = "0", *planet = "";
 static uint64_t own, peer, network;
-static struct sender *sender;
+static send_config ***sender;
 
 static int64_t now_ms(void)
 {
@@ -64,24 +69,17 @@ static int64_t now_ms(void)
 	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-static FILE *secret_file(const char *mode)
-{
-	char path[4096];
-	snprintf(path, sizeof(path), "%s/identity.secret", getenv("VPN_DIR"));
-	return fopen(path, mode);
-}
-
 static void put_state(void *node, void *user, void *thread, int type, void *id, const void *data, int bytes)
 {
-	FILE *file = type == IDENTITY_SECRET && bytes > 0 ? secret_file("wx") : NULL;
+	FILE *file = type == IDENTITY_SECRET && bytes > 0 ? fopen(SECRET, "wx") : NULL;
 	if (file && (fwrite(data, 1, (size_t)bytes, file) != (size_t)bytes || fclose(file)))
-		err(EXIT_FAILURE, "identity.secret");
+		err(EXIT_FAILURE, SECRET);
 }
 
 static int get_state(void *node, void *user, void *thread, int type, void *id, uint8_t *data, unsigned bytes)
 {
 	unsigned got = 0;
-	FILE *file = type == IDENTITY_SECRET ? secret_file("r") : NULL;
+	FILE *file = type == IDENTITY_SECRET ? fopen(SECRET, "r") : NULL;
 	if (file) {
 		got = (unsigned)fread(data, 1, bytes, file);
 		fclose(file);
@@ -126,7 +124,7 @@ static void nothing(void)
 {
 }
 
-static void init_controller(void *self, void *identity, struct sender *to_members)
+static void init_controller(void *self, void *identity, send_config ***to_members)
 {
 	sender = to_members;
 }
@@ -134,7 +132,7 @@ static void init_controller(void *self, void *identity, struct sender *to_member
 /* A public network (t=1) with the one rule to accept (R). An identity begins with its address. */
 static void give_config(void *self, uint64_t net, void *from, uint64_t request, const uint64_t *member)
 {
-	static char dictionary[DICTIONARY_BYTES], config[CONFIG_BYTES];
+	static char dictionary[422528], config[2 << 20]; /* NetworkConfig has less than 1 MiB */
 	unsigned bytes = (unsigned)atoi(mtu);
 	if (net != network || (*member != own && *member != peer))
 		return;
@@ -143,7 +141,7 @@ static void give_config(void *self, uint64_t net, void *from, uint64_t request, 
 		 (uint64_t)now_ms(), *member, bytes < 1280 ? 1280 : bytes);
 	if (!read_config(config, dictionary))
 		errx(EXIT_FAILURE, "libzt does not take the network's configuration");
-	sender->send_config[0](sender, net, request, member, config, false);
+	(**sender)(sender, net, request, member, config, false);
 	if (*member == peer)
 		puts("handshake: the other end has asked for the network's configuration");
 }
@@ -152,7 +150,7 @@ static void open_both(const char *device, int port)
 {
 	struct ifreq wanted = {.ifr_flags = IFF_TUN | IFF_NO_PI};
 	struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-	int bytes = SOCKET_BYTES, fragments = IP_PMTUDISC_DONT;
+	int bytes = 1 << 20 /* as zerotier-one */, fragments = IP_PMTUDISC_DONT;
 	strncpy(wanted.ifr_name, device, IFNAMSIZ - 1);
 	tun = open("/dev/net/tun", O_RDWR);
 	udp = socket(AF_INET, SOCK_DGRAM, 0);
