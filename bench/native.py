@@ -37,7 +37,7 @@ VPNS = (
     "wireguard_go"
 )
 """VPNs that need nothing of the kernel but TUN or TAP (easytier and yggdrasil need more). Not
-zerotier, hyprspace and mqvpn, whose programs no registry has."""
+zerotier: not measured yet; hyprspace and mqvpn: no registry has their programs."""
 INVENTORIES = {1500: "three_hosts", 9000: "three_hosts_jumbo"}
 LAN = ("cc=reno", "rate=unlimited", "delay_ms=0")
 """Reno: the one congestion control that every host's namespaces may have."""

@@ -6,6 +6,7 @@ This checkout, and any directory of the same shape, has
     vpn-configs/NAME/vpn.json …              a VPN
     congestion-controls/NAME/profile.json …  a congestion control
     quic-stacks/NAME/stack.json …            an implementation of QUIC
+    peps/NAME/pep.json …                     a proxy that splits TCP, in place of satpep
     jobs/NAME/files/NAME.yml …               a job
     satellites/NAME.yml or .csv              a satellite
     impairments/NAME.json                    a profile of impairment
@@ -37,6 +38,7 @@ DESCRIBED = {
     "vpn-configs": "vpn.json",
     "congestion-controls": "profile.json",
     "quic-stacks": "stack.json",
+    "peps": "pep.json",
 }
 """Kinds whose entries are folders that the guest gets whole, and the file of a folder that
 describes it."""

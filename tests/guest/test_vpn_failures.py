@@ -179,7 +179,7 @@ MOVE = (
 ROAMS = {
     "connect_ip", "easytier", "nebula", "nebula_chacha", "nebula_lighthouse", "openvpn_dco",
     "quic_split", "rosenpass", "tailscale", "tinc_router", "tinc_switch", "wireguard",
-    "wireguard_go", "yggdrasil",
+    "wireguard_go", "yggdrasil", "zerotier",
 }  # fmt: skip
 """VPNs whose tunnel outlives the address of the client: tinc connects anew from the new one."""
 ROAMED_S = 150

@@ -41,7 +41,7 @@ MADE = ("project", "package", "sources", "orders")
 """Folders of the run's directory that are gone at its end."""
 CODE = (
     "src", "jobs", "scenarios", "tests/openbach", "satellites", "impairments", "vpn-configs",
-    "congestion-controls", "quic-stacks", "cpus", "campaigns", "topologies", "pep",
+    "congestion-controls", "quic-stacks", "cpus", "campaigns", "topologies", "pep", "peps",
     "inventory.yml", "debian.lock", "pyproject.toml", "CHANGELOG.md",
 )  # fmt: skip
 """What of this checkout is in the guest."""

@@ -3,8 +3,8 @@
 
 It runs until the job is stopped.
 
-Rules of nftables hand the connections to satpep (pep/ of the repository) or pepsal, a routing table
-makes their packets local:
+Rules of nftables hand the connections to satpep (pep/ of the repository) or another program (a
+folder of peps), a routing table makes their packets local:
 
     arrives ──► prerouting: tproxy, mark ──► ip rule: mark ──► table: local
             ──► proxy ──► leaves with the client's address
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import shutil
 import signal
@@ -35,12 +36,14 @@ import proof
 
 from openbach_jobs import limits, profiles, resumes
 from openbach_jobs.command import change, run, started, undo, wait_for
+from openbach_jobs.data import data_folder
 
 CONFIGURATION = "/opt/openbach/agent/jobs/satpep/satpep_rstats_filter.conf"
 LIMITS = {
     "initcwnd": (1, 1000), "max_connections": (1, 10**6), "port": (1, 65535),
     "mark": (1, 2**31 - 1), "table": (1, 2**31 - 1),
 }  # fmt: skip
+OURS = "satpep"
 POSITIONS = ("none", "A", "B", "A_double", "B_double")
 PROFILES = {"plain": "", "satcom": "cc=hybla"}
 """Names of settings of a leg. Over a satellite, operators have a congestion control for long round
@@ -74,6 +77,18 @@ def leg(text: str) -> str:
     return PROFILES.get(text, text)
 
 
+def pep(text: str) -> str:
+    """Return the name of a proxy, which has a folder if it is not ours."""
+    if text != OURS and not description_of(text).exists():
+        raise argparse.ArgumentTypeError(f"{text!r} is not {OURS} or the name of a folder of peps")
+    return text
+
+
+def description_of(program: str) -> Path:
+    """Return where another program than ours is described."""
+    return data_folder("peps") / program / "pep.json"
+
+
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
     """Return the arguments of a command line."""
     parser = argparse.ArgumentParser(
@@ -89,7 +104,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     modes = parser.add_subparsers(dest="mode", required=True)
     modes.add_parser("wait", help="ends as soon as the proxy on this host is ready")
     run = modes.add_parser("run", help="runs the proxy until stopped")
-    run.add_argument("--program", choices=["satpep", "pepsal"], default="satpep")
+    run.add_argument("--program", type=pep, default=OURS, help="satpep, or a folder of peps")
     run.add_argument("--cc", help="congestion control of both legs (default: the host's)")
     run.add_argument(
         "--initcwnd",
@@ -114,17 +129,11 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     if arguments.mode == "run" and arguments.ask != "none" and not ASK.fullmatch(arguments.ask):
         parser.error(f"ask: {arguments.ask!r} is not like 2M@10.10.2.2, or none")
     limits.check(parser, arguments, LIMITS)
-    ours = ("client_leg", "server_leg", "initcwnd")
-    if arguments.mode == "run" and arguments.program == "pepsal" and wish_of(arguments.ask):
-        parser.error("--ask needs satpep: pepsal does not say which connections it has")
-    if (
-        arguments.mode == "run"
-        and arguments.program == "pepsal"
-        and any(getattr(arguments, name) for name in ours)
-    ):
-        parser.error(
-            "--initcwnd, --client-leg and --server-leg need satpep: pepsal has no such option"
-        )
+    if arguments.mode == "run" and arguments.program != OURS:
+        # An initial window of 10 is the kernel's own.
+        is_other = arguments.initcwnd not in (None, 10)
+        if is_other or arguments.client_leg or arguments.server_leg or wish_of(arguments.ask):
+            parser.error("--initcwnd, --client-leg, --server-leg or --ask needs satpep")
     return arguments
 
 
@@ -223,22 +232,18 @@ def remove_rules(arguments: argparse.Namespace) -> None:
 
 def command_line(arguments: argparse.Namespace) -> list[str]:
     """Return the command that starts the proxy."""
-    port, connections = str(arguments.port), str(arguments.max_connections)
-    command = [arguments.program, "-p", port, "-c", connections]
-    if arguments.cc:
-        command += ["-C", profiles.algorithm(arguments.cc)]
-    if arguments.program == "satpep":
+    told = {"command": [OURS, "-p", "{port}", "-c", "{max_connections}"], "cc": ["-C", "{cc}"]}
+    if arguments.program != OURS:
+        file = description_of(arguments.program)
+        told = {"cc": [], **json.loads(file.read_bytes())}
+        os.environ["PATH"] += f":{file.parent / 'bin'}"
+    cc = profiles.algorithm(arguments.cc) if arguments.cc else ""
+    words = [*told["command"], *(told["cc"] if cc else [])]
+    command = [word.format_map({**vars(arguments), "cc": cc}) for word in words]
+    if arguments.program == OURS:
         both = f"initcwnd={arguments.initcwnd}," if arguments.initcwnd else ""
-        command += [
-            "-l",
-            "-",
-            "--drain",
-            "0",
-            "--client",
-            both + arguments.client_leg,
-            "--server",
-            both + arguments.server_leg,
-        ]
+        legs = ["--client", both + arguments.client_leg, "--server", both + arguments.server_leg]
+        command += ["-l", "-", "--drain", "0", *legs]
     return command
 
 
@@ -354,7 +359,7 @@ def split(arguments: argparse.Namespace) -> None:
         signal.signal(signal.SIGTERM, lambda *_: program.terminate())
         signal.signal(signal.SIGINT, lambda *_: program.terminate())
         assert program.stdout
-        if arguments.program == "satpep":
+        if arguments.program == OURS:
             if '"ready"' not in program.stdout.readline():
                 sys.exit(f"satpep ended before it was ready, with exit code {program.wait()}")
         else:
@@ -364,7 +369,7 @@ def split(arguments: argparse.Namespace) -> None:
             )
         put_rules(arguments, [*interfaces, proof.INTERFACE] if interfaces else [])
         address_kept = proof.goes_through()
-        if not address_kept and arguments.program == "satpep":
+        if not address_kept and arguments.program == OURS:
             sys.exit("the proxy shows the server its own address instead of the client's")
         ready = at_end.enter_context(socket.socket(socket.AF_UNIX))
         ready.bind(READY)
@@ -373,7 +378,7 @@ def split(arguments: argparse.Namespace) -> None:
         collect_agent.send_log(
             syslog.LOG_INFO, f"{arguments.program} is ready: a connection has gone through{what}"
         )
-        if arguments.program == "satpep":
+        if arguments.program == OURS:
             seen = Connections()
             wish = Wish(arguments.ask)
             for line in program.stdout:
@@ -396,8 +401,8 @@ def main() -> None:
         stops = {signal.SIGTERM, signal.SIGINT}
         signal.pthread_sigmask(signal.SIG_BLOCK, stops)
         signal.sigwait(stops)
-    elif shutil.which(arguments.program) is None:
-        sys.exit(f"{arguments.program} is not installed on this host")
+    elif arguments.program == OURS and shutil.which(OURS) is None:
+        sys.exit(f"{OURS} is not installed on this host")
     else:
         split(arguments)
 

@@ -16,7 +16,7 @@ from typing import Any
 from openbach_jobs.data import data_folder
 
 CONFIGS = data_folder("vpn-configs")
-OTHERS = ("stack.json",)
+OTHERS = ("stack.json", "pep.json")
 """Files that describe other things whose programs are built as those of VPNs."""
 NONE = "none"
 VALUES = r"[\w-]+=[\w.:/@%+= -]+(;[\w-]+=[\w.:/@%+= -]+)*"

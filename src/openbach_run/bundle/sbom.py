@@ -28,9 +28,13 @@ ALWAYS = "2026-01-01T00:00:00Z"
 LINKED = {"libc6-dev": "jail, satpep, start", "libzstd-dev": "start"}
 """Debian packages of the machine that makes the bundle, and the programs into which they are
 linked."""
-REGISTRIES = {"crate": ("cargo", "", "Cargo.lock"), "go": ("golang", "v", "go.sum")}
-"""Key of a recipe → the registry's name in a package URL, what precedes the version there, and the
-file that pins dependencies."""
+REGISTRIES = {
+    "crate": ("cargo", "", "the source of {}; what it depends on is in its Cargo.lock"),
+    "go": ("golang", "v", "the source of {}; what it depends on is in its go.sum"),
+    "wheel": ("pypi", "", "has the library of {}"),
+}
+"""Key of a recipe → the registry's name in a package URL, what precedes the version there, and what
+the package is for the program."""
 UNKNOWN = "NOASSERTION"
 LICENSE = re.compile(r"[\w.+-]+(?: (?:AND|OR|WITH) [\w.+-]+)*")
 
@@ -174,16 +178,16 @@ def _of_registries(programs: set[str]) -> Iterable[Part]:
     for folder in folders:
         for program, recipe in description(folder).get("programs", {}).items():
             source = (folder / recipe.get("source", "")).resolve()
-            if "source" in recipe and program in programs and source not in listed:
+            is_pinned = "source" in recipe and "build" not in recipe
+            if is_pinned and program in programs and source not in listed:
                 listed.add(source)
                 of = _crates_of if (source / "Cargo.lock").exists() else _modules_of
                 yield from of(program, source)
-            for kind, (registry, prefix, pins) in REGISTRIES.items():
+            for kind, (registry, prefix, comment) in REGISTRIES.items():
                 if kind in recipe and program in programs:
                     name, version = recipe[kind], recipe["version"]
-                    comment = f"the source of {program}; what it depends on is in its {pins}"
                     url = f"pkg:{registry}/{name}@{prefix}{version}"
-                    yield Part(name, version, url, recipe["sha256"], comment=comment)
+                    yield Part(name, version, url, recipe["sha256"], "", comment.format(program))
 
 
 REQUIRED = re.compile(r"(?m)^\s+(?P<name>\S+) v(?P<version>\S+)")

@@ -29,7 +29,8 @@ FLAG: Shape = {"type": "boolean"}
 PROGRAM: Shape = {
     "type": "object",
     "properties": {
-        **dict.fromkeys(("crate", "go", "source", "host", "version"), TEXT),
+        **dict.fromkeys(("crate", "go", "source", "binary", "host", "version", "build"), TEXT),
+        **dict.fromkeys(("wheel", "python"), TEXT),
         "sha256": {"type": "string", "pattern": "[0-9a-f]{64}", "like": "64 hexadecimal digits"},
         "options": TEXTS,
         "also": TEXTS,
@@ -40,6 +41,7 @@ PINNED_BY = {
     "crate": ("version", "sha256"),
     "go": ("version", "sha256"),
     "source": ("version",),  # the go.sum or Cargo.lock in the folder has the hashes
+    "binary": (),
     "host": (),
 }
 """What the recipe of a program has to say of its source, by the key that names that."""
@@ -153,6 +155,15 @@ STACK: Shape = {
     },
     "required": ["congestion_controls"],
 }
+PEP: Shape = {
+    "type": "object",
+    "properties": {
+        **dict.fromkeys(("title", "description", "licence"), TEXT),
+        **dict.fromkeys(("packages", "command", "cc"), TEXTS),
+        "programs": {"type": "object", "additionalProperties": PROGRAM},
+    },
+    "required": ["command"],
+}
 PERCENT: Shape = {"type": "number", "minimum": 0, "maximum": 100, "unit": "%"}
 TIME_MS: Shape = {"type": "number", "minimum": 0, "maximum": 10_000, "unit": "ms"}
 IMPAIRMENT: Shape = {
@@ -259,6 +270,13 @@ def _check_impairment(file: Path, impairments: Mapping[str, Path]) -> None:
 def _check_stack(folder: Path, stacks: Mapping[str, Path]) -> None:
     file = folder / DESCRIBED["quic-stacks"]
     check(f"{file}", read_json(file), STACK)
+
+
+def _check_pep(folder: Path, peps: Mapping[str, Path]) -> None:
+    file = folder / DESCRIBED["peps"]
+    check(f"{file}", pep := read_json(file), PEP)
+    for wrong in _faults_of_programs(pep):
+        raise InputError(f"{file}: {wrong}")
 
 
 def _check_control(folder: Path, controls: Mapping[str, Path]) -> None:
@@ -463,13 +481,17 @@ def _faults_together(vpn: Mapping[str, Any]) -> Iterator[str]:
             yield f"{key}: {error}; it is a regular expression of Python's"
     if bool(vpn.get("rtt_max_s")) != bool(vpn.get("rtt_max_because")):
         yield "rtt_max_s and rtt_max_because go together: a longest round trip, and why"
-    for name, recipe in vpn.get("programs", {}).items():
-        sources = [key for key in ("crate", "go", "source", "host") if key in recipe]
-        if len(sources) != 1:
-            yield (
-                f"programs.{name}: has {' and '.join(sources) or 'no source'}; it needs one of"
-                " crate, go, source, host"
-            )
+    yield from _faults_of_programs(vpn)
+
+
+def _faults_of_programs(described: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the faults of the recipes of a folder's programs."""
+    for name, recipe in described.get("programs", {}).items():
+        # Of what a user has himself, `host` says where he gets it.
+        sources = [key for key in PINNED_BY if key in recipe and key != "host"] or ["host"]
+        if len(sources) != 1 or sources[0] not in recipe:
+            has = " and ".join(key for key in sources if key in recipe) or "no source"
+            yield f"programs.{name}: has {has}; it needs one of {', '.join(PINNED_BY)}"
         elif missing := [key for key in PINNED_BY[sources[0]] if key not in recipe]:
             yield (
                 f"programs.{name}: {missing[0]} is missing: what is built is of one version, with"
@@ -507,6 +529,7 @@ CHECKS: Mapping[str, Callable[[Path, Mapping[str, Path]], None]] = {
     "vpn-configs": _check_vpn,
     "congestion-controls": _check_control,
     "quic-stacks": _check_stack,
+    "peps": _check_pep,
     "impairments": _check_impairment,
     "cpus": _check_cpu,
     "satellites": _check_satellite,

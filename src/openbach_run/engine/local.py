@@ -17,6 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from hashlib import sha256
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
@@ -30,7 +31,7 @@ from openbach_run.engine.virtual.image import Image, Tree, code_identity, ensure
 from openbach_run.engine.virtual.jail import Jail, ensure_jail
 from openbach_run.engine.virtual.lock import NOT_LOCKED, Entry, PackageSet, in_words
 from openbach_run.engine.virtual.modules import CPU_MODEL, DIRECTORY, module_source
-from openbach_run.engine.virtual.programs import ensure_programs, host_programs
+from openbach_run.engine.virtual.programs import ensure_programs, host_programs, own_among
 from openbach_run.errors import InputError, SetupError
 from openbach_run.link_checks import MODULES
 from openbach_run.paths import cache_directory
@@ -174,6 +175,7 @@ class LocalEngine(ABC):
         programs = ensure_programs(
             self._cache, self._code_folders, lambda: self._ensure_jail(progress), progress
         )
+        self._host_programs |= own_among(programs, self.image.root)
         self._built = {**programs, **self._modules(progress)}
 
     def _ensure_jail(self, progress: Progress) -> Jail:
@@ -253,9 +255,16 @@ class LocalEngine(ABC):
                 **self._kernel_identity(),
                 "image": self.image.identity_with(packages),
                 "code": code_identity(self._cache, used, self._hashes),
+                **self._own_programs(used),
                 **self._not_locked(packages),
             }
         return self._identities[key]
+
+    def _own_programs(self, used: Mapping[str, Path]) -> dict[str, str]:
+        """Return the user's own programs of a run and their SHA-256, by a key; {} if none."""
+        own = {at.rpartition("/")[2]: used[at] for at in sorted(used.keys() & self._host_programs)}
+        texts = [f"{name} {sha256(file.read_bytes()).hexdigest()}" for name, file in own.items()]
+        return {record.OWN_PROGRAMS: "; ".join(texts)} if texts else {}
 
     def _not_locked(self, packages: Iterable[str]) -> dict[str, str]:
         """Return the packages of a run that are not locked, in words, by a key; {} if none."""

@@ -385,7 +385,7 @@ VPNS = """\
 From Debian's packages, as far as the agents' distribution has them: {packaged}.
 `openvpn_dco` needs OpenVPN 2.7 and Linux 6.16 (module `ovpn`).
 
-Built by the job's playbook, with cargo or Go on the agents, where it is told to: {built}.
+Built by the job's playbook, with cargo, Go or gcc on the agents, where it is told to: {built}.
 Append to `/opt/openbach/controller/ansible/group_vars/all` on the controller, with those you want,
 and install `vpn` again:
 

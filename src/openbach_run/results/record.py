@@ -60,6 +60,8 @@ LEFT_OUT = ("record.json", CAPTURE, KEYS)
 """Files that a finished run keeps as they are, beside the packed ones."""
 NOT_LOCKED = "not_locked"
 """A key of an identity: the packages of a run that are not those of debian.lock, in words."""
+OWN_PROGRAMS = "own_programs"
+"""Another: the programs of a run that are its user's own, each with its SHA-256."""
 MOST_NAMED = 8
 """How many packages that are not locked a note names; it counts the others."""
 SHARED = ("identity", "packages", "declared")

@@ -29,7 +29,7 @@ TOLD = re.compile(r"([\d.]+) (.+)")
 """What a builder prints of its progress: the part done, and what it does."""
 PASSED = re.compile(
     r"PATH|(http|https|no|all)_proxy|(HTTP|HTTPS|NO|ALL)_PROXY|SSL_CERT_(FILE|DIR)|GO(PROXY|SUMDB|NOSUMDB|PRIVATE|TOOLCHAIN)"
-    r"|CARGO_(NET|HTTP)_\w+|RUSTUP_(HOME|TOOLCHAIN)"
+    r"|CARGO_(NET|HTTP)_\w+|RUSTUP_(HOME|TOOLCHAIN)|PIP_(CERT|INDEX_URL)"
 )
 """Variables of this process that builds get: the others may be secrets."""
 LAST_LINES = 200
@@ -114,6 +114,8 @@ def sources_of(folder: Path) -> list[Path]:
     found = [folder.absolute()]
     for place in _links(folder):
         target = place.resolve()
+        if target.is_relative_to("/usr"):
+            continue  # builds read that anyway
         if not any(target.is_relative_to(root) for root in roots):
             raise InputError(
                 f"{place}: a link to {target}, which is not of the directory that was added"
@@ -125,7 +127,7 @@ def sources_of(folder: Path) -> list[Path]:
 def _is_added(directory: Path) -> bool:
     return any(
         (directory / kind).is_dir()
-        for kind in ("jobs", "congestion-controls", "quic-stacks", "vpn-configs")
+        for kind in ("jobs", "congestion-controls", "quic-stacks", "vpn-configs", "peps")
     )
 
 

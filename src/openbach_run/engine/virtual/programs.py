@@ -6,8 +6,9 @@ The guest's C library is not this machine's, where they are built.
 Those that jobs bring as source: `files/<program>/Makefile` in a job's folder builds <program>, as
 on a real agent. Those of VPNs: `programs` of a vpn.json names them, and the vpn job's own BUILDERS
 build them from their crates and Go modules, or from a Go module in the folder; that takes minutes,
-so it is done for the runs that need them. What no registry has either is this machine's own
-program, and part of the folder in the guest: `<folder>/bin/<program>`.
+so it is done for the runs that need them. What no registry has either is a user's own program:
+one of this machine, a binary, or built from a source tree beside the recipe. It is part of the
+folder in the guest, `<folder>/bin/<program>`, and a run is identified by its bytes.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path, PurePath
 from typing import Any
@@ -40,11 +42,12 @@ from openbach_run.semantic_hash import acting
 DIRECTORY = "bin"
 """Where they stand in the guest's code; it is on the PATH of jobs."""
 BUILDERS = {
+    "build": REPOSITORY / "jobs/vpn/files/vpn_make_program.py",
     "crate": REPOSITORY / "jobs/vpn/files/vpn_program.py",
     "go": REPOSITORY / "jobs/vpn/files/vpn_go_program.py",
     "source": REPOSITORY / "jobs/vpn/files/vpn_go_program.py",
 }
-"""By the key of a recipe that names where its source is."""
+"""By the key of a recipe that names how it is built, or where its source is: the first counts."""
 SHARED = REPOSITORY / "src/openbach_jobs"
 """What the builders import, as other programs of jobs do."""
 GO_ROOT = ("VERSION", "go.env", "lib", "pkg", "src")
@@ -66,14 +69,34 @@ def ensure_programs(
     # A job's program is built on a real agent by the same Makefile.
     for name, (folder, parts) in _of_jobs(code).items():
         found[f"{DIRECTORY}/{name}"] = _built(cache, name, folder, parts, jail, progress)
-    for folder in code.values():
+    for guest_folder, folder in code.items():
         for program, recipe in _recipes(folder).items():
-            for builder in (BUILDERS[kind] for kind in BUILDERS if kind in recipe):
-                place = _from_registry(cache, folder, program, recipe, builder, jail, progress)
-                found |= {
-                    f"{DIRECTORY}/{one}": place / one for one in (program, *recipe.get("also", ()))
-                }
+            builder = next((BUILDERS[kind] for kind in BUILDERS if kind in recipe), None)
+            if builder and not _is_of_this_machine(folder, recipe):
+                place = _by_recipe(cache, folder, program, recipe, builder, jail, progress)
+                is_own = not _is_of_registry(recipe) and not _is_ours(folder)
+                where = f"{guest_folder}/{DIRECTORY}" if is_own else DIRECTORY
+                found |= {f"{where}/{one}": place / one for one in _made_by(program, recipe)}
     return found
+
+
+def _is_of_this_machine(folder: Path, recipe: Mapping[str, Any]) -> bool:
+    """Return whether a recipe names who has the program, and nothing beside it that is there."""
+    named = [folder / recipe[key] for key in ("source", "binary") if key in recipe]
+    return "host" in recipe and not any(place.exists() for place in named)
+
+
+def _made_by(program: str, recipe: Mapping[str, Any]) -> tuple[str, ...]:
+    return (program, *recipe.get("also", ()))
+
+
+def _is_of_registry(recipe: Mapping[str, Any]) -> bool:
+    """Return whether a build downloads what it needs; its recipe, or what that names, pins it."""
+    return "build" not in recipe or "wheel" in recipe
+
+
+def _is_ours(folder: Path) -> bool:
+    return folder.resolve().is_relative_to(REPOSITORY.resolve())
 
 
 def _of_jobs(code: Mapping[str, Path]) -> dict[str, tuple[Path, list[Path]]]:
@@ -100,7 +123,7 @@ def _recipes(folder: Path) -> dict[str, Mapping[str, Any]]:
     """
     recipes: dict[str, Mapping[str, Any]] = description(folder).get("programs", {})
     for program, recipe in recipes.items():
-        for name in (program, *recipe.get("also", ())):
+        for name in _made_by(program, recipe):
             if not isinstance(name, str) or not NAME.fullmatch(name):
                 raise InputError(
                     f"{folder}: programs: {name!r} is no name of a program, like boringtun-cli"
@@ -108,24 +131,35 @@ def _recipes(folder: Path) -> dict[str, Mapping[str, Any]]:
     return recipes
 
 
+def own_among(programs: Mapping[str, Path], root: Path) -> dict[str, Path]:
+    """Return those of `ensure_programs` that were built from a user's own source tree.
+
+    Raises SetupError for one that needs libraries which the guest tree `root` has not.
+    """
+    own = {at: file for at, file in programs.items() if not at.startswith(f"{DIRECTORY}/")}
+    return {at: _of_this_machine(PurePath(at).parents[1], file, root) for at, file in own.items()}
+
+
 def host_programs(code: Mapping[str, Path], root: Path) -> dict[str, Path]:
     """Return the programs of this machine that folders of the guest's `code` name, by their place.
 
     They run there with the libraries of the guest tree `root`. Raises SetupError for those that are
-    missing, or need what is not in the tree.
+    missing, or need what is not in the tree; InputError for a binary from elsewhere.
     """
     # The named directories first: who names one means its programs.
     directories = os.pathsep.join(
         filter(None, (os.environ.get(HOST_VARIABLE), os.environ.get("PATH")))
     )
-    named: dict[str, tuple[Path, str]] = {}
+    named: dict[str, tuple[PurePath, Path]] = {}
     missing = []
     for place, folder in code.items():
         for program, recipe in _recipes(folder).items():
-            if "host" not in recipe:
-                continue
-            if file := shutil.which(program, path=directories):
-                named[f"{place}/{DIRECTORY}/{program}"] = folder, file
+            at = f"{place}/{DIRECTORY}/{program}"
+            if not _is_of_this_machine(folder, recipe):
+                if "binary" in recipe:
+                    named[at] = folder, beside(folder, recipe["binary"])
+            elif file := shutil.which(program, path=directories):
+                named[at] = folder, Path(file)
             else:
                 missing.append(f"{folder.name} needs {program} (get it from {recipe['host']})")
     if missing:
@@ -137,13 +171,27 @@ def host_programs(code: Mapping[str, Path], root: Path) -> dict[str, Path]:
     return {place: _of_this_machine(*one, root) for place, one in named.items()}
 
 
-def _of_this_machine(folder: Path, named: str, root: Path) -> Path:
-    file = Path(named).resolve()
+def beside(folder: Path, named: str) -> Path:
+    """Return the file or folder that a recipe names, which has to be of what was added with it.
+
+    Raises InputError for one that is elsewhere (it would be another of the user's files) or not
+    there.
+    """
+    place, added = (folder / named).resolve(), folder.resolve().parents[1]
+    if not place.is_relative_to(added):
+        raise InputError(f"{folder}: programs: {named} is not in {added}, which was added")
+    if not place.exists():
+        raise InputError(f"{folder}: programs: {place} is not there")
+    return place
+
+
+def _of_this_machine(folder: PurePath, named: Path, root: Path) -> Path:
+    file = named.resolve()
     if lacking := _lacking(file, root):
         raise SetupError(
             f"{file} does not run in the guest: {'; '.join(lacking)}. Link it statically, or add"
-            " the Debian packages (trixie) of what is missing to `packages` in"
-            f" {folder / 'vpn.json'}"
+            " the Debian packages (trixie) of what is missing to `packages` of"
+            f" {folder}"
         )
     return file
 
@@ -209,7 +257,7 @@ def _out(place: Path) -> Iterator[Path]:
         run_files.remove(out)
 
 
-def _from_registry(
+def _by_recipe(
     cache: Path,
     folder: Path,
     program: str,
@@ -221,16 +269,21 @@ def _from_registry(
     """The directory of the program, and of those that are built with it."""
     # A change of the builder makes another program; one of its comments does not.
     how = hashlib.sha256(acting(builder)).hexdigest()
-    sources = [*folder.glob("*.patch"), *_own_source(folder, recipe)]
-    place = cache / f"{program}-{content_hash(sources, folder, json.dumps(recipe), how)}"
+    if "build" in recipe:
+        tree = beside(folder, recipe["source"])
+        sources = [one for one in tree.rglob("*") if one.is_file() and ".git" not in one.parts]
+    else:
+        tree, sources = folder, [*folder.glob("*.patch"), *_own_source(folder, recipe)]
+    place = cache / f"{program}-{content_hash(sources, tree, json.dumps(recipe), how)}"
+    pip = find_spec("pip") if "wheel" in recipe else None
 
     def make(place: Path) -> None:
-        ensure_tools(
-            recipe.get("tools", {}), install=folder.resolve().is_relative_to(REPOSITORY.resolve())
-        )
+        ensure_tools(recipe.get("tools", {}), install=_is_ours(folder))
         with _out(place) as out:
-            readable = [builder.parent, SHARED, *sources_of(folder), *_toolchains()]
-            build = Build(jail(), out, readable, registry=True)
+            packages = [Path(pip.origin).parents[1]] if pip and pip.origin else []
+            readable = [builder.parent, SHARED, *sources_of(folder), *_toolchains(), *packages]
+            readable += sources_of(tree)
+            build = Build(jail(), out, readable, registry=_is_of_registry(recipe))
             # Without site-packages and compiled files: the builder needs the standard library and
             # what jobs share. Builds get no variable of Python's but this one.
             python = [str(Path(sys.executable).resolve()), "-SB"]
@@ -241,10 +294,10 @@ def _from_registry(
                 "RUSTUP_HOME": f"{out}/rustup",
                 "CARGO_HOME": f"{out}/cargo",
                 "GOPATH": f"{out}/go",
-                "PYTHONPATH": str(SHARED.parent),
+                "PYTHONPATH": os.pathsep.join(map(str, (SHARED.parent, *packages))),
             }
             build.run(command, f"building {program} {recipe['version']}", progress, **homes)
-            for name in (program, *recipe.get("also", ())):
+            for name in _made_by(program, recipe):
                 build.take(name, place)
 
     return made_once(place, make)
