@@ -45,6 +45,7 @@ PINNED_BY = {
     "host": (),
 }
 """What the recipe of a program has to say of its source, by the key that names that."""
+WITH_A_WHEEL = ("build", "python", "sha256", "source")
 # The bytes that a tunnel adds to a packet; 1500 is Ethernet's own MTU.
 BYTES: Shape = {"type": "integer", "minimum": 0, "maximum": 1500, "unit": "bytes"}
 FRAME: Mapping[str, Shape] = {
@@ -487,12 +488,15 @@ def _faults_together(vpn: Mapping[str, Any]) -> Iterator[str]:
 def _faults_of_programs(described: Mapping[str, Any]) -> Iterator[str]:
     """Yield the faults of the recipes of a folder's programs."""
     for name, recipe in described.get("programs", {}).items():
+        sources = [key for key in PINNED_BY if key in recipe]
         # Of what a user has himself, `host` says where he gets it.
-        sources = [key for key in PINNED_BY if key in recipe and key != "host"] or ["host"]
-        if len(sources) != 1 or sources[0] not in recipe:
-            has = " and ".join(key for key in sources if key in recipe) or "no source"
+        if len(sources) != 1 and sources not in (["source", "host"], ["binary", "host"]):
+            has = " and ".join(sources) or "no source"
             yield f"programs.{name}: has {has}; it needs one of {', '.join(PINNED_BY)}"
-        elif missing := [key for key in PINNED_BY[sources[0]] if key not in recipe]:
+            continue
+        needed = {*PINNED_BY[sources[0]], *(WITH_A_WHEEL if "wheel" in recipe else ())}
+        needed |= {"source"} if "build" in recipe else set()
+        if missing := sorted(needed - recipe.keys()):
             yield (
                 f"programs.{name}: {missing[0]} is missing: what is built is of one version, with"
                 " one hash"
