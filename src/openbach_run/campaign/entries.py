@@ -268,15 +268,11 @@ def _check_impairment(file: Path, impairments: Mapping[str, Path]) -> None:
         )
 
 
-def _check_stack(folder: Path, stacks: Mapping[str, Path]) -> None:
-    file = folder / DESCRIBED["quic-stacks"]
-    check(f"{file}", read_json(file), STACK)
-
-
-def _check_pep(folder: Path, peps: Mapping[str, Path]) -> None:
-    file = folder / DESCRIBED["peps"]
-    check(f"{file}", pep := read_json(file), PEP)
-    for wrong in _faults_of_programs(pep):
+def _check_with_programs(folder: Path, others: Mapping[str, Path]) -> None:
+    """Check the folder of an implementation of QUIC or of a PEP. Raises InputError."""
+    file = folder / DESCRIBED[kind := folder.parent.name]
+    check(f"{file}", described := read_json(file), PEP if kind == "peps" else STACK)
+    for wrong in _faults_of_programs(described):
         raise InputError(f"{file}: {wrong}")
 
 
@@ -532,8 +528,7 @@ def _text(file: Path) -> str:
 CHECKS: Mapping[str, Callable[[Path, Mapping[str, Path]], None]] = {
     "vpn-configs": _check_vpn,
     "congestion-controls": _check_control,
-    "quic-stacks": _check_stack,
-    "peps": _check_pep,
+    **dict.fromkeys(("quic-stacks", "peps"), _check_with_programs),
     "impairments": _check_impairment,
     "cpus": _check_cpu,
     "satellites": _check_satellite,
