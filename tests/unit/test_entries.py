@@ -24,6 +24,7 @@ from openbach_run.openbach.shapes import check
 FOLDERS = {
     "vpn-configs": "{}/vpn.json",
     "congestion-controls": "{}/profile.json",
+    "peps": "{}/pep.json",
     "satellites": "{}.yml",
 }
 SETTINGS = {
@@ -32,6 +33,7 @@ SETTINGS = {
     "impairments": ("lan_tcp", "impairment=mine"),
     "cpus": ("geo", "cpu=mine"),
     "satellites": ("geo", "orbit=mine"),
+    "peps": ("geo", "pep_program=mine"),
 }
 CPU = {
     "encrypt": {"ns_per_packet": 5000, "ns_per_byte": 1},
@@ -65,7 +67,7 @@ def refused(
     return told
 
 
-VPN, CONTROL = "vpn-configs", "congestion-controls"
+VPN, CONTROL, PEP = "vpn-configs", "congestion-controls", "peps"
 
 
 def wireguard(**more: object) -> dict[str, Any]:
@@ -73,7 +75,16 @@ def wireguard(**more: object) -> dict[str, Any]:
     return {"base": "wireguard", **more}
 
 
+def pep(**recipe: str) -> dict[str, Any]:
+    """The description of a PEP whose program has this recipe."""
+    return {"command": ["mined"], "programs": {"mined": recipe}}
+
+
 FAULTS: list[tuple[str, Any, str]] = [
+    (PEP, {"programs": {}}, "peps/mine/pep.json: command is missing"),
+    (PEP, pep(crate="mine", host="example.org"), "programs.mined: has crate and host; it needs"),
+    (PEP, pep(binary="mined", build="make"), "programs.mined: source is missing"),
+    (PEP, pep(source="mined", version="1", wheel="mined"), "programs.mined: build is missing"),
     (
         VPN,
         wireguard(values={"keepalife": 25}),

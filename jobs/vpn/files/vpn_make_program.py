@@ -44,16 +44,16 @@ def main(kind: str, program: str, directory: Path) -> None:
 
 def unpack(recipe: Mapping[str, Any], place: Path) -> Path:
     """Return where a wheel is unpacked, once pip has found its hash to be what the recipe says."""
-    name = f"{recipe['wheel']}=={recipe['version']}"
-    print(f"0 downloading {name}", flush=True)
+    wanted = f"{recipe['wheel']}=={recipe['version']} --hash=sha256:{recipe['sha256']}\n"
+    print(f"0 downloading {recipe['wheel']}", flush=True)
     place.mkdir()
-    (place / "wanted.txt").write_text(f"{name} --hash=sha256:{recipe['sha256']}\n")
+    (place / "wanted.txt").write_text(wanted)
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes"]
     # It is not imported here, so it need not be for this Python.
     foreign = ["--only-binary=:all:", f"--python-version={recipe['python']}", "--implementation=cp"]
     platform = ["--platform=manylinux2014_x86_64", "-r", "wanted.txt"]
     vpn_program.run([*pip, *foreign, *platform], place)
-    with zipfile.ZipFile(*place.glob("*.whl")) as opened:
+    with zipfile.ZipFile(next(place.glob("*.whl"))) as opened:
         opened.extractall(place)
     return place
 

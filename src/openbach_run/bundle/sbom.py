@@ -28,13 +28,8 @@ ALWAYS = "2026-01-01T00:00:00Z"
 LINKED = {"libc6-dev": "jail, satpep, start", "libzstd-dev": "start"}
 """Debian packages of the machine that makes the bundle, and the programs into which they are
 linked."""
-REGISTRIES = {
-    "crate": ("cargo", "", "the source of {}; what it depends on is in its Cargo.lock"),
-    "go": ("golang", "v", "the source of {}; what it depends on is in its go.sum"),
-    "wheel": ("pypi", "", "has the library of {}"),
-}
-"""Key of a recipe → the registry's name in a package URL, what precedes the version there, and what
-the package is for the program."""
+REGISTRIES = {"crate": ("cargo", ""), "go": ("golang", "v"), "wheel": ("pypi", "")}
+"""Key of a recipe → the registry's name in a package URL, and what precedes the version there."""
 UNKNOWN = "NOASSERTION"
 LICENSE = re.compile(r"[\w.+-]+(?: (?:AND|OR|WITH) [\w.+-]+)*")
 
@@ -183,11 +178,12 @@ def _of_registries(programs: set[str]) -> Iterable[Part]:
                 listed.add(source)
                 of = _crates_of if (source / "Cargo.lock").exists() else _modules_of
                 yield from of(program, source)
-            for kind, (registry, prefix, comment) in REGISTRIES.items():
+            for kind, (registry, prefix) in REGISTRIES.items():
                 if kind in recipe and program in programs:
                     name, version = recipe[kind], recipe["version"]
                     url = f"pkg:{registry}/{name}@{prefix}{version}"
-                    yield Part(name, version, url, recipe["sha256"], "", comment.format(program))
+                    comment = f"{program} is built from it, and from what that pins"
+                    yield Part(name, version, url, recipe["sha256"], comment=comment)
 
 
 REQUIRED = re.compile(r"(?m)^\s+(?P<name>\S+) v(?P<version>\S+)")

@@ -45,6 +45,7 @@ PINNED_BY = {
     "host": (),
 }
 """What the recipe of a program has to say of its source, by the key that names that."""
+WITH_A_WHEEL = ("build", "python", "sha256", "source")
 # The bytes that a tunnel adds to a packet; 1500 is Ethernet's own MTU.
 BYTES: Shape = {"type": "integer", "minimum": 0, "maximum": 1500, "unit": "bytes"}
 FRAME: Mapping[str, Shape] = {
@@ -267,15 +268,11 @@ def _check_impairment(file: Path, impairments: Mapping[str, Path]) -> None:
         )
 
 
-def _check_stack(folder: Path, stacks: Mapping[str, Path]) -> None:
-    file = folder / DESCRIBED["quic-stacks"]
-    check(f"{file}", read_json(file), STACK)
-
-
-def _check_pep(folder: Path, peps: Mapping[str, Path]) -> None:
-    file = folder / DESCRIBED["peps"]
-    check(f"{file}", pep := read_json(file), PEP)
-    for wrong in _faults_of_programs(pep):
+def _check_with_programs(folder: Path, others: Mapping[str, Path]) -> None:
+    """Check the folder of an implementation of QUIC or of a PEP. Raises InputError."""
+    file = folder / DESCRIBED[kind := folder.parent.name]
+    check(f"{file}", described := read_json(file), PEP if kind == "peps" else STACK)
+    for wrong in _faults_of_programs(described):
         raise InputError(f"{file}: {wrong}")
 
 
@@ -487,12 +484,15 @@ def _faults_together(vpn: Mapping[str, Any]) -> Iterator[str]:
 def _faults_of_programs(described: Mapping[str, Any]) -> Iterator[str]:
     """Yield the faults of the recipes of a folder's programs."""
     for name, recipe in described.get("programs", {}).items():
+        sources = [key for key in PINNED_BY if key in recipe]
         # Of what a user has himself, `host` says where he gets it.
-        sources = [key for key in PINNED_BY if key in recipe and key != "host"] or ["host"]
-        if len(sources) != 1 or sources[0] not in recipe:
-            has = " and ".join(key for key in sources if key in recipe) or "no source"
+        if len(sources) != 1 and sources not in (["source", "host"], ["binary", "host"]):
+            has = " and ".join(sources) or "no source"
             yield f"programs.{name}: has {has}; it needs one of {', '.join(PINNED_BY)}"
-        elif missing := [key for key in PINNED_BY[sources[0]] if key not in recipe]:
+            continue
+        needed = {*PINNED_BY[sources[0]], *(WITH_A_WHEEL if "wheel" in recipe else ())}
+        needed |= {"source"} if "build" in recipe else set()
+        if missing := sorted(needed - recipe.keys()):
             yield (
                 f"programs.{name}: {missing[0]} is missing: what is built is of one version, with"
                 " one hash"
@@ -528,8 +528,7 @@ def _text(file: Path) -> str:
 CHECKS: Mapping[str, Callable[[Path, Mapping[str, Path]], None]] = {
     "vpn-configs": _check_vpn,
     "congestion-controls": _check_control,
-    "quic-stacks": _check_stack,
-    "peps": _check_pep,
+    **dict.fromkeys(("quic-stacks", "peps"), _check_with_programs),
     "impairments": _check_impairment,
     "cpus": _check_cpu,
     "satellites": _check_satellite,

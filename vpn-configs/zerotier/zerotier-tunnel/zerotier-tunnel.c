@@ -25,29 +25,19 @@
 #include <unistd.h>
 
 #pragma GCC diagnostic ignored "-Wunused-parameter" /* libzt tells its callbacks more than is asked here */
-#define SECRET "identity.secret"
-
-typedef volatile int64_t *deadline;
-typedef const struct sockaddr_storage *place;
-
 /* Of ZeroTier 1.8.4, ZeroTierOne.h: what is called here, and what calls back. */
 enum { IDENTITY_SECRET = 2, PLANET = 3, CONFIG_UPDATE = 2 };
-struct callbacks {
-	long version;
-	void *put_state, *get_state, *send, *frame, *configured, *event, *is_path, *find_path;
-};
-int ZT_Node_new(void **, void *, void *, const struct callbacks *, int64_t);
-int ZT_Node_processWirePacket(void *, void *, int64_t, int64_t, place, const void *, unsigned, deadline);
+int ZT_Node_new(void **, void *, void *, const void *callbacks, int64_t);
+int ZT_Node_processWirePacket(void *, void *, int64_t, int64_t, const void *, const void *, unsigned, volatile int64_t *);
 int ZT_Node_processVirtualNetworkFrame(void *, void *, int64_t, uint64_t, uint64_t, uint64_t, unsigned, unsigned,
-				       const void *, unsigned, deadline);
-int ZT_Node_processBackgroundTasks(void *, void *, int64_t, deadline);
+				       const void *, unsigned, volatile int64_t *);
+int ZT_Node_processBackgroundTasks(void *, void *, int64_t, volatile int64_t *);
 int ZT_Node_join(void *, uint64_t, void *, void *);
 void ZT_Node_setNetconfMaster(void *, void *);
 
 /* Of NetworkConfig.hpp and NetworkController.hpp. They are C++: an object begins with a pointer to its functions. */
 bool read_config(void *config, const char *dictionary) __asm__(
 	"_ZN8ZeroTier13NetworkConfig14fromDictionaryERKNS_10DictionaryILj422528EEE");
-typedef void send_config(void *, uint64_t, uint64_t, const uint64_t *, const void *, bool);
 
 /* In place of the one in libzt, which mixes addresses in: each compiler would give the same seed other keys. */
 void random_bytes(void *to, unsigned bytes) __asm__("_ZN8ZeroTier5Utils15getSecureRandomEPvj");
@@ -60,7 +50,7 @@ void random_bytes(void *to, unsigned bytes)
 static int tun, udp;
 static const char *mtu = "0", *planet = "";
 static uint64_t own, peer, network;
-static send_config ***sender;
+static void (***sender)(void *, uint64_t, uint64_t, const uint64_t *, const void *, bool);
 
 static int64_t now_ms(void)
 {
@@ -71,15 +61,15 @@ static int64_t now_ms(void)
 
 static void put_state(void *node, void *user, void *thread, int type, void *id, const void *data, int bytes)
 {
-	FILE *file = type == IDENTITY_SECRET && bytes > 0 ? fopen(SECRET, "wx") : NULL;
+	FILE *file = type == IDENTITY_SECRET && bytes > 0 ? fopen("identity.secret", "wx") : NULL;
 	if (file && (fwrite(data, 1, (size_t)bytes, file) != (size_t)bytes || fclose(file)))
-		err(EXIT_FAILURE, SECRET);
+		err(EXIT_FAILURE, "identity.secret");
 }
 
 static int get_state(void *node, void *user, void *thread, int type, void *id, uint8_t *data, unsigned bytes)
 {
 	unsigned got = 0;
-	FILE *file = type == IDENTITY_SECRET ? fopen(SECRET, "r") : NULL;
+	FILE *file = type == IDENTITY_SECRET ? fopen("identity.secret", "r") : NULL;
 	if (file) {
 		got = (unsigned)fread(data, 1, bytes, file);
 		fclose(file);
@@ -91,10 +81,10 @@ static int get_state(void *node, void *user, void *thread, int type, void *id, u
 }
 
 /* What finds no room is lost, as with zerotier-one. */
-static int send_packet(void *node, void *user, void *thread, int64_t local, place to, const void *data, unsigned bytes)
+static int send_packet(void *node, void *user, void *thread, int64_t local, const struct sockaddr *to, void *data, unsigned bytes)
 {
-	bool is_ours = local >= -1 && to->ss_family == AF_INET;
-	return is_ours && sendto(udp, data, bytes, MSG_DONTWAIT, (const void *)to, sizeof(struct sockaddr_in)) > 0 ? 0 : -1;
+	bool is_ours = local >= -1 && to->sa_family == AF_INET;
+	return is_ours && sendto(udp, data, bytes, MSG_DONTWAIT, to, sizeof(struct sockaddr_in)) > 0 ? 0 : -1;
 }
 
 /* MAC.hpp: of an address in the network. */
@@ -124,7 +114,7 @@ static void nothing(void)
 {
 }
 
-static void init_controller(void *self, void *identity, send_config ***to_members)
+static void init_controller(void *self, void *identity, void *to_members)
 {
 	sender = to_members;
 }
@@ -167,6 +157,7 @@ static void carry(void *node)
 	struct pollfd both[] = {{tun, POLLIN, 0}, {udp, POLLIN, 0}};
 	struct sockaddr_storage from;
 	volatile int64_t next_ms = 0;
+	ZT_Node_join(node, network, NULL, NULL);
 	for (;;) {
 		if (now_ms() >= next_ms)
 			ZT_Node_processBackgroundTasks(node, NULL, now_ms(), &next_ms);
@@ -188,7 +179,7 @@ static void carry(void *node)
 int main(int argc, char **argv)
 {
 	static void *functions[] = {nothing, nothing, init_controller, give_config}, *controller = functions;
-	static const struct callbacks callbacks = {0, put_state, get_state, send_packet, take_frame, configured, nothing, NULL, NULL};
+	static void *const callbacks[] = {NULL, put_state, get_state, send_packet, take_frame, configured, nothing, NULL, NULL};
 	void *node;
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (argc == 8) {
@@ -199,12 +190,10 @@ int main(int argc, char **argv)
 		planet = argv[7];
 		open_both(argv[1], atoi(argv[3]));
 	}
-	if (ZT_Node_new(&node, NULL, NULL, &callbacks, now_ms()))
+	if (ZT_Node_new(&node, NULL, NULL, callbacks, now_ms()))
 		errx(EXIT_FAILURE, "libzt does not begin");
-	if (argc != 8)
-		return EXIT_SUCCESS;
-	if (own == network >> 24)
+	if (argc == 8 && own == network >> 24)
 		ZT_Node_setNetconfMaster(node, &controller);
-	ZT_Node_join(node, network, NULL, NULL);
-	carry(node);
+	if (argc == 8)
+		carry(node);
 }
