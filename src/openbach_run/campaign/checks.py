@@ -89,7 +89,7 @@ def check_vpns(campaign: Campaign, packages: Mapping[str, Package]) -> None:
     places = [use for use in campaign.places(jobs) if VALUES_OF in use.argument.limits]
     vpns = entries_of(packages)["vpn-configs"]
     for cell in first_of_each(campaign.cells, [use.names for use in places]):
-        check_values_of_vpns(places, cell, vpns)
+        check_values_of_vpns(places, cell, vpns, campaign.vpn_configs)
 
 
 def check_cpus(campaign: Campaign, packages: Mapping[str, Package]) -> None:
