@@ -68,6 +68,8 @@ SHAPE: Shape = {
     "required": ["format", "form", "looks_like", "taken", "replaced", "left_out", "client"],
 }
 
+MAY_LACK = ("always", "absent", "commands", "carriers", "carrier_words")
+
 
 class Line(NamedTuple):
     """A line of a file: its number, the name that the table has for it, and what follows."""
@@ -84,7 +86,7 @@ class Line(NamedTuple):
 
 @dataclass
 class Config:
-    """What one VPN takes of a configuration file."""
+    """A configuration file, as one VPN takes it."""
 
     file: str
     sha256: str
@@ -171,9 +173,8 @@ def _table(file: Path) -> dict[str, Any]:
             re.compile(pattern)
     except re.error as error:
         raise InputError(f"{file}: {error}; it is a regular expression of Python's") from error
-    empty = {"once": [], "always": {}, "absent": {}, "commands": {}, "carriers": {}}
     rules = {name: rule for rule in table["taken"] for name in rule["lines"]}
-    return {**empty, "carrier_words": {}, **table, "rules": rules}
+    return {"once": [], **{key: {} for key in MAY_LACK}, **table, "rules": rules}
 
 
 # The file

@@ -10,7 +10,7 @@ person's own file (vpn_config.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from string import Template
@@ -125,7 +125,9 @@ def check_values_of_vpns(
 def of_end(given: Mapping[str, str], end: str) -> dict[str, str]:
     """Return the values of one end: `client-keepalive` is the client's keepalive alone."""
     others = tuple(f"{one}-" for one in ENDS if one != end)
-    both = {name: value for name, value in given.items() if not name.startswith((*others, f"{end}-"))}
+    both = {
+        name: value for name, value in given.items() if not name.startswith((*others, f"{end}-"))
+    }
     own = {name: value for name, value in given.items() if name.startswith(f"{end}-")}
     return both | {name.removeprefix(f"{end}-"): value for name, value in own.items()}
 
