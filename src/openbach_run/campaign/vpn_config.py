@@ -118,8 +118,8 @@ class Config:
         counts = [len(self.taken)]
         counts += [sum(map(len, one.values())) for one in (self.replaced, self.left_out)]
         lines = [
-            f"vpn.config={self.file} for {self.vpn}, the {self.end}'s end: {counts[0]} lines taken,"
-            f" {counts[1]} replaced, {counts[2]} left out; SHA-256 {self.sha256[:16]}…"
+            f"vpn.config={self.file} for {self.vpn}, the {self.end}'s end: lines taken {counts[0]},"
+            f" replaced {counts[1]}, left out {counts[2]}; SHA-256 {self.sha256[:16]}…"
         ]
         for head, named in (("taken", self.taken), ("in force without a line", self.usual)):
             lines += [f"{head}: {', '.join(named)}"] if named else []
@@ -140,6 +140,10 @@ def read_config(
     if table is None:
         others = [one for one in sorted(vpns) if table_of(one, vpns)]
         raise InputError(f"{here}: {vpn} takes no file; those that do are {', '.join(others)}")
+    asked = given.get(COMMANDS, "off")
+    if asked not in ("on", "off") or (asked == "on" and not table["commands"]):
+        why = f"{vpn} runs no command of a file" if asked == "on" else "should be on or off"
+        raise InputError(f"{at}{COMMANDS}={asked}: {why}")
     content = _content(file)
     text = _text(file, content)
     if not re.search(table["looks_like"], text):
@@ -417,7 +421,9 @@ class _Judge:
 
     def _take(self, line: Line, rule: Mapping[str, Any]) -> None:
         """Make a value, or words of the command line, of a line. Raises InputError."""
-        text = rule.get("is") or rule.get("words", {}).get(line.text, line.text)
+        part = re.fullmatch(rule.get("pattern", ".*"), line.text)
+        text = (part and part.groupdict().get("is")) or line.text
+        text = rule.get("is") or rule.get("words", {}).get(line.text, text)
         if not PLAIN.fullmatch(text):
             raise InputError(
                 f"{self._made.file}, line {line.number} {line.known_as}: should be {rule['like']}"
