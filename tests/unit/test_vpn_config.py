@@ -234,7 +234,7 @@ def test_a_value_may_be_of_one_end() -> None:
 # Files that are refused
 
 ZEROS = "\0" * 10
-REFUSED = {
+REFUSED: dict[str, tuple[str, str | bytes, str]] = {
     "a line": ("wireguard", WG + "rubbish\n", r", line 6: should be \[Section\], or NAME = VALUE"),
     "no section": ("wireguard", "MTU = 1\n" + WG, ", line 1: should be"),
     "no number": ("wireguard", WG.replace("1400", "14OO"), ", line 3 MTU: should be bytes"),
