@@ -32,6 +32,7 @@ from openbach_run.catalog import Catalog
 from openbach_run.commands import main
 from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import load_packages
+from openbach_run.topology.inventory import load_inventory
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = ROOT / "tests/data/vpn_files"
@@ -140,6 +141,21 @@ def test_the_last_of_two_lines_counts(written: Written) -> None:
     assert found.left_out == {"line 4 says it again": ["line 3 MTU"]}
 
 
+def test_an_unknown_line_is_named_unless_it_may_be_a_key(written: Written) -> None:
+    key = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj"
+    found = taken(written(f"{OVPN}keepalve 10 60\nfrobnicate\n{key}\n"), "openvpn_udp")
+    (named,) = found.left_out.values()
+    assert named == ["line 4 keepalve (did you mean keepalive?)", "line 5 frobnicate", "line 6"]
+
+
+def test_two_vpns_of_one_run_take_the_same_of_a_file(written: Written) -> None:
+    flows = [f"vpn.config={written(OVPN)}", "pep=none", "orbit=geo", "cc=cubic"]
+    path = ROOT / "scenarios/multi_flow.yml"
+    assert plan(path, ["vpn=openvpn_udp", *flows], (1,), PACKAGES).vpn_configs
+    with pytest.raises(InputError, match="openvpn_udp and openvpn_dco take other values of it"):
+        plan(path, ["vpn=openvpn_udp", "vpn_2=openvpn_dco", *flows], (1,), PACKAGES)
+
+
 def test_a_vpn_that_does_not_read_a_line_leaves_it_out(written: Written) -> None:
     found = taken(written(f"{OVPN}mssfix 1400\nsndbuf 5000\n"), "openvpn_dco")
     assert found.text == "mtu=1500"
@@ -183,7 +199,7 @@ def test_a_run_gets_the_values_and_its_name_follows_the_content(written: Written
     def run(text: str) -> tuple[str, dict[str, object]]:
         settings = "vpn=wireguard", f"vpn.config={written(text)}", "size=1M", "pep=none"
         here = campaign(*settings, "loss=0")
-        inventory = engines.load_inventory(ROOT / "inventory.yml")
+        inventory = load_inventory(ROOT / "inventory.yml")
         (found,) = here.runs(PACKAGES, inventory, lambda uses: {})
         return found.run_id, found.for_guest()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from openbach_jobs.presets import ES_N0_FILE
 from openbach_run.campaign.cells import Instead, cells_of, uses_of
 from openbach_run.campaign.noise import NOISE, OFF
 from openbach_run.campaign.spec import CellSpec, Origin, RunSpec
+from openbach_run.campaign.vpn_config import CONFIG
 from openbach_run.campaign.vpn_values import Configs, configs_of, read_configs
 from openbach_run.catalog import Uses
 from openbach_run.link_checks import Presets, check_terminals, is_random, note_on_shares
@@ -257,6 +259,9 @@ class Campaign:
 
         Raises InputError.
         """
+        # Most campaigns name none, and may have a hundred thousand cells.
+        if not any(f"{CONFIG}=" in text for text in chain(*self.values.values())):
+            return self
         places, vpns = self._vpn_places(packages), entries_of(packages)["vpn-configs"]
         found = read_configs(places, self.cells, vpns)
         return self._found_by(replace(self, vpn_configs=found)) if found else self

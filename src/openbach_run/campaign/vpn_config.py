@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from openbach_run.campaign.entries import is_taken, values_of
 from openbach_run.catalog import with_base
 from openbach_run.errors import InputError
+from openbach_run.openbach.refusals import near
 from openbach_run.openbach.shapes import Shape, check
 from openbach_run.yaml_files import read_yaml
 
@@ -33,6 +34,8 @@ MOST_BYTES, MOST_LINES, MOST_CHARACTERS = 256 << 10, 1000, 16 << 10
 NAME = re.compile(r"-{0,2}[A-Za-z][A-Za-z0-9_-]{0,63}")
 PLAIN = re.compile(r"(?!.*(^| )-)[A-Za-z0-9_.:/@%+= -]*")
 """What may go into a value: words of no shell, and none that is an option."""
+SHOWN = re.compile(r"(?=.{1,32}$)[A-Za-z][a-z]*(?:[A-Z-][a-z]+)*")
+"""A name that is not known and may be shown: a line that got out of its block may be a key."""
 CONTROL = re.compile(r"[^\t\n\x20-\x7e\x80-\U0010ffff]|[\x7f-\x9f\u2028\u2029]")
 COMMENT = {"sections": re.compile("#.*"), "words": re.compile(r"(^|\s)[#;].*")}
 ENDS = ("client", "server")
@@ -400,6 +403,11 @@ class _Judge:
         why = f"not known of {self._table['format']} here"
         if number:
             why = f"the testbed has two ends, and the first [{section}] counts"
+        elif SHOWN.fullmatch(line.known_as):
+            names = [name.rpartition(".")[2] for name in _names(self._table)]
+            shown += f" ({hint})" if (hint := near(line.known_as, names).strip()) else ""
+        else:
+            shown = f"line {line.number}"
         self._made.left_out.setdefault(why, []).append(shown)
 
     def _not_here(self, name: str, rule: Mapping[str, Any], text: str) -> str:
