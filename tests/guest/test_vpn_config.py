@@ -28,7 +28,7 @@ OF_THE_FILE = ("yAnz5TF", "xTIBA5r", "198.51.100.17")
     ("vpn", "names"),
     [
         ("wireguard", ("provider.conf", "server.conf", "phone.conf")),
-        ("openvpn_udp", ("provider.ovpn", "company.ovpn")),
+        ("openvpn_udp", ("provider.ovpn", "company.ovpn", "all_taken.ovpn")),
         ("openvpn_tcp", ("old_tcp.ovpn", "company.ovpn")),
     ],
 )

@@ -122,6 +122,16 @@ def test_no_key_address_or_command_leaves_the_file(file: str, vpn: str) -> None:
     assert [secret for secret in secrets if secret in told] == []
 
 
+def test_a_file_has_every_line_that_openvpn_may_have(written: Written) -> None:
+    """The guest takes it (tests/guest/test_vpn_config.py), so no line that is taken is refused."""
+    found = taken(str(FILES / "all_taken.ovpn"), "openvpn_udp")
+    lines = {text.split()[2] for text in found.taken}
+    rules = (table_of("openvpn_udp", VPNS) or {})["rules"]
+    others = {"dev-type", "ncp-ciphers", "comp-lzo", "ping", "ping-exit", "ping-restart"}
+    assert lines == {*rules} - others - {"tcp-nodelay", "ecdh-curve"}
+    assert found.left_out == {}
+
+
 def test_a_value_beside_the_file_takes_its_place(written: Written) -> None:
     file = written(f"{OVPN}keepalive 10 60\nauth SHA1\nsndbuf 5000\n")
     found = taken(file, "openvpn_udp", keepalive="5", mssfix="1300", options="--auth SHA512")
