@@ -46,6 +46,7 @@ from openbach_run.bundle.artifact_files import wrong_files
 from openbach_run.campaign.file import plan_file
 from openbach_run.campaign.plan import plan
 from openbach_run.campaign.settings import parse_seeds, parse_settings
+from openbach_run.campaign.vpn_config import read_config
 from openbach_run.catalog import Catalog, description, packages_of, wanted_by
 from openbach_run.commands import capture
 from openbach_run.engine.platform.engine import as_collected
@@ -315,6 +316,11 @@ def vpn(file: Path) -> None:
     description(run_directory(file, "vpn.json"))
     packages_of(file.parent)
     addition(file.parent / "vpn.json", "vpn-configs/mine/vpn.json", "geo", "vpn=mine")
+
+
+def vpn_file(kind: str) -> Callable[[Path], object]:
+    vpns = Catalog().all("vpn-configs")
+    return lambda file: read_config(str(file), kind, {}, vpns).in_words()
 
 
 def profile(file: Path) -> None:
@@ -726,6 +732,8 @@ def parsers() -> list[Parser]:
         Parser("impairment", all_of("impairments/*.json"), impairment, "mine.json", JSON, in_job),
         Parser("cpu", all_of("cpus/*.json"), cpu, "mine.json", JSON, in_job),
         Parser("link file", [LINK], read_link_file, "x.csv"),
+        Parser("wg-quick", all_of("tests/data/vpn_files/*.conf"), vpn_file("wireguard"), "w.conf"),
+        Parser("ovpn", all_of("tests/data/vpn_files/*.ovpn"), vpn_file("openvpn_udp"), "o.ovpn"),
         Parser("link options", [OPTIONS, OPTIONS.replace(b"acm", b"leo")], link_options, "in"),
         Parser("mahimahi", [b"1\n2\n2\n9\n"], mahimahi.read_trace, "trace"),
         Parser("opensand", [b"# x\n0 5\n10 20\n"], opensand.read_delays, "delays"),

@@ -109,7 +109,19 @@ configure_wireguard() {
     # shellcheck disable=SC2086 # two words or none
     wg set "$VPN_DEVICE" listen-port "$port" private-key "$VPN_DIR/private" peer "${psk_peer:-$(cat "$VPN_REMOTE_PUBLIC")}" \
         ${psk:-} allowed-ips 0.0.0.0/0 persistent-keepalive "${VPN_KEEPALIVE:-0}" $endpoint
+    run_commands "${VPN_PRE_UP:-}"
     configure_device
+    run_commands "${VPN_POST_UP:-}"
+}
+
+# Runs a person's own commands, $1 in base64, as wg-quick does: %i is the interface. They end after 10 s, or when they have
+# written 64 KiB.
+run_commands() {
+    [ -n "$1" ] || return 0
+    printf %s "$1" | base64 -d | sed "s/%i/$VPN_DEVICE/g" > "$VPN_DIR/commands"
+    (ulimit -f 128 && exec timeout 10 bash -e "$VPN_DIR/commands" > "$VPN_DIR/said" 2>&1) || failed="a command of the file failed"
+    cat "$VPN_DIR/said"
+    [ -z "${failed:-}" ] || { printf '\n%s\n' "$failed"; exit 1; }
 }
 
 # The same for a program in user space: $1… runs in the foreground; `wg` talks to it over a socket in /var/run.

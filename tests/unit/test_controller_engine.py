@@ -386,6 +386,19 @@ def test_constants_of_ones_own_go_under_a_name_of_their_own(
     assert fake.started == [VALUES, VALUES]
 
 
+def test_a_platform_gets_what_a_vpn_file_comes_to(fake: FakeController, tmp_path: Path) -> None:
+    """The file is of the person's machine, which no agent can read."""
+    engine = engine_of(fake)
+    engine.prepare(quiet)
+    values = {**VALUES, "vpn_values": "config=wg0.conf"}
+    configured = {"vpn_values": "mtu=1420;clamp=off"}
+    spec = {"values": values, "configured": configured, "virtual_limit_s": HANG_S}
+    assert engine.run(spec, tmp_path, 0, lambda event: None).error is None
+    (own,) = fake.names
+    assert fake.scenarios[own]["constants"]["vpn_values"] == configured["vpn_values"]
+    assert "wg0.conf" not in json.dumps(fake.scenarios)
+
+
 # What goes wrong on the way
 
 

@@ -126,7 +126,7 @@ def test_yamls_on_and_off_are_told(tmp_path: Path) -> None:
 
 REFUSED = {
     "vpn=wireguard vpn.keepalife=25": "vpn.keepalife=25: wireguard does not read it; did you mean keepalive? it has",
-    "vpn=wireguard vpn.cipher=AES-256-CBC": "vpn.cipher=AES-256-CBC: wireguard does not read it; it has clamp, keepalive, mtu, psk",
+    "vpn=wireguard vpn.cipher=AES-256-CBC": "vpn.cipher=AES-256-CBC: wireguard does not read it; it has clamp, keepalive, mtu, post_up, pre_up, psk",
     "vpn=openvpn_udp,wireguard vpn.cipher=AES-256-CBC": "wireguard does not read it",
     "vpn=none vpn.cipher=AES-256-CBC": "vpn.cipher=AES-256-CBC: there is no VPN that could have it (vpn=none)",
     "vpn=none,openvpn_udp vpn.cipher=AES-256-CBC": "there is no VPN that could have it",

@@ -261,7 +261,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
             f" {', '.join(sorted(one.stem for one in CPUS.glob('*.json')))}"
         )
     try:
-        arguments.values = values_in(arguments.values)
+        arguments.values = values_in(arguments.values, arguments.role)
     except ValueError as error:
         parser.error(f"values: {error}")
     own, other = (address.format(arguments.tunnel) for address in TUNNEL_IPS[arguments.role])

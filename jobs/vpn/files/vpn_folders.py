@@ -29,6 +29,8 @@ TAKES = {
     },
 }
 """What any VPN takes: whether the segment size of TCP in it is set, and its MTU as asked."""
+ENDS = ("client-", "server-")
+"""Before the name of a value that is of one end only."""
 LAST_LINES = 8
 """Twice that, as log and as last words, are among the lines that a record keeps of a job."""
 MOST_ERRORS, MOST_WARNINGS, MOST_BYTES = 6, 8, 16 << 20
@@ -124,8 +126,11 @@ def cipher_of(vpn: Mapping[str, Any], log: Path) -> str:
     return str(told[-1] if told else vpn["values"].get("cipher") or vpn.get("ciphers", ""))
 
 
-def values_in(text: str) -> dict[str, str]:
-    """Name → value of `cipher=AES-256-CBC;keepalive=10`; none are `none`. Raises ValueError."""
+def values_in(text: str, role: str = "") -> dict[str, str]:
+    """Name → value of `cipher=AES-256-CBC;keepalive=10`; none are `none`. Raises ValueError.
+
+    With a role those of the other end are left out, and `client-keepalive` is the client's.
+    """
     if text == NONE:
         return {}
     if not re.fullmatch(VALUES, text):
@@ -134,7 +139,11 @@ def values_in(text: str) -> dict[str, str]:
     names = [name for name, _ in pairs]
     if twice := {name for name in names if names.count(name) > 1}:
         raise ValueError(f"{text!r} has {min(twice)} twice")
-    return dict(pairs)
+    if not role:
+        return dict(pairs)
+    both = {name: value for name, value in pairs if not name.startswith(ENDS)}
+    own = {name: value for name, value in pairs if name.startswith(f"{role}-")}
+    return both | {name.removeprefix(f"{role}-"): value for name, value in own.items()}
 
 
 def not_had(kind: str, given: Mapping[str, str]) -> str:

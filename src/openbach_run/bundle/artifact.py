@@ -294,6 +294,9 @@ def _words(record: Record, scenarios: _Scenarios, place: Path) -> tuple[list[str
     if any(campaign.link_files.values()):
         named = ", ".join(next(files) for files in map(iter, campaign.link_files.values()))
         raise InputError(f"{place}: needs the file {named}, which no bundle has")
+    if campaign.vpn_configs:
+        file = next(iter(campaign.vpn_configs.values())).file
+        raise InputError(f"{place}: needs the file {file}, a person's own, which no bundle has")
     return [name, *given], campaign
 
 

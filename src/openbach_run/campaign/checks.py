@@ -13,7 +13,7 @@ from string import Template
 
 from openbach_run.campaign.entries import check_entries
 from openbach_run.campaign.model import Campaign
-from openbach_run.campaign.vpn_values import NONE, check_values_of_vpns
+from openbach_run.campaign.vpn_values import NONE, check_values_of_vpns, configs_of
 from openbach_run.catalog import joined
 from openbach_run.errors import InputError
 from openbach_run.json_files import read_json
@@ -89,7 +89,8 @@ def check_vpns(campaign: Campaign, packages: Mapping[str, Package]) -> None:
     places = [use for use in campaign.places(jobs) if VALUES_OF in use.argument.limits]
     vpns = entries_of(packages)["vpn-configs"]
     for cell in first_of_each(campaign.cells, [use.names for use in places]):
-        check_values_of_vpns(places, cell, vpns)
+        check_values_of_vpns(places, cell, vpns, campaign.vpn_configs)
+        configs_of(places, cell, campaign.vpn_configs)
 
 
 def check_cpus(campaign: Campaign, packages: Mapping[str, Package]) -> None:

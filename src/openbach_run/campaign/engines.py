@@ -42,6 +42,12 @@ def engine_of(
     campaign: Campaign, plan: Plan, options: Options, controller: Controller | None
 ) -> Engine:
     """Return the engine that the options choose, for the jobs and folders that a campaign uses."""
+    runs = next((one for one in campaign.vpn_configs.values() if one.commands), None)
+    if runs is not None and options.engine != "virtual":
+        raise InputError(
+            f"{runs.file}: its commands run in a guest only: leave vpn.commands out, or take the"
+            " virtual engine"
+        )
     if controller is not None:
         check_platform_mtus(campaign.values)
         # Late, like the others below: each imports what the other engines have no use for.

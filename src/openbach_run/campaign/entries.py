@@ -74,6 +74,7 @@ VPN: Shape = {
     "properties": {
         "base": TEXT,
         **dict.fromkeys(("title", "description", "version", "licence", "ciphers", "keys"), TEXT),
+        "config": TEXT,
         "runs_in": {"enum": ["kernel", "user space"]},
         "carrier": {
             "type": "string",
@@ -302,7 +303,7 @@ def _check_vpn(folder: Path, vpns: Mapping[str, Path]) -> None:
         check(f"{scripts / file.name}", base, OWN_VPN)
         # A variant runs its base's scripts: any script of its own would be ignored silently.
         inside = {one.name for one in folder.iterdir()}
-        if idle := sorted(inside - {file.name, "README.md", DIRECTORY}):
+        if idle := sorted(inside - {file.name, "README.md", "config.yml", DIRECTORY}):
             raise InputError(
                 f"{folder / idle[0]} has no effect: all but {file.name} is that of the base,"
                 f" {own['base']}; leave the base out to have scripts of your own"
@@ -342,26 +343,37 @@ def check_vpn_values(
     Raises InputError for the first that the VPN does not read, or does not take. `at` stands before
     the value's name in the message.
     """
-    own = description(vpns[vpn])
-    scripts = vpns.get(str(own.get("base", vpn)), vpns[vpn])
-    base = description(scripts) if "base" in own else {}
-    # Both: what is read below may be in the VPN's own file or in its base's.
-    for folder, described in ((vpns[vpn], own), (scripts, base)):
-        check(f"{folder / DESCRIBED['vpn-configs']}", described, VPN)
-    whole = _whole(own, base)
-    known = values_read(scripts, _shared(vpns))
+    whole, known = values_of(vpn, vpns)
     there = [name for name in known if name not in whole.get("fixed", ())]
     for name, value in given.items():
         here = f"{at}{name}={value}"
         if name in GIVEN_BY_JOB and name not in known:
             raise InputError(f"{here}: {name} is no value of a VPN, the job says it to its scripts")
         if name in whole.get("fixed", ()):
-            raise InputError(f"{here}: {vpn} has it fixed: {_instead(name, scripts, vpns)}")
+            raise InputError(f"{here}: {vpn} has it fixed: {_instead(name, vpn, vpns)}")
         if name not in known:
             has = f"it has {', '.join(there)}" if there else "it has no values"
             raise InputError(f"{here}: {vpn} does not read it; {near(name, there)}{has}")
         if wrong := _not_taken(whole, name, value) or _idle(whole, name, given):
             raise InputError(f"{here}: {vpn}: {wrong}")
+
+
+def values_of(vpn: str, vpns: Mapping[str, Path]) -> tuple[dict[str, Any], list[str]]:
+    """Return a VPN's vpn.json merged with that of its base, and the values that its scripts read.
+
+    Raises InputError for a vpn.json of another shape.
+    """
+    own, scripts = description(vpns[vpn]), _scripts(vpn, vpns)
+    base = description(scripts) if "base" in own else {}
+    # Both: what is read below may be in the VPN's own file or in its base's.
+    for folder, described in ((vpns[vpn], own), (scripts, base)):
+        check(f"{folder / DESCRIBED['vpn-configs']}", described, VPN)
+    return _whole(own, base), values_read(scripts, _shared(vpns))
+
+
+def _scripts(vpn: str, vpns: Mapping[str, Path]) -> Path:
+    """Return the folder with the scripts of a VPN: its own, or its base's."""
+    return vpns.get(str(description(vpns[vpn]).get("base", vpn)), vpns[vpn])
 
 
 def _idle(vpn: Mapping[str, Any], name: str, given: Mapping[str, str]) -> str:
@@ -386,13 +398,14 @@ def _whole(own: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
     return {**kept, **own, **merged}
 
 
-def _instead(name: str, scripts: Path, vpns: Mapping[str, Path]) -> str:
+def _instead(name: str, vpn: str, vpns: Mapping[str, Path]) -> str:
     """Return a text that names the VPNs with these scripts that set a fixed value, and it."""
-    described = {vpn: description(folder) for vpn, folder in vpns.items()}
+    described = {one: description(folder) for one, folder in vpns.items()}
+    scripts = _scripts(vpn, vpns)
     sets = [
-        f"{vpn} ({name}={one['values'][name]})"
-        for vpn, one in described.items()
-        if scripts.name in (vpn, one.get("base")) and name in _object(one, "values")
+        f"{kind} ({name}={one['values'][name]})"
+        for kind, one in described.items()
+        if scripts.name in (kind, one.get("base")) and name in _object(one, "values")
     ]
     return f"what else is in its vpn.json follows from it; give vpn={' or '.join(sets)}"
 
@@ -401,6 +414,11 @@ def _object(described: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     """Return the object below a key of an unchecked vpn.json; empty if there is none."""
     found = described.get(key)
     return found if isinstance(found, dict) else {}
+
+
+def is_taken(vpn: Mapping[str, Any], name: str, value: str) -> bool:
+    """Return whether a VPN takes a value, by what its merged vpn.json says."""
+    return not _not_taken(vpn, name, value)
 
 
 def _not_taken(vpn: Mapping[str, Any], name: str, value: str) -> str:
@@ -508,7 +526,7 @@ def values_read(scripts: Path, shared: Iterable[Path]) -> list[str]:
     files = [
         one
         for one in scripts.iterdir()
-        if one.is_file() and one.suffix not in (".md", ".json", ".patch")
+        if one.is_file() and one.suffix not in (".md", ".json", ".patch", ".yml")
     ]
     # A comment that names a variable does not read it.
     text = COMMENT.sub("", "\n".join(map(_text, files)))

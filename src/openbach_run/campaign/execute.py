@@ -359,12 +359,18 @@ def execute_run(
         spec.identity,
         planned.engine.packages,
         to_records(planned.measures),
-        host={**outcome.host, **python_packages()},
+        host={**outcome.host, **python_packages(), **_configs(spec)},
         texts=told,
     )
     return place, (
         _with_parts(record, place) if spec.cell.origin.sub_scenarios else replace(record, parts=[])
     )
+
+
+def _configs(spec: RunSpec) -> dict[str, Any]:
+    """Return what was taken of VPN files, as a record has it; {} if there is none."""
+    taken = {name: one.to_record() for name, one in spec.cell.vpn_configs.items()}
+    return {"vpn_configs": taken} if taken else {}
 
 
 def _with_parts(record: Record, run_dir: Path) -> Record:

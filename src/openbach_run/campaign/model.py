@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,15 @@ from openbach_jobs.presets import ES_N0_FILE
 from openbach_run.campaign.cells import Instead, cells_of, uses_of
 from openbach_run.campaign.noise import NOISE, OFF
 from openbach_run.campaign.spec import CellSpec, Origin, RunSpec
+from openbach_run.campaign.vpn_config import CONFIG
+from openbach_run.campaign.vpn_values import Configs, configs_of, read_configs
 from openbach_run.catalog import Uses
 from openbach_run.link_checks import Presets, check_terminals, is_random, note_on_shares
 from openbach_run.openbach.addresses import shares_in, with_addresses
 from openbach_run.openbach.extras import MEASURE
 from openbach_run.openbach.job import Job
 from openbach_run.openbach.job_folders import Package, entries_of
+from openbach_run.openbach.limits import VALUES_OF
 from openbach_run.openbach.measures import Declared, Measure, in_words
 from openbach_run.openbach.scenario import Scenario, defaults_of, jobs_of
 from openbach_run.openbach.uses import Use, uses
@@ -56,6 +60,8 @@ class Campaign:
     seeds: tuple[int, ...]
     link_files: dict[str, dict[str, str]] = field(default_factory=dict)
     """Argument or constant → path → content of the file."""
+    vpn_configs: Configs = field(default_factory=dict)
+    """What VPNs take of the files that `vpn.config` names."""
     presets: Presets = field(default_factory=dict)
     """The presets of the satellites, by name."""
     impairments: Mapping[str, Path] = field(default_factory=dict)
@@ -212,9 +218,10 @@ class Campaign:
             name: with_addresses(scenario, inventory)
             for name, scenario in self.sub_scenarios.items()
         }
-        here = replace(self, scenario=with_addresses(self.scenario, inventory), sub_scenarios=subs)
         # Neither cells nor what they use have addresses in them.
-        object.__setattr__(here, "found", self.found)
+        here = self._found_by(
+            replace(self, scenario=with_addresses(self.scenario, inventory), sub_scenarios=subs)
+        )
         here.notes_on_shares()
         return here
 
@@ -241,6 +248,28 @@ class Campaign:
         if self.found.places is None:
             self.found.places = uses(self.scenario, jobs, self.sub_scenarios)
         return self.found.places
+
+    def _vpn_places(self, packages: Mapping[str, Package]) -> list[Use]:
+        """Return where the scenarios give values to VPNs."""
+        jobs = {name: package.job for name, package in packages.items()}
+        return [use for use in self.places(jobs) if VALUES_OF in use.argument.limits]
+
+    def with_configs(self, packages: Mapping[str, Package]) -> Campaign:
+        """Return this campaign with what VPNs take of the files that its values name.
+
+        Raises InputError.
+        """
+        # Most campaigns name none, and may have a hundred thousand cells.
+        if not any(f"{CONFIG}=" in text for text in chain(*self.values.values())):
+            return self
+        places, vpns = self._vpn_places(packages), entries_of(packages)["vpn-configs"]
+        found = read_configs(places, self.cells, vpns)
+        return self._found_by(replace(self, vpn_configs=found)) if found else self
+
+    def _found_by(self, other: Campaign) -> Campaign:
+        """Return another campaign with the same cells, which need not be worked out again."""
+        object.__setattr__(other, "found", self.found)
+        return other
 
     def uses(self, packages: Mapping[str, Package]) -> list[dict[str, list[str]]]:
         """Return the jobs and folders that the runs use, by kind: one dictionary for each cell.
@@ -274,6 +303,7 @@ class Campaign:
         """
         here = self.on(inventory)
         jobs = {name: packages[name].job.to_dict() for name in self.jobs()}
+        places = self._vpn_places(packages)
         origin = Origin(here.scenario, here.sub_scenarios, jobs, inventory.to_dict())
         # Only here are both known: the cells' MTUs and the inventory's networks.
         for cell in self.cells:
@@ -281,7 +311,14 @@ class Campaign:
             text = self._files_of(cell).get(ES_N0_FILE)
             check_terminals(cell, self.presets, text, inventory)
         cells = (
-            CellSpec(origin, cell, identity_of(used), used, self._files_of(cell))
+            CellSpec(
+                origin,
+                cell,
+                identity_of(used),
+                used,
+                self._files_of(cell),
+                configs_of(places, cell, self.vpn_configs) if self.vpn_configs else {},
+            )
             for cell, used in zip(self.cells, self.uses(packages), strict=True)
         )
         return [RunSpec(cell, seed) for cell in cells for seed in self.seeds_of(cell.values)]

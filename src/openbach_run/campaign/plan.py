@@ -65,6 +65,7 @@ def plan_read(
     files = read_link_files(path, (scenario, *subs.values()), draft.values)
     campaign = replace(draft, link_files=files) if files else draft
     campaign.expand(packages)
+    campaign = campaign.with_configs(packages)
     check_campaign(campaign, packages)
     return campaign
 

@@ -52,6 +52,8 @@ class Plan:
             yield f"openbach-run: warning: {fault}"
         jobs = {name: package.job for name, package in self.packages.items()}
         for campaign in self.campaigns:
+            for config in campaign.vpn_configs.values():
+                yield f"{campaign.path}: note: {config.in_words()}"
             for scenario in (campaign.scenario, *campaign.sub_scenarios.values()):
                 for finding in lint(scenario, jobs):
                     yield f"{campaign.path}: warning: {scenario.name}: {finding}"

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from openbach_run.campaign.noise import DEFAULT, NOISE, distributions
+from openbach_run.campaign.vpn_config import Config
 from openbach_run.clock import VIRTUAL
 from openbach_run.guest.main import LINK_FILES
 from openbach_run.openbach.scenario import Scenario, defaults_of
@@ -19,6 +20,10 @@ from openbach_run.topology.networks import with_mtus
 
 VIRTUAL_LIMIT_S = 4 * 3600.0
 """Virtual seconds after which a run is ended; its error names what still runs."""
+
+
+NOT_HASHED = ("origin", "digest", "vpn_configs")
+"""Fields of a cell that its digest has in another form: the hash of a run without them stays."""
 
 
 @dataclass(frozen=True)
@@ -64,14 +69,16 @@ class CellSpec:
     link_files: dict[str, str] = field(default_factory=dict)
     """Content of the files that arguments and constants name, by the name of the argument or
     constant."""
+    vpn_configs: Mapping[str, Config] = field(default_factory=dict)
+    """What is taken of the VPN files that constants name, by constant."""
 
     @cached_property
     def digest(self) -> str:
         """Return the hash of all of it that affects its runs."""
         # __dict__ also has the cached digest; the origin has a digest of its own, taken once.
-        own = {
-            name: value for name, value in self.__dict__.items() if name not in ("origin", "digest")
-        }
+        own = {name: value for name, value in self.__dict__.items() if name not in NOT_HASHED}
+        if self.vpn_configs:
+            own["vpn_configs"] = {name: one.to_record() for name, one in self.vpn_configs.items()}
         constants = {
             name: value for name, value in self.origin.constants.items() if name not in self.values
         }
@@ -152,6 +159,8 @@ class RunSpec:
         cell = self.cell
         # By argument and not by the file's own name: two of them may have the same.
         there = {name: f"{LINK_FILES}/{name}" for name in cell.link_files}
+        configured = {name: one.text for name, one in cell.vpn_configs.items()}
+        there |= configured
         scenario = self._started(cell.origin.scenario)
         subs = {}
         for name, sub in cell.origin.sub_scenarios.items():
@@ -168,6 +177,7 @@ class RunSpec:
             "uses": cell.uses,
             "link_files": cell.link_files,
             "values": cell.values,
+            **({"configured": configured} if configured else {}),
             NOISE: cell.noise,
             "virtual_limit_s": VIRTUAL_LIMIT_S,
         }

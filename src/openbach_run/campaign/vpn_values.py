@@ -4,16 +4,19 @@
 A scenario has one constant for them, `vpn_values`. Its text is `cipher=AES-128-GCM;keepalive=10` or
 `none`. All settings `vpn.NAME` together are the values of that constant: their product, in the
 order given. The value `default` leaves a name out, so that a sweep can include the VPN's own value.
+`vpn.client-keepalive=10` is of one end only. `vpn.config=FILE` stands for what a VPN takes of a
+person's own file (vpn_config.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from string import Template
 
 from openbach_run.campaign.entries import check_vpn_values
+from openbach_run.campaign.vpn_config import CONFIG, ENDS, Config, read_config
 from openbach_run.errors import InputError
 from openbach_run.openbach.limits import VALUES_OF
 from openbach_run.openbach.uses import Use
@@ -82,20 +85,22 @@ def read_values(text: str, at: str = "") -> dict[str, str]:
     return found
 
 
+Configs = Mapping[tuple[str, str], Config]
+"""Text of a constant, and VPN → what the VPN takes of the file that the text names."""
+
+
 def check_values_of_vpns(
-    places: Sequence[Use], cell: Mapping[str, str], vpns: Mapping[str, Path]
+    places: Sequence[Use],
+    cell: Mapping[str, str],
+    vpns: Mapping[str, Path],
+    configs: Configs | None = None,
 ) -> None:
     """Check the VPN values of a cell.
 
     Raises InputError for the first value that a VPN which gets it does not have.
     """
-    # The same text of values may go to several VPNs (the two ends, say): collect the VPNs by text.
-    chosen: dict[str, dict[str, None]] = {}
-    for use in places:
-        kind = use.beside.get(use.argument.limits[VALUES_OF], NONE)
-        chosen.setdefault(use.template, {})[Template(kind).safe_substitute(cell)] = None
-    for template, kinds in chosen.items():
-        text, constant = Template(template).safe_substitute(cell), sole_placeholder(template)
+    for (template, text), kinds in _chosen(places, cell).items():
+        constant = sole_placeholder(template)
         at = f"{constant.removesuffix(SUFFIX)}." if constant else f"{template}: "
         given = read_values(text, at)
         if not given:
@@ -107,4 +112,76 @@ def check_values_of_vpns(
                 f"{first}: there is no VPN that could have it (vpn=none); leave none out"
             )
         for kind in kinds.keys() & vpns.keys():
-            check_vpn_values(kind, given, vpns, at)
+            read = (configs or {}).get((text, kind))
+            if CONFIG in given and read is None:
+                raise InputError(
+                    f"{at}{CONFIG}={given[CONFIG]}: only a command reads a file:"
+                    f" ./openbach-run SCENARIO vpn={kind} {at}{CONFIG}={given[CONFIG]}"
+                )
+            for end in ENDS:
+                check_vpn_values(kind, of_end(read.values if read else given, end), vpns, at)
+
+
+def of_end(given: Mapping[str, str], end: str) -> dict[str, str]:
+    """Return the values of one end: `client-keepalive` is the client's keepalive alone."""
+    others = tuple(f"{one}-" for one in ENDS if one != end)
+    both = {
+        name: value for name, value in given.items() if not name.startswith((*others, f"{end}-"))
+    }
+    own = {name: value for name, value in given.items() if name.startswith(f"{end}-")}
+    return both | {name.removeprefix(f"{end}-"): value for name, value in own.items()}
+
+
+def read_configs(
+    places: Sequence[Use], cells: Iterable[Mapping[str, str]], vpns: Mapping[str, Path]
+) -> Configs:
+    """Return what the VPNs of the cells take of the files that `vpn.config` names.
+
+    Raises InputError.
+    """
+    found: dict[tuple[str, str], Config] = {}
+    for cell in cells:
+        for (template, text), kinds in _chosen(places, cell).items():
+            given = read_values(text)
+            constant = sole_placeholder(template)
+            if CONFIG not in given or constant is None:
+                continue
+            file = given.pop(CONFIG)
+            for kind in kinds.keys() & vpns.keys():
+                if (text, kind) not in found:
+                    at = f"{constant.removesuffix(SUFFIX)}."
+                    found[text, kind] = read_config(file, kind, given, vpns, at)
+    return found
+
+
+def configs_of(
+    places: Sequence[Use], cell: Mapping[str, str], configs: Configs
+) -> dict[str, Config]:
+    """Return what is taken of the files of a cell, by constant.
+
+    Raises InputError where two VPNs of a cell would take other values from the same file.
+    """
+    found: dict[str, Config] = {}
+    for (template, text), kinds in _chosen(places, cell).items():
+        for kind in kinds:
+            if one := configs.get((text, kind)):
+                name = sole_placeholder(template) or ""
+                if found.setdefault(name, one).text != one.text:
+                    raise InputError(
+                        f"{one.file}: {found[name].vpn} and {kind} take other values of it, and"
+                        f" {name} is one value for both"
+                    )
+    return found
+
+
+def _chosen(
+    places: Sequence[Use], cell: Mapping[str, str]
+) -> dict[tuple[str, str], dict[str, None]]:
+    """Return the VPNs that get the same text of values, by the text's template and the text."""
+    # The same may go to several VPNs (the two ends, say).
+    chosen: dict[tuple[str, str], dict[str, None]] = {}
+    for use in places:
+        kind = use.beside.get(use.argument.limits[VALUES_OF], NONE)
+        key = use.template, Template(use.template).safe_substitute(cell)
+        chosen.setdefault(key, {})[Template(kind).safe_substitute(cell)] = None
+    return chosen

@@ -204,7 +204,9 @@ def _entries(script: Path | None, words: Sequence[str], hosts: Mapping[str, str]
 
 
 def say_chosen(testbed: Testbed) -> None:
-    """Print the values that nobody has given, where the scenario has several."""
+    """Print the values that nobody has given, where the scenario has several, and VPN files."""
+    for config in testbed.campaign.vpn_configs.values():
+        print(f"openbach-run: note: {config.in_words()}", file=sys.stderr)
     chosen = [f"{name}={value}" for name, value in testbed.chosen.items()]
     if chosen:
         print(f"openbach-run: {' '.join(chosen)} (not given)", file=sys.stderr)

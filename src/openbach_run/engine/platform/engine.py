@@ -586,13 +586,14 @@ def order_of(spec: Mapping[str, Any], own: Sequence[Scenario]) -> Order:
     """Return the order that starts the run on the platform.
 
     `own` are the scenarios of the files. `values` of the run's specification has all as it was
-    given.
+    given, but for what `configured` has in its place.
     """
-    arguments = {name: str(spec["values"][name]) for name in own[0].arguments}
-    usual = _usual_values(own, spec["values"])
+    values = {**spec["values"], **spec.get("configured", {})}
+    arguments = {name: str(values[name]) for name in own[0].arguments}
+    usual = _usual_values(own, values)
     constants = {
         name: value
-        for name, value in spec["values"].items()
+        for name, value in values.items()
         if value != usual.get(name, arguments.get(name))
     }
     given = {scenario.name: scenario.with_constants(constants) for scenario in own}
