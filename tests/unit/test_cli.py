@@ -6,7 +6,6 @@ from __future__ import annotations
 import csv
 import gzip
 import html
-import importlib
 import io
 import json
 import os
@@ -19,7 +18,6 @@ from typing import Any
 
 import pandas
 import pytest
-import yaml
 from blake3 import blake3
 from helpers.fake_engine import FakeEngine, Transfers
 from helpers.waiting import HANG_S
@@ -516,44 +514,6 @@ def test_a_dry_run_says_what_is_not_made(
 def test_what_the_runs_need_can_be_made_alone(tmp_path: Path, transfers: Transfers) -> None:
     assert run("--results", str(tmp_path / "r"), "--prepare") == 0
     assert transfers.ran == [] and not (tmp_path / "r").exists()
-
-
-def test_a_topology_that_is_too_large_is_refused_before_a_guest_starts(
-    tmp_path: Path,
-    transfers: Transfers,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """At commit 94585d7 it was a traceback inside the guest."""
-    monkeypatch.syspath_prepend(str(ROOT / "topologies"))
-    build = importlib.import_module("build")
-    (tmp_path / "star.yml").write_text(yaml.safe_dump(build.star_inventory(100)))
-    start = {
-        "id": 0,
-        "start_job_instance": {
-            "entity_name": "satvpn_pc_1",
-            "path_ready": {"destination_ip": "10.0.0.1"},
-        },
-    }
-    (tmp_path / "t.json").write_text(json.dumps({"name": "t", "openbach_functions": [start]}))
-    assert (
-        main.main(
-            [
-                str(tmp_path / "t.json"),
-                "--inventory",
-                str(tmp_path / "star.yml"),
-                "--results",
-                str(tmp_path),
-            ]
-        )
-        == 2
-    )
-    said = capsys.readouterr().err
-    assert (
-        "406 interfaces, with those of the switches; the virtual engine has at most 240: its kernel"
-        " has a table" in said
-    )
-    assert transfers.ran == []
 
 
 def damaged(runs: Path, name: str, damage: Callable[[bytes], bytes]) -> Path:
