@@ -22,6 +22,7 @@ from blake3 import blake3
 from helpers.fake_engine import FakeEngine, Transfers
 from helpers.waiting import HANG_S
 
+import openbach_run
 from openbach_run.campaign import engines
 from openbach_run.commands import main
 from openbach_run.engine.contract import Outcome
@@ -509,6 +510,26 @@ def test_a_dry_run_says_what_is_not_made(
         "3 runs; which of them are finished is not known: vpncloud is not in the cache"
         in capsys.readouterr().out
     )
+
+
+def test_a_parquet_file_is_of_the_last_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is written when it is asked for, and removed when there are other runs."""
+    file = tmp_path / "results.parquet"
+    for loss, rows in (("loss=0", 1), ("loss=0,1", 2)):
+        assert run("--results", str(tmp_path), loss) == 0
+        assert not file.exists()
+        capsys.readouterr()
+        assert main.main(["export", str(tmp_path), "--parquet"]) == 0
+        assert capsys.readouterr().out == f"{file}\n"
+        written = file.read_bytes()
+        frame = pandas.read_parquet(file)
+        csv_frame = pandas.read_csv(tmp_path / "results.csv")
+        assert list(frame) == list(csv_frame) and len(frame) == rows
+        assert frame.run_id.tolist() == csv_frame.run_id.tolist()
+        assert openbach_run.load(tmp_path).runs.run_id.tolist() == frame.run_id.tolist()
+        assert file.read_bytes() == written
 
 
 def test_what_the_runs_need_can_be_made_alone(tmp_path: Path, transfers: Transfers) -> None:
