@@ -12,6 +12,7 @@
 
 #include <linux/string.h>
 #include <linux/types.h>
+#include <linux/unaligned.h>
 
 #define BASE	0x243f6a8885a308d3ULL	/* the first 64 bits of pi's fraction */
 #define PIECE	192			/* words; an Ethernet frame of 1514 bytes is one piece */
@@ -79,11 +80,8 @@ static void digest_add_words(struct digest *digest, const u8 *data, size_t count
 		u128 sum = digest->sum;
 
 		for (; key < end; key++, data += sizeof(u64)) {
-			u128 product;
-			u64 word;
+			u128 product = (u128)get_unaligned((const u64 *)data) * *key;
 
-			memcpy(&word, data, sizeof(word));
-			product = (u128)word * *key;
 			sum += product;
 			high += sum < product;
 		}
