@@ -25,6 +25,7 @@ import random
 import resource
 import shutil
 import signal
+import struct
 import sys
 import tempfile
 import time
@@ -67,7 +68,7 @@ from openbach_run.report.cells import Campaigns, Cell, Run, read_campaigns
 from openbach_run.report.claims import judge, read_claims
 from openbach_run.results import campaign_file as asked_files
 from openbach_run.results import run_files, run_json
-from openbach_run.results.captures import last_time_ns, packets
+from openbach_run.results.captures import digests_at, packets
 from openbach_run.results.files import as_csv
 from openbach_run.results.line_protocol import line_protocol
 from openbach_run.results.measures import measures
@@ -245,7 +246,8 @@ def satellite(file: Path) -> None:
 
 def packets_of(file: Path) -> None:
     list(packets(file))
-    last_time_ns(file.read_bytes())
+    with contextlib.suppress(ValueError, struct.error):
+        digests_at(file.read_bytes())
 
 
 def outcome(file: Path) -> None:

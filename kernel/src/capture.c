@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * capture=<fd>: every packet that leaves on any interface of any namespace, as
- * one pcapng stream on a file descriptor of the host.
+ * capture=<fd>: a digest of the packets that leave each interface of any namespace,
+ * as pcapng on a descriptor of the host.
  *
- * The host hashes the stream (the run's capture_hash) or keeps it (--pcap). A
- * program in the guest could do the same, but every packet would then cost
+ * A packet is hashed where it lies (capture_digest.h). At the end each interface's
+ * statistics block has its digest and name as a comment, and the time of its last
+ * packet. A program in the guest could do the same, but every packet would then cost
  * system calls, and would have to be moved through the guest's own scheduler.
+ *
+ * capture_packets: all packets before them, in the order of time. Without it one of
+ * LIFE is sent, without its bytes: the guest goes on.
  *
  * What is taken: packets as they leave an interface, after its queue, so that
  * one lost in netem is not there. A veth's far end sees the same packet, so its
@@ -26,8 +30,8 @@
 #include <linux/skbuff.h>
 #include <net/checksum.h>
 #include <net/net_namespace.h>
-#include <net/netns/generic.h>
 #include <net/rtnetlink.h>
+#include "capture_digest.h"
 #include "capture_user.h"
 
 #define BLOCK_MAX	(1 << 17)	/* the largest packet, 64 KiB, and its header */
@@ -38,7 +42,7 @@
  * that were sent. The rest is room for the next part and for what is left at the end.
  */
 #define MEMORY_SIZE	(PIPE_SIZE + 2 * (PART_SIZE + BLOCK_MAX))
-#define INTERFACES_MAX	256
+#define LIFE		(1 << 16)
 
 #define LINKTYPE_ETHERNET	1
 #define LINKTYPE_RAW		101
@@ -46,23 +50,33 @@
 /* pcapng (draft-ietf-opsawg-pcapng), native byte order, nanoseconds */
 #define SECTION_HEADER		0x0a0d0d0a
 #define INTERFACE_DESCRIPTION	1
+#define INTERFACE_STATISTICS	5
 #define ENHANCED_PACKET		6
 #define DECRYPTION_SECRETS	10
 #define WIREGUARD_KEY_LOG	0x57474b4c
+#define OPTION_COMMENT		1
 #define OPTION_IF_NAME		2
 #define OPTION_IF_TSRESOL	9
 
 #define KEY_SIZE		32	/* of X25519 and of a preshared key */
 
+/* What is known of a device while it is in a namespace; it outlives both. */
+struct capture_interface {
+	struct capture_interface *before;
+	const struct net *net;
+	u32 number;
+	u64 last_ns;
+	struct digest digest;
+	char name[IFALIASZ + IFNAMSIZ + 1];
+};
+
 static int capture_fd = -1;
-static bool with_keys;
+static bool with_packets, with_keys;
 static bool as_pages;
 static u8 *buffer;
 static size_t used, sent;
 static DEFINE_SPINLOCK(lock);
-static struct { struct net *net; int ifindex; } interfaces[INTERFACES_MAX];
-static unsigned int interface_count;
-static unsigned int capture_net_id;
+static struct capture_interface *last_interface;
 
 static void flush(void)
 {
@@ -144,40 +158,58 @@ static void put_section_header(void)
 	block_end(block);
 }
 
-static void put_interface(const struct net_device *dev, u16 linktype)
+static void put_interface(const struct capture_interface *interface, u16 linktype)
 {
 	size_t block = block_start(INTERFACE_DESCRIPTION);
-	char host[IFALIASZ] = "", name[IFALIASZ + IFNAMSIZ + 1];
 	const u8 nanoseconds = 9;
 	const u16 reserved = 0;
-	int len;
 
-	dev_get_alias(dev_net(dev)->loopback_dev, host, sizeof(host));
-	len = snprintf(name, sizeof(name), "%s/%s", host, dev->name);
 	put(&linktype, sizeof(linktype));
 	put(&reserved, sizeof(reserved));
 	put32(0);			/* no limit on a packet's length */
-	put_option(OPTION_IF_NAME, name, len);
+	put_option(OPTION_IF_NAME, interface->name, strlen(interface->name));
 	put_option(OPTION_IF_TSRESOL, &nanoseconds, 1);
 	put32(0);			/* end of options */
 	block_end(block);
 }
 
-static int interface_number(const struct net_device *dev, u16 linktype)
+static void put_statistics(const struct capture_interface *interface)
 {
-	struct net *net = dev_net(dev);
-	unsigned int i;
+	size_t block = block_start(INTERFACE_STATISTICS);
+	u128 digest = digest_value(&interface->digest);
+	char comment[2 * sizeof(digest) + 1 + sizeof(interface->name)];
+	int len;
 
-	for (i = 0; i < interface_count; i++)
-		if (interfaces[i].net == net && interfaces[i].ifindex == dev->ifindex)
-			return i;
-	if (interface_count == INTERFACES_MAX)
-		panic("capture: more than %d interfaces", INTERFACES_MAX);
-	interfaces[i].net = net;
-	interfaces[i].ifindex = dev->ifindex;
-	interface_count++;
-	put_interface(dev, linktype);
-	return i;
+	len = snprintf(comment, sizeof(comment), "%016llx%016llx %s",
+		       (u64)(digest >> 64), (u64)digest, interface->name);
+	put32(interface->number);
+	put32(interface->last_ns >> 32);
+	put32(interface->last_ns);
+	put_option(OPTION_COMMENT, comment, len);
+	put32(0);			/* end of options */
+	block_end(block);
+}
+
+static struct capture_interface *interface_of(struct net_device *dev, bool ethernet)
+{
+	struct capture_interface *interface = dev->capture;
+	const struct net *net = dev_net(dev);
+	char host[IFALIASZ] = "";
+
+	if (interface && interface->net == net)
+		return interface;
+	interface = kzalloc(sizeof(*interface), GFP_ATOMIC);
+	if (!interface)
+		panic("capture: no memory for an interface");
+	dev_get_alias(net->loopback_dev, host, sizeof(host));
+	snprintf(interface->name, sizeof(interface->name), "%s/%s", host, dev->name);
+	interface->net = net;
+	interface->number = last_interface ? last_interface->number + 1 : 0;
+	interface->before = last_interface;
+	last_interface = interface;
+	dev->capture = interface;
+	put_interface(interface, ethernet ? LINKTYPE_ETHERNET : LINKTYPE_RAW);
+	return interface;
 }
 
 static bool is_kind(const struct net_device *dev, const char *kind)
@@ -195,35 +227,84 @@ static void complete_checksum(const struct sk_buff *skb, u8 *packet)
 	memcpy(packet + start + skb->csum_offset, &folded, sizeof(folded));
 }
 
-static int capture_packet(struct sk_buff *skb, struct net_device *dev,
-			  struct packet_type *pt, struct net_device *orig_dev)
+static void copy_packet(const struct sk_buff *skb, u8 *packet)
 {
-	bool ethernet = dev->type != ARPHRD_NONE;
-	bool taken = skb->pkt_type == PACKET_OUTGOING ? !is_kind(dev, "ifb") : !ethernet;
-	u64 now = ktime_get_real_fast_ns();
-	size_t block;
-	u32 number;
-
-	if (!taken)
-		goto out;
-	spin_lock_bh(&lock);
-	number = interface_number(dev, ethernet ? LINKTYPE_ETHERNET : LINKTYPE_RAW);
-	block = block_start(ENHANCED_PACKET);
-	put32(number);
-	put32(now >> 32);
-	put32(now);
-	put32(skb->len);		/* captured */
-	put32(skb->len);		/* on the wire */
-	if (skb_copy_bits(skb, 0, buffer + used, skb->len))
+	if (skb_copy_bits(skb, 0, packet, skb->len))
 		panic("capture: a packet of %u bytes could not be read", skb->len);
 	if (skb->ip_summed == CHECKSUM_PARTIAL && !skb_is_gso(skb))
-		complete_checksum(skb, buffer + used);
-	used += skb->len;
-	block_end(block);
+		complete_checksum(skb, packet);
+}
+
+static void hash_packet(struct digest *digest, struct sk_buff *skb)
+{
+	unsigned int done = 0, part;
+	struct skb_seq_state state;
+	const u8 *data;
+
+	/* What is in the packet is not what will be sent. */
+	if (skb->ip_summed == CHECKSUM_PARTIAL) {
+		copy_packet(skb, buffer + used);
+		digest_add(digest, buffer + used, skb->len);
+		return;
+	}
+	skb_prepare_seq_read(skb, 0, skb->len, &state);
+	while ((part = skb_seq_read(done, &data, &state))) {
+		digest_add(digest, data, part);
+		done += part;
+	}
+}
+
+/* The block up to the bytes, of which `captured` follow. */
+static size_t packet_start(const struct capture_interface *interface, u32 len, u32 captured)
+{
+	size_t block = block_start(ENHANCED_PACKET);
+
+	put32(interface->number);
+	put32(interface->last_ns >> 32);
+	put32(interface->last_ns);
+	put32(captured);
+	put32(len);
+	return block;
+}
+
+static void capture_packet(struct sk_buff *skb, struct net_device *dev, bool ethernet)
+{
+	u64 now = ktime_get_real_fast_ns();
+	struct capture_interface *interface;
+	static unsigned int unsent;
+	size_t block;
+
+	spin_lock_bh(&lock);
+	interface = interface_of(dev, ethernet);
+	interface->last_ns = now;
+	digest_begin_record(&interface->digest, now, skb->len);
+	if (with_packets) {
+		block = packet_start(interface, skb->len, skb->len);
+		copy_packet(skb, buffer + used);
+		digest_add(&interface->digest, buffer + used, skb->len);
+		used += skb->len;
+		block_end(block);
+	} else {
+		hash_packet(&interface->digest, skb);
+		if (++unsent % LIFE == 0) {
+			block_end(packet_start(interface, skb->len, 0));
+			flush();
+		}
+	}
+	digest_end_record(&interface->digest);
 	spin_unlock_bh(&lock);
-out:
-	consume_skb(skb);
-	return 0;
+}
+
+void capture_leaving(struct sk_buff *skb, struct net_device *dev)
+{
+	if (buffer && !is_kind(dev, "ifb"))
+		capture_packet(skb, dev, dev->type != ARPHRD_NONE);
+}
+
+void capture_arriving(struct sk_buff *skb)
+{
+	if (buffer && skb->dev->type == ARPHRD_NONE)
+		capture_packet(skb, skb->dev, false);
 }
 
 static void put_key(const char *name, const u8 *key)
@@ -257,38 +338,13 @@ void capture_wireguard_keys(const u8 *local_static, const u8 *remote_static,
 	spin_unlock_bh(&lock);
 }
 
-static int __net_init capture_net_init(struct net *net)
-{
-	struct packet_type *tap = net_generic(net, capture_net_id);
-
-	tap->type = htons(ETH_P_ALL);
-	tap->func = capture_packet;
-	tap->af_packet_net = net;
-	dev_add_pack(tap);
-	return 0;
-}
-
-static void __net_exit capture_net_exit(struct net *net)
-{
-	unsigned int i;
-
-	dev_remove_pack(net_generic(net, capture_net_id));
-	/* another namespace may get this address: its interfaces are new ones */
-	for (i = 0; i < interface_count; i++)
-		if (interfaces[i].net == net)
-			interfaces[i].net = NULL;
-}
-
-static struct pernet_operations capture_net_ops = {
-	.init = capture_net_init,
-	.exit = capture_net_exit,
-	.id = &capture_net_id,
-	.size = sizeof(struct packet_type),
-};
-
 static int capture_reboot(struct notifier_block *nb, unsigned long action, void *data)
 {
+	const struct capture_interface *interface;
+
 	spin_lock_bh(&lock);
+	for (interface = last_interface; interface; interface = interface->before)
+		put_statistics(interface);
 	flush();
 	spin_unlock_bh(&lock);
 	return NOTIFY_DONE;
@@ -304,6 +360,13 @@ static int __init capture_setup(char *str)
 }
 __setup("capture=", capture_setup);
 
+static int __init capture_packets_setup(char *str)
+{
+	with_packets = true;
+	return 1;
+}
+__setup("capture_packets", capture_packets_setup);
+
 static int __init capture_keys_setup(char *str)
 {
 	with_keys = true;
@@ -317,12 +380,12 @@ static int __init capture_init(void)
 
 	if (capture_fd < 0)
 		return 0;
+	digest_make_keys();
+	as_pages = with_packets && pipe_size > 0 && pipe_size <= PIPE_SIZE;
 	buffer = capture_memory(MEMORY_SIZE);
 	if (!buffer)
 		panic("capture: the host has no memory for it");
-	as_pages = pipe_size > 0 && pipe_size <= PIPE_SIZE;
 	put_section_header();
-	register_reboot_notifier(&capture_reboot_notifier);
-	return register_pernet_subsys(&capture_net_ops);
+	return register_reboot_notifier(&capture_reboot_notifier);
 }
 subsys_initcall(capture_init);

@@ -19,6 +19,7 @@ import pyarrow.parquet
 from openbach_run.campaign.options import Options
 from openbach_run.campaign.request import Plan, plan_of
 from openbach_run.campaign.run import Callbacks, Result, run_campaign, run_with_progress
+from openbach_run.campaign.sub_runs import parquet_of
 from openbach_run.clock import VIRTUAL
 from openbach_run.errors import InputError, SetupError
 from openbach_run.progress import shown_when_due
@@ -26,6 +27,7 @@ from openbach_run.prompt.lab import Lab, LabClosed, Ran
 from openbach_run.prompt.session import given_files
 from openbach_run.prompt.testbed import checked_testbed
 from openbach_run.report.cells import read_campaigns
+from openbach_run.results import campaign_file
 from openbach_run.results.captures import packets
 from openbach_run.results.intervals import estimate
 from openbach_run.results.record import statistics
@@ -137,10 +139,8 @@ def lab(
 
 def load(directory: str | Path) -> Results:
     """Return the results of an earlier command, also of one that did not end. Raises InputError."""
-    results = Results(Path(directory))
-    if not results.file.is_file():
-        raise InputError(f"{directory}: no results: there is no {results.file.name}")
-    return results
+    campaign_file.read(Path(directory))
+    return Results(Path(directory))
 
 
 @dataclass(frozen=True)
@@ -151,8 +151,11 @@ class Results:
 
     @property
     def file(self) -> Path:
-        """Return the file with a row for each run, which any tool for Parquet reads."""
-        return self.directory / "results.parquet"
+        """Return the file with a row for each run, which any tool for Parquet reads.
+
+        It is written if it is not there. Raises InputError, OSError.
+        """
+        return parquet_of(self.directory)
 
     @property
     def runs(self) -> pandas.DataFrame:

@@ -15,7 +15,7 @@ from helpers.scenario_with import ran, with_snapshot
 
 from openbach_run.engine.virtual.engine import GUEST_START_NS
 from openbach_run.guest.main import BEGIN_NS
-from openbach_run.results.captures import packets
+from openbach_run.results.captures import KIND, hash_of_packets, packets
 from openbach_run.results.record import SAID_BY_GUEST, SOURCES
 
 CELL = ("vpn=none", "pep=none", "cc=cubic", "loss=0", "size=1k")
@@ -112,10 +112,11 @@ def test_a_job_changes_nothing_that_the_host_measures(
     assert content(honest) == before
     was, now = written(honest), written(forged)
     host, capture = now["host"], forged / "capture.pcapng"
-    is_whole = blake3(capture.read_bytes()).hexdigest() == now["capture_hash"]
+    is_whole = blake3(capture.read_bytes()).hexdigest() == host["capture_blake3"]
     assert is_whole is not capture_too
     if is_whole:
         assert host["capture_bytes"] == capture.stat().st_size
+        assert hash_of_packets(capture) == now["capture_hash"]
         *_, last = packets(capture)
         assert host["last_packet_s"] * 1e9 == pytest.approx(
             last.time_ns - GUEST_START_NS - BEGIN_NS, abs=1000
@@ -127,7 +128,7 @@ def test_a_job_changes_nothing_that_the_host_measures(
     assert now["run_id"] == forged.name
     for name in ("scenario", "arguments", "seed"):
         assert now[name] == was[name], name
-    assert re.fullmatch("[0-9a-f]{64}", now["capture_hash"])
+    assert re.fullmatch(f"{KIND}[0-9a-f]{{32}}", now["capture_hash"])
     assert now["capture_hash"] != FORGED["capture_hash"]
     assert now["measures"]["transfer_time_s"] == 0.001 != was["measures"]["transfer_time_s"]
     assert now[SOURCES] == was[SOURCES] == list(SAID_BY_GUEST)
@@ -145,7 +146,7 @@ def test_a_job_that_ends_its_guest_has_said_what_is_in_the_record(
     assert {"wall_s", "capture_hash", "host"}.isdisjoint(now[SOURCES])
     assert 0 < now["host"]["last_packet_s"] < 60
     assert now["host"]["exit"] == "exit code 0"
-    assert re.fullmatch("[0-9a-f]{64}", now["capture_hash"])
+    assert re.fullmatch(f"{KIND}[0-9a-f]{{32}}", now["capture_hash"])
     assert now["capture_hash"] != FORGED["capture_hash"]
     assert 0.01 < now["wall_s"] < 600
     assert now["seed"] == 1

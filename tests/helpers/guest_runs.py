@@ -13,12 +13,16 @@ import sys
 import tarfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
+
+from blake3 import blake3
 
 from openbach_run.commands.main import COMMANDS, RENAMED, WITHDRAWN
 from openbach_run.paths import REPOSITORY
 from openbach_run.results import run_files
+from openbach_run.results.captures import INTERFACE_STATISTICS, blocks
 
 __all__ = [
     "REPOSITORY",
@@ -27,6 +31,7 @@ __all__ = [
     "RunCells",
     "command",
     "copy_of_the_checkout",
+    "hash_of_before",
     "records",
     "rows",
 ]
@@ -102,6 +107,13 @@ def records(results: Path) -> list[Run]:
         return [
             Run(row, unpacked(results / "runs" / row["run_id"])) for row in csv.DictReader(file)
         ]
+
+
+def hash_of_before(capture: Path) -> str:
+    """The capture_hash of a kept capture as it was up to version 1.0: BLAKE3 of its packets."""
+    with capture.open("rb") as file:
+        kept = takewhile(lambda one: one[0] != INTERFACE_STATISTICS, blocks(file))
+        return blake3(b"".join(block for _, block in kept)).hexdigest()
 
 
 def rows(results: Path) -> list[dict[str, str]]:

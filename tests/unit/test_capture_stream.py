@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import os
+import random
 import struct
 import threading
 from pathlib import Path
@@ -23,15 +24,22 @@ from openbach_run.results.captures import (
     BLOCK_LIMIT_BYTES,
     DECRYPTION_SECRETS,
     ENHANCED_PACKET,
+    INTERFACE_STATISTICS,
     KEYS,
+    PRIME,
     SECTION_HEADER,
     WIREGUARD_KEY_LOG,
+    Digest,
     Packet,
     PcapngWriter,
     blocks,
+    differing_packets,
+    digests_at,
+    hash_of,
+    hash_of_packets,
     keys_in,
-    last_time_ns,
     packets,
+    with_packet,
 )
 
 HANDSHAKE = b"LOCAL_STATIC_PRIVATE_KEY = " + b"A" * 43 + b"=\n"
@@ -106,7 +114,7 @@ def test_keys_go_to_neither_the_hash_nor_the_capture(piece: int, tmp_path: Path)
     )
     capture, kept = sent(stream, tmp_path, piece=piece)
     assert kept == b"".join(PACKETS)
-    assert capture.hash == blake3(kept).hexdigest()
+    assert capture.file_hash == blake3(kept).hexdigest()
     assert capture.keys == HANDSHAKE + b"x\n"
 
 
@@ -162,6 +170,18 @@ def test_nobody_else_may_read_the_keys_and_a_guests_file_of_that_name_goes(tmp_p
     assert (elsewhere.read_text(), (tmp_path / KEYS).read_bytes()) == ("mine", HANDSHAKE)
 
 
+def statistics(digest: Digest, number: int) -> bytes:
+    """The block that ends a stream, once for each interface."""
+    comment = struct.pack("<HH", 1, len(digest.line)) + digest.line + bytes(-len(digest.line) % 4)
+    times = struct.pack("<III", number, digest.last_ns >> 32, digest.last_ns & 0xFFFFFFFF)
+    return block(INTERFACE_STATISTICS, times + comment + bytes(4))
+
+
+DIGESTS = [Digest(b"%032x host%d/eth0" % (n, n), (5 << 40) + n) for n in range(300)]
+END = b"".join(statistics(DIGESTS[n], n) for n in reversed(range(300)))
+"""As the kernel sends them: the last interface first."""
+
+
 def packet(time_ns: int, size: int) -> bytes:
     return block(
         ENHANCED_PACKET,
@@ -169,41 +189,79 @@ def packet(time_ns: int, size: int) -> bytes:
     )
 
 
-@pytest.mark.parametrize("piece", [1, 100, 65536, 1 << 20])
-@pytest.mark.parametrize("size", [4, 60000, 65536])
+@pytest.mark.parametrize("piece", [100, 65536, 1 << 20])
+@pytest.mark.parametrize("count", [1, 3000])
 @pytest.mark.parametrize("with_keys", [False, True])
-def test_the_time_of_the_last_packet_is_known(
-    tmp_path: Path, piece: int, size: int, with_keys: bool
-) -> None:
-    """However it arrives, and whatever block without a time comes after it."""
-    if piece == 1:
-        size = min(size, 400)
-    many = b"".join(packet(number, 1500) for number in range(300)) if piece > 1 else packet(1, 8)
-    stream = many + packet(5 << 40, size) + block(SECTION_HEADER, bytes(16))
+def test_the_digests_are_known(tmp_path: Path, piece: int, count: int, with_keys: bool) -> None:
+    """However they arrive, and after 4 MB of packets, too."""
+    stream = packet(1, 1500) * count + END
     capture, kept = sent(stream, tmp_path, piece=piece, with_keys=with_keys)
-    assert kept == stream
-    assert capture.last_packet_ns == 5 << 40
+    assert kept == stream and capture.wrong() is None
+    assert capture.digests == DIGESTS
+    assert capture.hash == hash_of(one.line for one in reversed(DIGESTS))
 
 
 @pytest.mark.parametrize(
     "end",
     [
-        *(
-            b"",
-            b"x",
-            bytes(12),
-            bytes(40),
-            b"\xff" * 40,
-            struct.pack("<III", 6, 12, 12),
-            struct.pack("<III", 6, 16, 12),
-        ),
-        struct.pack("<II", 6, 28) + bytes(16) + struct.pack("<I", 28),
+        *(b"", b"x", bytes(12), bytes(40), b"\xff" * 40, struct.pack("<III", 5, 12, 12)),
+        packet(1, 100),
+        END[:-1],
+        END[: len(END) // 2],
+        END + packet(1, 0),
     ],
 )
-def test_a_stream_that_ends_with_no_packet_has_no_time(end: bytes) -> None:
-    assert last_time_ns(end) is None
+def test_a_stream_that_was_cut_off_has_no_digests(end: bytes) -> None:
+    assert digests_at(end) == [] and hash_of([]) == ""
+
+
+def test_a_digest_that_is_none_fails_the_run(tmp_path: Path) -> None:
+    capture, _ = sent(statistics(Digest(b"x", 0), 0), tmp_path, piece=100)
+    assert "sent packets that cannot be read" in (capture.wrong() or "")
 
 
 @given(st.binary(max_size=300))
-def test_any_end_of_a_stream_has_a_time_or_none(end: bytes) -> None:
-    assert last_time_ns(end) is None or len(end) >= 32
+def test_any_end_of_a_stream_has_digests_or_none(end: bytes) -> None:
+    assert digests_at(end) == []
+
+
+def test_the_digest_is_as_the_page_defines_it() -> None:
+    """Word by word, of records of one word to several pieces."""
+    digest = expected = 0
+    for size in (0, 1, 8, 66, 1520, 1521, 9000):
+        frame = random.Random(size).randbytes(size)
+        digest = with_packet(digest, 2**63 + size, frame)
+        words = [2**63 + size, size]
+        words += [int.from_bytes(frame[at : at + 8], "little") for at in range(0, size, 8)]
+        for first in range(0, len(words), 192):
+            expected *= 0x243F6A8885A308D3
+            key = 1
+            for word in words[first : first + 192]:
+                key = key * 0x243F6A8885A308D3 % (2**64 - 59)
+                expected += key * word
+        assert digest == expected % PRIME
+
+
+def test_the_hash_of_a_file_does_not_depend_on_the_order_of_interfaces(tmp_path: Path) -> None:
+    left = {
+        name: [Packet(name, 1, time_ns, name.encode() * time_ns) for time_ns in range(1, 9)]
+        for name in ("pc/to_box", "box/to_pc")
+    }
+    orders = ([*left["pc/to_box"], *left["box/to_pc"]], [*left["box/to_pc"], *left["pc/to_box"]])
+    hashes = []
+    for one in (*orders, orders[0][1:]):
+        file = tmp_path / "capture.pcapng"
+        with file.open("wb") as opened:
+            writer = PcapngWriter(opened, {})
+            for each in one:
+                writer.write(each, each.interface, 2)
+        hashes.append(hash_of_packets(file))
+    assert hashes[0] == hashes[1] != hashes[2]
+
+
+def test_hashes_of_two_kinds_are_not_compared() -> None:
+    now, before, first = hash_of([DIGESTS[0].line]), "ab" * 32, "sha256:" + "cd" * 32
+    assert differing_packets(now, now) == differing_packets(before, before) == ""
+    assert differing_packets(now, hash_of([DIGESTS[1].line])) == "other packets"
+    for then in (before, first):
+        assert differing_packets(then, now).startswith("packets cannot be compared: the hash is of")

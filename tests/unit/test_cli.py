@@ -6,7 +6,6 @@ from __future__ import annotations
 import csv
 import gzip
 import html
-import importlib
 import io
 import json
 import os
@@ -19,11 +18,11 @@ from typing import Any
 
 import pandas
 import pytest
-import yaml
 from blake3 import blake3
 from helpers.fake_engine import FakeEngine, Transfers
 from helpers.waiting import HANG_S
 
+import openbach_run
 from openbach_run.campaign import engines
 from openbach_run.commands import main
 from openbach_run.engine.contract import Outcome
@@ -513,47 +512,29 @@ def test_a_dry_run_says_what_is_not_made(
     )
 
 
+def test_a_parquet_file_is_of_the_last_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is written when it is asked for, and removed when there are other runs."""
+    file = tmp_path / "results.parquet"
+    for loss, rows in (("loss=0", 1), ("loss=0,1", 2)):
+        assert run("--results", str(tmp_path), loss) == 0
+        assert not file.exists()
+        capsys.readouterr()
+        assert main.main(["export", str(tmp_path), "--parquet"]) == 0
+        assert capsys.readouterr().out == f"{file}\n"
+        written = file.read_bytes()
+        frame = pandas.read_parquet(file)
+        csv_frame = pandas.read_csv(tmp_path / "results.csv")
+        assert list(frame) == list(csv_frame) and len(frame) == rows
+        assert frame.run_id.tolist() == csv_frame.run_id.tolist()
+        assert openbach_run.load(tmp_path).runs.run_id.tolist() == frame.run_id.tolist()
+        assert file.read_bytes() == written
+
+
 def test_what_the_runs_need_can_be_made_alone(tmp_path: Path, transfers: Transfers) -> None:
     assert run("--results", str(tmp_path / "r"), "--prepare") == 0
     assert transfers.ran == [] and not (tmp_path / "r").exists()
-
-
-def test_a_topology_that_is_too_large_is_refused_before_a_guest_starts(
-    tmp_path: Path,
-    transfers: Transfers,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """At commit 94585d7 it was a traceback inside the guest."""
-    monkeypatch.syspath_prepend(str(ROOT / "topologies"))
-    build = importlib.import_module("build")
-    (tmp_path / "star.yml").write_text(yaml.safe_dump(build.star_inventory(100)))
-    start = {
-        "id": 0,
-        "start_job_instance": {
-            "entity_name": "satvpn_pc_1",
-            "path_ready": {"destination_ip": "10.0.0.1"},
-        },
-    }
-    (tmp_path / "t.json").write_text(json.dumps({"name": "t", "openbach_functions": [start]}))
-    assert (
-        main.main(
-            [
-                str(tmp_path / "t.json"),
-                "--inventory",
-                str(tmp_path / "star.yml"),
-                "--results",
-                str(tmp_path),
-            ]
-        )
-        == 2
-    )
-    said = capsys.readouterr().err
-    assert (
-        "406 interfaces, with those of the switches; the virtual engine has at most 240: its kernel"
-        " has a table" in said
-    )
-    assert transfers.ran == []
 
 
 def damaged(runs: Path, name: str, damage: Callable[[bytes], bytes]) -> Path:

@@ -74,6 +74,7 @@ def test_without_speed_all_other_groups_are_there(monkeypatch: pytest.MonkeyPatc
     assert groups == [group(name) for name in NAMES if group(name) != "speed"]
     assert [one.name for one in series.sources(KERNEL_DIR)] == [
         "capture.c",
+        "capture_digest.h",
         "capture_user.c",
         "capture_user.h",
         "host_noise.c",

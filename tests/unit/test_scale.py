@@ -11,7 +11,6 @@ import json
 import subprocess
 import sys
 import tarfile
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -22,12 +21,10 @@ import pytest
 from helpers.fake_engine import EVENT, SENT, FakeEngine, few_files, leave
 from helpers.plans import planned
 from helpers.records import RECORD
-from helpers.waiting import HANG_S
 from hypothesis import given
 from hypothesis import strategies as st
 
 from openbach_run.campaign import checks
-from openbach_run.campaign import execute as executing
 from openbach_run.campaign import forecast as forecasts
 from openbach_run.campaign import spec as specs
 from openbach_run.campaign.execute import Execution, PlannedRun
@@ -36,7 +33,6 @@ from openbach_run.commands.main import COMMANDS
 from openbach_run.openbach.reading import parse_scenario
 from openbach_run.progress import Reporter
 from openbach_run.results import run_files
-from openbach_run.results.files import arrow
 from openbach_run.results.record import Store, events, statistics
 from openbach_run.results.run_files import DamagedRecord
 
@@ -51,36 +47,6 @@ def execute(
     with store.opened():
         execution.execute(cpus)
     return execution
-
-
-# Starting
-
-
-@pytest.mark.parametrize("in_real_time", [False, True])
-def test_what_the_end_needs_is_imported_while_the_first_run_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_real_time: bool
-) -> None:
-    """It was imported when the last run had ended.
-
-    Beside a run in real time it would disturb that.
-    """
-    imported = threading.Event()
-
-    def importing() -> None:
-        arrow()
-        imported.set()
-
-    monkeypatch.setattr(executing, "arrow", importing)
-    seen: list[bool] = []
-    engine = FakeEngine(
-        few_files, before=lambda number: seen.append(imported.wait(0 if in_real_time else HANG_S))
-    )
-    store, reporter = Store(tmp_path), Reporter(quiet=True)
-    runs = planned(engine, "vpn=none", "loss=0")
-    execution = Execution(runs, store, reporter.show, reporter.say, in_real_time=in_real_time)
-    with store.opened():
-        execution.execute((0,))
-    assert seen == [not in_real_time]
 
 
 # Planning
@@ -355,7 +321,7 @@ def imported(statement: str) -> set[str]:
         capture_output=True,
         text=True,
         cwd=ROOT,
-        env={"PYTHONPATH": "src"},
+        env={"PYTHONPATH": "src:tests"},
     )
     return set(told.stderr.split())
 
@@ -378,6 +344,19 @@ def test_the_start_imports_only_what_it_uses() -> None:
         "matplotlib",
         "typst",
     }
+
+
+def test_a_run_imports_only_what_it_uses(tmp_path: Path) -> None:
+    """The import of pyarrow was a tenth of the command of one run."""
+    command = f"it.main(['geo', 'vpn=none', '--seeds', '1', '--results', '{tmp_path}'])"
+    there = imported(
+        "import openbach_run.commands.main as it, helpers.fake_engine as fake;"
+        " import openbach_run.campaign.engines as engines;"
+        f" engines.VirtualEngine = fake.Transfers().engine; {command}"
+    )
+    assert (tmp_path / "results.csv").exists() and not (tmp_path / "results.parquet").exists()
+    assert "openbach_run.campaign.execute" in there
+    assert not there & {*LATER, "typst", "asyncio"}
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -27,6 +27,7 @@ from openbach_run.report.cells import Campaigns, Cell, Run, read_campaigns
 from openbach_run.report.claims import Comparison, Finding, judge, read_claims
 from openbach_run.report.runs_file import ENDING
 from openbach_run.results import campaign_file
+from openbach_run.results.captures import differing_packets
 from openbach_run.results.intervals import estimate
 from openbach_run.results.record import FINISHED, Record, Store
 
@@ -428,8 +429,8 @@ def _differences(before: Record, again: Record) -> str:
         name = differing[0]
         then, now = before.measures.get(name), again.measures.get(name)
         return f"{name}: {then} then, {now} now"
-    if again.capture_hash != before.capture_hash:
-        return "other packets"
+    if packets := differing_packets(before.capture_hash, again.capture_hash):
+        return packets
     if (again.virtual_s, again.parts or []) != (before.virtual_s, before.parts or []):
         return f"it ended at {before.virtual_s} s then, at {again.virtual_s} s now"
     return ""

@@ -36,6 +36,7 @@ from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.options import Options
 from openbach_run.campaign.request import ours, plan_of
 from openbach_run.campaign.run import run_with_progress
+from openbach_run.campaign.sub_runs import parquet_of
 from openbach_run.engine.virtual.debian import sha256_of
 from openbach_run.errors import InputError, SetupError
 from openbach_run.paths import REPOSITORY
@@ -129,6 +130,7 @@ def _copy(directory: Path, said: Said | None, copy: Path) -> None:
         if one.results == copy.name:
             for run_id in one.runs:
                 shutil.copytree(directory / "runs" / run_id, copy / "runs" / run_id)
+    parquet_of(copy)
     # Records are closed to other users; an artifact is for everybody.
     for place in (copy, *copy.rglob("*")):
         place.chmod(0o755 if place.is_dir() else 0o644)

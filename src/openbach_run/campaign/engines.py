@@ -21,7 +21,7 @@ from openbach_run.openbach.job_folders import Package, check_installed, parts_of
 from openbach_run.paths import REPOSITORY
 from openbach_run.progress import Progress
 from openbach_run.topology.hosts import Inventory
-from openbach_run.topology.inventory import check_size, load_inventory
+from openbach_run.topology.inventory import load_inventory
 from openbach_run.topology.networks import check_platform_mtus
 
 if TYPE_CHECKING:
@@ -104,9 +104,6 @@ def inventory_of(campaign: Campaign, catalog: Catalog, options: Options) -> Inve
     noise.check_engine(campaign.values.get(noise.NOISE, ()), options)
     file = inventory_file(campaign.scenario, campaign.path, given)
     inventory = load_inventory(file)
-    # The capture's table has its limit in the virtual engine's kernel only.
-    if options.engine == "virtual":
-        check_size(inventory, file)
     if options.engine != "controller":
         for scenario in (campaign.scenario, *campaign.sub_scenarios.values()):
             for finding in unknown_entities(scenario, inventory):

@@ -21,7 +21,7 @@ from openbach_run.campaign.sub_runs import parts_of, unfold, unfold_all
 from openbach_run.engine.contract import Engine, Withdrawn
 from openbach_run.openbach.measures import Declared, to_records
 from openbach_run.progress import Progress
-from openbach_run.results.files import arrow, columns_of, csv_line, csv_lines
+from openbach_run.results.files import columns_of, csv_line, csv_lines
 from openbach_run.results.measures import brought_up_to_date, check_record, measures, texts
 from openbach_run.results.python_packages import python_packages
 from openbach_run.results.record import DAMAGED, Record, Store, check
@@ -129,9 +129,6 @@ class Execution:
         try:
             for one in to_run:
                 self._submit(one, executor)
-            if to_run and not self._in_real_time:
-                # Loads what results.parquet needs: now, while the runs go on, and not at the end.
-                arrow()
             while not executor.wait(SHOW_S):
                 self._progress.show()
         except BaseException:

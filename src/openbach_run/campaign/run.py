@@ -30,7 +30,7 @@ from openbach_run.paths import REPOSITORY
 from openbach_run.progress import Progress, Reporter
 from openbach_run.results import campaign_file
 from openbach_run.results.captures import CAPTURE, KEYS
-from openbach_run.results.files import write_parquet
+from openbach_run.results.files import PARQUET
 from openbach_run.results.record import Record, Store
 from openbach_run.results.tables import Table, as_text
 from openbach_run.topology.hosts import Inventory
@@ -138,9 +138,10 @@ def run_campaign(
         )
 
         def result() -> Result:
-            """Return what there is now; write it to results.parquet."""
+            """Return what there is now."""
             known = unfold_all(execution.known, store.runs)
-            write_parquet(known, store.directory / "results.parquet")
+            # It is written when it is asked for, and is not of these runs.
+            (store.directory / PARQUET).unlink(missing_ok=True)
             failed = (*execution.failed, *failed_parts(execution.known, store.runs))
             return Result(store.directory, plan.campaigns, tuple(known), failed)
 

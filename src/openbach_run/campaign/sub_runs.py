@@ -15,9 +15,10 @@ from openbach_run.campaign.model import Campaign
 from openbach_run.engine.contract import COMPLAINED
 from openbach_run.openbach.table_scenario import TABLE_JOB
 from openbach_run.openbach.values import kind_of
-from openbach_run.results import run_files
+from openbach_run.results import campaign_file, run_files
+from openbach_run.results.files import PARQUET, write_parquet
 from openbach_run.results.measures import measures, measures_of, texts
-from openbach_run.results.record import DAMAGED, Record, events, failures_in_words
+from openbach_run.results.record import DAMAGED, Record, Store, events, failures_in_words
 from openbach_run.results.run_files import DamagedRecord
 
 
@@ -83,6 +84,23 @@ def parts_of(record: Record, run_dir: Path) -> list[dict[str, Any]]:
             }
         )
     return parts
+
+
+def parquet_of(directory: Path) -> Path:
+    """Return results.parquet of a results directory, which is written if it is not there.
+
+    Raises InputError for a directory without the results of a campaign, OSError.
+    """
+    file = directory / PARQUET
+    asked = campaign_file.read(directory)["runs"]
+    if not file.exists():
+        store = Store(directory)
+        records = filter(None, (store.load(one["run_id"]) for one in asked))
+        # Under another name until it is whole: an interruption leaves no half file.
+        new = file.with_name(f".{file.name}.new")
+        write_parquet(unfold_all([*records], store.runs), new)
+        new.replace(file)
+    return file
 
 
 def failed_parts(records: Sequence[Record], runs: Path) -> list[Record]:

@@ -27,6 +27,8 @@ from openbach_run.results.captures import (
     PcapngWriter,
     PcapWriter,
     check_capture,
+    differing_packets,
+    hash_of_packets,
     packets,
 )
 from openbach_run.topology.hosts import Inventory
@@ -43,7 +45,8 @@ Addresses of hosts have their names.
 FILE.pcapng is for Wireshark and tshark; FILE.pcap for older tools, as tcptrace. Of a run
 with --keys FILE.pcapng has the keys of WireGuard's tunnels: Wireshark shows what is in them.
 The qlog of QUIC is in the run's files.tar.gz.
-Without --at and -o the interfaces are listed, with the packets that leave each.
+Without --at and -o the interfaces are listed, with the packets that leave each. --check
+computes the run's capture_hash from the packets, and compares (10 s for each GB).
 """
 
 
@@ -54,6 +57,9 @@ def parser() -> argparse.ArgumentParser:
         "run", metavar="RUN", type=Path, help="a run's directory, results/NAME/runs/RUN_ID"
     )
     made.add_argument("--at", metavar="HOST[/INTERFACE]", help="of which host or interface")
+    made.add_argument(
+        "--check", action="store_true", help="compute the run's capture_hash from the packets"
+    )
     made.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="what to write: FILE.pcapng or FILE.pcap"
     )
@@ -70,6 +76,8 @@ def main(argv: list[str]) -> int:
         raise InputError("--at HOST[/INTERFACE] and -o FILE go together")
     with suppress(FileNotFoundError):  # a run that was ended from outside has no record
         check_capture(run_dir, run_files.document(run_dir, "record.json"), hashed=True)
+    if arguments.check:
+        return _check(run_dir)
     if arguments.at is None:
         for name, count in _counted(run_dir / CAPTURE).items():
             print(f"{count:9} {name}")
@@ -83,6 +91,15 @@ def main(argv: list[str]) -> int:
     count = _write(run_dir / CAPTURE, inventory, keys, arguments.at, output)
     print(f"{output}: {count} packets{', with the keys of WireGuard' if keys else ''}")
     return 0
+
+
+def _check(run_dir: Path) -> int:
+    """Compare the hash that the packets have with the record's; return the exit code."""
+    recorded = run_files.document(run_dir, "record.json")["capture_hash"]
+    found = hash_of_packets(run_dir / CAPTURE)
+    differs = differing_packets(recorded, found)
+    print(f"{found}{f': {differs} ({recorded})' if differs else ', as in the record'}")
+    return 1 if differs else 0
 
 
 def _keys(run_dir: Path) -> bytes:

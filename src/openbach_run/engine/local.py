@@ -42,8 +42,8 @@ from openbach_run.results.record import wrong_event
 from openbach_run.results.run_files import DamagedRecord
 
 SILENCE_LIMIT_S = 120.0
-"""Wall time without a packet and an event after which a guest has hung; a heartbeat comes every 10
-virtual seconds."""
+"""Wall time without an event and without 65536 packets after which a guest has hung; a heartbeat
+comes every 10 virtual seconds."""
 END_LIMIT_S = 60.0
 """From the signal that ends a guest to the end of its last process."""
 LOOK_S = 0.2
@@ -72,6 +72,7 @@ class Stream(Protocol):
     """The stream that a run's process sends beside its events."""
 
     size_bytes: int
+    """It grows as long as the guest goes on (LIFE of kernel/src/capture.c)."""
 
     def wrong(self) -> str | None:
         """Return why the stream is not as it should be, or None."""

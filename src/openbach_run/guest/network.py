@@ -27,7 +27,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from openbach_jobs.command import pasted
-from openbach_run.topology.hosts import INTERFACES_MAX, Host, Interface, Inventory, Route
+from openbach_run.topology.hosts import Host, Interface, Inventory, Route
 
 IP, BRIDGE = "/usr/sbin/ip", "/usr/sbin/bridge"
 DIRECTORY = "/run/netns"
@@ -181,10 +181,6 @@ def build(
 def _build(
     inventory: Inventory, places: dict[str, int], typed: list[str], own_kernel: bool
 ) -> dict[str, Namespace]:
-    if own_kernel and inventory.interfaces > INTERFACES_MAX:
-        raise NetworkError(
-            f"the inventory has {inventory.interfaces} interfaces; at most {INTERFACES_MAX}"
-        )
     os.makedirs(DIRECTORY, exist_ok=True)
     if own_kernel:
         _allow_congestion_controls(typed)

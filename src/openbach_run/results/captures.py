@@ -3,14 +3,18 @@
 
 A run's capture (pcapng, written by kernel/src/capture.c) holds the packets that leave any
 interface, in one file. The keys of its WireGuard tunnels are in a second file, if they were asked
-for.
+for. Its digests (docs/method/README.md) are those of kernel/src/capture_digest.h.
 """
 
 from __future__ import annotations
 
+import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
+from operator import mul
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -19,21 +23,22 @@ from openbach_run.results.run_files import DamagedRecord
 
 CAPTURE, KEYS = "capture.pcapng", "wireguard.keys"
 """Names of the two files in a run's directory."""
-SECTION_HEADER, INTERFACE_DESCRIPTION, NAME_RESOLUTION, ENHANCED_PACKET, DECRYPTION_SECRETS = (
-    0x0A0D0D0A,
-    1,
-    4,
-    6,
-    10,
-)
+SECTION_HEADER, INTERFACE_DESCRIPTION, NAME_RESOLUTION = 0x0A0D0D0A, 1, 4
+INTERFACE_STATISTICS, ENHANCED_PACKET, DECRYPTION_SECRETS = 5, 6, 10
 WIREGUARD_KEY_LOG = 0x57474B4C
-OPTION_END, OPTION_IF_NAME, OPTION_IF_TSRESOL, OPTION_EPB_FLAGS = 0, 2, 9, 2
+OPTION_END, OPTION_COMMENT, OPTION_IF_NAME, OPTION_IF_TSRESOL, OPTION_EPB_FLAGS = 0, 1, 2, 9, 2
 ETHERNET, RAW = 1, 101
 UNKNOWN, INBOUND, OUTBOUND = 0, 1, 2
 NANOSECONDS = b"\x09"
 BLOCK_LIMIT_BYTES = 1 << 18
 """The largest block that is read. The kernel's own blocks are smaller, but a job that has taken
 over the guest's kernel may claim any length."""
+KIND = "interfaces:"
+"""How a `capture_hash` of the interfaces' digests begins. Older ones are of the whole stream:
+SHA-256 (`sha256:`), BLAKE3 (no such beginning)."""
+BASE, PIECE = 0x243F6A8885A308D3, 192
+PRIME_OF_KEYS, PRIME = 2**64 - 59, 2**128 - 159
+"""Of the digest: the base, the words of a piece, the moduli."""
 
 
 @dataclass(frozen=True)
@@ -56,25 +61,84 @@ class Packet:
         return self.frame[14:] if self.frame[12:14] == b"\x08\x00" else b""
 
 
+@dataclass(frozen=True)
+class Digest:
+    """The digest of one interface's packets."""
+
+    line: bytes
+    """The digest in hexadecimal, a blank, and the interface's name."""
+    last_ns: int
+    """The time of its last packet, as `Packet.time_ns`."""
+
+
 def check_capture(run_dir: Path, said: Mapping[str, Any], *, hashed: bool) -> None:
     """Check the capture of a run, if it has one, by the length and the hash that its record says.
 
     The hash is left out without `hashed`: it takes a second for each GB. Raises DamagedRecord.
     """
-    capture = run_dir / CAPTURE
+    capture, host = run_dir / CAPTURE, said.get("host", {})
     if not capture.is_file():
         return
     size = capture.stat().st_size
     # Older records do not say the length; no capture is empty.
-    if size != (recorded := said.get("host", {}).get("capture_bytes", max(size, 1))):
+    if size != (recorded := host.get("capture_bytes", max(size, 1))):
         raise DamagedRecord(f"{capture}: is damaged: {size} bytes, not {recorded}")
-    if hashed and ":" not in (recorded := said["capture_hash"]):
+    if hashed and ":" not in (recorded := host.get("capture_blake3", said["capture_hash"])):
         from blake3 import blake3  # late, as few commands need it
 
         if blake3().update_mmap(capture).hexdigest() != recorded:
-            raise DamagedRecord(
-                f"{capture}: is damaged: the record has another hash (capture_hash)"
-            )
+            raise DamagedRecord(f"{capture}: is damaged: the record has another hash of the file")
+
+
+def hash_of(digests: Iterable[bytes]) -> str:
+    """Return the `capture_hash` of the interfaces' digests (`Digest.line`); "" if there is none."""
+    from blake3 import blake3
+
+    lines = sorted(digests)
+    text = b"".join(line + b"\n" for line in lines)
+    return f"{KIND}{blake3(text).hexdigest(length=16)}" if lines else ""
+
+
+def hash_of_packets(capture: Path) -> str:
+    """Return the `capture_hash` of a capture file, from its packets (10 s for each GB).
+
+    Raises InputError for a file that is no whole capture.
+    """
+    digests: dict[tuple[int, str], int] = defaultdict(int)
+    for number, packet in _numbered(capture):
+        place = number, packet.interface
+        digests[place] = with_packet(digests[place], packet.time_ns, packet.frame)
+    return hash_of(f"{digest:032x} {name}".encode() for (_, name), digest in digests.items())
+
+
+def with_packet(digest: int, time_ns: int, frame: bytes) -> int:
+    """Return an interface's digest after a further packet."""
+    record = struct.pack("<QQ", time_ns, len(frame)) + frame
+    words = memoryview(record + bytes(-len(record) % 8)).cast("Q")
+    for start in range(0, len(words), PIECE):
+        piece = words[start : start + PIECE]
+        digest = (digest * BASE + sum(map(mul, piece, _word_keys()))) % PRIME
+    return digest
+
+
+@cache
+def _word_keys() -> list[int]:
+    return [pow(BASE, number, PRIME_OF_KEYS) for number in range(1, PIECE + 1)]
+
+
+def differing_packets(then: str, now: str) -> str:
+    """Return how the packets of two runs differ by `capture_hash`, in words; "" if they do not."""
+    if then == now:
+        return ""
+    if then and now and _kind(then) != _kind(now):
+        return f"packets cannot be compared: the hash is {_kind(then)} then, {_kind(now)} now"
+    return "other packets"
+
+
+def _kind(capture_hash: str) -> str:
+    if capture_hash.startswith(KIND):
+        return "of each interface's digest"
+    return f"of the stream ({'SHA-256' if ':' in capture_hash else 'BLAKE3'})"
 
 
 def packets(capture: Path) -> Iterator[Packet]:
@@ -82,6 +146,11 @@ def packets(capture: Path) -> Iterator[Packet]:
 
     Raises InputError for a file that is no whole capture.
     """
+    return (packet for _, packet in _numbered(capture))
+
+
+def _numbered(capture: Path) -> Iterator[tuple[int, Packet]]:
+    """Yield the packets with the numbers of their interfaces: several may have one name."""
     interfaces: list[tuple[str, int]] = []
     try:
         with capture.open("rb") as file:
@@ -90,12 +159,14 @@ def packets(capture: Path) -> Iterator[Packet]:
                 body = block[8:-4]
                 # Packets refer to interfaces by the order of their descriptions.
                 if kind == INTERFACE_DESCRIPTION:
-                    interfaces.append((_name(body[8:]), struct.unpack_from("<H", body)[0]))
+                    name = _option_in(body[8:], OPTION_IF_NAME).decode()
+                    interfaces.append((name, struct.unpack_from("<H", body)[0]))
                 elif kind == ENHANCED_PACKET:
                     number, high, low, captured, _ = struct.unpack_from("<5I", body)
                     name, link_type = interfaces[number]
                     # The kernel writes times in ns (if_tsresol 9), so they are not scaled.
-                    yield Packet(name, link_type, high << 32 | low, body[20 : 20 + captured])
+                    frame = body[20 : 20 + captured]
+                    yield number, Packet(name, link_type, high << 32 | low, frame)
     except (struct.error, IndexError, ValueError):
         raise InputError(f"{capture}: is no whole capture of a run") from None
 
@@ -107,24 +178,34 @@ def blocks(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
         yield kind, header + stream.read(max(0, min(length, BLOCK_LIMIT_BYTES) - 8))
 
 
-def last_time_ns(end: bytes) -> int | None:
-    """Return the time in ns of the last packet in a stream's last bytes; None if there is none.
+def digests_at(end: bytes) -> list[Digest]:
+    """Return the digests of all interfaces from a stream's last bytes; [] if it was cut off.
 
-    Every block ends with its own length, so the blocks are followed from the end backwards.
+    Every block ends with its own length, so the blocks are followed from the end backwards. There
+    they have the numbers 0, 1, … . Raises ValueError, struct.error for a digest that is none.
     """
-    while len(end) >= 12:
-        (length,) = struct.unpack_from("<I", end, len(end) - 4)
+    found: list[Digest] = []
+    rest = memoryview(end)
+    while len(rest) >= 12:
+        (length,) = struct.unpack_from("<I", rest, len(rest) - 4)
         # The block is cut off at its beginning, or these are no blocks.
-        if not 12 <= length <= len(end):
-            return None
-        kind, again = struct.unpack_from("<II", end, len(end) - length)
-        if again != length:
-            return None
-        if kind == ENHANCED_PACKET and length >= 32:
-            high, low = struct.unpack_from("<II", end, len(end) - length + 12)
-            return int(high << 32 | low)
-        end = end[:-length]
-    return None
+        if not 12 <= length <= len(rest):
+            break
+        block, rest = bytes(rest[-length:]), rest[:-length]
+        kind, _, number, high, low = struct.unpack_from("<5I", block.ljust(20, b"\0"))
+        if kind != INTERFACE_STATISTICS or number != len(found):
+            break
+        line = _option_in(block[20:-4], OPTION_COMMENT)
+        if not re.match(rb"[0-9a-f]{32} ", line):
+            raise ValueError("an interface without a digest")
+        found.append(Digest(line, high << 32 | low))
+    return found
+
+
+def time_of(packet: bytes) -> int:
+    """Return the time in ns of an ENHANCED_PACKET block."""
+    high, low = struct.unpack_from("<II", packet, 12)
+    return int(high << 32 | low)
 
 
 def keys_in(secrets: bytes) -> bytes:
@@ -133,15 +214,15 @@ def keys_in(secrets: bytes) -> bytes:
     return secrets[16 : 16 + length] if kind == WIREGUARD_KEY_LOG else b""
 
 
-def _name(options: bytes) -> str:
-    """Return the interface's name from a block's options. Raises ValueError if it has none."""
+def _option_in(options: bytes, wanted: int) -> bytes:
+    """Return the value of an option of a block. Raises ValueError if there is none."""
     while options:
         code, length = struct.unpack_from("<HH", options)
-        if code == OPTION_IF_NAME:
-            return options[4 : 4 + length].decode()
+        if code == wanted:
+            return options[4 : 4 + length]
         # Values of options are padded to 32 bits.
         options = options[4 + (length + 3) // 4 * 4 :]
-    raise ValueError("an interface without a name")
+    raise ValueError("an interface without a name or a digest")
 
 
 class PcapngWriter:

@@ -25,6 +25,7 @@ NUMBERS = {"seed": "int64", **dict.fromkeys(("virtual_s", "wall_s", TOO_SHORT), 
 """Columns besides the measures that are numbers in results.parquet. All other columns are text,
 with the arguments as they were given."""
 
+PARQUET = "results.parquet"
 ABOUT = b"openbach-run"
 """The key of results.parquet's metadata that holds, as JSON, what a report needs besides rows."""
 BATCH = 10_000

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 MAIN_TABLE = "main"
-CAPTURED_MAX = 256  # interfaces: INTERFACES_MAX of kernel/src/capture.c
-INTERFACES_MAX = 240  # of a topology in the virtual engine: jobs add tunnels
 MTU = 1500
 
 
@@ -95,12 +93,6 @@ class Inventory(NamedTuple):
 
     hosts: tuple[Host, ...]
     networks: dict[str, Network]
-
-    @property
-    def interfaces(self) -> int:
-        """Return the number of interfaces, including those of the switches of LANs."""
-        # A link of two has an end at each; in a LAN every host has one, and the switch one for it.
-        return sum(len(ends) * (1 if len(ends) == 2 else 2) for _, ends in self.attached())
 
     def host(self, entity: str) -> Host | None:
         """Return the host of an entity; None if there is none."""

@@ -17,8 +17,6 @@ from typing import Any
 from openbach_jobs import dama
 from openbach_run.errors import InputError
 from openbach_run.topology.hosts import (
-    CAPTURED_MAX,
-    INTERFACES_MAX,
     MAIN_TABLE,
     MTU,
     Host,
@@ -82,20 +80,6 @@ def load_inventory(path: Path) -> Inventory:
     Raises InputError with the file, the key, and what would be right.
     """
     return _Reader(path).inventory(read_yaml(path))
-
-
-def check_size(inventory: Inventory, file: Path) -> None:
-    """Check the number of interfaces.
-
-    Raises InputError for more than a guest of the virtual engine can have.
-    """
-    if inventory.interfaces > INTERFACES_MAX:
-        raise InputError(
-            f"{file}: {inventory.interfaces} interfaces, with those of the switches; the virtual"
-            f" engine has at most {INTERFACES_MAX}: its kernel has a table of {CAPTURED_MAX} for"
-            " the capture of every packet (kernel/src/capture.c), and jobs add tunnels. --engine"
-            " native has no such limit"
-        )
 
 
 def agent_addresses(path: Path) -> dict[str, str]:

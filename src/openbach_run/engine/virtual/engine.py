@@ -3,8 +3,8 @@
 
 The guest's clock stands still while anything in it computes and jumps when all of it is idle; a
 real clock is this machine's, or a slower one, and checks the other. The run's directory is the
-guest's /run/openbach; its packets arrive on a pipe and are hashed, or kept with `pcap`. With `keys`
-those of WireGuard's tunnels come on it, too, and are kept in a file apart.
+guest's /run/openbach. On a pipe arrive the digests of its packets, with `pcap` the packets, too,
+which are kept. With `keys` those of WireGuard's tunnels come on it, and are kept in a file apart.
 """
 
 from __future__ import annotations
@@ -48,10 +48,14 @@ from openbach_run.results.captures import (
     CAPTURE,
     DECRYPTION_SECRETS,
     ENHANCED_PACKET,
+    INTERFACE_STATISTICS,
     KEYS,
+    Digest,
     blocks,
+    digests_at,
+    hash_of,
     keys_in,
-    last_time_ns,
+    time_of,
 )
 
 GUEST_MEMORY_MB, HOST_MEMORY_MB = 512, 16
@@ -59,8 +63,8 @@ GUEST_MEMORY_MB, HOST_MEMORY_MB = 512, 16
 its jobs."""
 GUEST_START_NS = 1767225600 * 10**9  # 2026-01-01T00:00:00Z: the guest's date, the same in every run
 PIPE_BYTES = 1 << 20
-LARGEST_BLOCK_BYTES = 1 << 17
-"""In a capture (BLOCK_MAX of kernel/src/capture.c)."""
+END_BYTES = 1 << 20
+"""What the digests at the end of a stream may take: some 10 000 interfaces."""
 CAPTURE_LIMIT_BYTES = 8 << 30
 """Of a capture that is kept; a download of 30 MB makes some 0.3 GB."""
 QLOG_LIMIT_BYTES = 1 << 30
@@ -166,10 +170,9 @@ class VirtualEngine(LocalEngine):
         # "x": run_dir is new, and nothing is to be overwritten in it.
         with (run_dir / "console.log").open("xb") as console:
             keep = open(run_dir / CAPTURE if self._pcap else os.devnull, "wb", buffering=0)
-            # The kernel writes its packets into the pipe; it never sees a file of the host for
-            # them.
+            # The kernel writes into the pipe; it never sees a file of the host for its packets.
             read_end, write_end = os.pipe()
-            if not self.paced:
+            if self._pcap:
                 _widen(read_end)
             capture = _Capture(FileIO(read_end), keep, with_keys=self._keys, paced=self.paced)
             try:
@@ -200,13 +203,12 @@ class VirtualEngine(LocalEngine):
 
         Real clocks begin with this machine's date, not with GUEST_START_NS.
         """
-        last_ns = capture.last_packet_ns if self._clock == VIRTUAL else None
-        last_s = None if last_ns is None else (last_ns - GUEST_START_NS - BEGIN_NS) / 1e9
-        return {
-            "exit": how_ended(exit_code),
-            "capture_bytes": capture.size_bytes,
-            "last_packet_s": last_s,
-        }
+        times_ns = [one.last_ns for one in capture.digests if self._clock == VIRTUAL]
+        last_s = (max(times_ns) - GUEST_START_NS - BEGIN_NS) / 1e9 if times_ns else None
+        said = {"exit": how_ended(exit_code), "last_packet_s": last_s}
+        if self._pcap:
+            said |= {"capture_bytes": capture.size_bytes, "capture_blake3": capture.file_hash}
+        return said
 
     def _boot(
         self,
@@ -239,6 +241,7 @@ class VirtualEngine(LocalEngine):
                 "con=null",
                 "con0=fd:3,fd:1",
                 "capture=0",
+                *(("capture_packets",) if self._pcap or self.paced else ()),
                 *(("capture_keys", f"{KEEPS_QLOG}=yes") if self._keys else ()),
             ),
             *("init=/usr/bin/python3", "PYTHONHASHSEED=0", "--", "-SB", "/init.py"),
@@ -250,9 +253,9 @@ class VirtualEngine(LocalEngine):
 
 
 class _Capture(threading.Thread):
-    """Reads the guest's packets: hashes the stream and writes it to `keep`.
+    """Reads the guest's stream, and writes it to `keep` if that is a file.
 
-    The keys in it go to neither. It closes both files when no process of the guest has the other
+    The keys in it do not go there. It closes both files when no process of the guest has the other
     end of the pipe.
     """
 
@@ -265,10 +268,12 @@ class _Capture(threading.Thread):
         self._keep = keep
         self._with_keys = with_keys
         self._is_kept = keep.name != os.devnull
-        self._digest = blake3()
+        self._hash = blake3()
         self._failure: Exception | None = None
         self._end = b""
-        """Of the stream, as much as the last packet takes."""
+        """The last bytes of the stream, or of these the digests alone."""
+        self.digests: list[Digest] = []
+        """Of all interfaces, once the stream has ended; [] if the guest did not end by itself."""
         self.keys = b""
         self.size_bytes = 0
         self.start()
@@ -276,40 +281,23 @@ class _Capture(threading.Thread):
     def run(self) -> None:
         with self._packets, self._keep:
             try:
-                for part in self._parts():
+                for part in (
+                    self._all() if self._is_kept and not self._with_keys else self._blocks()
+                ):
                     self.size_bytes += len(part)
-                    self._digest.update(part)
-                    self._put(part)
+                    if self._is_kept:
+                        self._put(part)
+                self.digests = digests_at(self._end)
             except Exception as error:  # whoever watches the guest ends it
                 self._failure = error
 
-    def _parts(self) -> Iterator[bytes | memoryview]:
-        """Yield the stream as it is to be kept."""
-        if self._paced:
-            return self._in_pace()
-        return self._without_keys() if self._with_keys else self._all()
-
-    def _in_pace(self) -> Iterator[bytes]:
-        """Yield the packets, each when its time has come, without those of the pace itself.
-
-        A guest that sends faster than they are read waits: so its time keeps pace with ours.
-        """
-        pace = Pace()
-        for kind, block in blocks(BufferedReader(self._packets, LARGEST_BLOCK_BYTES)):
-            if kind == ENHANCED_PACKET and len(block) > PACE_BYTES and MAGIC in block[:100]:
-                time_ns = last_time_ns(block)
-                assert time_ns is not None
-                pace.wait_for(time_ns)
-                self.size_bytes += len(block)
-            else:
-                yield block
-
     def _put(self, part: bytes | memoryview) -> None:
-        if self._is_kept and self.size_bytes > CAPTURE_LIMIT_BYTES:
+        if self.size_bytes > CAPTURE_LIMIT_BYTES:
             raise Ended(
                 f"sent more than {CAPTURE_LIMIT_BYTES >> 20} MiB of packets, the most that --pcap"
                 " keeps,"
             )
+        self._hash.update(part)
         # A view: packets are not copied between reading, hashing and writing.
         rest = memoryview(part)
         try:
@@ -332,42 +320,46 @@ class _Capture(threading.Thread):
         return None
 
     def _all(self) -> Iterator[memoryview]:
-        """Yield all packets as they come.
-
-        They are, in turn, in two buffers, which together are as large as the pipe. So the part
-        before the last one is still there at the end. It is copied only where the last one is too
-        small for a packet.
-        """
-        buffers = [memoryview(bytearray(PIPE_BYTES // 2)) for _ in range(2)]
-        before, last = buffers[0][:0], buffers[0][:0]
+        """Yield all packets as they come."""
         # Read into the same memory again and again: a transfer of 30 MB sends some 0.3 GB.
-        while size := self._packets.readinto(buffers[0]):
-            before = memoryview(b"") if size >= LARGEST_BLOCK_BYTES else _joined(before, last)
-            last = buffers[0][:size]
-            yield last
-            buffers.reverse()
-        self._end = bytes(_joined(before, last))
+        memory = memoryview(bytearray(4 * END_BYTES))
+        end = 0
+        while size := self._packets.readinto(memory[end : end + PIPE_BYTES]):
+            yield memory[end : end + size]
+            end += size
+            if end > len(memory) - PIPE_BYTES:
+                memory[:END_BYTES] = memory[end - END_BYTES : end]
+                end = END_BYTES
+        self._end = bytes(memory[max(0, end - END_BYTES) : end])
 
-    def _without_keys(self) -> Iterator[bytes]:
+    def _blocks(self) -> Iterator[bytes]:
+        """Yield the stream without its keys; in pace, if that is wanted.
+
+        Then each packet of the pace is read when its time has come. A guest that sends faster than
+        they are read waits: so its time keeps pace with ours.
+        """
+        pace = Pace()
         for kind, block in blocks(BufferedReader(self._packets, PIPE_BYTES)):
-            if kind != DECRYPTION_SECRETS:
-                self._end = block if kind == ENHANCED_PACKET else self._end
-                yield block
-            # Bounded, since a guest may send keys without end.
-            elif len(self.keys) < RUN_LIMIT_BYTES:
-                self.keys += keys_in(block)
+            if kind == DECRYPTION_SECRETS and self._with_keys:
+                # Bounded, since a guest may send keys without end.
+                if len(self.keys) < RUN_LIMIT_BYTES:
+                    self.keys += keys_in(block)
+                continue
+            if self._paced and kind == ENHANCED_PACKET and len(block) > PACE_BYTES:
+                if MAGIC in block[:100]:
+                    pace.wait_for(time_of(block))
+            elif kind == INTERFACE_STATISTICS and len(self._end) < END_BYTES:
+                self._end += block
+            yield block
 
     @property
     def hash(self) -> str:
-        return self._digest.hexdigest()
+        return hash_of(one.line for one in self.digests)
 
     @property
-    def last_packet_ns(self) -> int | None:
-        """Return the guest's date in the last packet that it has sent, in ns since 1970.
-
-        None if the stream does not end with one.
-        """
-        return last_time_ns(self._end)
+    def file_hash(self) -> str:
+        """Return the BLAKE3 hash of what was kept."""
+        return self._hash.hexdigest()
 
 
 class Pace:
@@ -387,12 +379,6 @@ class Pace:
             self._ahead_ns = ahead_ns
         elif ahead_ns > self._ahead_ns:
             time.sleep((ahead_ns - self._ahead_ns) / 1e9)
-
-
-def _joined(one: memoryview, other: memoryview) -> memoryview:
-    """The last bytes of two parts that follow each other."""
-    both = bytes(one[-LARGEST_BLOCK_BYTES:]) + bytes(other[-LARGEST_BLOCK_BYTES:])
-    return memoryview(both[-LARGEST_BLOCK_BYTES:])
 
 
 def _widen(pipe: int) -> None:
