@@ -52,6 +52,7 @@ TABLE = "satpep"
 RULE_PRIORITY = "100"
 """Before those that give a flow a tunnel of its own (jobs/vpn): answers to the proxy are the
 proxy's."""
+STOPS = (signal.SIGTERM, signal.SIGINT)
 READY = "\0openbach-pep-ready"
 """Name of a socket that a proxy's host has while it works (abstract: it belongs to the host's
 network namespace)."""
@@ -342,6 +343,11 @@ class Connections:
         )
 
 
+def give_up(*_: Any) -> None:
+    """End the job before it is ready: an agent kills it 2 s after its stop, a proof takes longer."""
+    sys.exit("stopped before the proxy was ready")
+
+
 def split(arguments: argparse.Namespace) -> None:
     """Rules, program, proof; then statistics as they come, until the program is told to end."""
     interfaces = [name for name in (arguments.interfaces or "").split(",") if name]
@@ -351,8 +357,10 @@ def split(arguments: argparse.Namespace) -> None:
         program = at_end.enter_context(
             started(*words, recorded=True, stdout=subprocess.PIPE, text=True)
         )
-        signal.signal(signal.SIGTERM, lambda *_: program.terminate())
-        signal.signal(signal.SIGINT, lambda *_: program.terminate())
+        # From the end on, nothing cuts short what takes the changes back.
+        at_end.callback(signal.pthread_sigmask, signal.SIG_BLOCK, STOPS)
+        for number in STOPS:
+            signal.signal(number, give_up)
         assert program.stdout
         if arguments.program == "satpep":
             if '"ready"' not in program.stdout.readline():
@@ -370,6 +378,8 @@ def split(arguments: argparse.Namespace) -> None:
         ready.bind(READY)
         ready.listen()
         what = "" if address_kept else ", with the proxy's address instead of the client's"
+        for number in STOPS:
+            signal.signal(number, lambda *_: program.terminate())
         collect_agent.send_log(
             syslog.LOG_INFO, f"{arguments.program} is ready: a connection has gone through{what}"
         )
@@ -393,9 +403,8 @@ def main() -> None:
         if wanted:
             wait_for("the proxy on this host is not ready", is_ready)
     elif not wanted:
-        stops = {signal.SIGTERM, signal.SIGINT}
-        signal.pthread_sigmask(signal.SIG_BLOCK, stops)
-        signal.sigwait(stops)
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+        signal.sigwait(STOPS)
     elif shutil.which(arguments.program) is None:
         sys.exit(f"{arguments.program} is not installed on this host")
     else:
