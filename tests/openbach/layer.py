@@ -66,7 +66,7 @@ class PlatformEngine(VirtualEngine):
         ours = Catalog((REPOSITORY,))
         code = {
             f"{kind}/{folder.name}": folder
-            for kind in ("congestion-controls", "satellites")
+            for kind in ("congestion-controls", "cpus", "satellites")
             for folder in ours.all(kind).values()
         }
         super().__init__(REPOSITORY, code)

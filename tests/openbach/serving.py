@@ -16,7 +16,7 @@ from typing import Any
 import requests
 from clicks import SIZE, Hand, chromium
 from stack import CONTROLLER_URL, LOGIN, PASSWORD
-from steps import PROJECT, Run, until
+from steps import PROJECT, Run, session, until
 
 SERVE_PASSWORD = "of a test of serve"
 SERVE_URL = "http://127.0.0.1:8000/"
@@ -78,15 +78,6 @@ SCRIPTS: tuple[tuple[str, ...], ...] = (
     ("status_scenario_instance.py", "999999"), ("stop_scenario_instance.py", "999999"),
     ("start_job_instance.py", "172.20.34.11", "path_ready", "{}"), ("get_job_help.py", "nothing"),
 )  # fmt: skip
-
-
-def session(url: str, password: str) -> requests.Session:
-    made = requests.Session()
-    made.headers["Connection"] = "close"
-    made.post(
-        f"{url}login/", json={"login": LOGIN, "password": password}, timeout=60
-    ).raise_for_status()
-    return made
 
 
 def shape(value: Any, depth: int = 3) -> Any:
