@@ -43,7 +43,7 @@ MADE = ("project", "package", "sources", "orders")
 CODE = (
     "src", "jobs", "scenarios", "tests/openbach", "satellites", "impairments", "vpn-configs",
     "congestion-controls", "quic-stacks", "cpus", "campaigns", "topologies", "pep",
-    "inventory.yml", "debian.lock", "pyproject.toml", "CHANGELOG.md",
+    "inventory.yml", "debian.lock", "requirements.lock", "pyproject.toml", "CHANGELOG.md",
 )  # fmt: skip
 """What of this checkout is in the guest."""
 

@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -108,6 +109,7 @@ class Run:
             [sys.executable, "-P", "-m", "openbach_run", *words],
             cwd=self.package,
             text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -204,12 +206,15 @@ def until(is_so: Callable[[], bool], limit_s: float, look_s: float = LOOK_S) -> 
 def ran(run: Run, *words: str, limit_s: float = RUN_LIMIT_S) -> tuple[int, str]:
     """Exit code and text of our command, which is ended when it takes too long."""
     running = run.command(*words)
-    try:
-        text, _ = running.communicate(timeout=limit_s)
-    except subprocess.TimeoutExpired:
-        running.kill()
-        text, _ = running.communicate()
-    return running.returncode, text
+    timer = threading.Timer(limit_s, running.kill)
+    timer.start()
+    lines = []
+    with running:
+        for line in running.stdout or ():
+            print(f"      {line}", end="", flush=True)
+            lines.append(line)
+    timer.cancel()
+    return running.returncode, "".join(lines)
 
 
 def session(url: str, password: str) -> requests.Session:
