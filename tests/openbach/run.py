@@ -33,18 +33,14 @@ import layer
 
 from openbach_run.engine.virtual.engine import GUEST_START_NS
 from openbach_run.errors import InputError, SetupError
-from openbach_run.paths import REPOSITORY
+from openbach_run.paths import CONTENT, REPOSITORY
 from openbach_run.prompt.lab import _descendants as descendants
 
 MEMORY_MB = 3072
 LOOK_S = 0.2
 MADE = ("project", "package", "sources", "orders")
 """Folders of the run's directory that are gone at its end."""
-CODE = (
-    "src", "jobs", "scenarios", "tests/openbach", "satellites", "impairments", "vpn-configs",
-    "congestion-controls", "quic-stacks", "cpus", "campaigns", "topologies", "pep",
-    "inventory.yml", "debian.lock", "requirements.lock", "pyproject.toml", "CHANGELOG.md",
-)  # fmt: skip
+CODE = (*CONTENT, "tests/openbach")
 """What of this checkout is in the guest."""
 
 
