@@ -270,7 +270,8 @@ def checks_before_a_start(run: Run) -> None:
         f"the database says that {gw.address} has the job outage (registered with skip_playbook);"
         " the agent has it not"
     )
-    code, text = ran(run, str(file), *words[1:], "--results", str(run.temporary / "results-outage"))
+    values = (*words[1:], "pep=none", "loss=preset")  # a file of JSON has none of its own
+    code, text = ran(run, str(file), *values, "--results", str(run.temporary / "results-outage"))
     run.record.check(
         "the check before a start asks the agents: the job that only the database has is named",
         code != 0 and f"outage is not installed on {gw.address}" in text,
