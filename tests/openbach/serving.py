@@ -21,6 +21,14 @@ from steps import PROJECT, Run, session, until
 SERVE_PASSWORD = "of a test of serve"
 SERVE_URL = "http://127.0.0.1:8000/"
 LIMIT_S = 300.0
+UNPREPARED = """
+import sys
+from openbach_run.engine.local import LocalEngine
+LocalEngine.prepare = lambda *_: None
+from openbach_run.commands.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+"""Our command, whose engine builds no kernel: it starts nothing."""
 ROUTES: tuple[tuple[str, str, dict[str, Any] | None], ...] = (
     ("GET", "version/", None),
     ("GET", "login/", None),
@@ -148,7 +156,7 @@ def serve_all(run: Run) -> None:
     run.record.say(f"`openbach-run {' '.join(words)}`")
     log = (directory / "log").open("w")
     serving = subprocess.Popen(
-        [sys.executable, "-P", "-m", "openbach_run", *words],
+        [sys.executable, "-P", "-c", UNPREPARED, *words],
         cwd=directory,
         stdin=subprocess.DEVNULL,
         stdout=log,
