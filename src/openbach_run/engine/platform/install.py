@@ -49,29 +49,19 @@ class Installation:
     def run(self, say: Callable[[str], None], check: bool) -> list[str]:
         """Do the steps, or only look; return what is still missing."""
         self.controller.log_in()
-        missing, late, steps = [], [], 0
+        missing, steps = [], 0
         for name, look, do in self._steps():
-            lacks, steps = self._lacks(look), steps + 1
-            if lacks and not check:
-                say(f"{name}: {lacks} …")
-                if lacks := self._lacks(do) or self._lacks(look):
-                    say(f"{name}: not yet: {lacks}")
-                    late.append((name, look))
-            elif lacks:
-                missing.append(f"{name}: {lacks}")
-        # What came while a playbook of an interrupted command went on is there at the end.
-        missing += [f"{name}: {lacks}" for name, look in late if (lacks := self._lacks(look))]
+            lacks, steps = "", steps + 1
+            try:
+                if (lacks := look()) and not check:
+                    say(f"{name}: {lacks} …")
+                    do()
+                    lacks = look()
+            except (Refused, Lost) as error:
+                lacks = f"{lacks} ({error})" if lacks else str(error)
+            missing += [f"{name}: {lacks}"] if lacks else []
         say(f"{steps - len(missing)} of {steps} steps are done")
         return missing
-
-    @staticmethod
-    def _lacks(act: Callable[[], object]) -> str:
-        """Return what a look says that is missing, or why it or a step failed."""
-        try:
-            found = act()
-        except (Refused, Lost) as error:
-            return str(error)
-        return found if isinstance(found, str) else ""
 
     def _steps(self) -> Iterator[Step]:
         form = form_of(self.controller.get("job/")) or "2.7"
@@ -140,6 +130,9 @@ class Installation:
             if state["returncode"] not in DONE:
                 raise Refused(422, f"{name}: {json.dumps(state['response'])[:MOST_TOLD]}")
             self._new.add((name, address))
+        # OpenBACH says that a job is installed before its agent knows it.
+        while self._agent(entity, address) and time.monotonic() < end_s:
+            time.sleep(POLL_S)
 
     def _state(self, name: str, address: str) -> Any:
         return self.controller.get("job/", name, "state/", address=address)["install"]
