@@ -17,7 +17,7 @@ from launching import follow_table, judge, newest_of, stored_files
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from record import Record
 from stack import AUDITORIUM_URL, LOGIN, PASSWORD
-from steps import PROJECT, RUN_LIMIT_S, Run, until
+from steps import INSTANCE_LIMIT_S, PROJECT, Run, until
 
 CHROMIUM = "/usr/lib/chromium/chromium"
 """Not Debian's script around it, which looks for SSE3 in /proc/cpuinfo: the guest's names no such
@@ -227,7 +227,7 @@ def launch_by_clicks(run: Run, hand: Hand, scenario: str) -> None:
         hand.picture("3-running")
     # A page with an instance that runs draws 60 times a second: nobody looks at it meanwhile.
     hand.page.goto("about:blank")
-    instance = run.ended(number, RUN_LIMIT_S)
+    instance = run.ended(number, INSTANCE_LIMIT_S)
     hand.page.goto(f"{hand.url}app/")
     hand.scenarios()
     hand.show_newest()

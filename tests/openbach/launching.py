@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from stack import CONTROLLER_URL, PASSWORD
-from steps import PROJECT, RUN_LIMIT_S, Run, session, until
+from steps import INSTANCE_LIMIT_S, PROJECT, Run, session, until
 
 from openbach_run.engine.platform import reasons
 
@@ -38,7 +38,7 @@ def launch_all(run: Run) -> None:
     for name in scenarios(run):
         if not name.endswith(TABLE):
             values = run.values(name)
-            instance = run.ended(run.start(name, values), RUN_LIMIT_S)
+            instance = run.ended(run.start(name, values), INSTANCE_LIMIT_S)
             judge(run, name, instance)
             run.keep(instance, "REST")
     run.nothing_left("after these", before)

@@ -33,7 +33,8 @@ OF_THE_PLATFORM = re.compile(
     r" -o)|sftp-server|^tr |^ansible"
 )
 END_LIMIT_S = 240.0
-RUN_LIMIT_S = 1800.0
+RUN_LIMIT_S, INSTANCE_LIMIT_S = 1800.0, 600.0
+"""Guest's time, for a command of ours and for an instance."""
 LOOK_S = 1.0
 
 
@@ -129,8 +130,17 @@ class Run:
         return found
 
     def ended(self, number: int, limit_s: float = END_LIMIT_S) -> dict[str, Any]:
-        """The instance when it has a stop date, or as it is when the time is over."""
-        until(lambda: bool(self.instance(number)["stop_date"]), limit_s)
+        """The instance when it has a stop date; when the time is over, it is stopped."""
+        if not until(lambda: bool(self.instance(number)["stop_date"]), limit_s):
+            functions = self.instance(number)["openbach_functions"]
+            left = [
+                f"{one['label']} ({one['status']})"
+                for one in functions
+                if one["status"] != "Finished"
+            ]
+            self.record.say(f"instance {number} has not ended, and is stopped: {', '.join(left)}")
+            self.controller.post("scenario_instance/", number, body={})
+            until(lambda: bool(self.instance(number)["stop_date"]), END_LIMIT_S)
         return self.instance(number)
 
     def keep(

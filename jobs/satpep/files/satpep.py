@@ -344,7 +344,7 @@ class Connections:
 
 
 def give_up(*_: Any) -> None:
-    """End the job before it is ready: an agent kills it 2 s after its stop, a proof takes longer."""
+    """End the job: an agent kills it 2 s after its stop, and a proof may take longer."""
     sys.exit("stopped before the proxy was ready")
 
 
