@@ -33,7 +33,7 @@ OF_THE_PLATFORM = re.compile(
     r" -o)|sftp-server|^tr |^ansible"
 )
 END_LIMIT_S = 240.0
-RUN_LIMIT_S, INSTANCE_LIMIT_S = 1800.0, 600.0
+RUN_LIMIT_S, INSTANCE_LIMIT_S = 1800.0, 1200.0
 """Guest's time, for a command of ours and for an instance."""
 LOOK_S = 1.0
 
