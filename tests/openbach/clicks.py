@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Part 7: the same by clicks in OpenBACH's own web UI, in Debian's Chromium.
+"""Part 7: the same by clicks in OpenBACH's own web UI, in Debian's Chromium. Part 9: a table so.
 
 There is a picture of each step.
 """
@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from engine import TABLE, TABLE_TEXT
-from launching import RUN_LIMIT_S, judge
+from launching import follow_table, judge, newest_of, stored_files
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from record import Record
 from stack import AUDITORIUM_URL, LOGIN, PASSWORD
-from steps import PROJECT, Run, until
+from steps import INSTANCE_LIMIT_S, PROJECT, Run, until
 
 CHROMIUM = "/usr/lib/chromium/chromium"
 """Not Debian's script around it, which looks for SSE3 in /proc/cpuinfo: the guest's names no such
@@ -227,7 +227,7 @@ def launch_by_clicks(run: Run, hand: Hand, scenario: str) -> None:
         hand.picture("3-running")
     # A page with an instance that runs draws 60 times a second: nobody looks at it meanwhile.
     hand.page.goto("about:blank")
-    instance = run.ended(number, RUN_LIMIT_S)
+    instance = run.ended(number, INSTANCE_LIMIT_S)
     hand.page.goto(f"{hand.url}app/")
     hand.scenarios()
     hand.show_newest()
@@ -238,6 +238,38 @@ def launch_by_clicks(run: Run, hand: Hand, scenario: str) -> None:
     hand.close()
     judge(run, f"{scenario}, launched by clicks", instance)
     run.keep(instance, "clicks")
+
+
+def table_by_click(run: Run, name: str = "geo_loss_table") -> None:
+    run.record.part(f"9. {name} by one click")
+    before, newest = run.networks(), newest_of(run, name)
+    with chromium() as browser:
+        page = browser.new_page(viewport=SIZE)  # type: ignore[arg-type]
+        hand = Hand(page, AUDITORIUM_URL, run.record, "openbach")
+        hand.log_in(LOGIN, PASSWORD)
+        hand.scenarios()
+        values = run.values(name) | ({"size": run.size} if run.size else {})
+        fields = hand.open_dialog(name)
+        hand.fill({one: values[one] for one in fields})
+        hand.launch()
+        run.record.count("launched by clicks")
+        # 36 scenarios of 26 functions are written to the database before the list has it.
+        run.record.check(f"{name} is launched", until(lambda: newest_of(run, name) > newest, 300))
+        page.goto("about:blank")
+        follow_table(run, name, number := newest_of(run, name))
+        page.goto(f"{hand.url}app/")
+        hand.scenarios()
+        hand.click("tab", "Instances")
+        page.wait_for_load_state("networkidle")
+        hand.picture("6-table-finished")
+    files = stored_files(run, number, "transfer_table", "table_png", "table_csv")
+    run.record.check("table.png and table.csv are exported", len(files) >= 2, ", ".join(files))
+    for kept, content in files.items():
+        if kept.endswith(".png"):
+            Path(run.record.picture("openbach-7-table")).write_bytes(content)
+        else:
+            run.record.show(content.decode())
+    run.nothing_left("after these", before)
 
 
 def picture_of_table(run: Run, browser: Browser) -> None:

@@ -31,7 +31,9 @@ ABOUT_A_JOB = re.compile(
     r" AGENT_NAME ([^,]+), (.*)",
     re.DOTALL,
 )
-FORWARDED = re.compile(r"<(\d+)>(\S+) (\S+) ([^\[:\s]+)(?:\[(\d+)\])?: ?(.*)", re.DOTALL)
+FORWARDED = re.compile(
+    r"<(\d+)>(\w{3} +\d+ [\d:]+|\S+) (\S+) ([^\[:\s]+)(?:\[(\d+)\])?: ?(.*)", re.DOTALL
+)
 TOKEN = re.compile(
     r"""\s*(\(|\)|AND\b|OR\b|"[^"]*"|'[^']*'|<>|!=|<=|>=|=~|!~|[=<>]|[^\s()=<>!]+)"""
 )

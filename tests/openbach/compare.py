@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import math
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from openbach_run.errors import SetupError
 from openbach_run.paths import REPOSITORY
-from openbach_run.results.measures import measures, measures_of
+from openbach_run.results.measures import measures_of
 from openbach_run.results.record import FINISHED, Record, Store
 
 BOUND_PCT = 0.1
@@ -48,20 +48,27 @@ class Beside(NamedTuple):
         )
 
 
+NOTHING = Beside("not collected", math.inf, 0)
+
+
 def compared(directory: Path, seed: int) -> bool:
     """Add the comparison to the report; whether every instance is within the bound."""
+    launched = directory / "launched.json"
+    kept = json.loads(launched.read_text()) if launched.exists() else []
+    stores = [Store(place) for place in (directory / "collected").glob("*")]
+    records = {one.host["scenario_instance_id"]: one for store in stores for one in store.all()}
     rows, far = [], 0
-    for place in sorted((directory / "instances").glob("*"), key=lambda one: int(one.name)):
-        order = json.loads((place / "order.json").read_text())
+    for order in kept:
         if order["status"] != FINISHED:
             continue
-        found = list(beside(place, cell(order, seed, directory / "engine")))
-        furthest = max(found, key=lambda one: one.differs_pct)
+        found = list(beside(records.get(order["instance"]), seed, directory / "engine"))
+        furthest = max(found, key=lambda one: one.differs_pct, default=NOTHING)
+        first = next(iter(found), NOTHING)
         far += furthest.differs_pct > BOUND_PCT
         values = " ".join(f"{name}={value}" for name, value in order["values"].items())
         shown = (
-            order["scenario"], order["how"], values, found[0].name, f"{found[0].engine:.6f}",
-            f"{found[0].platform:.6f}", f"{found[0].differs_pct:.4f} %", str(len(found)),
+            order["scenario"], order["how"], values, first.name, f"{first.engine:.6f}",
+            f"{first.platform:.6f}", f"{first.differs_pct:.4f} %", str(len(found)),
             f"{furthest.name}: {furthest.engine:g}, {furthest.platform:g} ({furthest.differs_pct:.3f} %)",
         )  # fmt: skip
         print("   " + " | ".join(shown), flush=True)
@@ -77,11 +84,24 @@ def compared(directory: Path, seed: int) -> bool:
     return not far
 
 
-def cell(order: Mapping[str, Any], seed: int, results: Path) -> Record:
+def beside(collected: Record | None, seed: int, results: Path) -> Iterator[Beside]:
+    """Yield the measures that say what is better, in the order in which jobs declare them."""
+    if collected is None:
+        return
+    record = cell(collected, seed, results / collected.scenario)
+    wanted = {
+        one.column for several in measures_of(record).values() for one in several if one.better
+    }
+    for name, value in record.measures.items():
+        if name in wanted and isinstance(value, int | float):
+            theirs = collected.measures.get(name)
+            yield Beside(name, value, math.inf if theirs is None else theirs)
+
+
+def cell(collected: Record, seed: int, results: Path) -> Record:
     """The engine's record of the same cell: run if it is not there. Raises SetupError."""
-    place = results / order["scenario"]
-    words = [f"{name}={value}" for name, value in order["values"].items()]
-    words = [order["scenario"], *words, "noise=off", "--seeds", f"{seed},", "--results", str(place)]
+    values = [one for one in collected.repetition[1:-1] if not one.startswith("noise=")]
+    words = [collected.scenario, *values, "noise=off", f"--seeds={seed},", f"--results={results}"]
     done = subprocess.run(
         [str(REPOSITORY / "openbach-run"), *words, "--quiet", "--format", "json"],
         check=False, capture_output=True, text=True, cwd=REPOSITORY,
@@ -89,17 +109,6 @@ def cell(order: Mapping[str, Any], seed: int, results: Path) -> Record:
     if done.returncode:
         raise SetupError(f"openbach-run {' '.join(words)}:\n{done.stderr}")
     (row,) = json.loads(done.stdout)
-    record = Store(place).load(row["run_id"])
+    record = Store(results).load(row["run_id"])
     assert record
     return record
-
-
-def beside(place: Path, record: Record) -> Iterator[Beside]:
-    """Yield the measures that say what is better, in the order in which jobs declare them."""
-    declared = measures_of(record)
-    found = measures(place, declared, record.arguments)
-    wanted = {one.column for several in declared.values() for one in several if one.better}
-    for name, value in record.measures.items():
-        if name in wanted and isinstance(value, int | float):
-            theirs = found.get(name)
-            yield Beside(name, value, math.inf if theirs is None else theirs)

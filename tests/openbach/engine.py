@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Parts 3 to 6: our command with --engine controller.
+"""Parts 3 to 6: our command with --engine controller. Part 10: `collect`.
 
 What a stop of it, or its sudden end, leaves; its requests; its checks before a start.
 """
@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import concurrent.futures
 import json
+import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import requests
+from launching import stored_files
 from stack import AUDITORIUM_URL, COLLECTOR, CONTROLLER_URL
-from steps import PROJECT, Run, until
+from steps import PROJECT, RUN_LIMIT_S, Run, ran, until
 
 from openbach_run.engine.platform.rest import Access, Controller
 
@@ -24,22 +25,11 @@ TABLE = ("geo", "vpn=none,openvpn_udp", "cc=cubic")
 OTHERS = (("geo", "vpn=wireguard", "pep=B", "cc=bbr", "loss=1"),)
 TABLE_TEXT = "table.txt"
 """Below the temporary directory: what our command printed for TABLE, for its picture."""
-RUN_LIMIT_S = 1800.0
 SHORT = ("geo", "vpn=none", "cc=cubic", "size=1M")
 LASTING = ("geo", "vpn=openvpn_udp", "cc=bbr", "pep=B", "duration_s=40")
+DRAWING = ("time_series", "histogram")
 START_LIMIT_S, STOP_LIMIT_S = 240.0, 180.0
 REQUESTS, THREADS = 400, 16
-
-
-def ran(run: Run, *words: str, limit_s: float = RUN_LIMIT_S) -> tuple[int, str]:
-    """Exit code and text of our command, which is ended when it takes too long."""
-    running = run.command(*words)
-    try:
-        text, _ = running.communicate(timeout=limit_s)
-    except subprocess.TimeoutExpired:
-        running.kill()
-        text, _ = running.communicate()
-    return running.returncode, text
 
 
 def options(results: Path) -> tuple[str, ...]:
@@ -59,7 +49,44 @@ def cells(run: Run) -> None:
             (run.temporary / TABLE_TEXT).write_text(text)
         for instance in range(newest + 1, run.newest() + 1):
             run.keep(run.instance(instance), "--engine controller")
+    drawn(run)
     run.nothing_left("after these runs", before)
+
+
+def drawn(run: Run) -> None:
+    """OpenBACH's own jobs, once they are installed, draw what a scenario with them measures."""
+    address = run.stack.agents["satvpn_pc"].address
+    order = {"action": "install", "names": [*DRAWING], "addresses": [address]}
+    run.controller.post("job/", body=order, repeat=True)
+    until(lambda: {*DRAWING} <= _installed(run, address, update=""), RUN_LIMIT_S)
+    file = run.temporary / "drawn.yml"
+    file.write_text("inherits: geo.yml\nvalues: {post_processing: pc, series_s: 1}\n")
+    jobs = ("--jobs", str(run.checkout / "src/jobs"))
+    code, text = ran(run, str(file), *SHORT[1:], *jobs, *options(run.temporary / "results-drawn"))
+    files = {job: stored_files(run, run.newest(), job, "figure") for job in DRAWING}
+    told = ", ".join(name for several in files.values() for name in several)
+    is_so = code == 0 and all(any(name.endswith(".png") for name in one) for one in files.values())
+    run.record.check("post_processing: time_series and histogram store figures", is_so, told)
+    if not is_so:
+        run.record.show(text[-2000:])
+
+
+def collect_all(run: Run) -> None:
+    """What other parts have launched becomes records, with which compare.py goes on."""
+    run.record.part("10. Finished instances, whoever launched them, become records: `collect`")
+    wanted: dict[str, list[int]] = {}
+    for one in run.kept:
+        name, number = one["collect"]
+        if one["status"] == "Finished Ok" and number not in wanted.setdefault(name, []):
+            wanted[name].append(number)
+    for name, numbers in wanted.items():
+        results = run.temporary / "collected" / name
+        words = ("--instance", *map(str, numbers), "--results", str(results), "--quiet")
+        code, text = ran(run, "collect", name, *words)
+        run.record.check(f"{len(numbers)} instances of {name} are collected", code == 0)
+        run.record.show(text[-5000:])
+    shutil.copytree(run.temporary / "collected", run.record.directory / "collected")
+    (run.record.directory / "launched.json").write_text(json.dumps(run.kept))
 
 
 # Stops
@@ -243,7 +270,8 @@ def checks_before_a_start(run: Run) -> None:
         f"the database says that {gw.address} has the job outage (registered with skip_playbook);"
         " the agent has it not"
     )
-    code, text = ran(run, str(file), *words[1:], "--results", str(run.temporary / "results-outage"))
+    values = (*words[1:], "pep=none", "loss=preset")  # a file of JSON has none of its own
+    code, text = ran(run, str(file), *values, "--results", str(run.temporary / "results-outage"))
     run.record.check(
         "the check before a start asks the agents: the job that only the database has is named",
         code != 0 and f"outage is not installed on {gw.address}" in text,
@@ -261,5 +289,6 @@ def checks_before_a_start(run: Run) -> None:
     until(lambda: ":1112" in pc.run("ss", "-ltn"), 30)
 
 
-def _installed(run: Run, address: str) -> set[str]:
-    return {job["name"] for job in run.controller.get("job/", address=address)["installed_jobs"]}
+def _installed(run: Run, address: str, **asked: str) -> set[str]:
+    answer = run.controller.get("job/", address=address, **asked)
+    return {job["name"] for job in answer["installed_jobs"]}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Part 1: the platform gets its agents, then what `openbach-run package` has made.
+"""Part 1: the platform gets its agents, then what `openbach-run package --install` brings.
 
-The commands are those of the package's README.
+The package's README has the same by hand: its commands are given afterwards.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from stack import COLLECTOR, CONTROLLER
-from steps import PROJECT, Run, until
+from steps import PROJECT, Run, ran, until
 
 INSTALL_LIMIT_S = 420.0
 MOST_FIELDS = 6
@@ -54,12 +54,48 @@ def _done(state: Any) -> bool:
 
 
 def import_all(run: Run) -> None:
-    run.record.part("1. Import, as the package's README says")
+    run.record.part("1. `openbach-run package --install`, and the package's README")
     set_up(run)
     version = run.controller.get("version/")["openbach_version"]
     run.record.say(
         f"controller {CONTROLLER} says that it is {version}; {len(run.stack.agents)} agents"
     )
+    install(run)
+    by_readme(run)
+    import_project(run)
+    check_readme(run)
+
+
+def install(run: Run) -> None:
+    """A fresh platform, a command that is killed, the same one again, and a look."""
+    words = ("package", "--install", CONTROLLER)
+    code, text = ran(run, *words, "--check")
+    run.record.check(
+        "--check on a fresh platform changes nothing and names all that lacks",
+        code == 1 and f"\n0 of {text.count('missing: ')} steps are done" in f"\n{text}",
+        f"exit code {code}, {text.count('missing: ')} steps",
+    )
+    killed = run.command(*words)
+    until(lambda: run.controller.find("job/", "lan_link") is not None, INSTALL_LIMIT_S)
+    killed.kill()
+    killed.communicate()
+    begun_s = time.monotonic()
+    code, text = ran(run, *words)
+    lacks = "; ".join(line for line in text.splitlines() if "missing: " in line)
+    run.record.check("killed, and given again: it does the rest", code == 0, lacks)
+    took_min = (time.monotonic() - begun_s) / 60
+    run.record.say(f"that took {took_min:.1f} minutes of the platform's clock")
+    run.record.count("jobs installed by Ansible", text.count("jobs of "))
+    is_whole(run)
+
+
+def is_whole(run: Run) -> None:
+    code, text = ran(run, "package", "--install", CONTROLLER, "--check")
+    run.record.check("--check finds nothing missing", code == 0, text.strip()[-300:])
+
+
+def by_readme(run: Run) -> None:
+    """The commands of the README; those for jobs once each, on the platform that has them."""
     code, text = run.auditorium("get_job_infos.py", "fping")
     form = "2.7" if "ansible_distribution_release" in text else "2.6"
     run.record.check(
@@ -67,112 +103,40 @@ def import_all(run: Run) -> None:
         code == 0 and form == "2.7",
         form,
     )
-    add_jobs(run)
-    install_jobs(run)
-    import_project(run)
-    check_readme(run)
-
-
-def add_jobs(run: Run) -> None:
     added = {words[0] for words in run.commands_of("add_job.py")}
     packed = {file.name.removesuffix(".tar.gz") for file in (run.package / "jobs-2.7").iterdir()}
-    refused = []
-    for words in [
-        *run.commands_of("add_job.py"),
-        *([name, "-t", f"jobs-2.7/{name}.tar.gz"] for name in sorted(packed - added)),
-    ]:
-        code, text = run.auditorium("add_job.py", *words)
-        if code:
-            refused.append(f"{words[0]}: {text[-200:]}")
-        else:
-            run.record.count("jobs imported")
-    run.record.check(
-        f"the controller takes all {len(packed)} jobs ({len(added)} by README, the others beside)",
-        not refused,
-        "; ".join(refused),
-    )
     said = {name for name in packed - added if f"`{name}`" in run.readme}
     run.record.check(
         "README: a job that is not in its list is named, with the reason", said == packed - added
     )
-
-
-def install_jobs(run: Run) -> None:
-    begun_s = time.monotonic()
-    failed = []
-    wanted: dict[str, set[str]] = {}
-    for words in run.commands_of("install_jobs.py"):
-        address = words[words.index("-a") + 1]
-        wanted[address] = set(words[1 : words.index("-a")])
-        code, text = run.auditorium("install_jobs.py", *words)
-        run.record.say(f"install_jobs.py {' '.join(words)}: {len(wanted)} agents done")
-        if code or "Operation successfull" not in text:
-            failed.append(f"{address}: {text[-300:]}")
-    run.record.check(
-        f"install_jobs.py, the real Ansible, on {len(wanted)} agents", not failed, "; ".join(failed)
-    )
-    checks = run.commands_of("list_installed_jobs.py")
-    run.record.check(
-        "README: how to check an install",
-        {words[0] for words in checks} == wanted.keys(),
-        f"{len(checks)} commands",
-    )
-    early = 0
-    for words in checks:
-
-        def installed(words: list[str] = words) -> bool:
-            answer = run.controller.get("job/", address=words[0], update="")
-            return wanted[words[0]] <= {job["name"] for job in answer["installed_jobs"]}
-
-        if not installed():
-            early += 1
-            until(installed, INSTALL_LIMIT_S)
-        code, text = run.auditorium("list_installed_jobs.py", *words)
-        there = {job for job in wanted[words[0]] if f"'name': '{job}'" in text}
-        missing = wanted[words[0]] - there
-        run.record.check(
-            f"{words[0]} says itself that it has {', '.join(sorted(wanted[words[0]]))}",
-            not missing,
-            ", ".join(missing),
-        )
-        run.record.count("jobs installed by Ansible", len(there))
-    run.record.say(
-        f"installing took {(time.monotonic() - begun_s) / 60:.1f} minutes. {early} agents had not"
-        " all of their jobs when install_jobs.py said that it was successful: OpenBACH's role"
-        " install_job registers a job as installed before its playbook has ended"
-    )
+    more = [[name, "-t", f"jobs-2.7/{name}.tar.gz"] for name in sorted(said)]
+    installs, lists = run.commands_of("install_jobs.py"), run.commands_of("list_installed_jobs.py")
+    attached = run.commands_of("modify_entity.py")
+    for script, several in (
+        ("add_job.py", [run.commands_of("add_job.py")[0], *more]),
+        ("install_jobs.py", installs[:1]),
+        ("list_installed_jobs.py", lists),
+        ("delete_project.py", [[PROJECT]]),
+        ("add_project.py", [["project.json"]]),
+        ("modify_entity.py", attached),
+    ):
+        told = [(words, *run.auditorium(script, *words)) for words in several]
+        wrong = [f"{' '.join(words)}: {text[-300:]}" for words, code, text in told if code]
+        run.record.check(f"{script}: {len(several)} as README has it", not wrong, "; ".join(wrong))
+    run.record.check("README: each agent has its commands", len(installs) == len(lists) == 7)
+    is_whole(run)
 
 
 def import_project(run: Run) -> None:
-    code, text = run.auditorium("add_project.py", "project.json")
-    run.record.check(
-        "add_project.py takes project.json", code == 0, "" if code == 0 else text[-400:]
-    )
-    failed = [
-        words[0]
-        for words in run.commands_of("modify_entity.py")
-        if run.auditorium("modify_entity.py", *words)[0]
-    ]
     project = run.controller.get("project/", PROJECT)
     attached = [entity["name"] for entity in project["entity"] if entity["agent"]]
     run.record.count("entities attached", len(attached))
-    run.record.check(
-        f"{len(attached)} of {len(project['entity'])} entities have their agents",
-        len(attached) == 7 and not failed,
-    )
     files = sorted((run.package / "scenarios").glob("*.json"))
     there = {scenario["name"]: scenario for scenario in project["scenario"]}
     run.record.count("scenarios imported", len(there))
     run.record.check(
         f"the project has all {len(files)} scenarios", {file.stem for file in files} == there.keys()
     )
-    changed = [
-        file.stem
-        for file in files
-        if run.controller.get("project/", PROJECT, "scenario/", file.stem)
-        != json.loads(file.read_text())
-    ]
-    run.record.check("each scenario comes back as it was sent", not changed, ", ".join(changed))
     again = [
         file.stem
         for file in files

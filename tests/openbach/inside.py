@@ -35,7 +35,8 @@ PARTS = (
     "engine.checks_before_a_start",
     "clicks.click_all",
     "serving.serve_all",
-    "launching.launch_table",
+    "clicks.table_by_click",
+    "engine.collect_all",
 )
 
 
@@ -45,9 +46,9 @@ def main() -> int:
     record.part("The platform")
     stack = Stack(CHECKOUT, TEMPORARY, order["seed"], record.say)
     stack.start()
-    run = Run(stack, record, EXTRA, CHECKOUT, DIRECTORY / "package", TEMPORARY)
+    run = Run(stack, record, EXTRA, CHECKOUT, DIRECTORY / "package", TEMPORARY, order["size"])
     for number, part in enumerate(PARTS, start=1):
-        if not order["only"] or number in {1, *order["only"]}:
+        if not order["only"] or number in {1, len(PARTS), *order["only"]}:
             attempt(record, part, run)
     failed = sum(not so for _, so, _ in record.checks)
     print(f"{len(record.checks)} checks, {failed} failed; {dict(record.counts)}", flush=True)

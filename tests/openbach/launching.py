@@ -1,23 +1,25 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Part 2: every scenario launched over REST, with the values of the package's README.
 
-Part 9: the tables, as one scenario each. What instances have measured is kept for compare.py.
+And what any launched instance is judged by.
 """
 
 from __future__ import annotations
 
+import io
 import json
+import tarfile
+from pathlib import Path
 from typing import Any
 
-from steps import PROJECT, Run, until
+from stack import CONTROLLER_URL, PASSWORD
+from steps import INSTANCE_LIMIT_S, PROJECT, Run, session, until
 
 from openbach_run.engine.platform import reasons
-from openbach_run.engine.platform.rest import Lost
 
 TABLE = "_table"
-RUN_LIMIT_S = 1800.0
-CHILD_LIMIT_S = 900.0
-"""Guest's time, for an instance and for each combination of a table."""
+CHILD_LIMIT_S, EXPORT_LIMIT_S = 900.0, 300.0
+"""Guest's time, for each combination of a table and for an export, which is a playbook's."""
 
 
 def said(run: Run, instance: dict[str, Any]) -> str:
@@ -36,37 +38,30 @@ def launch_all(run: Run) -> None:
     for name in scenarios(run):
         if not name.endswith(TABLE):
             values = run.values(name)
-            instance = run.ended(run.start(name, values), RUN_LIMIT_S)
+            instance = run.ended(run.start(name, values), INSTANCE_LIMIT_S)
             judge(run, name, instance)
             run.keep(instance, "REST")
     run.nothing_left("after these", before)
 
 
-def launch_table(run: Run, name: str = "geo_loss_table") -> None:
-    """Launch a table, and judge its combinations as they end."""
-    run.record.part(f"9. {name} as one scenario, launched over REST")
-    before = run.networks()
-    number = start_table(run, name)
-    wanted = len(
-        json.loads((run.package / f"scenarios/{name}.json").read_text())["openbach_functions"]
-    )
-    judged: set[int] = set()
+def follow_table(run: Run, name: str, number: int) -> None:
+    """Judge a table's combinations as they end, then the table that its last function stores."""
+    functions = json.loads((run.package / f"scenarios/{name}.json").read_text())
+    wanted = sum("start_scenario_instance" in one for one in functions["openbach_functions"])
+    judged: dict[int, dict[str, Any]] = {}
+
+    def new() -> list[dict[str, Any]]:
+        ended = _ended(run.instance(number))
+        return [one for one in ended if one["scenario_instance_id"] not in judged]
+
     while len(judged) < wanted:
-
-        def new() -> list[dict[str, Any]]:
-            return [
-                one
-                for one in _ended(run.instance(number))
-                if one["scenario_instance_id"] not in judged
-            ]
-
         if not until(lambda: bool(new()) or bool(run.instance(number)["stop_date"]), CHILD_LIMIT_S):
             break
         found = new()
         for child in found:
-            judged.add(child["scenario_instance_id"])
+            judged[child["scenario_instance_id"]] = child
             judge(run, f"{name}, one of its {wanted} combinations", child)
-            run.keep(child, "a table, over REST")
+            run.keep(child, "a table, by one click", (name, number))
         if not found:
             break
     status = run.ended(number, 90)["status"]
@@ -74,26 +69,29 @@ def launch_table(run: Run, name: str = "geo_loss_table") -> None:
         f"{name}: {status}, {len(judged)} combinations",
         status == "Finished Ok" and len(judged) == wanted,
     )
-    run.nothing_left("after these", before)
 
 
-def start_table(run: Run, name: str) -> int:
-    """Start a table over REST; return the number of its instance."""
-    newest = run.newest()
-    try:
-        return run.start(name, run.values(name))
-    except Lost:  # 36 scenarios of 26 functions are written to the database before the answer comes
-        run.record.say(
-            f"the order to start {name} has no answer within 30 s; the controller goes on with it"
-        )
+def newest_of(run: Run, name: str) -> int:
+    """The number of the newest instance of a scenario; 0 if there is none."""
     place = ("project/", PROJECT, "scenario/", name, "scenario_instance/")
+    found = run.controller.get(*place, quiet="", offset="0", limit="5")
+    return max((int(one["scenario_instance_id"]) for one in found), default=0)
 
-    def listed() -> list[int]:
-        found = run.controller.get(*place, quiet="", offset="0", limit="5")
-        return [int(one["scenario_instance_id"]) for one in found]
 
-    until(lambda: max(listed(), default=0) > newest, 240)
-    return max(listed())
+def stored_files(run: Run, number: int, job: str, *statistics: str) -> dict[str, bytes]:
+    """The files that a job of an instance has stored, by name.
+
+    The UI's Export asks without the slash before the question mark: 404 in OpenBACH 2.7.0.
+    """
+    url = f"{CONTROLLER_URL}scenario_instance/{number}/archive"
+    with session(CONTROLLER_URL, PASSWORD) as asking:
+        given = {job: [*statistics]}
+        run.record.say(f"Export, as the UI asks: {asking.get(url, params=given).status_code}")
+        answer = asking.get(f"{url}/", params=given, timeout=EXPORT_LIMIT_S)
+    answer.raise_for_status()
+    with tarfile.open(fileobj=io.BytesIO(answer.content)) as archive:
+        found = {Path(one.name).name: archive.extractfile(one) for one in archive if one.isfile()}
+        return {name: file.read() for name, file in found.items() if file}
 
 
 def _ended(instance: dict[str, Any]) -> list[dict[str, Any]]:

@@ -66,7 +66,7 @@ class PlatformEngine(VirtualEngine):
         ours = Catalog((REPOSITORY,))
         code = {
             f"{kind}/{folder.name}": folder
-            for kind in ("congestion-controls", "satellites")
+            for kind in ("congestion-controls", "cpus", "satellites")
             for folder in ours.all(kind).values()
         }
         super().__init__(REPOSITORY, code)
@@ -131,6 +131,8 @@ def openbach(checkout: Path, extra: Path, root: Path, progress: Progress) -> Pat
         places = [f"-I{one}" for one in (root / "usr/include/python3.13", *own)]
         places += ["-idirafter", str(root / "usr/include")]
         build = ["g++", "-std=c++11", "-O1", "-fPIC", "-shared", "-pthread", "-static-libstdc++"]
+        # Hidden: beside matplotlib's libstdc++ no number gets into a stream, or into a file's name.
+        build += ["-fvisibility=hidden", "-fno-gnu-unique", "-Wl,--exclude-libs,ALL"]
         build += ["-Wl,-z,muldefs"]  # both sources have all of a header's functions
         build += ["-DASIO_STANDALONE", "-DGENERATE_LIB", *versions, *places]
         target = python / "collect_agent/_collect_agent.so"

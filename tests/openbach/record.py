@@ -20,7 +20,8 @@ class Record:
         directory.mkdir(parents=True, exist_ok=True)
         for old in (*directory.glob("*.png"), directory / "report.md"):
             old.unlink(missing_ok=True)
-        shutil.rmtree(directory / "instances", ignore_errors=True)
+        (directory / "launched.json").unlink(missing_ok=True)
+        shutil.rmtree(directory / "collected", ignore_errors=True)
         self.counts: Counter[str] = Counter()
         self.checks: list[tuple[str, bool, str]] = []
         self._lines: list[str] = []

@@ -22,6 +22,7 @@ import signal
 import subprocess
 import sys
 import tarfile
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -32,18 +33,14 @@ import layer
 
 from openbach_run.engine.virtual.engine import GUEST_START_NS
 from openbach_run.errors import InputError, SetupError
-from openbach_run.paths import REPOSITORY
+from openbach_run.paths import CONTENT, REPOSITORY
 from openbach_run.prompt.lab import _descendants as descendants
 
 MEMORY_MB = 3072
 LOOK_S = 0.2
 MADE = ("project", "package", "sources", "orders")
 """Folders of the run's directory that are gone at its end."""
-CODE = (
-    "src", "jobs", "scenarios", "tests/openbach", "satellites", "impairments", "vpn-configs",
-    "congestion-controls", "quic-stacks", "cpus", "campaigns", "topologies", "pep", "peps",
-    "inventory.yml", "debian.lock", "pyproject.toml", "CHANGELOG.md",
-)  # fmt: skip
+CODE = (*CONTENT, "tests/openbach")
 """What of this checkout is in the guest."""
 
 
@@ -74,6 +71,9 @@ def parse() -> argparse.Namespace:
         " in the guest, `on ENTITY COMMAND`, `picture [PATH]` (of the web UI, into the output)",
     )
     parser.add_argument("--seed", type=int, default=1, help="of the losses (default: 1)")
+    parser.add_argument(
+        "--size", default="", help="of each of part 9's 36 transfers (default: 30M)"
+    )
     arguments = parser.parse_args()
     arguments.extra = arguments.extra or arguments.checkout.resolve().parent / "openbach-extra"
     for place, part in (
@@ -135,7 +135,7 @@ def made(arguments: argparse.Namespace, directory: Path) -> tuple[layer.Platform
     shutil.copytree(engine.code / "modules", directory / "project/modules")
     (directory / "dpkg_status").write_text(dpkg_status(engine.packages))
     only = [int(word) for word in arguments.only.split(",") if word]
-    order = {"only": only, "seed": arguments.seed, "hold": arguments.hold}
+    order = {"only": only, **{one: vars(arguments)[one] for one in ("seed", "size", "hold")}}
     (directory / "run.json").write_text(json.dumps(order))
     checkout, extra = arguments.checkout.resolve(), arguments.extra.resolve()
     return engine, layer.openbach(checkout, extra, engine.image.root, progress)
@@ -154,7 +154,10 @@ def boot(
         "con=null", "con0=fd:3,fd:1",
         "init=/usr/bin/python3", "PYTHONHASHSEED=0", "--", "-SB", "/init.py",
     )  # fmt: skip
-    guest = subprocess.Popen(words, env={}, stdin=subprocess.DEVNULL)
+    guest = subprocess.Popen(words, env={}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    parts: list[list[str]] = []
+    told = threading.Thread(target=tell, args=(guest, parts), daemon=True)
+    told.start()
     try:
         if arguments.hold:
             hold(guest, directory / "orders")
@@ -162,8 +165,23 @@ def boot(
     finally:
         guest.terminate()  # the keeper: it ends all that has come of the guest
         guest.wait()
+        told.join()
+    with (directory / "report.md").open("a") as report:
+        head = "\n## When parts began\n\n| minutes | the platform's clock | part |\n| --- | --- | --- |"
+        report.write("\n".join([head, *(f"| {' | '.join(one)} |" for one in parts)]) + "\n")
     left = directory / "exit_code"
     return int(left.read_text()) if left.exists() else 1
+
+
+def tell(guest: subprocess.Popen[bytes], parts: list[list[str]]) -> None:
+    """Print what the guest prints, after this machine's minutes; note when parts begin."""
+    begun_s = time.monotonic()
+    assert guest.stdout
+    for line in guest.stdout:
+        text, minutes = line.decode(errors="replace").rstrip(), (time.monotonic() - begun_s) / 60
+        print(f"{minutes:6.1f} {text}", flush=True)
+        if text.startswith("== "):
+            parts.append([f"{minutes:.1f}", *text.split(maxsplit=2)[1:]])
 
 
 def hold(guest: subprocess.Popen[bytes], orders: Path) -> None:

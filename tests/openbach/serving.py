@@ -16,11 +16,19 @@ from typing import Any
 import requests
 from clicks import SIZE, Hand, chromium
 from stack import CONTROLLER_URL, LOGIN, PASSWORD
-from steps import PROJECT, Run, until
+from steps import PROJECT, Run, session, until
 
 SERVE_PASSWORD = "of a test of serve"
 SERVE_URL = "http://127.0.0.1:8000/"
 LIMIT_S = 300.0
+UNPREPARED = """
+import sys
+from openbach_run.engine.local import LocalEngine
+LocalEngine.prepare = lambda *_: None
+from openbach_run.commands.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+"""Our command, whose engine builds no kernel: it starts nothing."""
 ROUTES: tuple[tuple[str, str, dict[str, Any] | None], ...] = (
     ("GET", "version/", None),
     ("GET", "login/", None),
@@ -78,15 +86,6 @@ SCRIPTS: tuple[tuple[str, ...], ...] = (
     ("status_scenario_instance.py", "999999"), ("stop_scenario_instance.py", "999999"),
     ("start_job_instance.py", "172.20.34.11", "path_ready", "{}"), ("get_job_help.py", "nothing"),
 )  # fmt: skip
-
-
-def session(url: str, password: str) -> requests.Session:
-    made = requests.Session()
-    made.headers["Connection"] = "close"
-    made.post(
-        f"{url}login/", json={"login": LOGIN, "password": password}, timeout=60
-    ).raise_for_status()
-    return made
 
 
 def shape(value: Any, depth: int = 3) -> Any:
@@ -157,7 +156,7 @@ def serve_all(run: Run) -> None:
     run.record.say(f"`openbach-run {' '.join(words)}`")
     log = (directory / "log").open("w")
     serving = subprocess.Popen(
-        [sys.executable, "-P", "-m", "openbach_run", *words],
+        [sys.executable, "-P", "-c", UNPREPARED, *words],
         cwd=directory,
         stdin=subprocess.DEVNULL,
         stdout=log,

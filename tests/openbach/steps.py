@@ -11,17 +11,17 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import requests
 from record import Record
-from stack import CONTROLLER, CONTROLLER_URL, LOGIN, PASSWORD, Host, Stack
+from stack import CONTROLLER, CONTROLLER_URL, LOGIN, PASSWORD, Stack
 
-from openbach_run.engine.platform.engine import ControllerEngine
-from openbach_run.engine.platform.engine import _events as events_of
 from openbach_run.engine.platform.rest import Access, Controller
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -33,7 +33,8 @@ OF_THE_PLATFORM = re.compile(
     r" -o)|sftp-server|^tr |^ansible"
 )
 END_LIMIT_S = 240.0
-STATISTICS_LIMIT_S = 30.0
+RUN_LIMIT_S, INSTANCE_LIMIT_S = 1800.0, 1200.0
+"""Guest's time, for a command of ours and for an instance."""
 LOOK_S = 1.0
 
 
@@ -50,6 +51,10 @@ class Run:
     """What `openbach-run package` has made; with a file `controller`, so that commands are given
     there."""
     temporary: Path
+    size: str = ""
+    """Of each transfer of a table; the README's if there is none."""
+    kept: list[dict[str, Any]] = field(default_factory=list)
+    """What instances were launched, and how."""
     controller: Controller = field(
         default_factory=lambda: Controller(Access(CONTROLLER_URL, LOGIN, PASSWORD)), init=False
     )
@@ -105,6 +110,7 @@ class Run:
             [sys.executable, "-P", "-m", "openbach_run", *words],
             cwd=self.package,
             text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -124,34 +130,35 @@ class Run:
         return found
 
     def ended(self, number: int, limit_s: float = END_LIMIT_S) -> dict[str, Any]:
-        """The instance when it has a stop date, or as it is when the time is over."""
-        until(lambda: bool(self.instance(number)["stop_date"]), limit_s)
+        """The instance when it has a stop date; when the time is over, it is stopped."""
+        if not until(lambda: bool(self.instance(number)["stop_date"]), limit_s):
+            functions = self.instance(number)["openbach_functions"]
+            left = [
+                f"{one['label']} ({one['status']})"
+                for one in functions
+                if one["status"] != "Finished"
+            ]
+            self.record.say(f"instance {number} has not ended, and is stopped: {', '.join(left)}")
+            self.controller.post("scenario_instance/", number, body={})
+            until(lambda: bool(self.instance(number)["stop_date"]), END_LIMIT_S)
         return self.instance(number)
 
-    def keep(self, instance: dict[str, Any], how: str) -> None:
-        """Keep what an instance has measured, for compare.py, and how it was launched."""
-        number = instance["scenario_instance_id"]
-        place = self.record.directory / "instances" / str(number)
-        place.mkdir(parents=True)
-        engine = ControllerEngine(self.controller, PROJECT, [])
-        lines: list[dict[str, Any]] = []
-
-        def is_whole() -> bool:  # the collector gets statistics later than the controller the end
-            before, lines[:] = list(lines), engine._statistics(number)
-            return bool(lines) and lines == before
-
-        until(is_whole, STATISTICS_LIMIT_S)
-        told = {
-            "statistics.jsonl": lines,
-            "events.jsonl": [{"t_s": 0, **event} for event in events_of(instance)],
-        }
-        for name, several in told.items():
-            (place / name).write_text("".join(f"{json.dumps(one)}\n" for one in several))
-        name = instance["scenario_name"]
+    def keep(
+        self, instance: dict[str, Any], how: str, table: tuple[str, int] | None = None
+    ) -> None:
+        """Note an instance, for `collect` and compare.py, and how it was launched."""
+        name, number = instance["scenario_name"], instance["scenario_instance_id"]
         values = {one["name"]: one["value"] for one in instance["arguments"]}  # constants, too
-        values = {one: values[one] for one in self.arguments_of(name)}
-        order = {"scenario": name, "values": values, "how": how, "status": instance["status"]}
-        (place / "order.json").write_text(json.dumps(order))
+        self.kept.append(
+            {
+                "instance": number,
+                "scenario": name,
+                "values": {one: values[one] for one in self.arguments_of(name)},
+                "how": how,
+                "status": instance["status"],
+                "collect": table or (name, number),
+            }
+        )
 
     def newest(self) -> int:
         """The number of the project's newest scenario instance; 0 if there is none."""
@@ -206,5 +213,24 @@ def until(is_so: Callable[[], bool], limit_s: float, look_s: float = LOOK_S) -> 
     return True
 
 
-def host_of(run: Run, entity: str) -> Host:
-    return run.stack.agents[entity]
+def ran(run: Run, *words: str, limit_s: float = RUN_LIMIT_S) -> tuple[int, str]:
+    """Exit code and text of our command, which is ended when it takes too long."""
+    running = run.command(*words)
+    timer = threading.Timer(limit_s, running.kill)
+    timer.start()
+    lines = []
+    with running:
+        for line in running.stdout or ():
+            print(f"      {line}", end="", flush=True)
+            lines.append(line)
+    timer.cancel()
+    return running.returncode, "".join(lines)
+
+
+def session(url: str, password: str) -> requests.Session:
+    made = requests.Session()
+    made.headers["Connection"] = "close"
+    made.post(
+        f"{url}login/", json={"login": LOGIN, "password": password}, timeout=60
+    ).raise_for_status()
+    return made

@@ -238,3 +238,11 @@ def test_what_the_command_has_started_is_collected_and_taken_up(
         (one.run_id, one.arguments, one.measures) for one in second
     ]
     assert second[0].arguments["rate"] == "20M"
+
+
+def test_values_as_the_web_ui_is_given_them(launch: Launch) -> None:
+    """`preset`, which the package's README has for it, is 0 in a record."""
+    launch("geo", **{**VALUES, "loss": "preset"})
+    main.main(["collect", "geo"])
+    (found,) = records("geo")
+    assert found.arguments["loss"] == "0"

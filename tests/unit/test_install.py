@@ -42,6 +42,9 @@ class EmptyPlatform(FakeController):
     """By job and agent: what is answered, the last one for ever."""
     failing: str = ""
     """A job whose playbook fails."""
+    late: int = 0
+    """How many looks at an agent do not show yet what was installed there last."""
+    looks: dict[str, int] = field(default_factory=dict)
     projects: dict[str, dict[str, Any]] = field(default_factory=dict)
     orders: int = 0
 
@@ -60,7 +63,9 @@ class EmptyPlatform(FakeController):
             case "GET", ["job"] if address:
                 if address not in self.on:
                     return 404, {"error": "The requested Agent is not in the database"}
-                jobs = [{"name": name} for name in self.on[address]]
+                self.looks[address] = self.looks.get(address, 0) - 1
+                listed = self.on[address][: -1 if self.looks[address] >= 0 else None]
+                jobs = [{"name": name} for name in listed]
                 return 200, {"agent": address, "installed_jobs": jobs}
             case "GET", ["job"]:
                 return 200, [*self.described.values()]
@@ -127,6 +132,7 @@ class EmptyPlatform(FakeController):
             }
         else:
             self.on[address].append(name)
+            self.looks[address] = self.late
         first = [before] if before else []
         self.states[name, address] = [*first, *first, running, ended]
 
@@ -201,6 +207,14 @@ def test_what_was_interrupted_goes_on(
     assert platform.on[ADDRESSES["satvpn_pc"]].count("file_transfer") == 1
     assert installed(platform, "--again") == 0
     assert platform.on[ADDRESSES["satvpn_pc"]].count("file_transfer") == 2
+
+
+@pytest.mark.parametrize("platform", ["2.7"], indirect=True)
+def test_a_job_that_its_agent_knows_later(platform: EmptyPlatform) -> None:
+    """OpenBACH 2.7.0 says of a playbook that it has ended before the agent lists its job."""
+    platform.late = 2
+    assert installed(platform) == 0
+    assert all(len(jobs) == len({*jobs}) for jobs in platform.on.values())
 
 
 @pytest.mark.parametrize("platform", ["2.7"], indirect=True)

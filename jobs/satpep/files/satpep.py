@@ -55,6 +55,7 @@ TABLE = "satpep"
 RULE_PRIORITY = "100"
 """Before those that give a flow a tunnel of its own (jobs/vpn): answers to the proxy are the
 proxy's."""
+STOPS = (signal.SIGTERM, signal.SIGINT)
 READY = "\0openbach-pep-ready"
 """Name of a socket that a proxy's host has while it works (abstract: it belongs to the host's
 network namespace)."""
@@ -347,6 +348,11 @@ class Connections:
         )
 
 
+def give_up(*_: Any) -> None:
+    """End the job: an agent kills it 2 s after its stop, and a proof may take longer."""
+    sys.exit("stopped before the proxy was ready")
+
+
 def split(arguments: argparse.Namespace) -> None:
     """Rules, program, proof; then statistics as they come, until the program is told to end."""
     interfaces = [name for name in (arguments.interfaces or "").split(",") if name]
@@ -356,8 +362,10 @@ def split(arguments: argparse.Namespace) -> None:
         program = at_end.enter_context(
             started(*words, recorded=True, stdout=subprocess.PIPE, text=True)
         )
-        signal.signal(signal.SIGTERM, lambda *_: program.terminate())
-        signal.signal(signal.SIGINT, lambda *_: program.terminate())
+        # From the end on, nothing cuts short what takes the changes back.
+        at_end.callback(signal.pthread_sigmask, signal.SIG_BLOCK, STOPS)
+        for number in STOPS:
+            signal.signal(number, give_up)
         assert program.stdout
         if arguments.program == OURS:
             if '"ready"' not in program.stdout.readline():
@@ -375,6 +383,8 @@ def split(arguments: argparse.Namespace) -> None:
         ready.bind(READY)
         ready.listen()
         what = "" if address_kept else ", with the proxy's address instead of the client's"
+        for number in STOPS:
+            signal.signal(number, lambda *_: program.terminate())
         collect_agent.send_log(
             syslog.LOG_INFO, f"{arguments.program} is ready: a connection has gone through{what}"
         )
@@ -398,9 +408,8 @@ def main() -> None:
         if wanted:
             wait_for("the proxy on this host is not ready", is_ready)
     elif not wanted:
-        stops = {signal.SIGTERM, signal.SIGINT}
-        signal.pthread_sigmask(signal.SIG_BLOCK, stops)
-        signal.sigwait(stops)
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+        signal.sigwait(STOPS)
     elif arguments.program == OURS and shutil.which(OURS) is None:
         sys.exit(f"{OURS} is not installed on this host")
     else:

@@ -81,7 +81,10 @@ def _campaign_of(
     here = campaign.on(inventory_of(campaign, plan.catalog, options)).scenario
     (cell,) = campaign.cells
     local = here.with_functions_of({**own, **cell})
-    if wrong := wrong_with(instance, *(order_of({"values": cell}, [one]) for one in (here, local))):
+    # A cell has what a value comes to: `preset`, as one types it in the web UI, is 0 there.
+    values = {**cell, **{name: one for name, one in shown.items() if name in here.arguments}}
+    orders = (order_of({"values": values}, [one]) for one in (here, local))
+    if wrong := wrong_with(instance, *orders):
         raise InputError(wrong)
     return campaign
 

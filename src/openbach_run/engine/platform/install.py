@@ -130,6 +130,9 @@ class Installation:
             if state["returncode"] not in DONE:
                 raise Refused(422, f"{name}: {json.dumps(state['response'])[:MOST_TOLD]}")
             self._new.add((name, address))
+        # OpenBACH says that a job is installed before its agent knows it.
+        while self._agent(entity, address) and time.monotonic() < end_s:
+            time.sleep(POLL_S)
 
     def _state(self, name: str, address: str) -> Any:
         return self.controller.get("job/", name, "state/", address=address)["install"]
