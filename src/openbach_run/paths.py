@@ -63,9 +63,9 @@ INSTALLED = Path(__file__).with_name("checkout")
 REPOSITORY = INSTALLED if INSTALLED.is_dir() else Path(__file__).resolve().parents[2]
 CONTENT = (
     "LICENSE", "README.md", "campaigns", "congestion-controls", "cpus", "debian.lock", "docs",
-    "impairments", "inventory.yml", "jobs", "kernel", "pep", "pyproject.toml", "quic-stacks",
-    "reports/claims.yml", "reports/published.yml", "reports/templates", "requirements.lock",
-    "satellites", "scenarios", "src", "topologies", "vpn-configs",
+    "impairments", "inventory.yml", "jobs", "kernel", "pep", "platforms", "pyproject.toml",
+    "quic-stacks", "reports/claims.yml", "reports/published.yml", "reports/templates",
+    "requirements.lock", "satellites", "scenarios", "src", "topologies", "vpn-configs",
 )  # fmt: skip
 """The parts of a checkout that the command uses: all but tests, benches and most reports."""
 LOCK = REPOSITORY / "requirements.lock"
