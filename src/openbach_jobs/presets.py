@@ -40,6 +40,8 @@ ASSIGNED, DAMA = "assigned", "dama"
 """How a terminal gets capacity of the return link: a rate of its own, or what it asks for."""
 RATE, DVBS2 = "rate", "dvbs2"
 """What the forward link is: a rate that all share, or frames with a MODCOD for each terminal."""
+NETEM = "netem"
+"""The queue that has loss and delay in it, before the rate."""
 DEFAULTS = {
     "rate": "10M",
     "return_rate": SAME,
@@ -73,7 +75,7 @@ UNSET = {
 """Texts that leave a value to the preset, where this is not PRESET alone."""
 CHOICES = {
     "reorder": ("no", "yes"),
-    "queue": ("fifo", "codel", "fq_codel", "cake"),
+    "queue": ("fifo", "codel", "fq_codel", "cake", NETEM),
     "access": (ASSIGNED, DAMA),
     "forward": (RATE, DVBS2),
 }
