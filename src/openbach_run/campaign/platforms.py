@@ -95,8 +95,8 @@ def read_platforms(
                 there = near(line.name, known).rstrip("; ")
                 raise InputError(f"{at}name: no scenario has {line.name}; {there}".rstrip("; "))
         for vpn in vpns:
-            given = _of_vpn(found[name], {"vpn": vpn})
-            check_vpn_values(vpn, given, vpns, f"{platforms[name]}: vpn={vpn}: vpn.")
+            if given := _of_vpn(found[name], {"vpn": vpn}):
+                check_vpn_values(vpn, given, vpns, f"{platforms[name]}: vpn={vpn}: vpn.")
     return found
 
 
