@@ -213,7 +213,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         default="pass",
         help="messages that a packet is too big for a network",
     )
-    parser.add_argument(
+    cards = parser.add_argument_group("network cards of this host")  # of a group: as in vpn
+    cards.add_argument(
         "--gro-us",
         type=float,
         default=0.0,
