@@ -6,14 +6,14 @@ from __future__ import annotations
 import pytest
 from helpers.guest_runs import Run, RunCells
 
-LINK = ("queue=netem", "buffer=10000p")
+GRO = ("queue=netem_gro", "buffer=10000p")
 CELL = ("cc=cubic", "loss=1", "size=2M", "noise=host")
 
 
 @pytest.mark.parametrize("vpn", ["none", "openvpn_tcp"])
 def test_same_seed_same_capture(run_cells: RunCells, vpn: str) -> None:
-    (first,) = run_cells("geo_loss", f"vpn={vpn}", *LINK, "gro_us=50", *CELL)
-    (second,) = run_cells("geo_loss", f"vpn={vpn}", *LINK, "gro_us=50", *CELL, again=1)
+    (first,) = run_cells("geo_loss", f"vpn={vpn}", *GRO, *CELL)
+    (second,) = run_cells("geo_loss", f"vpn={vpn}", *GRO, *CELL, again=1)
     assert first.row["capture_hash"] == second.row["capture_hash"]
 
 
@@ -38,12 +38,12 @@ def again_per_loss(run: Run) -> float:
 
 
 def test_tcp_loses_several_packets_as_one_and_a_udp_tunnel_does_not(run_cells: RunCells) -> None:
-    cell = ("cc=cubic", "loss=1", "size=10M", "pep=none")
+    cell = ("cc=cubic", "loss=1", "size=10M", "pep=none", "buffer=10000p")
     found = {
-        (run.row["vpn"], run.row["gro_us"]): again_per_loss(run)
-        for run in run_cells("geo_loss", "vpn=none,wireguard", *LINK, "gro_us=0,50", *cell)
+        (run.row["vpn"], run.row["queue"]): again_per_loss(run)
+        for run in run_cells("geo_loss", "vpn=none,wireguard", "queue=netem,netem_gro", *cell)
     }
-    assert found["none", "0"] == pytest.approx(1, abs=0.1)
-    assert found["wireguard", "0"] == pytest.approx(1, abs=0.1)
-    assert found["wireguard", "50"] == pytest.approx(1, abs=0.1)
-    assert found["none", "50"] > 1.3
+    assert found["none", "netem"] == pytest.approx(1, abs=0.1)
+    assert found["wireguard", "netem"] == pytest.approx(1, abs=0.1)
+    assert found["wireguard", "netem_gro"] == pytest.approx(1, abs=0.1)
+    assert found["none", "netem_gro"] > 1.3

@@ -81,7 +81,6 @@ def test_the_whole_table_is_the_default() -> None:
         "return_rate": "same",
         "buffer_bdp": "1",
         "queue": "fifo",
-        "gro_us": "0",
         "jitter_ms": "0",
         "link_file": "none",
         "burst_packets": "1",

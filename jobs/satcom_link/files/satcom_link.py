@@ -8,13 +8,14 @@ Each direction, in this order:
 
 The bottleneck and its finite buffer come before the delay, as on a satellite link. Losses that the
 link itself has (--loss) are in a netem of their own, because netem forgets where it was in a burst
-whenever it is changed. With --queue netem it is as OpenBACH's own job tc_configure_link has it:
+whenever it is changed. With --queue netem, or netem_gro, it is as OpenBACH's own job
+tc_configure_link has it:
 
     arrives ──► ingress ──► ifb: htb (rate) of netem (loss) of netem (delay, limit) ──► leaves
 
 There what waits for the rate has its delay behind it, and what was lost takes none of the rate.
-Before the link counts as up it proves itself: rate, delay and loss are
-measured with packets of the job's own.
+Before the link counts as up it proves itself: rate, delay and loss are measured with packets of the
+job's own.
 """
 
 from __future__ import annotations
@@ -91,7 +92,8 @@ VALUES = {
     "--burst-packets": "mean length of a loss; 1: independent",
     "--buffer": "1BDP (rate times mean RTT), 150kB, 9000B or 100p (packets)",
     "--buffer-bdp": "buffer in BDP",
-    "--queue": "fifo, codel, fq_codel or cake; netem: loss and delay come before the rate",
+    "--queue": "fifo, codel, fq_codel or cake; netem: loss and delay come before the rate;"
+    " netem_gro: and network cards put packets of TCP together",
 }
 """Options that a preset has values for."""
 SEPARATE_LOSS, DELAY = "1:", "2:"
@@ -102,8 +104,8 @@ HTB_BURST = "1000b"
 """That of tc_configure_link."""
 HOLD, UNHELD_RATE = "3:", "1gbit"
 """Of a tbf that holds packets in an outage, where htb is the rate."""
-GRO_FILES = {"napi_defer_hard_irqs": "1", "gro_flush_timeout": "{ns}"}
-"""Of an interface in sysfs: packets that it has are not passed on before that time is over."""
+GRO_NS = 50_000
+"""For which a network card that interrupts 20 000 times a second collects packets."""
 
 
 class Direction(NamedTuple):
@@ -213,15 +215,6 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         default="pass",
         help="messages that a packet is too big for a network",
     )
-    cards = parser.add_argument_group("network cards of this host")  # of a group: as in vpn
-    cards.add_argument(
-        "--gro-us",
-        type=float,
-        default=0.0,
-        metavar="US",
-        help="microseconds for which this host's network cards collect packets of a TCP connection;"
-        " 0: as they are",
-    )
     path = parser.add_argument_group("what networks beside the link do")  # of a group: as in vpn
     path.add_argument(
         "--fragments",
@@ -255,8 +248,6 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     arguments = parser.parse_args(argv)
     if arguments.series_s and not 0.01 <= arguments.series_s <= 3600:
         parser.error(f"series_s is {arguments.series_s:g}: 0, or from 0.01 to 3600 s")
-    if not 0 <= arguments.gro_us <= 1000:
-        parser.error(f"gro_us is {arguments.gro_us:g}: from 0 to 1000 us")
     if arguments.shares != NONE and not SHARES.fullmatch(arguments.shares):
         parser.error(f"shares: {arguments.shares!r} is not like 10.0.0.2:cra=50k/10.0.0.3:weight=2")
     if not PATH_MTUS.fullmatch(arguments.path_mtus):
@@ -287,7 +278,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     arguments.reconfigurations = preset.reconfigurations
     if arguments.link_file == NONE and preset.link_file:
         arguments.link_file = str(preset.link_file)
-    if arguments.queue == presets.NETEM and arguments.link_file != NONE:
+    if arguments.queue in presets.BEFORE_RATE and arguments.link_file != NONE:
         parser.error("queue: netem: the losses of a link file could not be told from a full queue")
     return arguments
 
@@ -402,7 +393,7 @@ def first(played: Iterator[Change]) -> list[Change]:
 
 def place_of(direction: Direction, queue: str) -> tuple[str, str, str]:
     """Return where the netems are: interface, tc's words for its place, handle of the losses."""
-    if queue == presets.NETEM:
+    if queue in presets.BEFORE_RATE:
         return direction.queue, f"parent {LEAF}", LEAF_LOSS
     return direction.leaves, "root", SEPARATE_LOSS
 
@@ -462,7 +453,7 @@ def rate_lines(
     htb cannot hold packets: what it has let through at a rate near 0 it remembers for a minute. An
     outage is behind it then.
     """
-    if arguments.queue != presets.NETEM:
+    if arguments.queue not in presets.BEFORE_RATE:
         limit = buffer_bytes(direction, arguments.buffer)
         return [f"qdisc {verb} {rate_line(direction, state, limit)}"]
     of_class = f"dev {direction.queue} parent 1: classid {LEAF} htb"
@@ -479,7 +470,7 @@ def delay_line(direction: Direction, arguments: argparse.Namespace, state: State
     """Return tc's line for a direction's delay, with the seed of this step."""
     interface, place, loss_handle = place_of(direction, arguments.queue)
     place = f"parent {loss_handle}1" if direction.loss_pct else place
-    is_queue = arguments.queue == presets.NETEM
+    is_queue = arguments.queue in presets.BEFORE_RATE
     limit = packets_of(direction, arguments.buffer) if is_queue else netem.LIMIT_PACKETS
     options = netem.delay_options(state.delay_ms, arguments.jitter_ms) + netem.loss_model(
         state.loss_pct, 1
@@ -530,7 +521,7 @@ def apply(both: Both, arguments: argparse.Namespace, states: dict[str, State]) -
     for one in both:
         limit = buffer_bytes(one, arguments.buffer)
         rate = rate_lines(one, arguments, states[one.name], "add")
-        if arguments.queue == presets.NETEM:
+        if arguments.queue in presets.BEFORE_RATE:
             queue = [f"qdisc add dev {one.queue} root handle 1: htb default 11", *rate]
         else:
             options = queue_options(arguments.queue, arguments.buffer, limit, one.rtt_ms)
@@ -545,20 +536,19 @@ def apply(both: Both, arguments: argparse.Namespace, states: dict[str, State]) -
             *([f"qdisc replace {loss_line(one, arguments)}"] if one.loss_pct else []),
             f"qdisc replace {delay_line(one, arguments, states[one.name], step=1)}",
         ]
-        if arguments.gro_us:
-            collect_packets(one.arrives, arguments.gro_us)
+        if arguments.queue == presets.NETEM_GRO:
+            collect_packets(one.arrives, GRO_NS)
     change("tc", lines=lines)
 
 
-def collect_packets(interface: str, gro_us: float) -> None:
+def collect_packets(interface: str, time_ns: int) -> None:
     """Let an interface put together what comes of a TCP connection in that time; 0 ends it.
 
     veth's own GRO sees one packet at a time: unlike a network card's driver it waits for no others.
     """
-    change("ethtool", "-K", interface, "gro", "on" if gro_us else "off")
-    for name, value in GRO_FILES.items():
-        text = value.format(ns=round(1000 * gro_us)) if gro_us else "0"
-        change("tee", f"/sys/class/net/{interface}/{name}", text=text)
+    change("ethtool", "-K", interface, "gro", "on" if time_ns else "off")
+    for name, value in (("napi_defer_hard_irqs", int(time_ns > 0)), ("gro_flush_timeout", time_ns)):
+        change("tee", f"/sys/class/net/{interface}/{name}", text=str(value))
 
 
 def filter_path(rules: Sequence[str]) -> None:
@@ -599,7 +589,7 @@ def clear(both: Both, arguments: argparse.Namespace) -> None:
     ]
     undo("tc", lines=lines)
     undo("ip", lines=[f"link del {one.queue}" for one in both])
-    if arguments.gro_us:
+    if arguments.queue == presets.NETEM_GRO:
         for one in both:
             collect_packets(one.arrives, 0)
 
@@ -892,7 +882,7 @@ def asked(direction: Direction, arguments: argparse.Namespace, state: State) -> 
     """Return the properties that the proof should find in a direction."""
     limit = buffer_bytes(direction, arguments.buffer)
     in_packets = (
-        arguments.queue in ("codel", "fq_codel", presets.NETEM)
+        arguments.queue in ("codel", "fq_codel", *presets.BEFORE_RATE)
         or arguments.buffer.unit == "packets"
     )
     own_pct = 0 if bursts_of(direction, arguments) else direction.loss_pct
@@ -906,7 +896,7 @@ def asked(direction: Direction, arguments: argparse.Namespace, state: State) -> 
         limit,
         limit // FRAME_BYTES if in_packets else None,
         netem.bucket_bytes(),
-        arguments.queue == presets.NETEM,
+        arguments.queue in presets.BEFORE_RATE,
     )
 
 
@@ -974,7 +964,7 @@ def emulate(arguments: argparse.Namespace) -> None:
         from openbach_jobs import kernel
 
         own = ["nft"] * bool(arguments.rules) + [kernel.SEED] * (arguments.seed is not None)
-        shaper = "htb" if arguments.queue == presets.NETEM else "tbf"
+        shaper = "htb" if arguments.queue in presets.BEFORE_RATE else "tbf"
         kernel.check([*kernel.LINK, shaper, arguments.queue, *own])
     played = changes(arguments)
     states = {change.direction: change.state for change in first(played)}
