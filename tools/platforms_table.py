@@ -44,7 +44,7 @@ def in_words(finding: Finding) -> str:
 def table_of(campaigns: Campaigns) -> Table:
     """Return the table, with a line of counts below it."""
     columns: dict[str, dict[tuple[str, str, str], Finding]] = {}
-    for platform in campaigns.distinct(PLATFORM):
+    for platform in campaigns.distinct(PLATFORM) or [OURS]:
         cells = [one for one in campaigns.cells if one.values.get(PLATFORM, OURS) == platform]
         here = replace(campaigns, cells=cells)
         columns[platform] = {

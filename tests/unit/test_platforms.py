@@ -7,20 +7,24 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import platforms_table
 import pytest
 from helpers.fake_engine import Transfers
+from helpers.made_up import write_results
 
 from openbach_run.campaign import engines
 from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.notes import notes_of
 from openbach_run.campaign.plan import plan
-from openbach_run.campaign.platforms import read_platforms
+from openbach_run.campaign.platforms import PLATFORM, read_platforms
 from openbach_run.campaign.request import campaigns_of
 from openbach_run.catalog import Catalog
 from openbach_run.commands import main
 from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import Package, load_packages
 from openbach_run.paths import REPOSITORY
+from openbach_run.report.cells import read_campaigns
+from openbach_run.results.record import Record
 
 CATALOG = Catalog()
 PACKAGES = load_packages([REPOSITORY / "jobs"], CATALOG)
@@ -164,3 +168,30 @@ def test_the_campaign_has_every_cell_under_every_platform() -> None:
     for cell in cells:
         by_platform[cell["platform"]] += 1
     assert {*by_platform.values()} == {302}
+
+
+def test_the_table_judges_each_platform_by_its_own_cells(tmp_path: Path) -> None:
+    """The second platform has the same runs with 30 MiB, and half of the times with OpenVPN TCP."""
+    campaigns = read_campaigns([write_results(tmp_path, cc=("cubic",), loss=("0",))])
+    ours = [replace(one, values={**one.values, PLATFORM: "ours"}) for one in campaigns.cells]
+    theirs = []
+    for cell in campaigns.cells:
+        values = {**cell.values, PLATFORM: "openbach_2021", "size": "31457280"}
+        half = 0.5 if cell.values["vpn"] == "openvpn_tcp" else 1.0
+        runs = [replace(one, record=slower(one.record, half)) for one in cell.runs]
+        theirs.append(replace(cell, values=values, runs=runs))
+    table = platforms_table.table_of(replace(campaigns, cells=[*ours, *theirs]))
+    assert table.header[3:] == ["ours", "openbach_2021"]
+    against_none = [row for row in table.rows if row[0] == "C2" and "no VPN" in row[1]]
+    assert [row[2:] for row in against_none] == [
+        [orbit, "reproduced 1/1 >", "not 0/1 <"] for orbit in ("GEO", "LEO")
+    ]
+    assert "openbach_2021: 0 of" not in table.note
+
+
+def slower(record: Record | None, factor: float) -> Record | None:
+    """A record whose transfer took so many times as long."""
+    if record is None or not record.measures:
+        return record
+    time_s = factor * record.measures["transfer_time_s"]
+    return replace(record, measures={**record.measures, "transfer_time_s": time_s})
