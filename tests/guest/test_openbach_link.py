@@ -34,7 +34,7 @@ def again_per_loss(run: Run) -> float:
         for line in run.statistics("satcom_link")
         if "lost_packets" in line and line["_metadata"]["suffix"] == "forward"
     )
-    return float(run.row["retransmits"]) / lost
+    return float(run.row["retransmits"]) / float(lost)
 
 
 def test_tcp_loses_several_packets_as_one_and_a_udp_tunnel_does_not(run_cells: RunCells) -> None:

@@ -84,6 +84,8 @@ def read_platforms(
     """
     found = {}
     for name in names:
+        if name == OURS and name not in platforms:
+            continue  # jobs without a catalog
         if name not in platforms:
             has = f"{near(name, platforms)}there are {', '.join(sorted(platforms))}"
             raise InputError(f"{PLATFORM}={name}: no such file in platforms; {has}")
