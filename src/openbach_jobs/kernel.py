@@ -20,6 +20,7 @@ SEED = "seed"
 PIECES = {
     "ifb": ("ifb", "ip link add try_ifb type ifb"),
     "tbf": ("sch_tbf", f"tc {DEVICE} root tbf rate 1mbit burst 1540 limit 3000"),
+    "htb": ("sch_htb", f"tc {DEVICE} root htb"),
     "netem": ("sch_netem", f"tc {DEVICE} root netem delay 1ms"),
     SEED: ("", f"tc {DEVICE} root netem delay 1ms seed 1"),
     "codel": ("sch_codel", f"tc {DEVICE} root codel"),

@@ -40,6 +40,9 @@ ASSIGNED, DAMA = "assigned", "dama"
 """How a terminal gets capacity of the return link: a rate of its own, or what it asks for."""
 RATE, DVBS2 = "rate", "dvbs2"
 """What the forward link is: a rate that all share, or frames with a MODCOD for each terminal."""
+NETEM, NETEM_GRO = BEFORE_RATE = ("netem", "netem_gro")
+"""Queues with loss and delay in them, before the rate; with the second one packets of TCP are put
+together."""
 DEFAULTS = {
     "rate": "10M",
     "return_rate": SAME,
@@ -73,7 +76,7 @@ UNSET = {
 """Texts that leave a value to the preset, where this is not PRESET alone."""
 CHOICES = {
     "reorder": ("no", "yes"),
-    "queue": ("fifo", "codel", "fq_codel", "cake"),
+    "queue": ("fifo", "codel", "fq_codel", "cake", *BEFORE_RATE),
     "access": (ASSIGNED, DAMA),
     "forward": (RATE, DVBS2),
 }

@@ -11,6 +11,7 @@ This checkout, and any directory of the same shape, has
     satellites/NAME.yml or .csv              a satellite
     impairments/NAME.json                    a profile of impairment
     cpus/NAME.json                           what packets of VPNs cost a CPU
+    platforms/NAME.yml                       values of a platform that belong together
     topologies/NAME.yml                      hosts, networks and routes
     scenarios/NAME.json or .yml              what is run
     campaigns/NAME.yml                       several scenarios with values
@@ -48,6 +49,7 @@ PATTERNS = {
     "satellites": ("*.yml", "*.csv"),
     "impairments": ("*.json",),
     "cpus": ("*.json",),
+    "platforms": ("*.yml",),
     "topologies": ("*.yml",),
     "scenarios": ("*.json", "*.yml"),
     "campaigns": ("*.yml",),

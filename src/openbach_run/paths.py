@@ -64,7 +64,7 @@ INSTALLED = Path(__file__).with_name("checkout")
 REPOSITORY = INSTALLED if INSTALLED.is_dir() else Path(__file__).resolve().parents[2]
 CONTENT = (
     "LICENSE", "README.md", "campaigns", "congestion-controls", "cpus", "debian.lock", "docs",
-    "impairments", "inventory.yml", "jobs", "kernel", "pep", "peps", "pyproject.toml",
+    "impairments", "inventory.yml", "jobs", "kernel", "pep", "peps", "platforms", "pyproject.toml",
     "quic-stacks", "reports/claims.yml", "reports/published.yml", "reports/templates",
     "requirements.lock", "satellites", "scenarios", "src", "topologies", "vpn-configs",
 )  # fmt: skip

@@ -65,6 +65,7 @@ def test_the_whole_table_is_the_default() -> None:
     assert campaign.cells[0] == {
         "vpn": "none",
         "noise": "host",
+        "platform": "ours",
         "cc": "cubic",
         "loss": "0",
         "pep": "none",

@@ -232,6 +232,32 @@ def test_queues_know_the_rtt_and_the_buffer() -> None:
     assert options("codel", of_packets, 151_400, 500).startswith("codel limit 100 ")
 
 
+def test_openbachs_own_link_has_loss_and_delay_before_the_rate() -> None:
+    """With the handles of htb, and an outage behind it where the link has any."""
+    arguments = parsed(*GEO, "--queue", "netem", "--buffer", "10000p", "--loss", "1", "--seed", "1")
+    forward, _ = satcom_link.directions(arguments)
+    place = f"dev {forward.queue} parent"
+    assert satcom_link.loss_line(forward, arguments).startswith(f"{place} 1:11 handle 10: netem")
+    delay = satcom_link.delay_line(forward, arguments, IDLE, 1)
+    assert delay.startswith(f"{place} 10:1 handle 2: netem limit 10000 delay 250000us")
+    rate = f"class add {place} 1: classid 1:11 htb rate 10000000bit burst 1000b"
+    assert satcom_link.rate_lines(forward, arguments, State(1e7, 250, 0), "add") == [rate]
+    moving = parsed("leo", "x", "y", "--queue", "netem")
+    held, carried = (
+        satcom_link.rate_lines(forward, moving, State(rate_bps, 20, 0), "change")
+        for rate_bps in (0, 1e7)
+    )
+    assert len(held) == 1 and "handle 3: tbf rate 8bit" in held[0]
+    assert len(carried) == 2 and "handle 3: tbf rate 1gbit" in carried[1]
+
+
+def test_what_was_lost_before_the_rate_took_none_of_it() -> None:
+    """Packets that are missing between the first and the last one are no gap in a burst."""
+    times_ns = {number: 1_211_200 * place for place, number in enumerate((1, 2, 5, 6))}
+    found = link_proof._rate_bps(times_ns, 2)
+    assert found == pytest.approx(1e7)
+
+
 def test_the_return_direction_has_its_own_loss() -> None:
     """The delay is at the root where the direction has no loss: nothing else changes for it."""
     options = (*GEO, "--loss", "0", "--return-loss", "2")

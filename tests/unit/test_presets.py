@@ -205,7 +205,7 @@ def test_a_link_file_has_rate_and_delay_of_its_own() -> None:
         "rate: 10M\n\ndelay_ms: fast": "line 3: delay_ms: 'fast' is not a delay from 0.001 to 10000 ms",
         "rate: 10": "line 1: rate: '10' is not a rate from 32k to 1G bit/s",
         "loss: 101": "line 1: loss: '101' is not a percentage from 0 to 100",
-        "queue: red": "line 1: queue: 'red' is none of fifo, codel, fq_codel, cake",
+        "queue: red": "line 1: queue: 'red' is none of fifo, codel, fq_codel, cake, netem, netem_gro",
         "buffer: 150k": "line 1: buffer: '150k' is not a buffer like 1BDP, 150kB",
         "delay_ms: 5\ndelay_ms: 6": "line 2: delay_ms is given twice",
         "delay_ms: 5\naltitude_km: 550": "delay_ms is for a link without a constellation, altitude_km for one over it",

@@ -8,8 +8,14 @@ Each direction, in this order:
 
 The bottleneck and its finite buffer come before the delay, as on a satellite link. Losses that the
 link itself has (--loss) are in a netem of their own, because netem forgets where it was in a burst
-whenever it is changed. Before the link counts as up it proves itself: rate, delay and loss are
-measured with packets of the job's own.
+whenever it is changed. With --queue netem, or netem_gro, it is as OpenBACH's own job
+tc_configure_link has it:
+
+    arrives ──► ingress ──► ifb: htb (rate) of netem (loss) of netem (delay, limit) ──► leaves
+
+There what waits for the rate has its delay behind it, and what was lost takes none of the rate.
+Before the link counts as up it proves itself: rate, delay and loss are measured with packets of the
+job's own.
 """
 
 from __future__ import annotations
@@ -86,11 +92,20 @@ VALUES = {
     "--burst-packets": "mean length of a loss; 1: independent",
     "--buffer": "1BDP (rate times mean RTT), 150kB, 9000B or 100p (packets)",
     "--buffer-bdp": "buffer in BDP",
-    "--queue": "fifo, codel, fq_codel or cake",
+    "--queue": "fifo, codel, fq_codel or cake; netem: loss and delay come before the rate;"
+    " netem_gro: and network cards put packets of TCP together",
 }
 """Options that a preset has values for."""
 SEPARATE_LOSS, DELAY = "1:", "2:"
 """Handles of the two netems."""
+LEAF, LEAF_LOSS = "1:11", "10:"
+"""htb's class, and the handle of the netem with the losses where both are before the rate."""
+HTB_BURST = "1000b"
+"""That of tc_configure_link."""
+HOLD, UNHELD_RATE = "3:", "1gbit"
+"""Of a tbf that holds packets in an outage, where htb is the rate."""
+GRO_NS = 50_000
+"""For which a network card that interrupts 20 000 times a second collects packets."""
 
 
 class Direction(NamedTuple):
@@ -263,6 +278,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     arguments.reconfigurations = preset.reconfigurations
     if arguments.link_file == NONE and preset.link_file:
         arguments.link_file = str(preset.link_file)
+    if arguments.queue in presets.BEFORE_RATE and arguments.link_file != NONE:
+        parser.error("queue: netem: the losses of a link file could not be told from a full queue")
     return arguments
 
 
@@ -374,6 +391,13 @@ def first(played: Iterator[Change]) -> list[Change]:
 # What tc is told
 
 
+def place_of(direction: Direction, queue: str) -> tuple[str, str, str]:
+    """Return where the netems are: interface, tc's words for its place, handle of the losses."""
+    if queue in presets.BEFORE_RATE:
+        return direction.queue, f"parent {LEAF}", LEAF_LOSS
+    return direction.leaves, "root", SEPARATE_LOSS
+
+
 def buffer_bytes(direction: Direction, buffer: Buffer) -> int:
     """Return the bottleneck's buffer in bytes: at least two full packets.
 
@@ -385,6 +409,11 @@ def buffer_bytes(direction: Direction, buffer: Buffer) -> int:
         "BDP": direction.rate_bps * direction.rtt_ms / 8000,
     }[buffer.unit]
     return max(round(buffer.size * unit_bytes), 2 * FRAME_BYTES)
+
+
+def packets_of(direction: Direction, buffer: Buffer) -> int:
+    """Return the bottleneck's buffer in full packets."""
+    return -(-buffer_bytes(direction, buffer) // FRAME_BYTES)
 
 
 def queue_options(kind: str, buffer: Buffer, limit_bytes: int, rtt_ms: float) -> str:
@@ -416,18 +445,39 @@ def rate_line(direction: Direction, state: State, limit_bytes: int) -> str:
     )
 
 
+def rate_lines(
+    direction: Direction, arguments: argparse.Namespace, state: State, verb: str
+) -> list[str]:
+    """Return the lines of a tc batch for a direction's rate; `verb` is add or change.
+
+    htb cannot hold packets: what it has let through at a rate near 0 it remembers for a minute. An
+    outage is behind it then.
+    """
+    if arguments.queue not in presets.BEFORE_RATE:
+        limit = buffer_bytes(direction, arguments.buffer)
+        return [f"qdisc {verb} {rate_line(direction, state, limit)}"]
+    of_class = f"dev {direction.queue} parent 1: classid {LEAF} htb"
+    rate = [f"class {verb} {of_class} rate {round(state.rate_bps)}bit burst {HTB_BURST}"]
+    held = HELD_RATE if not state.rate_bps else UNHELD_RATE
+    hold = [
+        f"qdisc {verb} dev {direction.leaves} root handle {HOLD} tbf rate {held} burst"
+        f" {netem.bucket_bytes()} limit {MOST_QUEUE_BYTES}"
+    ]
+    return rate * bool(state.rate_bps) + hold * varies(arguments)
+
+
 def delay_line(direction: Direction, arguments: argparse.Namespace, state: State, step: int) -> str:
     """Return tc's line for a direction's delay, with the seed of this step."""
-    place = f"parent {SEPARATE_LOSS}1" if direction.loss_pct else "root"
+    interface, place, loss_handle = place_of(direction, arguments.queue)
+    place = f"parent {loss_handle}1" if direction.loss_pct else place
+    is_queue = arguments.queue in presets.BEFORE_RATE
+    limit = packets_of(direction, arguments.buffer) if is_queue else netem.LIMIT_PACKETS
     options = netem.delay_options(state.delay_ms, arguments.jitter_ms) + netem.loss_model(
         state.loss_pct, 1
     )
     order = netem.IN_ORDER if arguments.reorder == "no" and varies(arguments) else ""
     seed = netem.seed_option(direction.seed_of(step))
-    return (
-        f"dev {direction.leaves} {place} handle {DELAY} netem limit"
-        f" {netem.LIMIT_PACKETS}{options}{order}{seed}"
-    )
+    return f"dev {interface} {place} handle {DELAY} netem limit {limit}{options}{order}{seed}"
 
 
 def varies(arguments: argparse.Namespace) -> bool:
@@ -446,16 +496,15 @@ def loss_line(direction: Direction, arguments: argparse.Namespace) -> str:
     Bursts that last for a time are played later, so they are not in it.
     """
     in_packets = netem.loss_model(direction.loss_pct, arguments.burst_packets)
-    return loss_line_of(direction, "" if bursts_of(direction, arguments) else in_packets)
+    loss = "" if bursts_of(direction, arguments) else in_packets
+    return loss_line_of(direction, arguments.queue, loss)
 
 
-def loss_line_of(direction: Direction, loss: str) -> str:
+def loss_line_of(direction: Direction, queue: str, loss: str) -> str:
     """Return tc's line for a direction's loss, where that is a queueing discipline of its own."""
     seed = netem.seed_option(direction.seed_of(0))
-    return (
-        f"dev {direction.leaves} root handle {SEPARATE_LOSS} netem limit"
-        f" {netem.LIMIT_PACKETS}{loss}{seed}"
-    )
+    interface, place, handle = place_of(direction, queue)
+    return f"dev {interface} {place} handle {handle} netem limit {netem.LIMIT_PACKETS}{loss}{seed}"
 
 
 def apply(both: Both, arguments: argparse.Namespace, states: dict[str, State]) -> None:
@@ -470,20 +519,36 @@ def apply(both: Both, arguments: argparse.Namespace, states: dict[str, State]) -
     )
     lines = []
     for one in both:
-        limit, state = buffer_bytes(one, arguments.buffer), states[one.name]
-        queue = queue_options(arguments.queue, arguments.buffer, limit, one.rtt_ms)
+        limit = buffer_bytes(one, arguments.buffer)
+        rate = rate_lines(one, arguments, states[one.name], "add")
+        if arguments.queue in presets.BEFORE_RATE:
+            queue = [f"qdisc add dev {one.queue} root handle 1: htb default 11", *rate]
+        else:
+            options = queue_options(arguments.queue, arguments.buffer, limit, one.rtt_ms)
+            queue = [*rate, f"qdisc add dev {one.queue} parent 1:1 handle 10: {options}"]
         lines += [
             f"qdisc add dev {one.arrives} clsact",
             (
                 f"filter add dev {one.arrives} ingress matchall action mirred egress redirect dev"
                 f" {one.queue}"
             ),
-            f"qdisc add {rate_line(one, state, limit)}",
-            f"qdisc add dev {one.queue} parent 1:1 handle 10: {queue}",
+            *queue,
             *([f"qdisc replace {loss_line(one, arguments)}"] if one.loss_pct else []),
-            f"qdisc replace {delay_line(one, arguments, state, step=1)}",
+            f"qdisc replace {delay_line(one, arguments, states[one.name], step=1)}",
         ]
+        if arguments.queue == presets.NETEM_GRO:
+            collect_packets(one.arrives, GRO_NS)
     change("tc", lines=lines)
+
+
+def collect_packets(interface: str, time_ns: int) -> None:
+    """Let an interface put together what comes of a TCP connection in that time; 0 ends it.
+
+    veth's own GRO sees one packet at a time: unlike a network card's driver it waits for no others.
+    """
+    change("ethtool", "-K", interface, "gro", "on" if time_ns else "off")
+    for name, value in (("napi_defer_hard_irqs", int(time_ns > 0)), ("gro_flush_timeout", time_ns)):
+        change("tee", f"/sys/class/net/{interface}/{name}", text=str(value))
 
 
 def filter_path(rules: Sequence[str]) -> None:
@@ -524,6 +589,9 @@ def clear(both: Both, arguments: argparse.Namespace) -> None:
     ]
     undo("tc", lines=lines)
     undo("ip", lines=[f"link del {one.queue}" for one in both])
+    if arguments.queue == presets.NETEM_GRO:
+        for one in both:
+            collect_packets(one.arrives, 0)
 
 
 def ask_for_the_return_link(direction: Direction, arguments: argparse.Namespace) -> dama_qdisc.Link:
@@ -609,8 +677,9 @@ class Counters(NamedTuple):
     sent_bytes: int
     lost_packets: int
     dropped_packets: int
-    queue_packets: int
-    queue_bytes: int
+    queue_packets: int | None
+    """None where those under way are in the same queue."""
+    queue_bytes: int | None
 
 
 def counters(both: Both) -> dict[str, Counters]:
@@ -621,6 +690,9 @@ def counters(both: Both) -> dict[str, Counters]:
     }
     found = {}
     for one in both:
+        if shown.get((one.queue, "1:"), {}).get("kind") == "htb":
+            found[one.name] = counters_before_rate(one, shown)
+            continue
         keys = [(one.leaves, DELAY), (one.queue, "1:"), (one.queue, "10:")]
         # The queue of a link that has to be asked for, or of one in frames, is its own.
         if shown.get(keys[1], {}).get("kind") in (presets.DAMA, presets.DVBS2):
@@ -641,6 +713,19 @@ def counters(both: Both) -> dict[str, Counters]:
             waiting["backlog"],
         )
     return found
+
+
+def counters_before_rate(
+    direction: Direction, shown: dict[tuple[str, str], dict[str, Any]]
+) -> Counters:
+    """Return the counters of a direction whose delay and loss come before its rate.
+
+    The netem with the losses counts what finds no place in the other one, too.
+    """
+    delay, rate = shown[direction.queue, DELAY], shown[direction.queue, "1:"]
+    dropped = delay["drops"]
+    lost = shown.get((direction.queue, LEAF_LOSS), {"drops": dropped})["drops"] - dropped
+    return Counters(rate["packets"], rate["bytes"], lost, dropped, None, None)
 
 
 def unblock_signals() -> None:
@@ -697,15 +782,12 @@ class Player:
         if isinstance(change, Burst):
             self.bursts[direction.name].take(change)
             loss = netem.loss_model(100 if change.is_bad else 0, 1)
-            self._tell([f"qdisc change {loss_line_of(direction, loss)}"])
+            self._tell([f"qdisc change {loss_line_of(direction, self._arguments.queue, loss)}"])
             return
         old, new = self.states[direction.name], change.state
         lines = []
         if new.rate_bps != old.rate_bps:
-            lines.append(
-                "qdisc change"
-                f" {rate_line(direction, new, buffer_bytes(direction, self._arguments.buffer))}"
-            )
+            lines += rate_lines(direction, self._arguments, new, "change")
         if (new.delay_ms, new.loss_pct) != (old.delay_ms, old.loss_pct):
             lines.append(f"qdisc change {delay_line(direction, self._arguments, new, self._step)}")
             self._step += 1
@@ -774,7 +856,9 @@ def look(both: Both, states: dict[str, State]) -> None:
             suffix=name,
             queue_bytes=seen.queue_bytes,
             queue_packets=seen.queue_packets,
-            queue_delay_ms=seen.queue_bytes * 8000 / rate if rate else None,
+            queue_delay_ms=(
+                seen.queue_bytes * 8000 / rate if rate and seen.queue_bytes is not None else None
+            ),
         )
 
 
@@ -790,14 +874,17 @@ def state_lines(
 ) -> Iterator[str]:
     """Yield tc's lines for rate and delay of both directions."""
     for one in both:
-        yield rate_line(one, states[one.name], buffer_bytes(one, arguments.buffer))
-        yield delay_line(one, arguments, states[one.name], step=1)
+        yield from rate_lines(one, arguments, states[one.name], "change")
+        yield f"qdisc change {delay_line(one, arguments, states[one.name], step=1)}"
 
 
 def asked(direction: Direction, arguments: argparse.Namespace, state: State) -> link_proof.Asked:
     """Return the properties that the proof should find in a direction."""
     limit = buffer_bytes(direction, arguments.buffer)
-    in_packets = arguments.queue in ("codel", "fq_codel") or arguments.buffer.unit == "packets"
+    in_packets = (
+        arguments.queue in ("codel", "fq_codel", *presets.BEFORE_RATE)
+        or arguments.buffer.unit == "packets"
+    )
     own_pct = 0 if bursts_of(direction, arguments) else direction.loss_pct
     kept = (1 - own_pct / 100) * (1 - state.loss_pct / 100)
     return link_proof.Asked(
@@ -809,6 +896,7 @@ def asked(direction: Direction, arguments: argparse.Namespace, state: State) -> 
         limit,
         limit // FRAME_BYTES if in_packets else None,
         netem.bucket_bytes(),
+        arguments.queue in presets.BEFORE_RATE,
     )
 
 
@@ -876,7 +964,8 @@ def emulate(arguments: argparse.Namespace) -> None:
         from openbach_jobs import kernel
 
         own = ["nft"] * bool(arguments.rules) + [kernel.SEED] * (arguments.seed is not None)
-        kernel.check([*kernel.LINK, "tbf", arguments.queue, *own])
+        shaper = "htb" if arguments.queue in presets.BEFORE_RATE else "tbf"
+        kernel.check([*kernel.LINK, shaper, arguments.queue, *own])
     played = changes(arguments)
     states = {change.direction: change.state for change in first(played)}
     proven = {one.name: without_outage(one, states[one.name]) for one in both}
@@ -889,7 +978,7 @@ def emulate(arguments: argparse.Namespace) -> None:
         if proven != states:
             change(
                 "tc",
-                lines=[f"qdisc change {line}" for line in state_lines(both, arguments, states)],
+                lines=[*state_lines(both, arguments, states)],
             )
         asked_for = None
         if arguments.dama:

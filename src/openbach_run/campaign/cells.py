@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+from openbach_run.campaign.platforms import Platforms
+from openbach_run.campaign.platforms import applied as with_platform
 from openbach_run.campaign.settings import meaning
 from openbach_run.catalog import Entries, joined
 from openbach_run.link_checks import Presets, in_force, modules_of
@@ -25,6 +27,7 @@ class Instead:
     """The constants' own values."""
     given: frozenset[str]
     """Names of values that the user gave: nothing takes their place."""
+    platforms: Platforms
 
     def holds(self, name: str, cell: Mapping[str, str]) -> bool:
         """Return whether a cell has another value of a constant than the scenario.
@@ -36,6 +39,7 @@ class Instead:
 
     def applied(self, cell: dict[str, str]) -> dict[str, str]:
         """Return the cell with the values that take the place of its own."""
+        cell = with_platform(cell, self.platforms, self.given)
         for name, one in self.declared.items():
             if self.holds(name, cell):
                 values = one["values"]

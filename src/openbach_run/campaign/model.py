@@ -17,6 +17,7 @@ from typing import Any
 from openbach_jobs.presets import ES_N0_FILE
 from openbach_run.campaign.cells import Instead, cells_of, uses_of
 from openbach_run.campaign.noise import NOISE, OFF
+from openbach_run.campaign.platforms import Platforms
 from openbach_run.campaign.spec import CellSpec, Origin, RunSpec
 from openbach_run.campaign.vpn_config import CONFIG
 from openbach_run.campaign.vpn_values import Configs, configs_of, read_configs
@@ -66,6 +67,7 @@ class Campaign:
     """The presets of the satellites, by name."""
     impairments: Mapping[str, Path] = field(default_factory=dict)
     """The impairment profiles that exist, by name."""
+    platforms: Platforms = field(default_factory=dict)
     measures: Declared = field(default_factory=dict)
     """The measures that its jobs declare."""
     more_seeds: tuple[int, ...] = ()
@@ -126,7 +128,7 @@ class Campaign:
         for scenario in (*self.sub_scenarios.values(), self.scenario):
             # The scenario's own comes last: it wins over its sub-scenarios'.
             declared |= scenario.instead
-        return Instead(declared, self.constants, self.given)
+        return Instead(declared, self.constants, self.given, self.platforms)
 
     @property
     def plot(self) -> dict[str, str]:

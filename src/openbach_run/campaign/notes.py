@@ -9,6 +9,7 @@ from typing import Any
 
 from openbach_run.campaign.checks import first_of_each, own_values
 from openbach_run.campaign.model import Campaign
+from openbach_run.campaign.platforms import notes as notes_on_platform
 from openbach_run.campaign.reading import sweep_table
 from openbach_run.catalog import with_base
 from openbach_run.link_checks import remarks
@@ -32,6 +33,7 @@ def notes_of(campaign: Campaign, packages: Mapping[str, Package]) -> list[str]:
     noted = [use for use in spelled if "noted" in use.argument.limits]
     cells = first_of_each(campaign.cells, [use.names for use in noted])
     found = [*_decimal_commas(campaign, spelled)]
+    found += notes_on_platform(campaign.cells, campaign.platforms)
     for cell in cells:
         found += notes(noted, own_values(campaign, cell))
     for cell in campaign.cells:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from openbach_run.campaign.checks import check_campaign
 from openbach_run.campaign.model import Campaign, Seeds
+from openbach_run.campaign.platforms import PLATFORM, read_platforms
 from openbach_run.campaign.reading import (
     presets_of,
     read_link_files,
@@ -108,6 +109,7 @@ def draft_of(
     texts = scenario.name, *chain(*values.values())
     if wrong := [one for one in texts if one.encode(errors="ignore").decode() != one]:
         raise InputError(f"{path}: {wrong[0]!a} is no text of UTF-8")
+    entries = entries_of(packages)
     jobs = sorted(set(jobs_of((scenario, *subs.values()))))
     first, more = (seeds, ()) if seeds else (FIRST_SEEDS, MORE_SEEDS)
     campaign = Campaign(
@@ -117,7 +119,10 @@ def draft_of(
         values,
         first,
         presets=presets_of(values, packages),
-        impairments=entries_of(packages)["impairments"],
+        impairments=entries["impairments"],
+        platforms=read_platforms(
+            values[PLATFORM], values, entries["platforms"], entries["vpn-configs"]
+        ),
         measures=measures_of_jobs(jobs, packages),
         more_seeds=more,
         given=frozenset(map(setting_of, given)),

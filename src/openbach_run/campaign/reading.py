@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from openbach_run.campaign import noise
+from openbach_run.campaign import noise, platforms
 from openbach_run.campaign.settings import check_values, is_list, is_value
 from openbach_run.campaign.vpn_values import folded, setting_of
 from openbach_run.errors import InputError
@@ -24,6 +24,8 @@ from openbach_run.openbach.refusals import Malformed, near
 from openbach_run.openbach.scenario import Scenario, defaults_of
 from openbach_run.openbach.source import file_of
 
+GENERAL = {noise.NOISE: noise.DEFAULT, platforms.PLATFORM: platforms.OURS}
+"""Name of a value that every scenario has → its default."""
 NO_FILE = "none"
 """The value of an argument for a link file that names no file."""
 OPTIONS = {
@@ -100,7 +102,7 @@ def read_values(
     known = _own_values(path, scenario, subs)
     values = {}
     own = (*scenario.sweep.get("values", {}), *scenario.arguments, *settings)
-    for name in dict.fromkeys([*own, noise.NOISE, *given]):
+    for name in dict.fromkeys([*own, *GENERAL, *given]):
         if name not in given and name not in known:
             raise InputError(
                 f"{path}: the argument {name} needs a value: {name}=… ({settings[name]})"
@@ -121,8 +123,7 @@ def _own_values(
     constants = defaults_of((*subs.values(), scenario))
     defaults = sweep_table(scenario, path, "defaults")
     known: dict[str, tuple[str, ...]] = {
-        name: (str(value),)
-        for name, value in ({noise.NOISE: noise.DEFAULT} | constants | defaults).items()
+        name: (str(value),) for name, value in (GENERAL | constants | defaults).items()
     }
     for name, listed in sweep_table(scenario, path, "values").items():
         known[name] = tuple(map(str, listed))
@@ -141,8 +142,9 @@ def settings_of(scenario: Scenario, subs: Mapping[str, Scenario]) -> dict[str, s
 
 
 def settable(scenario: Scenario, subs: Mapping[str, Scenario]) -> dict[str, str]:
-    """Return name → description of what a command can set: also the noise of the hosts."""
-    return {noise.NOISE: noise.DESCRIPTION, **settings_of(scenario, subs)}
+    """Return name → description of what a command can set: also what all scenarios have."""
+    general = {noise.NOISE: noise.DESCRIPTION, platforms.PLATFORM: platforms.DESCRIPTION}
+    return {**general, **settings_of(scenario, subs)}
 
 
 def sweep_table(scenario: Scenario, path: Path, key: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from openbach_run.campaign.late import late
 from openbach_run.campaign.model import USUAL, Campaign
-from openbach_run.campaign.noise import DEFAULT, NOISE
+from openbach_run.campaign.reading import GENERAL
 from openbach_run.guest.main import HOST_KERNEL
 from openbach_run.link_checks import ORBIT
 from openbach_run.openbach.extras import MEASURE
@@ -70,7 +70,7 @@ def campaign_table(
         if len(campaign.seeds_of(cell)) > 1:
             several.append((shown, campaign.has_chance(cell)))
     defaults = {
-        NOISE: DEFAULT,
+        **GENERAL,
         **campaign.scenario.sweep.get("defaults", {}),
         **campaign.constants,
     }

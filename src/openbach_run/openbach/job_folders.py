@@ -80,7 +80,7 @@ class Package:
     measures: tuple[Measure, ...] = ()
     debian: tuple[str, ...] = ()
     entries: Mapping[str, Mapping[str, Path]] = field(default_factory=dict)
-    """Everything that its arguments may name: kind → name → folder or file."""
+    """Everything that its arguments may name, and the platforms: kind → name → folder or file."""
     refused: tuple[str, ...] = ()
     """Tasks of its playbook without which it cannot do its work in a guest, in words."""
     left_out: tuple[str, ...] = ()
@@ -127,7 +127,7 @@ def _with_folders(package: Package, catalog: Catalog) -> Package:
     """Return the package with the folders that its arguments may name, also as their choices."""
     if isinstance(package.job, MalformedJob):
         return package
-    entries: dict[str, Mapping[str, Path]] = {}
+    entries: dict[str, Mapping[str, Path]] = {"platforms": catalog.all("platforms")}
     tree = _with_names(package.job.tree, catalog, entries)
     return replace(package, job=package.job._replace(tree=tree), entries=entries)
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from openbach_run.campaign.engines import engine_of, inventory_of
 from openbach_run.campaign.model import Campaign
-from openbach_run.campaign.noise import NOISE
 from openbach_run.campaign.options import Options
+from openbach_run.campaign.reading import GENERAL
 from openbach_run.campaign.request import Plan, plan_of
 from openbach_run.campaign.vpn_values import setting_of
 from openbach_run.engine.virtual.engine import VirtualEngine
@@ -96,7 +96,7 @@ def checked_testbed(
         raise InputError(
             f"{plan.path}: starts other scenarios; {for_what} takes one that has its path itself"
         )
-    _check_given(campaign.scenario, given - {NOISE}, plan, for_what)
+    _check_given(campaign.scenario, given - {*GENERAL}, plan, for_what)
     made = Testbed(plan, one, options)
     _ = made.inventory  # checked before anything is made
     return made

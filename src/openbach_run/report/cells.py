@@ -371,13 +371,15 @@ def file_name(*parts: str) -> str:
 
 
 Selection = Mapping[str, Any]
-"""Argument → list of the values that it may have, or {"above": number}."""
+"""Argument → list of the values that it may have, {"any_of": list} if one of them is enough, or
+{"above": number}."""
 
 
 def is_selection(given: Any) -> bool:
     """Return whether a value from a file has the form of a Selection."""
     return isinstance(given, dict) and all(
         isinstance(allowed, list)
+        or (isinstance(allowed, dict) and isinstance(allowed.get("any_of"), list))
         or (isinstance(allowed, dict) and run_files.is_number(allowed.get("above")))
         for allowed in given.values()
     )
@@ -395,6 +397,8 @@ def _allows(allowed: Any, value: str | None) -> bool:
     """
     if value is None:
         return False
+    if isinstance(allowed, Mapping) and "any_of" in allowed:
+        return _allows(allowed["any_of"], value)
     if isinstance(allowed, Mapping):
         return is_numeral(value) and float(value) > allowed["above"]
     return any(value == str(one) or _same_number(value, str(one)) for one in allowed)

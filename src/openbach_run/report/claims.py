@@ -334,7 +334,8 @@ def _wrong_values(part: Mapping[str, Any]) -> str | None:
             return f"{name}: should be a list of the names of arguments"
     for name in ("cell", "against"):
         if not is_selection(part.get(name) or {}):
-            return f"{name}: should have for each argument a list of values, or {{above: NUMBER}}"
+            right = "a list of values, {any_of: LIST} or {above: NUMBER}"
+            return f"{name}: should have for each argument {right}"
     return None
 
 
