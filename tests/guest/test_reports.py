@@ -46,6 +46,6 @@ def test_a_report_has_the_packets_of_today(name: str, tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         (again,) = records(results)
         now = again.row["capture_hash"] if "--pcap" not in words else hash_of_before(again.capture)
-        if now != run.capture_hash:
+        if not now.startswith(run.capture_hash):  # of before: the first 128 bits of 256
             moved.append(" ".join(words))
     assert not moved, "other packets today: make reports"
