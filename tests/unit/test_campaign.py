@@ -75,6 +75,7 @@ def test_the_whole_table_is_the_default() -> None:
         "initcwnd": "10",
         "initcwnd_pep": "same",
         "pep_profile": "plain",
+        "pep_program": "satpep",
         "streams": "1",
         "series_s": "0",
         "rate": "10M",
