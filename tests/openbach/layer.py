@@ -29,13 +29,14 @@ from openbach_run.progress import Progress
 
 HERE = Path(__file__).resolve().parent
 PYTHON = (
-    "packaging", "ansible-core==2.19.*", "psycopg2-binary", "fuzzywuzzy", "python-Levenshtein",
+    "packaging", "ansible==12.*", "psycopg2-binary", "fuzzywuzzy", "python-Levenshtein",
     "django<6", "apscheduler==3.7.0", "psutil<6", "PyYAML", "requests", "pandas", "matplotlib",
     "setuptools<81", "wheel", "playwright>=1.45",
 )  # fmt: skip
-"""As the roles install_controller and install_agent_Debian of the checkout name them (of Ansible
-the part without collections, which these roles do not use; psutil as the first version with a
-wheel for every Python); apscheduler 3.7 needs setuptools. With them what drives a browser."""
+"""As the roles install_controller and install_agent_Debian of the checkout name them (of Ansible the
+last version for this Python, with the collection that packs files for an export; psutil as the
+first version with a wheel for every Python); apscheduler 3.7 needs setuptools. With them what
+drives a browser."""
 WHEELS = ("manylinux_2_28_x86_64", "manylinux2014_x86_64", "manylinux1_x86_64", "any")
 PARTS = ("src", "ansible", "version")
 """What of OpenBACH's checkout is used."""
