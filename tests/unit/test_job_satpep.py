@@ -26,8 +26,6 @@ def rules(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     yield there
     for number, handler in zip(satpep.STOPS, kept, strict=True):
         signal.signal(number, handler)
-        signal.sigtimedwait([number], 0)  # what came while they were blocked
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, satpep.STOPS)
 
 
 def test_a_stop_during_the_proof_takes_the_rules_away_at_once(

@@ -353,6 +353,12 @@ def give_up(*_: Any) -> None:
     sys.exit("stopped before the proxy was ready")
 
 
+def answer_stops(handler: Any) -> None:
+    """Answer signals that stop the job by this handler."""
+    for number in STOPS:
+        signal.signal(number, handler)
+
+
 def split(arguments: argparse.Namespace) -> None:
     """Rules, program, proof; then statistics as they come, until the program is told to end."""
     interfaces = [name for name in (arguments.interfaces or "").split(",") if name]
@@ -363,9 +369,8 @@ def split(arguments: argparse.Namespace) -> None:
             started(*words, recorded=True, stdout=subprocess.PIPE, text=True)
         )
         # From the end on, nothing cuts short what takes the changes back.
-        at_end.callback(signal.pthread_sigmask, signal.SIG_BLOCK, STOPS)
-        for number in STOPS:
-            signal.signal(number, give_up)
+        at_end.callback(answer_stops, signal.SIG_IGN)
+        answer_stops(give_up)
         assert program.stdout
         if arguments.program == OURS:
             if '"ready"' not in program.stdout.readline():
@@ -383,8 +388,7 @@ def split(arguments: argparse.Namespace) -> None:
         ready.bind(READY)
         ready.listen()
         what = "" if address_kept else ", with the proxy's address instead of the client's"
-        for number in STOPS:
-            signal.signal(number, lambda *_: program.terminate())
+        answer_stops(lambda *_: program.terminate())
         collect_agent.send_log(
             syslog.LOG_INFO, f"{arguments.program} is ready: a connection has gone through{what}"
         )
