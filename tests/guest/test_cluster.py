@@ -32,7 +32,10 @@ Engine.run = lambda self, *arguments: replace(run(self, *arguments), capture_has
 main()
 """
 """A worker whose captures are not those of other machines."""
-CELLS = ("geo_loss", "vpn=none,wireguard", "cc=bbr,cubic", "loss=0,1", "size=1M", "--seeds", "2")
+CELLS = (
+    *("geo_loss", "noise=off", "vpn=none,wireguard", "cc=bbr,cubic", "loss=0,1", "size=1M"),
+    *("--seeds", "2"),
+)
 RECORDS = f"runs/{'?' * 16}/record.json"
 """Of runs that are kept: the directory of another one is called RUN_ID.unfinished."""
 
