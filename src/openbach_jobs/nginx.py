@@ -27,7 +27,7 @@ SEND_UPLOADS = (QUIC_GO,)
 CONFIGURATION = """
 daemon off; master_process off; worker_processes 1;
 pid {directory}/nginx.pid; error_log stderr error;
-events {{ worker_connections 64; }}
+events {{ worker_connections 1024; }}
 http {{
     access_log off; types {{ }} default_type application/octet-stream;
     client_body_temp_path {directory}/body; proxy_temp_path {directory}/proxy;

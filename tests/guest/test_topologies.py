@@ -193,6 +193,14 @@ def test_the_default_inventory_has_no_ipv6(tmp_path: Path) -> None:
     assert printed["pc"].split() == ["3"]
 
 
+@pytest.mark.nightly
+def test_two_hundred_terminals_transfer(tmp_path: Path) -> None:
+    build.write_star(tmp_path, 200)
+    run = ran(tmp_path / "star.json", tmp_path, "size=10k")
+    times = [name for name in run.row if name.endswith("transfer_time_s") and run.row[name]]
+    assert len(times) == 200
+
+
 def test_two_hundred_terminals(tmp_path: Path) -> None:
     inventory = tmp_path / "star.yml"
     inventory.write_text(yaml.safe_dump(build.star_inventory(200)))

@@ -40,6 +40,7 @@ CHILDREN_GRACE_US = (
 )  # as a real agent: from SIGTERM to SIGKILL for the job's children,
 JOB_GRACE_US = 2 * SECOND_US  # then for the job itself
 STOP_LIMIT_US = 60 * SECOND_US  # a real agent waits for command_stop without limit
+SELECT_MAX = 1024  # FD_SETSIZE
 NO_PROCESS = -1
 """In place of a process's id: the job is commands that a person has typed (typed.py)."""
 WRONG_FIGURES = 70
@@ -271,7 +272,7 @@ class GuestAgents:
         typed = [fd for one in self.typed.values() for fd in one.descriptors]
         timeout_s = max(0, due_us - self.now_us()) / SECOND_US
         # A pidfd becomes readable when its process ends (pidfd_open(2)).
-        ended = set(select.select({*running, *stopping, *typed}, [], [], timeout_s)[0])
+        ended = _readable({*running, *stopping, *typed}, timeout_s)
         self._reap()
         # A copy, since procedures that go on may add to the list.
         for wait in self.waits[:]:
@@ -348,6 +349,16 @@ class GuestAgents:
             os.close(pidfd)
             self._reap()
             process.stop_exit_code = self.exit_codes.get(pid)
+
+
+def _readable(descriptors: set[int], timeout_s: float) -> set[int]:
+    """Return those that become readable first; none after the time-out."""
+    if max(descriptors, default=0) < SELECT_MAX:
+        return set(select.select(descriptors, [], [], timeout_s)[0])
+    waiting = select.poll()  # to the millisecond only
+    for descriptor in descriptors:
+        waiting.register(descriptor, select.POLLIN)
+    return {descriptor for descriptor, _ in waiting.poll(1000 * timeout_s)}
 
 
 def _end(pidfds: list[int], grace_us: int) -> Procedure:

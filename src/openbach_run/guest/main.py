@@ -25,6 +25,9 @@ RUN_DIRECTORY = "/run/openbach"
 LINK_FILES = "/run/link_files"
 TCP_MEMORY = "/proc/sys/net/ipv4/tcp_mem"
 HOSTS_MEMORY = 8  # memory of a host, in that of the guest
+MANY_HOSTS = 100
+DESCRIPTORS = 1 << 16
+"""Open files of the director with more hosts than these: it has some four of each host."""
 BEGIN_NS = 10**9
 """The begin of a run by CLOCK_MONOTONIC: a second after its kernel, however long its preparation
 took. What differs in that (a module to load, an import) then moves no packet. On a kernel that runs
@@ -105,6 +108,10 @@ def _run(events: TextIO, began_ns: int) -> dict[str, Any]:
     jobs = {name: Job.from_dict(job) for name, job in run["jobs"].items()}
     warm.prepare(PYTHON_PATH)
     inventory = Inventory.from_dict(run["inventory"])
+    if len(inventory.hosts) > MANY_HOSTS:
+        import resource  # not above: a file more to read would move packets
+
+        resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
     if is_typed := "typed" in run:
         from openbach_run.guest.typed import JOB, make_shared, name_hosts
 
