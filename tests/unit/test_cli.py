@@ -348,7 +348,7 @@ def test_unwritable_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         (["nothing.json"], "no such file"),
         (
             ["geo_los"],
-            "geo_los: no such scenario or campaign; did you mean geo_loss? there are buffers, ",
+            "geo_los: no such scenario or campaign; did you mean geo_loss? there are alternatives, ",
         ),
         (["geo", "vpm=none"], "did you mean vpn"),
         (["geo", "--vpn", "none"], "--vpn: no such option; a scenario's values are written vpn=…"),
@@ -386,7 +386,7 @@ def test_a_withdrawn_command_says_what_took_its_place(
     # What it names in its place can be typed.
     words = printed.err.partition("openbach-run campaigns/")[2].partition(" (")[0]
     assert main.main([*f"campaigns/{words}".split(), "--dry-run"]) == 0
-    assert "**Withdrawn**" in (ROOT / "docs/trust.md").read_text()
+    assert "the search (`explain`, " in (ROOT / "docs/trust.md").read_text()
     assert "explain" not in main.parser().format_help()
 
 
