@@ -309,6 +309,17 @@ def test_a_worker_of_dask_closes_before_its_result_is_fetched(
 ) -> None:
     """Dask then waits for that very worker; the whole campaign did, and its end by Ctrl-C."""
     hand_on, closed, handed_on = cluster._hand_on, list[str](), threading.Event()
+    is_stopped = threading.Event()
+
+    def stop() -> None:
+        engine.stop()
+        is_stopped.set()
+
+    def wait(number: int) -> None:
+        if stopped and closed:  # computed again: not before the stop
+            is_stopped.wait(HANG_S)
+
+    dask.engine.before = wait
 
     def late(task: Any, future: Any) -> None:
         workers = dask.workers.workers.values()
@@ -316,7 +327,7 @@ def test_a_worker_of_dask_closes_before_its_result_is_fetched(
             closed.append(worker.address)
             dask.workers.sync(worker.close, executor_wait=False, nanny=False)
             if stopped:
-                threading.Timer(0.1, engine.stop).start()
+                threading.Thread(target=stop).start()
         hand_on(task, future)
         handed_on.set()
 

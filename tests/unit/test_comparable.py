@@ -20,7 +20,7 @@ from openbach_run.report.verdicts import claims_table, lines_table, undecided, v
 from openbach_run.report.write import CLAIMS, PUBLISHED
 from openbach_run.results.by_engine import NATIVE
 
-PROXIES = ["P1", "P2", "P3", "P4", "M1", "M2", "M3", "M4", "M5", "M6", "E1", "E2", "E3", "E4"]
+PROXIES = ["P1", "P2", "P3", "P4", "M2", "M3", "M4", "M5", "M6", "M7", "M8", "E1", "E2", "E3", "E4"]
 """Claims about what is something else here."""
 REASON = "published: a MASQUE VPN; ours: OpenVPN over MPTCP"
 CLAIM = {

@@ -41,7 +41,7 @@ def claims() -> list[Claim]:
 def test_trust_md_counts_the_findings_of_the_report(claims: list[Claim]) -> None:
     verdicts = [finding.verdict for claim in claims for finding in claim.findings]
     of_satcom = f"{verdicts.count(HOLDS)} of {len(verdicts)} are reproduced"
-    assert f"| {of_satcom} |" in (ROOT / "docs/trust.md").read_text()
+    assert f"| {of_satcom} (" in (ROOT / "docs/trust.md").read_text()
 
 
 def test_table_line_text_and_csv_have_the_same_verdict(claims: list[Claim]) -> None:

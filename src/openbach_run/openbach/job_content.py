@@ -31,6 +31,8 @@ SHARED = "openbach_jobs"
 MENTIONED = re.compile(rf"^.*\b{SHARED}\b[^(\n]*(?:\([^)]*\))?.*$".encode(), re.MULTILINE)
 """Lines of a program that name the package, to the end of a parenthesis."""
 PROGRAMS = "programs.txt"
+OF_SCENARIOS = "platforms"
+"""Kind of data that a scenario's values come from: no job reads it."""
 
 
 class Program(NamedTuple):
@@ -194,7 +196,7 @@ def walk(folder: Path) -> dict[str, Path]:
 
 def whole(files: Path, kinds: Iterable[str], catalog: Catalog) -> dict[str, Path]:
     """Return all files of a job by place in its folder: what runs alone on an agent."""
-    found = data(kinds, catalog)
+    found = data([kind for kind in kinds if kind != OF_SCENARIOS], catalog)
     for place, path in beside(files, catalog.checkout).items():
         if path.is_dir():
             found |= {f"{place}/{within}": file for within, file in walk(path).items()}
