@@ -327,7 +327,7 @@ def test_a_worker_of_dask_closes_before_its_result_is_fetched(
             closed.append(worker.address)
             dask.workers.sync(worker.close, executor_wait=False, nanny=False)
             if stopped:
-                threading.Thread(target=stop).start()
+                threading.Timer(0.1, stop).start()
         hand_on(task, future)
         handed_on.set()
 
