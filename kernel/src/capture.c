@@ -198,7 +198,7 @@ static struct capture_interface *interface_of(struct net_device *dev, bool ether
 
 	if (interface && interface->net == net)
 		return interface;
-	interface = kzalloc(sizeof(*interface), GFP_ATOMIC);
+	interface = kzalloc_obj(*interface, GFP_ATOMIC);
 	if (!interface)
 		panic("capture: no memory for an interface");
 	dev_get_alias(net->loopback_dev, host, sizeof(host));

@@ -329,7 +329,7 @@ def function(number: int, finished: list[int], what: dict[str, Any]) -> dict[str
         ("vpn=wireguard vpn.keepalife=25", "wireguard does not read it; did you mean keepalive?"),
         (
             "vpn=wireguard vpn.cipher=AES-256-CBC",
-            "wireguard does not read it; it has clamp, keepalive, mtu, psk",
+            "wireguard does not read it; it has clamp, keepalive, mtu, post_up, pre_up, psk",
         ),
         (
             "vpn=none,openvpn_udp vpn.cipher=AES-256-CBC",
