@@ -26,6 +26,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -50,6 +51,19 @@ TCPI_OPT_TIMESTAMPS, TIMESTAMPS_BYTES = 1, 12
 WRONG_FIGURES = 70
 """EX_SOFTWARE of sysexits.h: what a job measured is wrong. The engine fails a run for it where the
 job was asked to stop, too, which any other exit code would not do."""
+
+
+class NeedsProcess(BaseException):
+    """A job that runs as a thread is to begin anew as a process."""
+
+
+def need_process() -> None:
+    """Say that what follows needs a process of its own, as handlers of signals do.
+
+    Nothing on the host may have been changed before. Raises NeedsProcess in a thread.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        raise NeedsProcess
 
 
 def interface_mtu(name: str) -> int:

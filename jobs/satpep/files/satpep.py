@@ -34,8 +34,10 @@ import collect_agent
 import proof
 
 from openbach_jobs import limits, profiles, resumes
-from openbach_jobs.command import change, run, started, undo, wait_for
+from openbach_jobs.command import change, need_process, run, started, undo, wait_for
 
+RUNS_AS_THREAD = True
+"""As openbach_run/guest/threads.py has it; an agent starts a process."""
 CONFIGURATION = "/opt/openbach/agent/jobs/satpep/satpep_rstats_filter.conf"
 LIMITS = {
     "initcwnd": (1, 1000), "max_connections": (1, 10**6), "port": (1, 65535),
@@ -399,6 +401,7 @@ def main() -> None:
     elif shutil.which(arguments.program) is None:
         sys.exit(f"{arguments.program} is not installed on this host")
     else:
+        need_process()
         split(arguments)
 
 

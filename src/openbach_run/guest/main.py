@@ -74,7 +74,7 @@ def main() -> int:
 
 def _run(events: TextIO, began_ns: int) -> dict[str, Any]:
     # Imported here, so that an error in them is reported like any other.
-    from openbach_run.guest import network, warm
+    from openbach_run.guest import network, threads, warm
     from openbach_run.guest.agent import COMMANDS, PYTHON_PATH, GuestAgents
     from openbach_run.guest.director import Director
     from openbach_run.openbach.job import Job
@@ -104,6 +104,7 @@ def _run(events: TextIO, began_ns: int) -> dict[str, Any]:
     _place_link_files(run["link_files"])
     jobs = {name: Job.from_dict(job) for name, job in run["jobs"].items()}
     warm.prepare(PYTHON_PATH)
+    threads.prepare()
     inventory = Inventory.from_dict(run["inventory"])
     if is_typed := "typed" in run:
         from openbach_run.guest.typed import JOB, make_shared, name_hosts
