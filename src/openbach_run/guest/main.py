@@ -74,7 +74,7 @@ def main() -> int:
 
 def _run(events: TextIO, began_ns: int) -> dict[str, Any]:
     # Imported here, so that an error in them is reported like any other.
-    from openbach_run.guest import network, threads, warm
+    from openbach_run.guest import iproute, network, threads, warm  # noqa: F401
     from openbach_run.guest.agent import COMMANDS, PYTHON_PATH, GuestAgents
     from openbach_run.guest.director import Director
     from openbach_run.openbach.job import Job
