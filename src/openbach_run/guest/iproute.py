@@ -14,7 +14,8 @@ import json
 import os
 import socket
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from subprocess import CompletedProcess
 from typing import Any, NamedTuple
 
@@ -23,20 +24,23 @@ REPLACE, EXCL, CREATE = 0x100, 0x200, 0x400
 VERBS = {"add": CREATE | EXCL, "replace": CREATE | REPLACE, "change": REPLACE, "del": 0}
 NEWLINK, NEWADDR, NEWROUTE, NEWNEIGH, NEWQDISC, NEWTFILTER = 16, 20, 24, 28, 36, 44
 """The kernel's messages; that which deletes has the next number."""
-GETQDISC, ERROR, DONE = 38, 2, 3
+GETQDISC, DONE = 38, 3
 UP = 1
-TYPES = {"local": (2, 254), "blackhole": (6, 0), "unreachable": (7, 0), "prohibit": (8, 0)}
-"""Of routes: type, and scope."""
-UNICAST, MAIN, BOOT, LINK_SCOPE, NO_SCOPE = 1, 254, 3, 253, 255
+TYPES = {"local": 2, "blackhole": 6, "unreachable": 7, "prohibit": 8}
+"""Of routes, beside that of packets to one host."""
+UNICAST, MAIN, BOOT, LINK_SCOPE, HOST_SCOPE, NO_SCOPE = 1, 254, 3, 253, 254, 255
 PERMANENT, NO_DAD, ETHERNET = 0x80, 2, 1
 ROOT, CLSACT, ANY_PROTOCOL = 0xFFFFFFFF, 0xFFFFFFF1, 0x0300
 HOOKS = {"ingress": 0xFFFFFFF2, "egress": 0xFFFFFFF3}
 REDIRECT, STOLEN = {"egress": 1, "ingress": 3}, 4
 WHOLE = 0xFFFFFFFF
 """What 100 % are to netem."""
-SECOND_NS = {"us": 1e3, "ms": 1e6, "s": 1e9}
+NS = {"us": 1e3, "ms": 1e6, "s": 1e9}
 BITS = {"gbit": 1e9, "mbit": 1e6, "kbit": 1e3, "bit": 1.0}
 COUNTERS = ("tc", "-s", "-j", "qdisc", "show")
+QUEUE = ("qlen", "backlog", "drops", "requeues", "overlimits")
+"""struct gnet_stats_queue of linux/gen_stats.h."""
+MIRRED = ["matchall", "action", "mirred"]
 NAMESPACES = "/run/netns"
 BUFFER_BYTES = 1 << 16
 
@@ -48,16 +52,16 @@ class Unknown(Exception):
     """A line that the program is to be started for."""
 
 
-class Host(NamedTuple):
-    """How names become numbers."""
+class Names(NamedTuple):
+    """How names become numbers. Both raise OSError."""
 
-    index: Callable[[str], int]
-    """Of an interface. Raises OSError."""
+    port: Callable[[str], int]
+    """Of an interface."""
     namespace: Callable[[str], int]
-    """File descriptor of a network namespace. Raises OSError."""
+    """File descriptor of a network namespace."""
 
 
-NOWHERE = Host(lambda name: 0, lambda name: 0)
+UNNAMED = Names(lambda name: 0, lambda name: 0)
 """Where a line is only looked at."""
 
 
@@ -69,68 +73,61 @@ def done(words: Sequence[str], text: str | None) -> CompletedProcess[str] | None
     if tuple(words) == COUNTERS:
         return CompletedProcess(words, 0, json.dumps([*_counters()]), "")
     program, *options = words
-    is_batch = "-batch" in options
-    lines = (text or "").splitlines() if is_batch else [" ".join(options)]
-    split = [line.split() for line in lines if line.strip()]
-    if program not in READERS or (is_batch and {*options} - {"-batch", "-force", "-"}):
+    lines = [line.split() for line in text.splitlines()] if text else [options]
+    if text and not {"-batch", "-"} <= {*options} <= {"-batch", "-", "-force"}:
         return None
     try:
-        for line in split:
-            _message(program, line, NOWHERE)
+        for line in lines:
+            _message(program, line, UNNAMED)
     except (Unknown, KeyError, ValueError, IndexError, StopIteration, OSError):
         return None
-    said = []
-    opened: list[int] = []
+    said: list[str] = []
+    with _kernel() as kernel, ExitStack() as opened:
 
-    def namespace(name: str) -> int:
-        opened.append(os.open(name if "/" in name else f"{NAMESPACES}/{name}", os.O_RDONLY))
-        return opened[-1]
+        def namespace(name: str) -> int:
+            fd = os.open(name if "/" in name else f"{NAMESPACES}/{name}", os.O_RDONLY)
+            opened.callback(os.close, fd)
+            return fd
 
-    host = Host(socket.if_nametoindex, namespace)
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC) as kernel:
-        for number, line in enumerate(split, 1):
+        names = Names(socket.if_nametoindex, namespace)
+        for number, line in enumerate(lines, 1):
             try:
-                _ask(kernel, *_message(program, line, host))
+                kind, flags, content = _message(program, line, names)
+                _send(kernel, kind, flags | ACK, content)
+                answer, _ = kernel.recvfrom(BUFFER_BYTES)
+                if error := -struct.unpack_from("=i", answer, 16)[0]:
+                    raise OSError(error, os.strerror(error))
             except OSError as error:
-                said.append(f"RTNETLINK answers: {error.strerror} ({' '.join(line)})")
-                if is_batch:
-                    said.append(f"Command failed -:{number}")
+                said.append(f"RTNETLINK answers: {error.strerror}; line {number}: {' '.join(line)}")
                 if "-force" not in options:
                     break
-            finally:
-                while opened:
-                    os.close(opened.pop())
     return CompletedProcess(words, 2 if said else 0, "", "\n".join(said))
 
 
-def _ask(kernel: socket.socket, kind: int, flags: int, content: bytes) -> None:
-    kernel.send(
-        struct.pack("=IHHII", 16 + len(content), kind, flags | REQUEST | ACK, 1, 0) + content
-    )
-    answer, _ = kernel.recvfrom(BUFFER_BYTES)
-    if number := -struct.unpack_from("=i", answer, 16)[0]:
-        raise OSError(number, os.strerror(number))
+def _kernel() -> socket.socket:
+    return socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC)
 
 
-def _message(program: str, words: list[str], host: Host) -> Message:
+def _send(kernel: socket.socket, kind: int, flags: int, content: bytes) -> None:
+    kernel.send(struct.pack("=IHHII", 16 + len(content), kind, flags | REQUEST, 1, 0) + content)
+
+
+def _message(program: str, words: list[str], names: Names) -> Message:
     what, verb, *rest = words
-    return READERS[program][what](verb, rest, host)
+    return READERS[program, what](verb, rest, names)
 
 
-def _attribute(kind: int, value: bytes) -> bytes:
+def _attribute(kind: int, value: bytes | int | str) -> bytes:
+    """Return an attribute: bytes as they are, a number of 32 bits, or a text with its end."""
+    if isinstance(value, str):
+        value = value.encode() + b"\0"
+    elif isinstance(value, int):
+        value = struct.pack("=I", value)
     return struct.pack("=HH", 4 + len(value), kind) + value + bytes(-len(value) % 4)
 
 
-def _u32(value: float) -> bytes:
-    return struct.pack("=I", int(value))
-
-
-def _text(value: str) -> bytes:
-    return value.encode() + b"\0"
-
-
-def _pairs(words: Sequence[str], alone: Sequence[str] = ()) -> dict[str, str]:
-    """Return the values by their names; those that stand alone have themselves."""
+def _pairs(words: Iterable[str], alone: Sequence[str] = ()) -> dict[str, str]:
+    """Return values by their names; words that stand alone have themselves."""
     left = iter(words)
     return {word: word if word in alone else next(left) for word in left}
 
@@ -144,101 +141,99 @@ def _hardware(text: str) -> bytes:
     return bytes.fromhex(text.replace(":", ""))
 
 
-def _port(words: list[str], host: Host, alone: Sequence[str] = ()) -> bytes:
-    """Return struct ifinfomsg and attributes of an interface that has no number yet."""
-    own = _pairs(words if words[0] == "name" else ["name", *words])
-    return bytes(16) + _attributes(own, host)
+PORT: dict[str, tuple[int, Callable[[str, Names], bytes | int | str]]] = {
+    "address": (1, lambda value, names: _hardware(value)),
+    "name": (3, lambda value, names: value),
+    "mtu": (4, lambda value, names: int(value)),
+    "master": (10, lambda value, names: names.port(value)),
+    "alias": (20, lambda value, names: value.encode()),
+    "netns": (28, lambda value, names: names.namespace(value)),
+}
+"""Attributes of an interface."""
 
 
-def _attributes(own: dict[str, str], host: Host) -> bytes:
-    readers: dict[str, tuple[int, Callable[[str], bytes]]] = {
-        "address": (1, _hardware),
-        "name": (3, _text),
-        "mtu": (4, lambda value: _u32(int(value))),
-        "master": (10, lambda value: _u32(host.index(value))),
-        "alias": (20, str.encode),
-        "netns": (28, lambda value: _u32(host.namespace(value))),
-    }
+def _port(own: dict[str, str], names: Names) -> bytes:
     return b"".join(
-        _attribute(readers[name][0], readers[name][1](value)) for name, value in own.items()
+        _attribute(PORT[name][0], PORT[name][1](value, names)) for name, value in own.items()
     )
 
 
-def _link(verb: str, words: list[str], host: Host) -> Message:
+def _new_port(words: list[str], names: Names) -> bytes:
+    return bytes(16) + _port(_pairs(words if words[0] == "name" else ["name", *words]), names)
+
+
+def _link(verb: str, words: list[str], names: Names) -> Message:
     if verb == "add":
         place = words.index("type")
         kind, *data = words[place + 1 :]
-        about = _attribute(1, _text(kind))
-        if data and (kind, data[0]) == ("veth", "peer"):
-            about += _attribute(2, _attribute(1, _port(data[1:], host)))
-        elif data or kind not in ("ifb", "dummy", "veth"):
+        about = _attribute(1, kind)
+        if [kind, *data[:1]] == ["veth", "peer"]:
+            about += _attribute(2, _attribute(1, _new_port(data[1:], names)))
+        elif data or kind not in ("ifb", "dummy"):
             raise Unknown
-        return NEWLINK, VERBS[verb], _port(words[:place], host) + _attribute(18, about)
+        return NEWLINK, VERBS[verb], _new_port(words[:place], names) + _attribute(18, about)
     name, *rest = words[1:] if words[0] == "dev" else words
-    states = {"up": UP, "down": 0}
-    own = _pairs(rest, [*states])
-    change = [state for state in states if own.pop(state, None)]
-    head = struct.pack(
-        "=BxHiII", 0, 0, host.index(name), sum(map(states.__getitem__, change)), len(change)
-    )
+    own = _pairs(rest, ["up", "down"])
+    up, down = own.pop("up", None), own.pop("down", None)
     if verb not in ("set", "del") or (verb == "del" and rest):
         raise Unknown
-    return NEWLINK + (verb == "del"), 0, head + _attributes(own, host)
+    head = struct.pack("=4xiII", names.port(name), UP * bool(up), UP * bool(up or down))
+    return NEWLINK + (verb == "del"), 0, head + _port(own, names)
 
 
-def _addresses(verb: str, words: list[str], host: Host) -> Message:
+def _addresses(verb: str, words: list[str], names: Names) -> Message:
     own = _pairs(words[1:], ["nodad"])
     (text, prefix), device = words[0].split("/"), own.pop("dev")
+    flags = NO_DAD if own.pop("nodad", None) else 0
     family, address = _address(text)
-    length, flags = int(prefix), NO_DAD if own.pop("nodad", None) else 0
     found = _attribute(2, address) + _attribute(1, address)
-    if own.pop("broadcast", "+") != "+" or own or verb not in ("add", "del") or device == "lo":
-        raise Unknown
-    if "broadcast" in words:
-        last = int.from_bytes(address) | (1 << 32 - length) - 1
+    if own.pop("broadcast", None) == "+":
+        last = int.from_bytes(address) | (1 << 32 - int(prefix)) - 1
         found += _attribute(4, last.to_bytes(4))
-    head = struct.pack("=BBBBI", family, length, flags, 0, host.index(device))
+    if own or verb not in ("add", "del") or device == "lo":
+        raise Unknown
+    head = struct.pack("=BBBBI", family, int(prefix), flags, 0, names.port(device))
     return NEWADDR + (verb == "del"), VERBS[verb], head + found
 
 
-def _neighbour(verb: str, words: list[str], host: Host) -> Message:
+def _neighbour(verb: str, words: list[str], names: Names) -> Message:
     own = _pairs(words[1:])
-    family, address = _address(words[0])
     if verb != "add" or own.keys() != {"lladdr", "nud", "dev"} or own["nud"] != "permanent":
         raise Unknown
-    head = struct.pack("=BxxxiHBB", family, host.index(own["dev"]), PERMANENT, 0, 0)
+    family, address = _address(words[0])
+    head = struct.pack("=BxxxiHBB", family, names.port(own["dev"]), PERMANENT, 0, 0)
     found = _attribute(1, address) + _attribute(2, _hardware(own["lladdr"]))
     return NEWNEIGH, VERBS[verb], head + found
 
 
-def _route(verb: str, words: list[str], host: Host) -> Message:
-    kind, scope = TYPES.get(words[0], (UNICAST, -1))
-    to, *rest = words[1:] if scope >= 0 else words
-    own, found, family, length = _pairs(rest), b"", socket.AF_INET, 0
+def _route(verb: str, words: list[str], names: Names) -> Message:
+    kind = TYPES.get(words[0], 0)
+    to, *rest = words[1:] if kind else words
+    own, length, found = _pairs(rest), 0, b""
+    family: int = socket.AF_INET
     if to != "default":
         text, _, prefix = to.partition("/")
         family, address = _address(text)
         length = int(prefix or 8 * len(address))
-        found += _attribute(1, address) if length else b""
+        found = _attribute(1, address) if length else b""
+    scope = HOST_SCOPE if kind == TYPES["local"] else 0
+    if not kind and "via" not in own and family == socket.AF_INET:
+        scope = LINK_SCOPE
     table, protocol = int(own.pop("table", MAIN)), int(own.pop("protocol", BOOT))
-    if scope < 0:
-        scope = LINK_SCOPE if "via" not in own and family == socket.AF_INET else 0
-    for name, value in own.items():
-        if name == "via":
-            family, address = _address(value)
-            found += _attribute(5, address)
-        elif name == "dev":
-            found += _attribute(4, _u32(host.index(value)))
-        elif name == "metric":
-            found += _attribute(6, _u32(int(value)))
-        else:
-            raise Unknown
-    if verb == "del":
-        scope, protocol, kind = NO_SCOPE, 0, kind if kind != UNICAST else 0
-    if table > MAIN or (family == socket.AF_INET6 and verb == "del"):
+    if "via" in own:
+        family, address = _address(own.pop("via"))
+        found += _attribute(5, address)
+    if "dev" in own:
+        found += _attribute(4, names.port(own.pop("dev")))
+    if "metric" in own:
+        found += _attribute(6, int(own.pop("metric")))
+    is_deleted = verb == "del"
+    if own or table > MAIN or (is_deleted and family == socket.AF_INET6):
         raise Unknown
+    protocol, scope = (0, NO_SCOPE) if is_deleted else (protocol, scope)
+    kind = kind or UNICAST * (not is_deleted)
     head = struct.pack("=BBBBBBBBI", family, length, 0, 0, table, protocol, scope, kind, 0)
-    return NEWROUTE + (verb == "del"), VERBS[verb], head + found
+    return NEWROUTE + is_deleted, VERBS[verb], head + found
 
 
 def _handle(text: str) -> int:
@@ -247,144 +242,123 @@ def _handle(text: str) -> int:
 
 
 def _number(text: str, units: dict[str, float]) -> float:
-    unit = next(unit for unit in units if text.endswith(unit))
+    unit = next(unit for unit in (*units, text) if text.endswith(unit))
     return float(text.removesuffix(unit)) * units[unit]
 
 
-def _qdisc(verb: str, words: list[str], host: Host) -> Message:
-    place, *rest = words
-    device, where, *rest = rest
-    handle = 0
-    if place != "dev":
-        raise Unknown
-    if where == "clsact":
-        parent, handle, rest = CLSACT, CLSACT & 0xFFFF0000, [where, *rest]
-    else:
-        parent = ROOT if where == "root" else _handle(rest.pop(0))
+def _qdisc(verb: str, words: list[str], names: Names) -> Message:
+    place, device, *rest = words
+    parent = {"root": ROOT, "clsact": CLSACT}.get(rest[0], 0) or _handle(rest.pop(1))
+    handle = CLSACT & 0xFFFF0000 if rest[0] == "clsact" else 0
+    if rest[0] != "clsact":
+        rest = rest[1:]
     if rest[:1] == ["handle"]:
         handle, rest = _handle(rest[1]), rest[2:]
-    head = struct.pack("=BxxxiIII", 0, host.index(device), handle, parent, 0)
+    if place != "dev" or (verb == "del" and rest not in ([], ["clsact"])):
+        raise Unknown
+    head = struct.pack("=BxxxiIII", 0, names.port(device), handle, parent, 0)
     if verb == "del":
-        if rest not in ([], ["clsact"]):
-            raise Unknown
         return NEWQDISC + 1, 0, head
     kind, *options = rest
-    about = b"" if kind == "clsact" and not options else _attribute(2, OPTIONS[kind](options))
-    # `change` is a message that neither makes nor replaces a qdisc.
-    flags = 0 if verb == "change" else VERBS[verb]
-    return NEWQDISC, flags, head + _attribute(1, _text(kind)) + about
+    about = _attribute(1, kind) + (_attribute(2, OPTIONS[kind](options)) if options else b"")
+    # `change` of tc is a message that neither makes nor replaces.
+    return NEWQDISC, VERBS[verb] * (verb != "change"), head + about
 
 
 def _fifo(options: list[str]) -> bytes:
-    name, limit = options
-    if name != "limit":
-        raise Unknown
-    return _u32(int(limit))
+    return struct.pack("=I", int(_pairs(options)["limit"]))
 
 
 def _tbf(options: list[str]) -> bytes:
     own = _pairs(options)
-    rate = int(_number(own["rate"], BITS) / 8)
-    if own.keys() != {"rate", "burst", "limit"} or rate > WHOLE:
+    if own.keys() != {"rate", "burst", "limit"}:
         raise Unknown
     # struct tc_ratespec; with a link layer no table of it is used.
-    spec = struct.pack("=BBHhHI", 3, ETHERNET, 0, -1, 0, rate)
-    values = spec + bytes(12) + struct.pack("=III", int(own["limit"]), 0, 0)
-    return _attribute(1, values) + _attribute(6, _u32(int(own["burst"])))
+    rate = struct.pack("=BBHhHI", 3, ETHERNET, 0, -1, 0, int(_number(own["rate"], BITS) / 8))
+    values = rate + bytes(12) + struct.pack("=I8x", int(own["limit"]))
+    return _attribute(1, values) + _attribute(6, int(own["burst"]))
 
 
 def _netem(options: list[str]) -> bytes:
-    limit = delay_ns = 0
-    loss, found, left = 0, b"", iter(options)
-    for word in left:
-        if word == "limit":
-            limit = int(next(left))
-        elif word == "delay":
-            delay_ns = round(_number(next(left), SECOND_NS))
-        elif word == "rate":
-            rate = _number(next(left), BITS) / 8
-            found += _attribute(6, struct.pack("=IiIi", int(rate), 0, 0, 0))
-        elif word == "seed":
-            found += _attribute(14, struct.pack("=Q", int(next(left))))
-        elif word == "loss" and (model := next(left)) == "random":
-            loss = _share(next(left))
-        elif word == "loss" and model == "gemodel":
-            both = struct.pack("=IIII", _share(next(left)), _share(next(left)), 0, 0)
-            found += _attribute(5, _attribute(2, both))
-        else:
-            raise Unknown
-    found += _attribute(10, struct.pack("=q", delay_ns))
-    return struct.pack("=IIIIII", 0, limit, loss, 0, 0, 0) + found
+    if "gemodel" in options:
+        place = options.index("gemodel")
+        enter, leave = map(_share, options[place + 1 : place + 3])
+        both = struct.pack("=IIII", enter, leave, 0, 0)
+        options = options[: place - 1] + options[place + 3 :]
+        found = _attribute(5, _attribute(2, both))
+    else:
+        found = b""
+    own = _pairs([word for word in options if word != "random"])
+    limit, loss = int(own.pop("limit", 1000)), _share(own.pop("loss", "0%"))
+    found += _attribute(10, struct.pack("=q", round(_number(own.pop("delay", "0s"), NS))))
+    if "rate" in own:
+        rate = int(_number(own.pop("rate"), BITS) / 8)
+        found += _attribute(6, struct.pack("=I12x", rate))
+    if "seed" in own:
+        found += _attribute(14, struct.pack("=Q", int(own.pop("seed"))))
+    if own:
+        raise Unknown
+    return struct.pack("=4xIIII4x", limit, loss, 0, 0) + found
 
 
 def _share(text: str) -> int:
     return round(float(text.removesuffix("%")) / 100 * WHOLE)
 
 
-def _filter(verb: str, words: list[str], host: Host) -> Message:
+def _filter(verb: str, words: list[str], names: Names) -> Message:
     place, device, hook, *rest = words
     *known, way, redirect, to, other = rest
     if [verb, place, *known, redirect, to] != ["add", "dev", *MIRRED, "redirect", "dev"]:
         raise Unknown
-    head = struct.pack("=BxxxiIII", 0, host.index(device), 0, HOOKS[hook], ANY_PROTOCOL)
-    values = struct.pack("=IIiiiiI", 0, 0, STOLEN, 0, 0, REDIRECT[way], host.index(other))
-    action = _attribute(1, _text("mirred")) + _attribute(2, _attribute(2, values))
+    head = struct.pack("=BxxxiIII", 0, names.port(device), 0, HOOKS[hook], ANY_PROTOCOL)
+    values = struct.pack("=8xi8xiI", STOLEN, REDIRECT[way], names.port(other))
+    action = _attribute(1, "mirred") + _attribute(2, _attribute(2, values))
     about = _attribute(2, _attribute(2, _attribute(1, action)))
-    return NEWTFILTER, VERBS[verb], head + _attribute(1, _text("matchall")) + about
+    return NEWTFILTER, VERBS[verb], head + _attribute(1, "matchall") + about
 
 
-MIRRED = ["matchall", "action", "mirred"]
-OPTIONS: dict[str, Callable[[list[str]], bytes]] = {
-    "bfifo": _fifo,
-    "pfifo": _fifo,
-    "tbf": _tbf,
-    "netem": _netem,
-}
-READERS: dict[str, dict[str, Callable[[str, list[str], Host], Message]]] = {
-    "ip": {"link": _link, "address": _addresses, "neighbour": _neighbour, "route": _route},
-    "tc": {"qdisc": _qdisc, "filter": _filter},
+OPTIONS: dict[str, Callable[[list[str]], bytes]]
+OPTIONS = {"bfifo": _fifo, "pfifo": _fifo, "tbf": _tbf, "netem": _netem}
+READERS: dict[tuple[str, str], Callable[[str, list[str], Names], Message]] = {
+    ("ip", "link"): _link,
+    ("ip", "address"): _addresses,
+    ("ip", "neighbour"): _neighbour,
+    ("ip", "route"): _route,
+    ("tc", "qdisc"): _qdisc,
+    ("tc", "filter"): _filter,
 }
 
 
 def _counters() -> Iterator[dict[str, Any]]:
     """Yield the counters of each qdisc of the present host, as `tc` names them."""
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC) as kernel:
-        kernel.send(struct.pack("=IHHII20x", 36, GETQDISC, REQUEST | DUMP, 1, 0))
+    with _kernel() as kernel:
+        _send(kernel, GETQDISC, DUMP, bytes(20))
         while True:
             answer, _ = kernel.recvfrom(BUFFER_BYTES)
-            while answer:
-                length, kind = struct.unpack_from("=IH", answer)
-                if kind in (DONE, ERROR):
+            for kind, content in _parts(answer, "=IH", 16):
+                if kind == DONE:
                     return
-                yield _counter(answer[16:length])
-                answer = answer[length + -length % 4 :]
+                index, handle = struct.unpack_from("=iI", content, 4)
+                own = _attributes(content[20:])
+                counted = _attributes(own[7])
+                size, packets = struct.unpack_from("=QI", counted[1])
+                yield {
+                    "kind": own[1].rstrip(b"\0").decode(),
+                    "handle": f"{handle >> 16:x}:",
+                    "dev": socket.if_indextoname(index),
+                    "bytes": size,
+                    "packets": packets,
+                    **dict(zip(QUEUE, struct.unpack("=5I", counted[3]), strict=True)),
+                }
 
 
-def _counter(content: bytes) -> dict[str, Any]:
-    index, handle = struct.unpack_from("=iI", content, 4)
-    own = _read(content[20:])
-    counted = _read(own[7])
-    size, packets = struct.unpack_from("=QI", counted[1])
-    length, backlog, drops, requeues, overlimits = struct.unpack("=5I", counted[3])
-    return {
-        "kind": own[1].rstrip(b"\0").decode(),
-        "handle": f"{handle >> 16:x}:",
-        "dev": socket.if_indextoname(index),
-        "bytes": size,
-        "packets": packets,
-        "drops": drops,
-        "overlimits": overlimits,
-        "requeues": requeues,
-        "backlog": backlog,
-        "qlen": length,
-    }
+def _attributes(content: bytes) -> dict[int, bytes]:
+    return {kind & 0x3FFF: value for kind, value in _parts(content, "=HH", 4)}
 
 
-def _read(content: bytes) -> dict[int, bytes]:
-    """Return attributes by their kinds."""
-    found = {}
+def _parts(content: bytes, head: str, head_bytes: int) -> Iterator[tuple[int, bytes]]:
+    """Yield kind and content of messages, or of attributes."""
     while content:
-        length, kind = struct.unpack_from("=HH", content)
-        found[kind & 0x3FFF] = content[4:length]
+        length, kind = struct.unpack_from(head, content)
+        yield kind, content[head_bytes:length]
         content = content[length + -length % 4 :]
-    return found

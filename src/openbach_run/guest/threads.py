@@ -183,7 +183,8 @@ def prepare() -> None:
         for name in names:
             setattr(owner, name, _with_turn_given(getattr(owner, name)))
     signal.pthread_sigmask = _told_of_mask(signal.pthread_sigmask)
-    subprocess.Popen.__init__ = _with_own_streams(subprocess.Popen.__init__)
+    programs: Any = subprocess.Popen
+    programs.__init__ = _with_own_streams(programs.__init__)
 
 
 def _with_turn_given(wait: Callable[..., Any]) -> Callable[..., Any]:
