@@ -1123,7 +1123,8 @@ def bring_up(
                 environment=environment,
                 stdout=said,
                 stderr=subprocess.STDOUT,
-                preexec_fn=unblock_signals,
+                # What ends by itself needs no signal, and a fork of this process to unblock them costs.
+                preexec_fn=unblock_signals if vpn["daemon"] else None,
             )
         )
     if not vpn["daemon"]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What `ip` and `tc` would do, by netlink, without starting them: a start costs 2 ms.
+"""Work of `ip` and `tc`, done by netlink without starting them: a start costs 2 ms.
 
 The lines are those that a person would type, and that the record keeps (commands.sh). Known are
 those that the guest's network and jobs of ours have often; for all others the program is started.
@@ -53,7 +53,7 @@ class Unknown(Exception):
 
 
 class Names(NamedTuple):
-    """How names become numbers. Both raise OSError."""
+    """Readers of names as numbers. Both raise OSError."""
 
     port: Callable[[str], int]
     """Of an interface."""

@@ -56,7 +56,7 @@ class Stopped(BaseException):
 
 
 class Thread:
-    """What a thread has of its own while it has its turn."""
+    """A thread, and what is its own while it has its turn."""
 
     def __init__(self, argv: list[str], environment: dict[bytes, bytes], path: list[str]) -> None:
         self.argv, self.environment, self.path = argv, environment, path
