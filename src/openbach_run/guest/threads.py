@@ -169,6 +169,7 @@ def _joins(script: str) -> bool:
     """
     folder = os.path.dirname(os.path.realpath(script))
     openbach_jobs.__path__.append(f"{folder}/openbach_jobs")
+    warm.folders_of_jobs.add(folder)
     return not any(name.endswith(".py") and name[:-3] in sys.modules for name in os.listdir(folder))
 
 

@@ -26,8 +26,8 @@ IMPORTED_BEFOREHAND = (
     "struct", "subprocess", "syslog", "tempfile", "time", "typing",
 )  # fmt: skip
 LAST_DESCRIPTOR = 1024
-_own: set[str] = set()
-"""The modules that are there when all is prepared, without those of jobs."""
+folders_of_jobs: set[str] = set()
+"""Where the director has modules from, too, that are of jobs which are its threads."""
 
 
 def prepare(collect_agent_directory: str) -> None:
@@ -39,7 +39,6 @@ def prepare(collect_agent_directory: str) -> None:
     for name in (*IMPORTED_BEFOREHAND, "collect_agent"):
         importlib.import_module(name)
     _use_argparse()
-    _own.update(name for name in sys.modules if name.partition(".")[0] != "openbach_jobs")
     gc.freeze()
 
 
@@ -96,8 +95,10 @@ def _become_program(command_line: Sequence[str], environment: dict[str, str]) ->
     sys.argv = list(command_line[1:])
     # The director has its own copy of what jobs share, and modules of jobs that are its threads;
     # the job is to import those beside it.
-    for name in sys.modules.keys() - _own:
-        del sys.modules[name]
+    for name, module in [*sys.modules.items()]:
+        folder = os.path.dirname(getattr(module, "__file__", None) or "")
+        if folder in folders_of_jobs or name.partition(".")[0] == "openbach_jobs":
+            del sys.modules[name]
     sys.path.insert(0, os.path.dirname(os.path.realpath(command_line[1])))
 
 
