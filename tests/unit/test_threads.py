@@ -73,8 +73,8 @@ RUNS_AS_THREAD = True
 def tell():
     print(os.environ["OPENBACH_AGENT_NAME"], os.environ["JOB_INSTANCE_ID"], *sys.argv[1:], os.path.basename(os.getcwd()))
     subprocess.run("echo child of $JOB_INSTANCE_ID in ${PWD##*/}; echo wrong >&2; cat", shell=True)
-tell()
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+tell()
 signal.sigwait({signal.SIGTERM})
 tell()
 """
