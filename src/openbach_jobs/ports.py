@@ -37,7 +37,7 @@ def is_listening(port: int) -> bool:
 
 def is_bound_udp(port: int) -> bool:
     """Return whether a UDP socket of this host has the port."""
-    tables = [Path("/proc/thread-self/net/udp"), Path("/proc/thread-self/net/udp6")]
+    tables = [Path("/proc/net/udp"), Path("/proc/net/udp6")]
     lines = [table.read_text().splitlines()[1:] for table in tables if table.exists()]
     return any(line.split()[1].endswith(f":{port:04X}") for table in lines for line in table)
 
@@ -62,7 +62,7 @@ def _listeners(port: int) -> set[str]:
 
     They are in state 0A in /proc/net/tcp.
     """
-    tables = [Path("/proc/thread-self/net/tcp"), Path("/proc/thread-self/net/tcp6")]
+    tables = [Path("/proc/net/tcp"), Path("/proc/net/tcp6")]
     lines = [
         line.split()
         for table in tables

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-COUNTS = Path("/proc/thread-self/net")
+COUNTS = Path("/proc/net")
 
 
 def count() -> int | None:

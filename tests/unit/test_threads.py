@@ -183,41 +183,6 @@ until_ended(*numbers, limit_s=1.5)
     assert long[0] == -9, "what does not end in its time of grace"
 
 
-@pytest.mark.parametrize("waits", ["port.accept()", "select.select([port], [], [], 100)"])
-def test_a_handler_runs_while_it_waits_for_a_socket(run: Any, waits: str) -> None:
-    program = f"""
-import select, signal, socket, sys
-RUNS_AS_THREAD = True
-signal.signal(signal.SIGTERM, lambda number, _: sys.exit(int(number)))
-with socket.socket(socket.AF_UNIX) as port:
-    port.bind("name"); port.listen()
-    {waits}
-"""
-    steps = (
-        "number = start('one'); go_on(0.05); agents.stop(number); until_ended(number, limit_s=1)"
-    )
-    assert run(steps, one=program) == [[15, True, "", ""]]
-
-
-def test_one_thread_serves_another(run: Any) -> None:
-    program = """
-import socket, sys
-RUNS_AS_THREAD = True
-if sys.argv[1] == "serve":
-    with socket.create_server(("127.0.0.1", 0)) as port:
-        open("../port", "w").write(str(port.getsockname()[1]))
-        connection = port.accept()[0]
-        with connection, connection.makefile("rw") as lines:
-            lines.write(lines.readline().upper())
-else:
-    with socket.create_connection(("127.0.0.1", int(open("../port").read())), 9) as connection:
-        connection.sendall(b"heard\\n")
-        print(connection.recv(9).decode(), end="")
-"""
-    steps = "numbers = [start('one', how) for how in ('serve', 'ask')]; until_ended(*numbers)"
-    assert run(steps, one=program) == [[0, True, "", ""], [0, True, "HEARD\n", ""]]
-
-
 def test_children_of_threads_are_their_own(run: Any) -> None:
     """The director, which waits for all children, leaves them their exit codes."""
     program = """

@@ -35,11 +35,9 @@ import iperf3
 from iperf3 import Received
 
 from openbach_jobs import control, limits, nginx, profiles, resumes
-from openbach_jobs.command import need_process, run, started, wait_for
+from openbach_jobs.command import run, started, wait_for
 from openbach_jobs.ports import READY_LIMIT_S, wait_listening
 
-RUNS_AS_THREAD = True
-"""As openbach_run/guest/threads.py has it; an agent starts a process."""
 CONFIGURATION = "/opt/openbach/agent/jobs/file_transfer/file_transfer_rstats_filter.conf"
 PORT = 5201
 NO_HTTP = "none"
@@ -164,7 +162,7 @@ def counted(protocol: str, name: str) -> int:
     """Return a counter of this host's kernel since it started: Tcp, RetransSegs."""
     names, values = (
         line.split()
-        for line in Path("/proc/thread-self/net/snmp").read_text().splitlines()
+        for line in Path("/proc/net/snmp").read_text().splitlines()
         if line.startswith(f"{protocol}:")
     )
     return int(values[names.index(name)])
@@ -454,8 +452,6 @@ def transfer(arguments: argparse.Namespace) -> None:
 def main() -> None:
     """Run the job."""
     arguments = parse()
-    if arguments.http != NO_HTTP:
-        need_process()
     if arguments.mode == "server":
         serve(arguments)
     elif arguments.direction != "none":

@@ -40,11 +40,9 @@ WAITS: tuple[tuple[Any, tuple[str, ...]], ...] = (
     (time, ("sleep",)),
     (select, ("select",)),
     (subprocess.Popen, ("wait", "communicate")),
-    (socket.socket, ("connect",)),
+    (socket.socket, ("accept", "connect", "recv", "recv_into", "recvmsg")),
 )
 """What of the standard library waits: another thread has its turn meanwhile."""
-READS = ("accept", "recv", "recv_into", "recvmsg")
-"""Of sockets: they wait by select."""
 
 libc = ctypes.CDLL(None, use_errno=True)
 _turn = threading.Lock()
@@ -66,8 +64,7 @@ class Thread:
         self.module = sys.modules["__main__"]
         self.has_turn = True
         self.signal = 0
-        """That has come, and is not blocked."""
-        self.handlers: dict[int, Callable[[int, None], Any]] = {}
+        """That it is told to end by."""
 
     def take_turn(self) -> None:
         """Wait for the turn, and put in place what is this thread's. Raises Stopped."""
@@ -76,11 +73,9 @@ class Thread:
         sys.argv, sys.path[:], sys.modules["__main__"] = self.argv, self.path, self.module
         sys.stdout, sys.stderr = self.stdout, self.stderr
         os.environ._data = self.environment  # type: ignore[attr-defined]
-        number, self.signal = self.signal, 0
-        if number and number not in self.handlers:
+        if self.signal:
+            self.signal = 0
             raise Stopped
-        if number:
-            self.handlers[number](number, None)
 
     def give_turn(self) -> None:
         """Let another thread have its turn."""
@@ -105,7 +100,7 @@ class JobThread(Thread):
         self.has_turn = self.needs_process = False
         self.code: int | None = None
         self.blocked: set[int] = set()
-        self.fd, self.woken = (os.eventfd(0, os.EFD_CLOEXEC) for _ in range(2))
+        self.fd = os.eventfd(0, os.EFD_CLOEXEC)
         self._waits = threading.Semaphore(0)
         """Up when it has its first wait."""
         director = _threads[threading.get_ident()]
@@ -130,7 +125,6 @@ class JobThread(Thread):
             signal.pthread_kill(self.ident, number)
         elif self.code is None:
             self.signal = self.ended_by = number
-            os.eventfd_write(self.woken, 1)
 
     def _end(self, code: int) -> None:
         self.code = code
@@ -186,56 +180,12 @@ def prepare() -> None:
     _threads[threading.get_ident()] = Thread(sys.argv, os.environ._data, [*sys.path])  # type: ignore[attr-defined]
     _turn.acquire()
     os.register_at_fork(after_in_child=_threads.clear)
-    select.select = _woken_by_signals(select.select)
     for owner, names in WAITS:
         for name in names:
             setattr(owner, name, _with_turn_given(getattr(owner, name)))
-    for name in READS:
-        setattr(socket.socket, name, _when_readable(getattr(socket.socket, name)))
-    signal.signal = _kept_for_thread(signal.signal)
     signal.pthread_sigmask = _told_of_mask(signal.pthread_sigmask)
     programs: Any = subprocess.Popen
     programs.__init__ = _with_own_streams(programs.__init__)
-
-
-def _job() -> JobThread | None:
-    """Return the present thread if it is that of a job."""
-    here = _threads.get(threading.get_ident())
-    return here if isinstance(here, JobThread) else None
-
-
-def _woken_by_signals(wait: Callable[..., Any]) -> Callable[..., Any]:
-    def select(read: Any, *others: Any) -> Any:
-        if (here := _job()) is None:
-            return wait(read, *others)
-        ready, *rest = wait([*read, here.woken], *others)
-        if here.woken in ready:
-            ready.remove(os.eventfd_read(here.woken) and here.woken)
-        return ready, *rest
-
-    return select
-
-
-def _when_readable(read: Callable[..., Any]) -> Callable[..., Any]:
-    def reading(port: socket.socket, *words: Any, **options: Any) -> Any:
-        while _job() and (limit_s := port.gettimeout()) != 0:
-            if select.select([port], [], [], limit_s)[0]:
-                break
-            if limit_s is not None:
-                raise TimeoutError("timed out")
-        return read(port, *words, **options)
-
-    return reading
-
-
-def _kept_for_thread(keep: Callable[..., Any]) -> Callable[..., Any]:
-    def kept(number: int, handler: Any) -> Any:
-        if (here := _job()) is None:
-            return keep(number, handler)
-        here.handlers[number] = handler
-        return None
-
-    return kept
 
 
 def _with_turn_given(wait: Callable[..., Any]) -> Callable[..., Any]:
@@ -255,7 +205,7 @@ def _with_turn_given(wait: Callable[..., Any]) -> Callable[..., Any]:
 def _told_of_mask(mask: Callable[..., Any]) -> Callable[..., Any]:
     def masked(how: int, signals: Any) -> Any:
         before = mask(how, signals)
-        if here := _job():
+        if isinstance(here := _threads.get(threading.get_ident()), JobThread):
             here.blocked = mask(signal.SIG_BLOCK, ())
         return before
 
@@ -264,7 +214,7 @@ def _told_of_mask(mask: Callable[..., Any]) -> Callable[..., Any]:
 
 def _with_own_streams(start: Callable[..., None]) -> Callable[..., None]:
     def started(program: Any, words: Any, **options: Any) -> None:
-        if here := _job():
+        if isinstance(here := _threads.get(threading.get_ident()), JobThread):
             own = {"stdin": subprocess.DEVNULL, "stdout": here.stdout, "stderr": here.stderr}
             for name, value in {**own, "env": os.environ}.items():
                 if options.get(name) is None:
