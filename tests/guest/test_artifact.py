@@ -129,13 +129,15 @@ def test_a_second_checkout_verifies_it_with_its_bundle_only(artifact: Path, tmp_
     assert len([*(tmp_path / "again/runs").iterdir()]) == 5
 
 
-def altered(artifact: Path, place: Path, name: str, change: Callable[[Any], Any]) -> Path:
-    """A copy in which a JSON file says something else, with hashes that fit."""
+def verify_altered(
+    artifact: Path, place: Path, name: str, change: Callable[[Any], Any]
+) -> subprocess.CompletedProcess[str]:
+    """Verify a copy in which a JSON file says something else, with hashes that fit."""
     copy = Path(shutil.copytree(artifact, place, symlinks=True))
     file = next(iter(sorted(copy.glob(name))))
     file.write_text(json.dumps(change(json.loads(file.read_text())), indent=1) + "\n")
     put_sums(copy)
-    return copy
+    return command("artifact", "--verify", str(copy), "--quiet")
 
 
 def faster(record: Any) -> Any:
@@ -162,8 +164,7 @@ def better(said: Any) -> Any:
 
 @pytest.mark.nightly
 def test_figures_that_the_records_do_not_have_are_found(artifact: Path, tmp_path: Path) -> None:
-    place = altered(artifact, tmp_path / "altered", "figures.json", better)
-    done = command("artifact", "--verify", str(place), "--quiet")
+    done = verify_altered(artifact, tmp_path / "a", "figures.json", better)
     assert (done.returncode, done.stdout) == (1, "")
     assert 'figures.json has "median": 0.5 where the records have "median": 1.' in done.stderr
     assert done.stderr.endswith('("name": "F1")\n')
@@ -185,8 +186,7 @@ def test_records_that_no_run_gives_are_found(artifact: Path, tmp_path: Path) -> 
 
 @pytest.mark.nightly
 def test_a_record_that_its_statistics_do_not_give_is_found(artifact: Path, tmp_path: Path) -> None:
-    place = altered(artifact, tmp_path / "altered", "results/small/runs/*/record.json", faster)
-    done = command("artifact", "--verify", str(place), "--quiet")
+    done = verify_altered(artifact, tmp_path / "a", "results/small/runs/*/record.json", faster)
     assert (done.returncode, done.stdout) == (2, "")
     assert "transfer_time_s is 0.5, by its statistics it is 1." in done.stderr
 
