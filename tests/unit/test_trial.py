@@ -26,7 +26,7 @@ from openbach_run.prompt.compare import (
     tolerance_of,
 )
 from openbach_run.prompt.cpu_clock import places
-from openbach_run.prompt.lines import Command
+from openbach_run.openbach.lines import Command
 from openbach_run.prompt.programs import check_machine, copy_program, loader_of, segments
 from openbach_run.prompt.trial import (
     Program,

@@ -23,8 +23,8 @@ from openbach_run.campaign.reading import (
 from openbach_run.campaign.settings import parse_settings
 from openbach_run.campaign.vpn_values import setting_of
 from openbach_run.errors import InputError
-from openbach_run.openbach.job_folders import Package, entries_of, measures_of_jobs
-from openbach_run.openbach.scenario import Scenario, jobs_of
+from openbach_run.openbach.job_folders import Package, entries_of, measures_of
+from openbach_run.openbach.scenario import Scenario
 from openbach_run.results.seeds import FIRST_SEEDS, MORE_SEEDS
 
 MOST_RUNS = 200_000
@@ -110,7 +110,6 @@ def draft_of(
     if wrong := [one for one in texts if one.encode(errors="ignore").decode() != one]:
         raise InputError(f"{path}: {wrong[0]!a} is no text of UTF-8")
     entries = entries_of(packages)
-    jobs = sorted(set(jobs_of((scenario, *subs.values()))))
     first, more = (seeds, ()) if seeds else (FIRST_SEEDS, MORE_SEEDS)
     campaign = Campaign(
         path,
@@ -123,7 +122,7 @@ def draft_of(
         platforms=read_platforms(
             values[PLATFORM], values, entries["platforms"], entries["vpn-configs"]
         ),
-        measures=measures_of_jobs(jobs, packages),
+        measures=measures_of((scenario, *subs.values()), packages),
         more_seeds=more,
         given=frozenset(map(setting_of, given)),
     )

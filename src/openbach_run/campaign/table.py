@@ -170,9 +170,9 @@ def not_sent(campaign: Campaign, records: Sequence[Record], runs: Path) -> str |
     """
     finished = [one for one in records if one.finished and one.scenario == campaign.scenario.name]
     without = [one for one in finished if one.measures.get(campaign.measure or "") is None]
-    if MEASURE not in campaign.scenario.sweep or not without:
-        return None
     _, measure = measure_of(campaign.measure or "", campaign.declared)
+    if MEASURE not in campaign.scenario.sweep or not without or measure.absent:
+        return None
     sent: dict[str, set[str]] = {}
     for one in statistics(runs / without[0].run_id):
         suffix = f" ({one['_metadata']['suffix']})" if one["_metadata"].get("suffix") else ""
@@ -201,6 +201,11 @@ def _cell(done: Sequence[Record], campaign: Campaign) -> str:
     """Return the text of a cell: median over the seeds, interval, number of failed runs."""
     tail = _has_tail(campaign)
     shown = _shown(done, campaign.measure or "", tail=tail)
+    if absent := measure_of(campaign.measure or "", campaign.declared)[1].absent:
+        found = [one.measures.get(campaign.measure or "") for one in done if one.finished]
+        if without := found.count(None):
+            several = f"{shown} ({without} {absent})"
+            return several if without < len(found) else absent + _failed(done)
     ended = [record for record in done if record.finished]
     if sides := _sides(ended, campaign):
         each = (f"{name} {_shown(ended, column, tail=tail)}" for column, name in sides)

@@ -16,11 +16,11 @@ from openbach_run.campaign.reading import file_beside, sub_scenarios, sweep_tabl
 from openbach_run.errors import InputError
 from openbach_run.openbach.addresses import inventory_file, unknown_entities, with_addresses
 from openbach_run.openbach.job import Job
-from openbach_run.openbach.job_folders import Package, measures_of_jobs
+from openbach_run.openbach.job_folders import Package, measures_of
 from openbach_run.openbach.lint import lint
 from openbach_run.openbach.reading import read_scenario
 from openbach_run.openbach.refusals import Malformed
-from openbach_run.openbach.scenario import SAME, Scenario, defaults_of, jobs_of
+from openbach_run.openbach.scenario import SAME, Scenario, defaults_of
 from openbach_run.openbach.uses import WITHIN, uses
 from openbach_run.openbach.value_checks import wrong_values
 from openbach_run.topology.inventory import load_inventory
@@ -80,10 +80,9 @@ def _shown(
 ) -> Iterator[str]:
     """Yield what is wrong with the measures that x-sweep has."""
     scenarios = (scenario, *subs.values())
-    jobs = sorted(set(jobs_of(scenarios)))
     for one in scenarios:
         try:
-            check_measure(path, one, measures_of_jobs(jobs, packages))
+            check_measure(path, one, measures_of(scenarios, packages))
         except InputError as error:
             yield str(error)
 

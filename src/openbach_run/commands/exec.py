@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from openbach_run.campaign.options import Options
+from openbach_run.commands import measured
 from openbach_run.commands.arguments import add_file, add_jobs, add_with, command_parser, parsed
 from openbach_run.errors import InputError
 from openbach_run.json_files import read_text
 from openbach_run.progress import shown, shown_when_due
-from openbach_run.prompt.lines import Command, Entry, check_jobs, in_words, of_script, of_words
+from openbach_run.openbach.lines import Command, Entry, check_jobs, in_words, of_script, of_words
 from openbach_run.prompt.session import (
     Session,
     bring,
@@ -35,11 +36,18 @@ own measurement. Time is virtual: five pings over a GEO satellite take a second.
   openbach-run exec geo -- pc 'iperf3 -c server -R -n 3M' server 'ss -ti'
   openbach-run exec geo -o out -- st 'tcpdump -i to_sat -w st.pcap &' pc 'ping -c 3 server'
   openbach-run exec geo --file ./server --script lines.txt
+  openbach-run exec geo vpn=none,wireguard cc=cubic --seeds 5 \\
+      --measure 'rtt_ms=time=([\\d.]+) ms' -- pc 'ping -c 5 server'
 
 Each command is one word, for a shell on the host before it. They run one after the other;
 one that ends with & goes on while the next ones run, `wait` waits for all that run, and what
 still runs after the last one is ended. Hosts are called by their names: server, and
 box.access for box in the network access. A script has a line HOST COMMAND for each command.
+
+With --measure it is a scenario that is run: several values and seeds, a table, a report, with
+the options of `openbach-run SCENARIO`. The group of REGEX is a number in what the last command
+prints, NAME@2=… of the second; the column is the median of all. NAME=seconds and NAME=exit_code
+are the command's. If nothing fits the run fails, unless the column is called NAME?.
 
 The commands run in a directory that all hosts share. It has the files of --file, and -o DIR
 brings back what is in it at the end. The scenario's servers run, too (iperf3 on port 5201).
@@ -140,6 +148,8 @@ def add_files(made: argparse.ArgumentParser) -> None:
 def main(argv: list[str]) -> int:
     """Run the commands; return the exit code. Raises InputError, SetupError, OSError."""
     before, words = _split(argv)
+    if measured.is_measured(before):
+        return measured.main(before, words)
     arguments = parsed(parser(), before)
     if arguments.pcap and arguments.output is None:
         raise InputError("--pcap: the capture goes to the directory of -o DIR")

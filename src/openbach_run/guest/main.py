@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from openbach_run.guest.typed import Commands
 
 RUN_DIRECTORY = "/run/openbach"
+STEP = "measured_command"
+"""The job whose commands have one directory on all hosts, and the hosts' names."""
 LINK_FILES = "/run/link_files"
 TCP_MEMORY = "/proc/sys/net/ipv4/tcp_mem"
 HOSTS_MEMORY = 8  # memory of a host, in that of the guest
@@ -112,6 +114,10 @@ def _run(events: TextIO, began_ns: int) -> dict[str, Any]:
         import resource  # not above: a file more to read would move packets
 
         resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
+    if has_steps := own_kernel and STEP in jobs:
+        from openbach_run.guest.typed import SHARED, name_hosts
+
+        network.mount("tmpfs", SHARED, "tmpfs", 0)
     if is_typed := "typed" in run:
         from openbach_run.guest.typed import JOB, make_shared, name_hosts
 
@@ -119,7 +125,7 @@ def _run(events: TextIO, began_ns: int) -> dict[str, Any]:
         make_shared()
     places = network.make_places(inventory)
     failures = {}
-    if is_typed:
+    if is_typed or has_steps:
         name_hosts(inventory, places)
     if own_kernel and any(job.setup for job in jobs.values()):
         from openbach_run.guest.setup import set_up

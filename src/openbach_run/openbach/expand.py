@@ -17,6 +17,7 @@ from openbach_run.errors import InputError
 from openbach_run.openbach import rules
 from openbach_run.openbach.refusals import BadPlaceholder, near
 from openbach_run.openbach.source import SHAPES, Source, found, is_labels, read_source
+from openbach_run.openbach.steps import declared, with_steps
 from openbach_run.openbach.table_scenario import table_of
 from openbach_run.openbach.values import leaves, placeholders, sole_placeholder
 from openbach_run.paths import INVENTORY
@@ -56,6 +57,9 @@ def expand(path: Path) -> dict[str, Any]:
     own = content.get("inventory")
     inventory_file = INVENTORY if own is None else source.files["inventory",].parent / own
     inventory = load_inventory(inventory_file)
+    hosts = {name: one.name for one in inventory.hosts for name in (one.name, one.entity)}
+    source = with_steps(source, hosts)
+    content = source.content
     values, sweep = _values(source), content.get("sweep", {})
     made = _Functions(source, inventory, _leaders(source, values), values)
     functions, same = made.all, made.same
@@ -68,6 +72,9 @@ def expand(path: Path) -> dict[str, Any]:
     constants = {name: one for name, one in content.get("constants", {}).items() if name in used}
     arguments = {name: text for name, text in content.get("arguments", {}).items() if name in used}
     addresses = {name: text for name, text in content.get("addresses", {}).items() if name in used}
+    if "steps" in content and source.files["sweep",] != source.files["steps",]:
+        # Of the measurement that the steps replace.
+        sweep = {name: one for name, one in sweep.items() if name in arguments | constants}
     # Swept values that change nothing would make equal cells with different names.
     for name in sorted(sweep.keys() - arguments.keys() - constants.keys()):
         raise source.wrong(f"no function of the scenario uses ${name}", "sweep", name)
@@ -94,6 +101,7 @@ def expand(path: Path) -> dict[str, Any]:
         **({"x-idle": idle} if idle else {}),
         **({"x-instead": instead} if instead else {}),
         **({"x-only-if": made.only_if} if made.only_if else {}),
+        **({"x-measures": declared(content["measures"])} if "steps" in content else {}),
         "x-same": {name: same[name] for name in constants if name in same},
         "x-sweep": {
             "defaults": {

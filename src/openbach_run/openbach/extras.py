@@ -45,6 +45,7 @@ EXTRAS: Mapping[str, Shape] = {
     "x-idle": {"type": "object", "additionalProperties": {"type": "array", "items": CONDITION}},
     "x-instead": {"type": "object", "additionalProperties": INSTEAD},
     "x-only-if": {"type": "object", "additionalProperties": {"type": "string"}},
+    "x-measures": {"type": "object", "additionalProperties": {}},
 }
 """The keys and their shapes. The contents of x-sweep are checked where they are used."""
 

@@ -16,7 +16,14 @@ from openbach_run.json_files import read_json
 from openbach_run.openbach import job_content
 from openbach_run.openbach.job import CONVERTERS, INSTANCE_TYPES, Argument, Command, Job
 from openbach_run.openbach.limits import NAMING, check_declaration
-from openbach_run.openbach.measures import Measure, check_agreement, read_measures
+from openbach_run.openbach.measures import (
+    STEP,
+    Measure,
+    check_agreement,
+    described_measure,
+    read_measures,
+)
+from openbach_run.openbach.scenario import Scenario, jobs_of
 from openbach_run.playbook import REMEDY, installation_of
 from openbach_run.yaml_files import read_yaml
 
@@ -173,14 +180,23 @@ def entries_of(packages: Mapping[str, Package]) -> Entries:
     return found
 
 
-def measures_of_jobs(
-    jobs: Iterable[str], packages: Mapping[str, Package]
+def measures_of(
+    scenarios: Sequence[Scenario], packages: Mapping[str, Package]
 ) -> dict[str, tuple[Measure, ...]]:
-    """Return the measures of these jobs, by job.
+    """Return the measures of the scenarios' jobs, by job.
 
-    Raises InputError for two that do not agree on a column.
+    A scenario with steps says itself what they measure (`x-measures`). Raises InputError for two
+    that do not agree on a column.
     """
+    jobs = sorted(set(jobs_of(scenarios)))
     found = {name: packages[name].measures for name in jobs if packages[name].measures}
+    own = {
+        column: described_measure(f"{one.name}: x-measures.{column}", column, described)
+        for one in scenarios
+        for column, described in one.measures.items()
+    }
+    if own:
+        found[STEP] = tuple(own.values())
     check_agreement(found)
     return found
 

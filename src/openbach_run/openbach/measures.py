@@ -12,6 +12,7 @@ left out:
     better      less or more, or left out where neither is
     take        what the column is of a statistic that was sent several times: one of TAKES
                 (default median)
+    absent      the word in a table's cell for a run that has sent none, as `never`
 
 A job without this file measures what it sends: each number is a column, EVERY_STATISTIC. Words are
 no part of a run: a better title makes no finished run stale.
@@ -45,6 +46,8 @@ TAKES_OF_ALL = ("total_rate", "first_share_pct", "fairness", *WORST)
 SERIES = "series"
 """No column: the statistic's words in a drawing over time."""
 TAKES = (*TAKES_OF_ONE, *TAKES_OF_ALL, SERIES)
+STEP = "measured_command"
+"""The job of a scenario's steps, whose measures the scenario says."""
 EACH = "each"
 """No column itself: every number that the job sends is one, see EVERY_STATISTIC."""
 TEXT = "text"
@@ -68,6 +71,7 @@ class Measure:
     factor: float = 1.0
     better: str | None = None
     take: str = "median"
+    absent: str | None = None
 
     @property
     def is_column(self) -> bool:
@@ -148,7 +152,12 @@ def _to_records(
     declared: tuple[tuple[str, tuple[Measure, ...]], ...],
 ) -> dict[str, list[dict[str, Any]]]:
     """Return measures as a record keeps them, once for all records of a campaign."""
-    return {job: list(map(asdict, measures)) for job, measures in declared}
+    return {job: list(map(_as_record, measures)) for job, measures in declared}
+
+
+def _as_record(measure: Measure) -> dict[str, Any]:
+    """Return a measure as a record keeps it; `absent` only if there is such a word."""
+    return {key: value for key, value in asdict(measure).items() if key != "absent" or value}
 
 
 def from_records(kept: Mapping[str, Iterable[Mapping[str, Any]]]) -> dict[str, tuple[Measure, ...]]:
@@ -181,7 +190,8 @@ def read_measures(folder: Path, job: str, sent: Iterable[str]) -> tuple[Measure,
         raise InputError(f"{file}: should be a mapping of columns of results.csv to what they are")
     statistics = list(sent)
     found = tuple(
-        _measure(f"{file}: {column}", column, described) for column, described in content.items()
+        described_measure(f"{file}: {column}", column, described)
+        for column, described in content.items()
     )
     for one in found:
         if one.statistic not in statistics:
@@ -193,7 +203,7 @@ def read_measures(folder: Path, job: str, sent: Iterable[str]) -> tuple[Measure,
     return found
 
 
-def _measure(at: str, column: str, described: Any) -> Measure:
+def described_measure(at: str, column: str, described: Any) -> Measure:
     """Return the measure of a column's description. Raises InputError."""
     if described is None:
         described = {}
@@ -213,7 +223,7 @@ def _measure(at: str, column: str, described: Any) -> Measure:
             f"{at}: the name {reason}; a column is called like answer_time_ms, and its unit is in"
             " its name"
         )
-    for key in ("statistic", "unit", "title"):
+    for key in ("statistic", "unit", "title", "absent"):
         if not isinstance(described.get(key, ""), str):
             raise InputError(f"{at}.{key}: {described[key]!r} should be a text")
     factor = described.get("factor", 1)

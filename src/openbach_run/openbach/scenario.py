@@ -109,6 +109,12 @@ class Scenario:
         return declared if isinstance(declared, dict) else {}
 
     @property
+    def measures(self) -> dict[str, Any]:
+        """Return column → what it is, of those that its steps measure (`x-measures`)."""
+        declared = self.source.get("x-measures")
+        return declared if isinstance(declared, dict) else {}
+
+    @property
     def _followers(self) -> dict[str, list[str]]:
         """Return name → the places of job arguments that have its value when it has its own."""
         followers = self.source.get("x-same")

@@ -75,6 +75,7 @@ def _is_condition(value: Any) -> bool:
 Shape = tuple[Callable[[Any], bool], str]
 TEXTS: Shape = (_by_name(_is_text), "texts by name")
 CONDITION = {"if": _is_condition, "because": _is_text, "refused": _is_text}
+MEASURE = dict.fromkeys(("find", "step", "unit", "title", "better", "take", "absent"), _is_text)
 NAMED: dict[str, Shape] = {
     "arguments": TEXTS,
     "constants": (
@@ -99,6 +100,10 @@ NAMED: dict[str, Shape] = {
             " it has another value"
         ),
     ),
+    "measures": (
+        _by_name(lambda value: _is_text(value) or _with_keys(MEASURE, "find")(value)),
+        f"regular expressions by name, or {{find: REGEX}} with {listed(MEASURE)}",
+    ),
     "groups": (_by_name(is_labels), "lists of functions by name"),
     "functions": (_by_name(lambda value: isinstance(value, dict)), "functions by label"),
 }
@@ -107,6 +112,7 @@ WHOLE: dict[str, Shape] = {
     "inherits": (_is_text, "a file: a path from this one, or from scenarios/"),
     "table_of": (_is_text, "a file: a path from this one, or from scenarios/"),
     "description": (_is_text, "a text"),
+    "steps": (_is_text, "lines HOST COMMAND, as `exec --script` has them"),
     "inventory": (_is_text, "a file: a path from this one"),
     "end": (
         _with_keys({"finished": is_labels, "stop": is_labels}, "finished", "stop"),

@@ -26,7 +26,7 @@ from openbach_run.campaign.executor import cpus_for
 from openbach_run.engine.contract import Outcome
 from openbach_run.engine.virtual.engine import VirtualEngine
 from openbach_run.errors import InputError
-from openbach_run.prompt.lines import Command, check_jobs, of_words
+from openbach_run.openbach.lines import Command, check_jobs, of_words
 from openbach_run.prompt.session import Given, OutputReader, limits, run_directory
 from openbach_run.prompt.testbed import Testbed, with_commands
 from openbach_run.results.record import FINISHED

@@ -18,14 +18,13 @@ from openbach_run.engine.virtual.engine import VirtualEngine
 from openbach_run.errors import InputError
 from openbach_run.guest.typed import JOB
 from openbach_run.openbach.scenario import Scenario
+from openbach_run.openbach.steps import READY_JOB
 from openbach_run.openbach.templates import names_in
 from openbach_run.openbach.values import jobs_started, kind_of, texts_of
 from openbach_run.progress import Progress
 from openbach_run.topology.hosts import Inventory
 from openbach_run.topology.networks import SUFFIX
 
-READY_JOB = "path_ready"
-"""The job that ends when the path is up: what waits for it is the measurement."""
 WAITS = ("launched_ids", "finished_ids", "running_ids", "ended_ids")
 STARTS = "start_job_instance"
 STOPS = {"stop_job_instances": "openbach_function_ids", "stop_job_instance": "openbach_function_id"}

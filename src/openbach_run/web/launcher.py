@@ -30,7 +30,7 @@ from openbach_run.campaign.spec import RunSpec
 from openbach_run.catalog import Uses, joined
 from openbach_run.engine.contract import Engine
 from openbach_run.errors import InputError, SetupError
-from openbach_run.openbach.job_folders import Package, measures_of_jobs
+from openbach_run.openbach.job_folders import Package, measures_of
 from openbach_run.results import run_files
 from openbach_run.results.record import Record, Store, events
 from openbach_run.topology.hosts import Inventory
@@ -245,7 +245,9 @@ class Launcher:
     def _record(self, order: Order, store: Store, engine: Engine, cpu: int) -> Record | None:
         """Return the run's record; an earlier one if it finished; None if the run was stopped."""
         spec = order.spec
-        measures = measures_of_jobs(spec.cell.origin.jobs, self._packages)
+        origin = spec.cell.origin
+        scenarios = (origin.scenario, *origin.sub_scenarios.values())
+        measures = measures_of(scenarios, self._packages)
         planned = PlannedRun(spec, engine, spec.scenario_name, measures)
         if known := known_record(store, planned):
             return known
