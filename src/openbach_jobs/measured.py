@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Numbers in what a command prints: `rtt_ms=time=([\\d.]+) ms`, searched for by GNU grep.
+r"""Numbers in what a command prints: `rtt_ms=time=([\d.]+) ms`, searched for by GNU grep.
 
     NAME=REGEX      the group of each match is a number
     NAME=seconds    how long the command took
@@ -9,7 +9,7 @@
 
 grep (PCRE) gives up after ten million steps, so no regular expression takes for ever. Python's own
 would, and in virtual time no time-out would end it. grep prints whole matches: what stands before
-the group becomes a match that is left out (`\\K`), what comes after it a look ahead.
+the group becomes a match that is left out (`\K`), what comes after it a look ahead.
 """
 
 from __future__ import annotations
@@ -60,7 +60,10 @@ def sought(text: str) -> Sought:
         raise ValueError(f"{text!r} should be NAME=REGEX, as 'rtt_ms=time=([\\d.]+) ms'")
     name, step, optional, find = found.groups()
     if find not in (SECONDS, EXIT_CODE):
-        _check(find)
+        try:
+            _check(find)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
     return Sought(name, find, int(step or 0), bool(optional))
 
 

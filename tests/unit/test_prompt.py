@@ -17,8 +17,8 @@ from openbach_run.commands.exec import Printer, main
 from openbach_run.errors import InputError
 from openbach_run.guest.typed import JOB, named
 from openbach_run.openbach.expand import expand
-from openbach_run.paths import INVENTORY, REPOSITORY
 from openbach_run.openbach.lines import Command, Entry, Wait, check_jobs, of_script, of_words
+from openbach_run.paths import INVENTORY, REPOSITORY
 from openbach_run.prompt.session import (
     FILES,
     LEFT,

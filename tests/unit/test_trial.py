@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from openbach_run.commands.try_programs import main
 from openbach_run.errors import InputError
+from openbach_run.openbach.lines import Command
 from openbach_run.prompt.compare import (
     BETTER,
     SAME,
@@ -26,7 +27,6 @@ from openbach_run.prompt.compare import (
     tolerance_of,
 )
 from openbach_run.prompt.cpu_clock import places
-from openbach_run.openbach.lines import Command
 from openbach_run.prompt.programs import check_machine, copy_program, loader_of, segments
 from openbach_run.prompt.trial import (
     Program,

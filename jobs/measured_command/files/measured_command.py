@@ -3,8 +3,8 @@
 
 What is looked for is said in openbach_jobs/measured.py. The command is a shell's. The job fails if
 it ends with another exit code than 0 (unless that is measured), prints more than MOST_BYTES, takes
-longer than its limit, or if nothing fits. When the job is stopped, the command is ended, and what it
-has printed until then counts.
+longer than its limit, or if nothing fits. When the job is stopped, the command is ended, and what
+it has printed until then counts.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("command")
     parser.add_argument("--measures", nargs="*", default=[], help="NAME=REGEX, …")
-    parser.add_argument("--limit-s", type=int, default=14400, help="after which it is ended")
+    parser.add_argument("--limit-s", type=int, default=7200, help="after which it is ended")
     arguments = parser.parse_args(argv)
     limits.check(parser, arguments, LIMITS)
     try:
@@ -101,7 +101,7 @@ class Command:
         awaited: set[Any] = {pipe, ended}
         size = 0
         with self.printed.open("wb") as file:
-            # Its children may have the pipe after its end; what it has printed itself is there then.
+            # After its end its children may have the pipe; what it has printed itself is there.
             while ended in awaited:
                 left_s = max(self.begin_s + self.limit_s - time.monotonic(), 0)
                 ready, _, _ = select.select(awaited, (), (), left_s)

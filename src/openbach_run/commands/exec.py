@@ -15,8 +15,8 @@ from openbach_run.commands import measured
 from openbach_run.commands.arguments import add_file, add_jobs, add_with, command_parser, parsed
 from openbach_run.errors import InputError
 from openbach_run.json_files import read_text
-from openbach_run.progress import shown, shown_when_due
 from openbach_run.openbach.lines import Command, Entry, check_jobs, in_words, of_script, of_words
+from openbach_run.progress import shown, shown_when_due
 from openbach_run.prompt.session import (
     Session,
     bring,

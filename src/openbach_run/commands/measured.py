@@ -48,7 +48,10 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(before: Sequence[str], words: Sequence[str]) -> int:
-    """Write the scenario and run it; return the exit code. Raises InputError, SetupError, OSError."""
+    """Write the scenario and run it; return the exit code.
+
+    Raises InputError, SetupError, OSError.
+    """
     arguments = parsed(parser(), before)
     if arguments.script and words:
         raise InputError("--script has the commands; give them there or after --, not both")
@@ -67,10 +70,14 @@ def main(before: Sequence[str], words: Sequence[str]) -> int:
     keep = arguments.keep or USUAL_PLACE / f"{path.stem}_{_program(script)}.yml"
     if keep.suffix not in SUFFIXES:
         raise InputError(f"--keep {keep}: a scenario is called like {keep.stem}.yml")
+    text = as_scenario(path, script, measures, files)
+    if arguments.keep and keep.exists() and read_text(keep) != text:
+        raise InputError(f"--keep {keep}: is there, and is another scenario")
     keep.parent.mkdir(parents=True, exist_ok=True)
-    keep.write_text(as_scenario(path, script, measures, files))
+    keep.write_text(text)
     if not arguments.quiet:
-        print(f"openbach-run: {keep} is this scenario, to keep and change", file=sys.stderr)
+        anew = "" if arguments.keep else ", until the next one; --keep FILE.yml keeps it"
+        print(f"openbach-run: the scenario is {keep}{anew}", file=sys.stderr)
         if bare := [name for name in names if not from_name(name).unit]:
             units = f"note: {', '.join(bare)}: no unit in the name (as in {bare[0]}_ms)"
             print(f"openbach-run: {units}: numbers without one", file=sys.stderr)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The steps of a scenario: commands on its hosts, in place of what measures in what it inherits.
+r"""The steps of a scenario: commands on its hosts, in place of what measures in what it inherits.
 
     inherits: geo.yml
     steps: |
       pc ping -c 5 server
     measures:
-      rtt_ms: 'time=([\\d.]+) ms'
+      rtt_ms: 'time=([\d.]+) ms'
 
 Each command becomes a function with the job `measured_command`, each measure a column.
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from openbach_jobs.measured import Sought, sought
+from openbach_jobs.measured import sought
 from openbach_run.openbach.lines import Command, of_script
 from openbach_run.openbach.measures import STEP
 from openbach_run.openbach.source import DECLARED, Source

@@ -19,8 +19,8 @@ from openbach_run.campaign.executor import cpus_for
 from openbach_run.engine.contract import Outcome
 from openbach_run.engine.virtual.engine import GUEST_START_NS, VirtualEngine
 from openbach_run.errors import InputError
-from openbach_run.prompt.environments import copy_environment, is_environment
 from openbach_run.openbach.lines import Entry
+from openbach_run.prompt.environments import copy_environment, is_environment
 from openbach_run.prompt.programs import check_machine, copy_program
 from openbach_run.prompt.testbed import with_commands
 from openbach_run.results import run_files

@@ -19,9 +19,9 @@ from openbach_run.campaign.executor import cpus_for
 from openbach_run.engine.virtual.engine import VirtualEngine
 from openbach_run.errors import InputError
 from openbach_run.json_files import read_json
+from openbach_run.openbach.lines import Command, Entry, in_words
 from openbach_run.prompt.cpu_clock import set_traps
 from openbach_run.prompt.environments import base_of, environment_of
-from openbach_run.openbach.lines import Command, Entry, in_words
 from openbach_run.prompt.session import (
     FILES,
     LEFT,
