@@ -27,7 +27,7 @@ import threading
 import time
 from array import array
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from ipaddress import IPv4Network, ip_address
 from pathlib import Path
@@ -110,6 +110,13 @@ TRANSLATED = re.compile(r"seen as ([0-9.]+)\n")
 """What the server's public material begins with if a NAT has translated the client's address."""
 UNSUPPORTED = os.EX_UNAVAILABLE
 """Exit code of an `up` that finds that this host cannot run its VPN, and has said why."""
+TIME = "time"
+"""Of the set-up: it is measured by FREQUENT_S, and moves packets."""
+FREQUENT_S = 0.1
+SO_TIMESTAMPNS, ETH_P_ALL = 35, 0x0003
+"""Of linux/socket.h and linux/if_ether.h; Python has no name for them."""
+DESTINATION = slice(16, 20)
+"""Of an IPv4 header."""
 FREE = "free"
 """A host whose CPU costs nothing."""
 CPUS = data_folder("cpus")
@@ -210,6 +217,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         default=0.0,
         help="seconds between looks at the counters (0: none)",
     )
+    parser.add_argument("--setup", choices=[NONE, TIME], default=NONE)
     cpu = parser.add_argument_group("this host's CPU, in virtual time")
     cpu.add_argument(
         "--cpu", default=FREE, help=f"what packets cost this host: a profile of cpus, or {FREE}"
@@ -506,6 +514,7 @@ def pinged(
     source: str,
     limit_s: float | None,
     daemon: subprocess.Popen[bytes],
+    interval_s: float = PING_S + RETRY_S,
 ) -> subprocess.CompletedProcess[str]:
     """One ping through the tunnel.
 
@@ -516,7 +525,7 @@ def pinged(
         return subprocess.run(
             [*ping, "-W", f"{PING_S}", *to], check=False, capture_output=True, text=True
         )
-    command = [*ping, "-i", f"{PING_S + RETRY_S:g}", "-w", str(round(limit_s)), *to]
+    command = [*ping, "-i", f"{interval_s:g}", "-w", str(round(limit_s)), *to]
     with started(*command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as sends:
         while sends.poll() is None and not daemon.poll():
             signal.sigtimedwait({signal.SIGCHLD}, PING_S)
@@ -835,6 +844,7 @@ class Running:
         self.source: str = arguments.device if vpn["device"] else arguments.tunnel_ip
         self.unanswered = 0
         self.has_lost_address = False
+        self.is_timed = is_timed(arguments)
 
     def proven(self, missing: str, is_over: Callable[[], bool] = bool) -> str:
         """Return the round-trip time of a packet that goes through, as soon as one does.
@@ -858,8 +868,9 @@ class Running:
         if self.daemon.poll():
             sys.exit(ended(self.arguments.kind, self.daemon, self.log))
         is_slow = self.unanswered >= FIRST_PINGS or self.rtt_s > PING_S / 2
-        limit_s = self.limit_s if is_slow else None
-        done = pinged(self.arguments, self.source, limit_s, self.daemon)
+        limit_s = self.limit_s if is_slow or self.is_timed else None
+        often = (FREQUENT_S,) if self.is_timed else ()
+        done = pinged(self.arguments, self.source, limit_s, self.daemon, *often)
         self.unanswered += done.returncode == UNANSWERED
         return answer_of(done)
 
@@ -915,9 +926,13 @@ def life(
     """
     with ExitStack() as at_end:
         up_s, before = time.monotonic(), sent_packets(arguments.paths)
+        seen = at_end.enter_context(packets_seen()) if is_timed(arguments) else None
         daemon, log = bring_up(arguments, vpn, environment, at_end)
         running = Running(arguments, vpn, daemon, log, rtt_s)
         rtt_ms = running.proven(f"no packet has gone through {arguments.kind}")
+        if seen and setup_s is not None:
+            answer_s = first_answer_s(seen, arguments.remote_ip)
+            collect_agent.send_stat(collect_agent.now(), first_answer_s=answer_s)
         carrier = proven(arguments, vpn, log, before)
         patience_s = str(max(PING_S, 2 * math.ceil(rtt_s)))
         ping = ["ping", "-nqc", "1", "-W", patience_s, "-I", running.source]
@@ -945,6 +960,32 @@ def life(
             sys.exit(running.why_ended(coordinator))
         look()
         return stopped
+
+
+def is_timed(arguments: argparse.Namespace) -> bool:
+    """Return whether this end measures how long the set-up takes."""
+    return bool(arguments.setup == TIME and arguments.role == "client")
+
+
+def packets_seen() -> socket.socket:
+    """Return a socket that gets the next IP packets of all interfaces, with their times."""
+    seen = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ETH_P_ALL))
+    seen.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+    seen.setblocking(False)
+    return seen
+
+
+def first_answer_s(seen: socket.socket, remote_ip: str) -> float | None:
+    """Return the time since the first packet to the other end in s; None if there was none."""
+    now_s = time.clock_gettime(time.CLOCK_REALTIME)
+    with suppress(BlockingIOError):
+        while True:
+            packet, told, _, place = seen.recvmsg(64, 64)
+            is_sent = place[2] == socket.PACKET_OUTGOING
+            if is_sent and packet[DESTINATION] == ip_address(remote_ip).packed:
+                seconds, nanoseconds = struct.unpack("=qq", told[0][2])
+                return now_s - seconds - nanoseconds / 1e9
+    return None
 
 
 def tell_of_the_start(
