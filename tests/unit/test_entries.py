@@ -93,7 +93,7 @@ FAULTS: list[tuple[str, Any, str]] = [
             " effect; did you mean keepalive?"
         ),
     ),
-    (VPN, {"base": "nebula", "values": {"keepalive": 25}}, "values.keepalive: no script"),
+    (VPN, {"base": "nebula", "values": {"punch": 25}}, "values.punch: no script"),
     (
         VPN,
         {"base": "easytier", "values": {"cipher": "AES-128-GCM"}},
