@@ -110,8 +110,8 @@ TRANSLATED = re.compile(r"seen as ([0-9.]+)\n")
 """What the server's public material begins with if a NAT has translated the client's address."""
 UNSUPPORTED = os.EX_UNAVAILABLE
 """Exit code of an `up` that finds that this host cannot run its VPN, and has said why."""
-TIME = "time"
-"""Of the set-up: it is measured by FREQUENT_S, and moves packets."""
+SETUP, TIME = "setup", "time"
+"""A value for this job, not for the scripts: the set-up is timed, by pings each FREQUENT_S."""
 FREQUENT_S = 0.1
 SO_TIMESTAMPNS, ETH_P_ALL = 35, 0x0003
 """Of linux/socket.h and linux/if_ether.h; Python has no name for them."""
@@ -217,7 +217,6 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         default=0.0,
         help="seconds between looks at the counters (0: none)",
     )
-    parser.add_argument("--setup", choices=[NONE, TIME], default=NONE)
     cpu = parser.add_argument_group("this host's CPU, in virtual time")
     cpu.add_argument(
         "--cpu", default=FREE, help=f"what packets cost this host: a profile of cpus, or {FREE}"
@@ -270,6 +269,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         )
     try:
         arguments.values = values_in(arguments.values, arguments.role)
+        arguments.setup = arguments.values.pop(SETUP, NONE)
     except ValueError as error:
         parser.error(f"values: {error}")
     own, other = (address.format(arguments.tunnel) for address in TUNNEL_IPS[arguments.role])

@@ -224,12 +224,15 @@ GIVEN_BY_JOB = (
 job's."""
 MTU = "mtu"
 """The one of them that a run may give; a folder has inner_mtu for it."""
+SETUP = "setup"
+"""The value that the job reads itself."""
 TAKES = {
     "clamp": {"pattern": "on|off", "like": "on or off"},
     MTU: {
         "pattern": "57[6-9]|5[89][0-9]|[6-9][0-9]{2}|[1-9][0-9]{3}|[1-5][0-9]{4}",
         "like": "bytes from 576 to 59999",
     },
+    SETUP: {"pattern": "time", "like": "time: the column setup_time_s"},
 }
 """What any VPN takes, as the job's vpn_folders.py has it."""
 FUNCTION = re.compile(r"^(\w+)\(\) \{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
@@ -368,7 +371,7 @@ def values_of(vpn: str, vpns: Mapping[str, Path]) -> tuple[dict[str, Any], list[
     # Both: what is read below may be in the VPN's own file or in its base's.
     for folder, described in ((vpns[vpn], own), (scripts, base)):
         check(f"{folder / DESCRIBED['vpn-configs']}", described, VPN)
-    return _whole(own, base), values_read(scripts, _shared(vpns))
+    return _whole(own, base), sorted([*values_read(scripts, _shared(vpns)), SETUP])
 
 
 def _scripts(vpn: str, vpns: Mapping[str, Path]) -> Path:
