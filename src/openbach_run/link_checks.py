@@ -12,7 +12,7 @@ from openbach_jobs import dvbs2, link_file, presets
 from openbach_jobs.presets import DAMA, DVBS2, ES_N0_FILE, NONE, PRESET, Preset
 from openbach_run.catalog import Catalog
 from openbach_run.errors import InputError
-from openbach_run.json_files import read_json
+from openbach_run.json_files import read_json, read_text
 from openbach_run.results.seeds import RANDOM
 from openbach_run.topology.hosts import Inventory
 from openbach_run.units import number
@@ -59,8 +59,17 @@ def read_uploaded(path: Path) -> str:
     return read_es_n0_file(path) if is_es_n0_file(path) else read_link_file(path)
 
 
+ANY_TEXT = "file_"
+"""Begins the name of a constant whose file is for commands, and may have any text."""
+MOST_BYTES = 1 << 20
+
+
 def read_file_of(argument: str, path: Path) -> str:
     """Return the text of the file that is a value of this argument. Raises InputError."""
+    if argument.startswith(ANY_TEXT):
+        if not path.is_file() or path.stat().st_size > MOST_BYTES:
+            raise InputError(f"{path}: no file, or one of more than {MOST_BYTES} bytes")
+        return read_text(path)
     return read_es_n0_file(path) if argument == ES_N0_FILE else read_link_file(path)
 
 

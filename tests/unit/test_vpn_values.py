@@ -143,7 +143,7 @@ REFUSED = {
     "vpn=openvpn_udp vpn.rtt_s=1": "rtt_s is no value of a VPN",
     "vpn=openvpn_udp vpn.cipher=BF-OFB": "how many bytes the cipher BF-OFB adds is not known",
     "vpn=openvpn_udp vpn.keepalive=abc": "openvpn_udp: abc should be seconds, as 10",
-    "vpn=openvpn_udp vpn.keepalive=0": "openvpn_udp: 0 should be seconds, as 10",
+    "vpn=openvpn_udp vpn.keepalive=x": "openvpn_udp: x should be seconds, as 10",
     "vpn=wireguard vpn.psk=yes": "wireguard: yes should be on or off",
     "vpn=nebula vpn.cipher=AES": "nebula: AES should be aes or chachapoly",
     "vpn=openvpn_udp vpn.cipher=A vpn.cipher=B": "vpn.cipher is given twice; to sweep it: vpn.cipher=A,B",

@@ -27,8 +27,10 @@ TAKES = {
         "pattern": "57[6-9]|5[89][0-9]|[6-9][0-9]{2}|[1-9][0-9]{3}|[1-5][0-9]{4}",
         "like": "bytes from 576 to 59999",
     },
+    "setup": {"pattern": "time", "like": "time: the column setup_time_s"},
 }
-"""What any VPN takes: whether the segment size of TCP in it is set, and its MTU as asked."""
+"""What any VPN takes: whether the segment size of TCP in it is set, its MTU as asked, and whether
+the job times the set-up."""
 ENDS = ("client-", "server-")
 """Before the name of a value that is of one end only."""
 LAST_LINES = 8
