@@ -63,9 +63,12 @@ def drawn(run: Run) -> None:
     file.write_text("inherits: geo.yml\nvalues: {post_processing: pc, series_s: 1}\n")
     jobs = ("--jobs", str(run.checkout / "src/jobs"))
     code, text = ran(run, str(file), *SHORT[1:], *jobs, *options(run.temporary / "results-drawn"))
-    files = {job: stored_files(run, run.newest(), job, "figure") for job in DRAWING}
-    told = ", ".join(name for several in files.values() for name in several)
-    is_so = code == 0 and all(any(name.endswith(".png") for name in one) for one in files.values())
+    drawings = {
+        job: [name for name in stored_files(run, run.newest(), job, "figure") if ".png" in name]
+        for job in DRAWING
+    }
+    told = ", ".join(name for names in drawings.values() for name in names)
+    is_so = code == 0 and all(drawings.values())
     run.record.check("post_processing: time_series and histogram store figures", is_so, told)
     if not is_so:
         run.record.show(text[-2000:])
