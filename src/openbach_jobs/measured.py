@@ -25,6 +25,8 @@ from typing import NamedTuple
 SECONDS, EXIT_CODE = "seconds", "exit_code"
 FORM = re.compile(r"([A-Za-z][A-Za-z0-9_]*)(?:@([1-9][0-9]{0,3}))?(\??)=(.+)", re.DOTALL)
 NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
+OF_A_STATISTIC = ("timestamp", "suffix", "metadatas")
+"""Names of collect_agent's own arguments."""
 MOST_CHARACTERS = 500
 MOST_NUMBERS = 10_000
 UNLIKE_PCRE = re.compile(r"\(\?[a-zA-Z]*[aLux]|\(\?#|\[\[:|\\[uUN]")
@@ -59,6 +61,8 @@ def sought(text: str) -> Sought:
     if not (found := FORM.fullmatch(text)):
         raise ValueError(f"{text!r} should be NAME=REGEX, as 'rtt_ms=time=([\\d.]+) ms'")
     name, step, optional, find = found.groups()
+    if name in OF_A_STATISTIC:
+        raise ValueError(f"{name}: is taken; call it otherwise")
     if find not in (SECONDS, EXIT_CODE):
         try:
             _check(find)

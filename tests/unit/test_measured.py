@@ -52,6 +52,7 @@ def test_what_is_looked_for(text: str, wanted: Sought, pattern: str | None) -> N
         ("rtt_ms", "should be NAME=REGEX"),
         ("1a=(x)", "should be NAME=REGEX"),
         ("a@0=(x)", "should be NAME=REGEX"),
+        ("suffix=(x)", "suffix: is taken"),
         ("a=time", "has 0 groups"),
         ("a=(x)(y)", "has 2 groups"),
         ("a=(x", "no regular expression"),

@@ -149,7 +149,8 @@ def main() -> None:
         sys.exit(f"`{command.text}` ended with exit code {code}")
     for one in arguments.measures:
         for value in measure(one, command, seconds):
-            collect_agent.send_stat(collect_agent.now(), **{one.name: value})
+            sent: dict[str, Any] = {one.name: value}
+            collect_agent.send_stat(collect_agent.now(), **sent)
     if not arguments.measures:
         collect_agent.send_stat(collect_agent.now(), seconds=seconds)
 

@@ -984,7 +984,7 @@ def first_answer_s(seen: socket.socket, remote_ip: str) -> float | None:
             is_sent = place[2] == socket.PACKET_OUTGOING
             if is_sent and packet[DESTINATION] == ip_address(remote_ip).packed:
                 seconds, nanoseconds = struct.unpack("=qq", told[0][2])
-                return now_s - seconds - nanoseconds / 1e9
+                return float(now_s - seconds - nanoseconds / 1e9)
     return None
 
 

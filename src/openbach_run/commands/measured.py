@@ -129,16 +129,11 @@ def as_scenario(
     steps = [*copies, *script.replace("$", "$$").splitlines()]
     lines += ["steps: |", *(f"  {line}" for line in steps), "measures:"]
     for this in measures:
-        one = replace_step(this, len(copies))
-        step = f", step: {one.step}" if one.step else ""
-        absent = f", absent: {ABSENT}" if one.is_optional else ""
-        lines.append(f"  {one.name}: {{find: {quoted(one.find)}{step}{absent}}}")
+        # Of the same command, which has the copies before it.
+        step = f", step: {this.step + len(copies)}" if this.step else ""
+        absent = f", absent: {ABSENT}" if this.is_optional else ""
+        lines.append(f"  {this.name}: {{find: {quoted(this.find)}{step}{absent}}}")
     return "\n".join(lines) + "\n"
-
-
-def replace_step(one: Sought, before: int) -> Sought:
-    """Return a measure of the same command, with so many steps before it."""
-    return one._replace(step=one.step + before) if one.step else one
 
 
 def quoted(text: str) -> str:

@@ -46,7 +46,7 @@ def with_steps(source: Source, hosts: Mapping[str, str]) -> Source:
     left_out = paths.after(ready)
     # As exec: the first command starts where the first measuring job would.
     measuring = (one for label, one in paths.functions.items() if label in left_out)
-    first = next((one for one in measuring if "on" in one), {})
+    first: Mapping[str, Any] = next((one for one in measuring if "on" in one), {})
     launched = [one for one in paths.labels(first.get("launched")) if one not in left_out]
     finished, running = ready, list[str]()
     functions = {label: one for label, one in content["functions"].items() if label not in left_out}
