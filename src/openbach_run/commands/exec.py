@@ -83,6 +83,13 @@ def parser() -> argparse.ArgumentParser:
         metavar="S",
         help=f"virtual seconds after which all is ended (default {LIMIT_S})",
     )
+    made.add_argument(
+        measured.MEASURE,
+        action="append",
+        metavar="NAME=REGEX",
+        help="a column; with it all options of `openbach-run SCENARIO` are taken",
+    )
+    made.add_argument("--seeds", metavar="N|A,B,…", help="with --measure: how many, or which ones")
     add_files(made)
     return made
 
@@ -153,6 +160,8 @@ def main(argv: list[str]) -> int:
     arguments = parsed(parser(), before)
     if arguments.pcap and arguments.output is None:
         raise InputError("--pcap: the capture goes to the directory of -o DIR")
+    if arguments.seeds is not None:
+        raise InputError("--seeds: with --measure only; --seed N is another seed of one run")
     if not 0 <= arguments.seed < 2**31:
         raise InputError(f"--seed {arguments.seed}: from 0 to {2**31 - 1}")
     if not 1 <= arguments.limit <= LONGEST_S:
