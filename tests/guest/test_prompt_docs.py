@@ -32,7 +32,7 @@ CI = {
 def test_commands_of_look_around(tmp_path: Path) -> None:
     own_files.write("look-around.md", tmp_path)
     lines = [line for line in own_files.commands("look-around.md") if " exec " in line]
-    assert len(lines) == 4
+    assert len(lines) == 5
     for line in lines:
         done = command(*shlex.split(line)[1:], cwd=tmp_path)
         assert done.returncode == 0, f"{line}: {done.stderr}"
