@@ -112,7 +112,7 @@ UNSUPPORTED = os.EX_UNAVAILABLE
 """Exit code of an `up` that finds that this host cannot run its VPN, and has said why."""
 SETUP, TIME = "setup", "time"
 """A value for this job, not for the scripts: the set-up is timed, by pings each FREQUENT_S."""
-FREQUENT_S = 0.1
+FREQUENT_S = 0.02
 SO_TIMESTAMPNS, ETH_P_ALL = 35, 0x0003
 """Of linux/socket.h and linux/if_ether.h; Python has no name for them."""
 DESTINATION = slice(16, 20)
@@ -857,7 +857,7 @@ class Running:
             missing,
             partial(self._answer, is_over),
             self.limit_s,
-            retry_s=RETRY_S,
+            retry_s=FREQUENT_S if self.is_timed else RETRY_S,
             evidence=lambda: last_lines(self.log),
         )
 
