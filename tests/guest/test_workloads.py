@@ -185,6 +185,20 @@ def test_a_load_without_an_object_fails(tmp_path: Path, damage: str, said: str) 
     assert said in output.read_text()
 
 
+@pytest.mark.nightly
+def test_a_browser_takes_as_long_as_web_page(run_cells: RunCells, pages: dict[str, Run]) -> None:
+    """Chromium asks for images after scripts, so it is not equal: docs/browser/README.md."""
+    browser = ("../docs/browser/scenarios/browser", "--with", "docs/browser", "pep=none", "loads=2")
+    for run in run_cells(*browser, "vpn=none", "http=1.1,2"):
+        web_s = float(pages[run.row["http"]].row["page_load_time_s"])
+        assert float(run.row["page_load_time_s"]) == pytest.approx(web_s, rel=0.15)
+        for load in run.statistics("browser_page"):
+            assert (load["objects"], load["bytes"]) == (55, sum(page.sizes().values()))
+    quic = (*browser, "vpn=wireguard", "http=3")
+    (first,), (second,) = run_cells(*quic), run_cells(*quic, again=1)
+    assert first.row["capture_hash"] == second.row["capture_hash"]
+
+
 VIDEO = ("vpn=none", "pep=none", "http=1.1", "duration_s=40")
 
 
