@@ -270,6 +270,7 @@ def test_steps_that_are_none(tmp_path: Path, old: str, new: str, words: str) -> 
 
 def test_the_scenario_of_a_command_line(tmp_path: Path) -> None:
     script = as_script(["server", "iperf3 -s &", "pc", "echo $HOME it's", "wait", "pc", "true"])
+    script = f"   # of a file\n  {script}"
     (tmp_path / "conf.txt").write_text("x")
     measures = [sought("a_s@2=it'(s)$"), sought("b?=(\\d)")]
     text = as_scenario(GEO, script, measures, [])

@@ -65,8 +65,8 @@ def main(before: Sequence[str], words: Sequence[str]) -> int:
     if twice := [name for name in names if names.count(name) > 1]:
         raise InputError(f"{MEASURE} {twice[0]}: is given twice")
     path = path_of(arguments.scenario, Catalog.beside_ours(arguments.with_dirs))
-    if path.suffix not in SUFFIXES:
-        raise InputError(f"{path}: give the YAML that it is made from")
+    if path.suffix not in SUFFIXES and not (path := path.with_suffix(".yml")).is_file():
+        raise InputError(f"{path}: there is no such file, and only YAML is inherited")
     keep = arguments.keep or USUAL_PLACE / f"{path.stem}_{_program(script)}.yml"
     if keep.suffix not in SUFFIXES:
         raise InputError(f"--keep {keep}: a scenario is called like {keep.stem}.yml")
@@ -127,7 +127,7 @@ def as_scenario(
         copies.append(f"{script.split()[0]} cp ${name} {one.name}")
     # A dollar is the shell's here; in a file of one's own $NAME is a value of the scenario.
     steps = [*copies, *script.replace("$", "$$").splitlines()]
-    lines += ["steps: |", *(f"  {line}" for line in steps), "measures:"]
+    lines += ["steps: |", *(f"  {line.lstrip()}" for line in steps), "measures:"]
     for this in measures:
         # Of the same command, which has the copies before it.
         step = f", step: {this.step + len(copies)}" if this.step else ""
