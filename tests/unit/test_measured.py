@@ -288,7 +288,9 @@ def test_the_scenario_of_a_command_line(tmp_path: Path) -> None:
 def test_files_come_first(tmp_path: Path) -> None:
     (tmp_path / "conf.txt").write_text("x")
     files = [Given(tmp_path / "conf.txt", "wg0.conf")]
-    made = expanded(tmp_path, as_scenario(GEO, "box cat wg0.conf", [sought("a@1=(x)")], files))
+    made = expanded(
+        tmp_path, as_scenario(GEO, "# x y\nbox cat wg0.conf", [sought("a@1=(x)")], files)
+    )
     assert "file_wg0_conf" in made["x-sweep"]["link_files"]
     assert made["constants"]["file_wg0_conf"] == str(tmp_path / "conf.txt")
     copied, shown = [

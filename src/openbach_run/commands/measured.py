@@ -101,10 +101,15 @@ def as_script(words: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
+def _commands(script: str) -> list[list[str]]:
+    """Return the words of each command: its host, its program, …"""
+    lines = [line.split() for line in script.splitlines()]
+    return [words for words in lines if len(words) > 1 and not words[0].startswith("#")]
+
+
 def _program(script: str) -> str:
     """Return a word for the scenario's name: the program of the last command."""
-    lines = [line.split() for line in script.splitlines() if len(line.split()) > 1]
-    called = [words[1] for words in lines if not words[0].startswith("#")]
+    called = [words[1] for words in _commands(script)]
     return re.sub(r"\W+", "_", Path((called or ["steps"])[-1]).name).strip("_") or "steps"
 
 
@@ -124,7 +129,7 @@ def as_scenario(
         value = f"value: {quoted(str(one.place.resolve()))}, text: File of the commands, file: yes"
         lines.append(f"  {name}: {{{value}}}")
         # All hosts share the directory.
-        copies.append(f"{script.split()[0]} cp ${name} {one.name}")
+        copies += [f"{words[0]} cp ${name} {one.name}" for words in _commands(script)[:1]]
     # A dollar is the shell's here; in a file of one's own $NAME is a value of the scenario.
     steps = [*copies, *script.replace("$", "$$").splitlines()]
     lines += ["steps: |", *(f"  {line.lstrip()}" for line in steps), "measures:"]
