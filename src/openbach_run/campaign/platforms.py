@@ -18,43 +18,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from openbach_run.campaign.entries import check_vpn_values
+from openbach_run.campaign.vpn_folder import check_vpn_values
 from openbach_run.campaign.vpn_values import NONE, read_values, setting_of
 from openbach_run.errors import InputError
 from openbach_run.openbach import rules
 from openbach_run.openbach.refusals import near
-from openbach_run.openbach.shapes import Shape, check
+from openbach_run.openbach.shapes import check
 from openbach_run.paths import SCENARIOS
 from openbach_run.yaml_files import read_yaml
 
 PLATFORM, OURS = "platform", "ours"
 DESCRIPTION = "Platform whose values are the defaults: ours, openbach_2021, … (folder platforms)"
-SOURCE = r"assumed: .{10,}|[\w.-]+/[\w.-]+ \S+ [0-9a-f]{40}(: .+)?"
-TEXT: Shape = {"type": "string", "pattern": ".+", "like": "words"}
-SHAPE: Shape = {
-    "type": "object",
-    "properties": {
-        "description": TEXT,
-        "lines": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "name": TEXT,
-                    "value": {"type": ["string", "number"]},
-                    "if": TEXT,
-                    "source": {
-                        "type": "string",
-                        "pattern": SOURCE,
-                        "like": "OWNER/REPOSITORY FILE COMMIT, or assumed: WHY",
-                    },
-                },
-                "required": ["name", "value", "source"],
-            },
-        },
-    },
-    "required": ["description", "lines"],
-}
 
 
 @dataclass(frozen=True)
@@ -105,7 +79,7 @@ def read_platforms(
 def _read(file: Path) -> tuple[Line, ...]:
     """Return the lines of a file. Raises InputError for another form."""
     content: Any = read_yaml(file)
-    check(f"{file}", content, SHAPE)
+    check(f"{file}", content, "platform")
     lines: list[Line] = []
     for number, one in enumerate(content["lines"]):
         line = Line(one["name"], str(one["value"]), one.get("if", ""))

@@ -15,8 +15,8 @@ from itertools import product
 from pathlib import Path
 from string import Template
 
-from openbach_run.campaign.entries import check_vpn_values
 from openbach_run.campaign.vpn_config import CONFIG, ENDS, Config, read_config
+from openbach_run.campaign.vpn_folder import check_vpn_values
 from openbach_run.errors import InputError
 from openbach_run.openbach.limits import VALUES_OF
 from openbach_run.openbach.uses import Use

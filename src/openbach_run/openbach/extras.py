@@ -6,60 +6,30 @@ docs/reference.md explains them; `Scenario` in scenario.py gives their contents.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from openbach_run.errors import InputError
 from openbach_run.openbach import rules
 from openbach_run.openbach.refusals import near
 from openbach_run.openbach.scenario import Scenario
-from openbach_run.openbach.shapes import Shape, check
+from openbach_run.openbach.shapes import check, schema_of
 
 MEASURE = "measure"
 """The key of x-sweep that names the column which the table shows."""
-NAMES: Shape = {"type": "object", "additionalProperties": {}}
-CONDITION: Shape = {
-    "type": "object",
-    "properties": {key: {"type": "string"} for key in ("if", "because", "refused")},
-    "required": ["if", "because"],
-}
-INSTEAD: Shape = {
-    "type": "object",
-    "properties": {
-        "values": {"type": "object", "additionalProperties": {"type": "string"}},
-        MEASURE: {"type": "string"},
-    },
-    "required": ["values"],
-}
-EXTRAS: Mapping[str, Shape] = {
-    "x-sweep": {
-        "type": "object",
-        "properties": {"defaults": {}, "values": {}, "link_files": {}, MEASURE: {}, "figure": {}},
-    },
-    "x-constants": NAMES,
-    "x-same": NAMES,
-    "x-inventory": {
-        "type": "object",
-        "properties": {"file": {"type": "string"}, "constants": NAMES},
-    },
-    "x-idle": {"type": "object", "additionalProperties": {"type": "array", "items": CONDITION}},
-    "x-instead": {"type": "object", "additionalProperties": INSTEAD},
-    "x-only-if": {"type": "object", "additionalProperties": {"type": "string"}},
-}
-"""The keys and their shapes. The contents of x-sweep are checked where they are used."""
 
 
 def check_extras(path: Path, scenario: Scenario) -> None:
-    """Check what a scenario has under the keys in EXTRAS.
+    """Check what a scenario has under the keys that `schemas/scenario.json` describes.
 
     Raises InputError for the first that has another shape, is misspelled, or names what the
     scenario does not have. `path` stands before its name in the message.
     """
+    known = schema_of("scenario")["properties"]
     for key, value in scenario.source.items():
-        if key in EXTRAS:
-            check(f"{path}: {scenario.name}: {key}", value, EXTRAS[key])
+        if key in known:
+            check(f"{path}: {scenario.name}: {key}", value, f"scenario#/properties/{key}")
         # Other x-… keys are other programs'; one that looks like ours is likely misspelled.
-        elif key.startswith("x-") and (meant := near(key, EXTRAS)):
+        elif key.startswith("x-") and (meant := near(key, known)):
             raise InputError(f"{path}: {scenario.name}: {key}: no such key; {meant}".rstrip())
     _check_idle(path, scenario)
     _check_only_if(path, scenario)
