@@ -78,7 +78,7 @@ FAULTS: list[tuple[str, Any, str]] = [
     (
         "campaign",
         {"scenarios": [{"scenario": "geo", "valus": {}}]},
-        "scenarios.0: valus: no such key; did you mean values?",
+        "scenarios.0.valus: no such key; did you mean values?",
     ),
     ("inventory", ("all", {"hots": {}}), "all.hots: no such key; did you mean hosts?"),
     (

@@ -18,12 +18,13 @@ from typing import Any
 from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.plan import plan_read
 from openbach_run.campaign.reading import read_with_subs, settable
-from openbach_run.campaign.settings import is_list, parse_seeds, parse_settings
+from openbach_run.campaign.settings import parse_seeds, parse_settings
 from openbach_run.campaign.vpn_values import setting_of
 from openbach_run.catalog import Catalog
 from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import Package
 from openbach_run.openbach.refusals import Malformed, near
+from openbach_run.openbach.shapes import check
 from openbach_run.openbach.source import SUFFIXES, file_of
 from openbach_run.yaml_files import read_yaml
 
@@ -42,7 +43,8 @@ def plan_file(
 
     Raises InputError.
     """
-    content = _content(path)
+    content = read_yaml(path)
+    check(f"{path}", content, "campaign")
     given = parse_settings(settings)
     if_random = _seeds(path, content, "seeds_if_random", ()) if seeds is None else ()
     seeds = seeds or _seeds(path, content, "seeds", (1,))
@@ -71,32 +73,6 @@ def plan_file(
     return campaigns
 
 
-def _content(path: Path) -> dict[str, Any]:
-    """Return the content of a campaign file, with checked keys. Raises InputError."""
-    content = read_yaml(path)
-    if (
-        not isinstance(content, dict)
-        or not isinstance(content.get("scenarios"), list)
-        or not content["scenarios"]
-    ):
-        words = (
-            "a campaign file has a list `scenarios` (docs/reference.md), a scenario `functions` or"
-            " `inherits`"
-        )
-        raise InputError(f"{path}: {words} (docs/scenarios.md)")
-    _check_keys(f"{path}", content, ("seeds", "seeds_if_random", "scenarios"))
-    return content
-
-
-def _check_keys(where: str, content: Mapping[Any, Any], known: Sequence[str]) -> None:
-    """Check that all keys are known. Raises InputError with the nearest one."""
-    for key in content:
-        if key not in known:
-            raise InputError(
-                f"{where}: {key}: no such key; {near(str(key), known)}there are {', '.join(known)}"
-            )
-
-
 def _seeds(
     path: Path, content: Mapping[str, Any], key: str, default: tuple[int, ...]
 ) -> tuple[int, ...]:
@@ -117,19 +93,7 @@ def _entry(
     where: str, entry: Any, here: Path, catalog: Catalog
 ) -> tuple[Path, dict[str, tuple[str, ...]]]:
     """Return the scenario's file and the values of an entry of `scenarios`. Raises InputError."""
-    if not isinstance(entry, dict) or not isinstance(entry.get("scenario"), str):
-        raise InputError(f"{where}: should have the keys scenario (a name or a file) and values")
-    _check_keys(where, entry, ("scenario", "values"))
-    values = entry.get("values", {})
-    for argument, listed in values.items() if isinstance(values, dict) else ():
-        if isinstance(listed, list) and any(isinstance(one, bool) for one in listed):
-            raise InputError(
-                f"{where}.values.{argument}: YAML takes on, off, yes and no for true and false;"
-                " write 'on' in quotes"
-            )
-    if not isinstance(values, dict) or not all(map(is_list, values.values())):
-        raise InputError(f"{where}.values: should be an object of lists by argument name")
-    name = entry["scenario"]
+    values, name = entry.get("values", {}), entry["scenario"]
     file = (
         file_of(here / name)
         if "/" in name or name.endswith((".json", *SUFFIXES))

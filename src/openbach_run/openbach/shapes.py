@@ -42,7 +42,8 @@ def check(at: str, value: Any, schema: str) -> None:
 def schema_of(name: str) -> dict[str, Any]:
     """Return the JSON Schema of a name."""
     schema: dict[str, Any] = json.loads((SCHEMAS / f"{name}.json").read_bytes())
-    return schema
+    # By this key the library would take its own validator in place of ours.
+    return {key: value for key, value in schema.items() if key != "$schema"}
 
 
 @cache
@@ -71,9 +72,9 @@ def _validator(schema: str) -> Any:
 
 def _resource(uri: str) -> Any:
     """Return the schema that a reference names, as the library asks for it."""
-    from referencing import Resource
+    from referencing.jsonschema import DRAFT202012
 
-    return Resource.from_contents(schema_of(uri.removesuffix(".json")))
+    return DRAFT202012.create_resource(schema_of(uri.removesuffix(".json")))
 
 
 def _is_integer(_: object, value: object) -> bool:
