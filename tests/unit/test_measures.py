@@ -374,9 +374,7 @@ SETTINGS = ("vpn=none", "cc=cubic", "loss=0", "pep=none", "size=1M")
 def planned(file: Path, measures: Any = None) -> tuple[Campaign, PlannedRun]:
     campaign = plan(file, SETTINGS, (1,), PACKAGES)
     engine = FakeEngine()
-    (spec,) = campaign.runs(
-        PACKAGES, load_inventory(REPOSITORY / "inventory.yml"), engine.identity_of
-    )
+    (spec,) = campaign.runs(load_inventory(REPOSITORY / "inventory.yml"), engine.identity_of)
     return campaign, PlannedRun(spec, engine, "./openbach-run", measures or campaign.measures)
 
 

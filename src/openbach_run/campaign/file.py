@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from openbach_run.campaign.model import Campaign
-from openbach_run.campaign.plan import plan_read
-from openbach_run.campaign.reading import read_with_subs, settable
+from openbach_run.campaign.plan import campaign_of
+from openbach_run.campaign.reading import read_with_subs, settable, sweep_of
 from openbach_run.campaign.settings import parse_seeds, parse_settings
 from openbach_run.campaign.vpn_values import setting_of
 from openbach_run.catalog import Catalog
@@ -60,8 +60,8 @@ def plan_file(
             here = {
                 name: values for name, values in given.items() if setting_of(name) in known_here
             }
-            read = plan_read(file, scenario, subs, {**values, **here}, seeds, packages)
-            campaigns.append(replace(read, seeds_if_random=if_random))
+            sweep = sweep_of(file, scenario, subs, {**values, **here}, seeds, packages)
+            campaigns.append(campaign_of(replace(sweep, seeds_if_random=if_random)))
         except (Malformed, InputError) as error:
             raise InputError(f"{where} ({file}): {error}") from error
     known = {name for campaign in campaigns for name in campaign.values}

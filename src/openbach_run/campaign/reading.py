@@ -12,17 +12,19 @@ from pathlib import Path
 from typing import Any
 
 from openbach_run.campaign import noise, platforms
+from openbach_run.campaign.model import Seeds, Sweep
 from openbach_run.campaign.settings import check_values, is_list, is_value
 from openbach_run.campaign.vpn_values import folded, setting_of
 from openbach_run.errors import InputError
-from openbach_run.link_checks import Presets, read_file_of, read_presets
+from openbach_run.link_checks import read_file_of, read_presets
 from openbach_run.openbach.extras import check_extras
 from openbach_run.openbach.job import Job
-from openbach_run.openbach.job_folders import Package, entries_of
+from openbach_run.openbach.job_folders import Package, entries_of, measures_of_jobs
 from openbach_run.openbach.reading import read_scenario
 from openbach_run.openbach.refusals import Malformed, near
-from openbach_run.openbach.scenario import Scenario, defaults_of
+from openbach_run.openbach.scenario import Scenario, defaults_of, jobs_of
 from openbach_run.openbach.source import file_of
+from openbach_run.results.seeds import FIRST_SEEDS, MORE_SEEDS
 
 GENERAL = {noise.NOISE: noise.DEFAULT, platforms.PLATFORM: platforms.OURS}
 """Name of a value that every scenario has → its default."""
@@ -80,6 +82,47 @@ def _read_beside(path: Path, name: str, jobs: Mapping[str, Job]) -> Scenario:
         raise InputError(f"{file}: {error}") from error
 
 
+def sweep_of(
+    path: Path,
+    scenario: Scenario,
+    subs: dict[str, Scenario],
+    given: Mapping[str, tuple[str, ...]],
+    seeds: Seeds,
+    packages: Mapping[str, Package],
+    *,
+    files: bool = True,
+) -> Sweep:
+    """Return the sweep of a scenario with the values that are given by name.
+
+    For the rest it has the scenario's own values: those of its `x-sweep` and its constants. `path`
+    is the scenario's file, or the name for it in the text of InputError. Without `files` the link
+    files that values name are not read.
+    """
+    values = read_values(path, scenario, subs, given)
+    for text in (scenario.name, *chain(*values.values())):
+        if text.encode(errors="ignore").decode() != text:
+            raise InputError(f"{path}: {text!a} is no text of UTF-8")
+    first, more = (seeds, ()) if seeds else (FIRST_SEEDS, MORE_SEEDS)
+    entries, scenarios = entries_of(packages), (*subs.values(), scenario)
+    names = values[platforms.PLATFORM]
+    return Sweep(
+        path,
+        scenario,
+        subs,
+        values,
+        first,
+        packages,
+        read_link_files(path, scenarios, values) if files else {},
+        presets=read_presets(chain(*values.values()), entries["satellites"]),
+        platforms=platforms.read_platforms(
+            names, values, entries["platforms"], entries["vpn-configs"]
+        ),
+        measures=measures_of_jobs(sorted(set(jobs_of(scenarios))), packages),
+        more_seeds=more,
+        given=frozenset(map(setting_of, given)),
+    )
+
+
 def read_values(
     path: Path,
     scenario: Scenario,
@@ -109,7 +152,6 @@ def read_values(
             )
         values[name] = given.get(name) or known[name]
         check_values(name, values[name])
-    check_references(values)
     return values
 
 
@@ -178,27 +220,6 @@ def _check_name(text: str, name: str, scenario: Scenario, settings: Mapping[str,
         value = text.partition("=")[2]
         meant = f"did you mean {option} {value}? " if option else near(name, settings)
         raise InputError(f"{text}: {scenario.name} has no argument {name}; {meant}it has {has}")
-
-
-def check_references(values: Mapping[str, Sequence[str]]) -> None:
-    """Check the values `$name`.
-
-    Raises InputError for a name that is no argument, or is an argument with a `$` value itself.
-    """
-    for name, listed in values.items():
-        for value in listed:
-            if value.startswith("$") and any(
-                other.startswith("$") for other in values.get(value[1:], ("$",))
-            ):
-                raise InputError(
-                    f"{name}={value}: after $ comes an argument of the scenario that has values of"
-                    " its own"
-                )
-
-
-def presets_of(values: Mapping[str, Sequence[str]], packages: Mapping[str, Package]) -> Presets:
-    """Return the presets of the satellites that the values name. Raises InputError."""
-    return read_presets(chain(*values.values()), entries_of(packages)["satellites"])
 
 
 def read_link_files(

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import isfinite
 from typing import Any
@@ -95,3 +95,19 @@ def _is_odd(text: str) -> bool:
     except ValueError:
         return False
     return isfinite(value) and (number(text) is None or (value == 0 and text[0] == "-"))
+
+
+def check_references(values: Mapping[str, Sequence[str]]) -> None:
+    """Check the values `$name`.
+
+    Raises InputError for a name that is no argument, or is an argument with a `$` value itself.
+    """
+    for name, listed in values.items():
+        for value in listed:
+            if value.startswith("$") and any(
+                other.startswith("$") for other in values.get(value[1:], ("$",))
+            ):
+                raise InputError(
+                    f"{name}={value}: after $ comes an argument of the scenario that has values of"
+                    " its own"
+                )
