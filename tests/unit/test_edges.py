@@ -106,7 +106,7 @@ FAULTS: list[tuple[str, Any, str]] = [
     (
         "scenario",
         {"x-idle": {"cc": [{"if": "(", "because": "x"}]}},
-        "x-idle.cc: '(' is no condition",
+        "x-idle: cc.0.if: '(' is no condition",
     ),
 ]
 

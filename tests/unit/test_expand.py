@@ -24,7 +24,7 @@ from openbach_run.openbach.expand import expand
 from openbach_run.openbach.job_folders import load_packages
 from openbach_run.openbach.lint import lint
 from openbach_run.openbach.reading import parse_scenario, read_scenario
-from openbach_run.openbach.source import SHAPES, is_source
+from openbach_run.openbach.source import KEYS, is_source
 
 ROOT = Path(__file__).resolve().parents[2]
 JOBS = {name: package.job for name, package in load_packages([ROOT / "jobs"]).items()}
@@ -381,7 +381,7 @@ TREES = st.recursive(
     max_leaves=6,
 )
 KEYS = st.sampled_from(
-    [*SHAPES, *(f"{key}.{name}" for key, value in PING.items() for name in value)]
+    [*KEYS, *(f"{key}.{name}" for key, value in PING.items() for name in value)]
 )
 
 

@@ -83,10 +83,6 @@ def _read(file: Path) -> tuple[Line, ...]:
     lines: list[Line] = []
     for number, one in enumerate(content["lines"]):
         line = Line(one["name"], str(one["value"]), one.get("if", ""))
-        try:
-            rules.check(line.condition or "1")
-        except ValueError as error:
-            raise InputError(f"{file}: lines.{number}: if: {error}") from None
         if any((line.name, line.condition) == (other.name, other.condition) for other in lines):
             raise InputError(f"{file}: lines.{number}: {line.name} is there twice")
         lines.append(line)

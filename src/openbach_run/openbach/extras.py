@@ -9,7 +9,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from openbach_run.errors import InputError
-from openbach_run.openbach import rules
 from openbach_run.openbach.refusals import near
 from openbach_run.openbach.scenario import Scenario
 from openbach_run.openbach.shapes import check, schema_of
@@ -19,45 +18,29 @@ MEASURE = "measure"
 
 
 def check_extras(path: Path, scenario: Scenario) -> None:
-    """Check what a scenario has under the keys that `schemas/scenario.json` describes.
+    """Check what a scenario has under the keys that `schemas/extras.json` describes.
 
     Raises InputError for the first that has another shape, is misspelled, or names what the
     scenario does not have. `path` stands before its name in the message.
     """
-    known = schema_of("scenario")["properties"]
+    known = schema_of("extras")["properties"]
     for key, value in scenario.source.items():
         if key in known:
-            check(f"{path}: {scenario.name}: {key}", value, f"scenario#/properties/{key}")
+            check(f"{path}: {scenario.name}: {key}", value, f"extras#/properties/{key}")
         # Other x-… keys are other programs'; one that looks like ours is likely misspelled.
         elif key.startswith("x-") and (meant := near(key, known)):
             raise InputError(f"{path}: {scenario.name}: {key}: no such key; {meant}".rstrip())
-    _check_idle(path, scenario)
     _check_only_if(path, scenario)
     _check_instead(path, scenario)
 
 
-def _check_idle(path: Path, scenario: Scenario) -> None:
-    """Check the conditions of `x-idle`. Raises InputError."""
-    for name, conditions in scenario.idle.items():
-        for one in conditions:
-            _check_condition(f"{path}: {scenario.name}: x-idle.{name}", one["if"])
-
-
 def _check_only_if(path: Path, scenario: Scenario) -> None:
-    """Check the functions and the conditions of `x-only-if`. Raises InputError."""
-    for place, condition in scenario.only_if.items():
-        at = f"{path}: {scenario.name}: x-only-if.{place}"
-        _check_condition(at, condition)
+    """Check the functions of `x-only-if`. Raises InputError."""
+    for place in scenario.only_if:
         if not place.isdecimal() or int(place) not in scenario.by_id:
-            raise InputError(f"{at}: there is no such function")
-
-
-def _check_condition(at: str, condition: str) -> None:
-    """Check a condition that stands at a place. Raises InputError."""
-    try:
-        rules.check(condition)
-    except ValueError as error:
-        raise InputError(f"{at}: {error}") from None
+            raise InputError(
+                f"{path}: {scenario.name}: x-only-if.{place}: there is no such function"
+            )
 
 
 def _check_instead(path: Path, scenario: Scenario) -> None:

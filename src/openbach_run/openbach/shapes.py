@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Checks of the files that users write, by the JSON Schemas in `schemas/`, with errors for people.
 
-Beside JSON Schema's own keywords, of which editors know, a schema there may have
+Beside JSON Schema's own keywords, of which editors know, a schema there may have the format
+`condition` (rules.py), and
 
     unit       unit of a number
     like       examples of a text that its `pattern` takes
     because    the whole message, where what JSON Schema knows of a mistake is no help
+    form       what a key at the top should be, said after any mistake below it
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from openbach_run.errors import InputError
+from openbach_run.openbach import rules
 from openbach_run.openbach.refusals import near
 
 SCHEMAS = Path(__file__).resolve().parents[1] / "schemas"
@@ -35,7 +38,10 @@ def check(at: str, value: Any, schema: str) -> None:
     Raises InputError, with the place below `at`, for the first mistake in it.
     """
     for error in _validator(schema).iter_errors(value):
-        raise InputError(f"{at}: {_in_words(error, schema)}")
+        keys = schema_of(schema.partition("#")[0])["properties"]
+        key = next(iter(error.absolute_path), "")
+        form = f"; {key}: should be {keys[key]['form']}" if "form" in keys.get(key, ()) else ""
+        raise InputError(f"{at}: {_in_words(error, schema)}{form}")
 
 
 @cache
@@ -62,12 +68,10 @@ def _validator(schema: str) -> Any:
     )
     kind = extend(Draft202012Validator, {"pattern": _pattern}, type_checker=types)
     registry: Registry[Any] = Registry(retrieve=_resource)  # type: ignore[call-arg]
+    formats = FormatChecker(["regex"])
+    formats.checks("condition", ValueError)(_is_condition)
     name, _, part = schema.partition("#")
-    return kind(
-        {"$ref": f"{name}.json#{part}"},
-        registry=registry,
-        format_checker=FormatChecker(["regex"]),
-    )
+    return kind({"$ref": f"{name}.json#{part}"}, registry=registry, format_checker=formats)
 
 
 def _resource(uri: str) -> Any:
@@ -86,6 +90,13 @@ def _is_number(_: object, value: object) -> bool:
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
     return abs(value) <= sys.float_info.max
+
+
+def _is_condition(text: object) -> bool:
+    """Return True. Raises ValueError for a text that is no condition."""
+    if isinstance(text, str):
+        rules.check(text)
+    return True
 
 
 def _pattern(_: object, pattern: str, value: object, __: object) -> Iterator[Any]:
@@ -131,7 +142,8 @@ def _in_words(error: Any, schema: str) -> str:
         has = " and ".join(name for name in choices if name in value) or "no source"
         return f"{at}has {has}; it needs one of {', '.join(choices)}"
     if keyword == "format":
-        return f"{at}{error.cause}; it is a regular expression of Python's"
+        notation = {"regex": "; it is a regular expression of Python's"}
+        return f"{at}{error.cause}{notation.get(wanted, '')}"
     if keyword == "enum":
         hint = f"; {near(str(value), map(str, wanted))}".rstrip("; ")
         return f"{at}{short(value)} is none of {', '.join(map(str, wanted))}{hint}"
