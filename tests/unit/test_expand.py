@@ -380,9 +380,7 @@ TREES = st.recursive(
     lambda one: st.lists(one, max_size=3) | st.dictionaries(TEXTS, one, max_size=3),
     max_leaves=6,
 )
-KEYS = st.sampled_from(
-    [*KEYS, *(f"{key}.{name}" for key, value in PING.items() for name in value)]
-)
+KEYS = st.sampled_from([*KEYS, *(f"{key}.{name}" for key, value in PING.items() for name in value)])
 
 
 @given(KEYS, TREES)

@@ -74,7 +74,7 @@ def test_a_size_beside_a_duration_is_refused(settings: str, said: str) -> None:
         ),
         ({"x-instead": {"duration_s": {}}}, "values is missing"),
         ({"x-only-if": {"99": "nat != 'none'"}}, "x-only-if.99: there is no such function"),
-        ({"x-only-if": {"1": "nat !="}}, "x-only-if: 1: 'nat !=' is no condition"),
+        ({"x-only-if": {"1": "nat !="}}, "x-only-if.1: 'nat !=' is no condition"),
     ],
 )
 def test_what_is_no_such_declaration_is_refused(

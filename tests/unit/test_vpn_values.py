@@ -23,7 +23,7 @@ from openbach_run.campaign.vpn_folder import (
     SET_BY_JOB,
     TAKES,
     check_vpn_values,
-    values_taken,
+    vpn_of,
 )
 from openbach_run.campaign.vpn_values import folded, read_values, setting_of
 from openbach_run.catalog import Catalog, description
@@ -215,7 +215,7 @@ def values_read(scripts: Path) -> set[str]:
 @pytest.mark.parametrize("vpn", sorted(VPNS))
 def test_a_vpn_declares_the_values_that_its_scripts_read(vpn: str) -> None:
     scripts = VPNS[str(description(VPNS[vpn]).get("base", vpn))]
-    assert {*values_taken(vpn, VPNS)} == values_read(scripts)
+    assert {*vpn_of(vpn, VPNS)["reads"]} == values_read(scripts)
 
 
 def test_a_users_vpn_has_the_values_of_our_shared_scripts(tmp_path: Path) -> None:
@@ -225,13 +225,13 @@ def test_a_users_vpn_has_the_values_of_our_shared_scripts(tmp_path: Path) -> Non
     (tmp_path / "mine/up").write_text('. "${0%/*}/../lib.sh"; echo "$VPN_KEEPALIVE $VPN_PSK"')
     vpns = {**VPNS, "mine": tmp_path / "mine"}
     (tmp_path / "mine/vpn.json").write_text(json.dumps(own))
-    assert values_taken("mine", vpns) == ["clamp", "keepalive", "mtu"]
+    assert vpn_of("mine", vpns)["reads"] == ["clamp", "keepalive", "mtu"]
     with pytest.raises(InputError, match=r"vpn\.psk=on: mine does not read it"):
         check_vpn_values("mine", {"psk": "on"}, vpns, "vpn.")
 
 
 def read_by(vpn: str) -> set[str]:
-    return {*values_taken(vpn, VPNS)} - {*folders.describe(vpn)["fixed"]}
+    return {*vpn_of(vpn, VPNS)["reads"]} - {*folders.describe(vpn)["fixed"]}
 
 
 def test_the_table_of_values_is_what_the_scripts_read() -> None:

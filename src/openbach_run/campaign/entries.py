@@ -45,4 +45,4 @@ def _check(kind: str, entry: Path, others: Mapping[str, Path]) -> None:
         # Then the kernel's name of a congestion control is the folder's.
         if kind == "congestion-controls" and "algorithm" not in described:
             at = f"{file}: the folder's name, which is the algorithm"
-            check(at, entry.name, "profile#/properties/algorithm")
+            check(at, {"algorithm": entry.name}, "profile")

@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from openbach_run.campaign.vpn_folder import is_taken, values_taken, vpn_of
+from openbach_run.campaign.vpn_folder import is_taken, vpn_of
 from openbach_run.catalog import with_base
 from openbach_run.errors import InputError
 from openbach_run.openbach.refusals import near
@@ -299,7 +299,8 @@ class _Judge:
     ) -> None:
         self._made, self._table, self._given = made, table, dict(given)
         self._names = {re.sub("^(client|server)-", "", name) for name in given}
-        self._whole, self._known = vpn_of(made.vpn, vpns), values_taken(made.vpn, vpns)
+        self._whole = vpn_of(made.vpn, vpns)
+        self._known: list[str] = self._whole["reads"]
         self._options: list[tuple[bool, str]] = []
         """Words of the command line, each with whether they are for the file's own end only."""
         self._commands: dict[str, list[str]] = {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -42,32 +43,32 @@ TAKES = {
 
 
 def vpn_of(name: str, vpns: Mapping[str, Path]) -> dict[str, Any]:
-    """Return a VPN's vpn.json merged with that of its base, like the job's vpn_folders.py.
+    """Return a VPN's vpn.json merged with that of its base, and as `reads` all values it takes.
 
     Raises InputError for a vpn.json of another shape.
     """
-    own = _read(vpns[name])
-    base = _read(vpns[own["base"]]) if own.get("base") in vpns else {}
+    own, scripts = _read(vpns[name]), vpns[name]
+    base: dict[str, Any] = {}
+    if own.get("base") in vpns:
+        scripts = vpns[own["base"]]
+        base = _read(scripts)
+    return _merged(own, base, scripts, vpns)
+
+
+def _merged(
+    own: Mapping[str, Any], base: Mapping[str, Any], scripts: Path, vpns: Mapping[str, Path]
+) -> dict[str, Any]:
+    """Return a vpn.json merged with its base's, like the job's vpn_folders.py, and its values."""
     merged = {key: {**base.get(key, {}), **own.get(key, {})} for key in MERGED}
     merged["takes"] = {**TAKES, **merged["takes"]}
     # The base's framing does not fit a variant that has another overhead.
     if "overhead_bytes" in own and "framing" not in own:
         base = {key: value for key, value in base.items() if key != "framing"}
-    return {**base, **own, **merged}
-
-
-def values_taken(name: str, vpns: Mapping[str, Path]) -> list[str]:
-    """Return the names of the values that a VPN declares and its scripts, or its base's, mention.
-
-    Raises InputError for a vpn.json of another shape.
-    """
-    scripts = vpns[name]
-    if (base := _read(scripts).get("base")) in vpns:
-        scripts = vpns[str(base)]
-    vpn, text = _read(scripts), _text(scripts, vpns)
-    declared = {*TAKES, *vpn.get("takes", ()), *vpn.get("values", ()), *vpn.get("reads", ())}
-    taken = [name for name in sorted(declared) if f"VPN_{name.upper()}" in text]
-    return [name for name in taken if name == MTU or name not in SET_BY_JOB]
+    declaring, text = base or own, _text(scripts, vpns)
+    declared = {*TAKES, *chain(*(declaring.get(key, ()) for key in (*MERGED, "reads")))}
+    reads = [name for name in sorted(declared) if f"VPN_{name.upper()}" in text]
+    free = [name for name in reads if name == MTU or name not in SET_BY_JOB]
+    return {**base, **own, **merged, "reads": free}
 
 
 def _text(scripts: Path, vpns: Mapping[str, Path]) -> str:
@@ -98,8 +99,10 @@ def _read(folder: Path) -> dict[str, Any]:
 def check_vpn(folder: Path, vpns: Mapping[str, Path]) -> None:
     """Check the folder of a VPN, with its base and its scripts. Raises InputError."""
     file, own, scripts = folder / FILE, _read(folder), folder
+    base: dict[str, Any] = {}
     if "base" in own:
         scripts = _base(file, own["base"], vpns)
+        base = _read(scripts)
         # A variant runs its base's scripts: a script of its own would have no effect.
         inside = {path.name for path in folder.iterdir()}
         if idle := sorted(inside - {FILE, "README.md", "config.yml", DIRECTORY}):
@@ -107,10 +110,10 @@ def check_vpn(folder: Path, vpns: Mapping[str, Path]) -> None:
                 f"{folder / idle[0]} has no effect: all but {FILE} is that of the base,"
                 f" {own['base']}; leave the base out to have scripts of your own"
             )
-    vpns = {**vpns, folder.name: folder}
-    vpn = vpn_of(folder.name, vpns)
+    vpn = _merged(own, base, scripts, vpns)
     # The base's keys and the folder's own may be wrong only together.
-    check(f"{file}", vpn, "vpn")
+    if base:
+        check(f"{file}", vpn, "vpn")
     if (vpn["overhead_bytes"] or 0) + vpn["inner_mtu"] > 65535:
         raise InputError(
             f"{file}: inner_mtu and overhead_bytes are more than 65535 bytes together, the largest"
@@ -127,7 +130,7 @@ def check_vpn(folder: Path, vpns: Mapping[str, Path]) -> None:
                 f"{scripts / script} is missing, or no program: a VPN has {', '.join(SCRIPTS)}"
                 " (chmod +x)"
             )
-    taken = [name for name in values_taken(folder.name, vpns) if name != MTU]
+    taken = [name for name in vpn["reads"] if name != MTU]
     for name, value in own.get("values", {}).items():
         at, variable = f"{file}: values.{name}", f"VPN_{name.upper()}"
         if name in SET_BY_JOB:
@@ -150,7 +153,7 @@ def _base(file: Path, base: str, vpns: Mapping[str, Path]) -> Path:
         raise InputError(
             f"{file}: base: there is no vpn-configs/{base}; {near(base, vpns)}".rstrip("; ")
         )
-    if further := _read(vpns[base]).get("base"):
+    if further := description(vpns[base]).get("base"):
         raise InputError(
             f"{file}: base: {base} has no scripts but a base itself, {further}; give a base with"
             " scripts"
@@ -165,7 +168,8 @@ def check_vpn_values(
 
     Raises InputError for the first that the VPN does not take.
     """
-    whole, known = vpn_of(vpn, vpns), values_taken(vpn, vpns)
+    whole = vpn_of(vpn, vpns)
+    known = whole["reads"]
     free = [name for name in known if name not in whole.get("fixed", ())]
     for name, value in values.items():
         here = f"{at}{name}={value}"

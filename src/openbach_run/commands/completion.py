@@ -15,8 +15,8 @@ from typing import Any
 
 from openbach_jobs import dama, dvbs2
 from openbach_run.campaign.vpn_config import COMMANDS, CONFIG
-from openbach_run.campaign.vpn_folder import values_taken
-from openbach_run.catalog import Catalog, description
+from openbach_run.campaign.vpn_folder import vpn_of
+from openbach_run.catalog import Catalog
 from openbach_run.commands import main as command
 from openbach_run.commands.arguments import command_parser
 from openbach_run.errors import InputError
@@ -105,8 +105,8 @@ def _vpn_values(catalog: Catalog) -> set[str]:
     """Return the values of all VPNs (`vpn.cipher` and so on), without those that a folder fixes."""
     vpns = catalog.all("vpn-configs")
     found = {f"vpn.{name}" for name in (CONFIG, COMMANDS)}
-    for vpn, folder in vpns.items():
+    for name, folder in vpns.items():
         if (folder / "up").exists():
-            fixed = description(folder).get("fixed", [])
-            found |= {f"vpn.{name}" for name in values_taken(vpn, vpns) if name not in fixed}
+            vpn = vpn_of(name, vpns)
+            found |= {f"vpn.{value}" for value in vpn["reads"] if value not in vpn.get("fixed", ())}
     return found

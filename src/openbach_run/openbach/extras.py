@@ -23,13 +23,13 @@ def check_extras(path: Path, scenario: Scenario) -> None:
     Raises InputError for the first that has another shape, is misspelled, or names what the
     scenario does not have. `path` stands before its name in the message.
     """
-    known = schema_of("extras")["properties"]
-    for key, value in scenario.source.items():
-        if key in known:
-            check(f"{path}: {scenario.name}: {key}", value, f"extras#/properties/{key}")
+    known, at = schema_of("extras")["properties"], f"{path}: {scenario.name}"
+    own = {key: value for key, value in scenario.source.items() if key.startswith("x-")}
+    for key in own.keys() - known.keys():
         # Other x-… keys are other programs'; one that looks like ours is likely misspelled.
-        elif key.startswith("x-") and (meant := near(key, known)):
-            raise InputError(f"{path}: {scenario.name}: {key}: no such key; {meant}".rstrip())
+        if meant := near(key, known):
+            raise InputError(f"{at}: {key}: no such key; {meant}".rstrip())
+    check(at, own, "extras")
     _check_only_if(path, scenario)
     _check_instead(path, scenario)
 

@@ -54,11 +54,19 @@ def schema_of(name: str) -> dict[str, Any]:
 
 @cache
 def _validator(schema: str) -> Any:
-    """Return jsonschema's validator of a schema or of a part of it.
+    """Return the validator of a schema or of a part of it."""
+    kind, options = _library()
+    name, _, part = schema.partition("#")
+    return kind({"$ref": f"{name}.json#{part}"}, **options)
+
+
+@cache
+def _library() -> tuple[Any, dict[str, Any]]:
+    """Return jsonschema's validator as it is needed here, and what all schemas have in common.
 
     A whole number is one without a point, no number is infinite, and a pattern is of a whole text.
     """
-    # Late: it takes longer to import than most commands take to start.
+    # Late: it takes a tenth of the time in which a command starts.
     from jsonschema import Draft202012Validator, FormatChecker  # type: ignore[import-untyped]
     from jsonschema.validators import extend  # type: ignore[import-untyped]
     from referencing import Registry
@@ -67,11 +75,10 @@ def _validator(schema: str) -> Any:
         {"integer": _is_integer, "number": _is_number}
     )
     kind = extend(Draft202012Validator, {"pattern": _pattern}, type_checker=types)
-    registry: Registry[Any] = Registry(retrieve=_resource)  # type: ignore[call-arg]
     formats = FormatChecker(["regex"])
     formats.checks("condition", ValueError)(_is_condition)
-    name, _, part = schema.partition("#")
-    return kind({"$ref": f"{name}.json#{part}"}, registry=registry, format_checker=formats)
+    registry: Registry[Any] = Registry(retrieve=_resource)  # type: ignore[call-arg]
+    return kind, {"registry": registry, "format_checker": formats}
 
 
 def _resource(uri: str) -> Any:
