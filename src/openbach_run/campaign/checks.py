@@ -1,6 +1,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The checks of a campaign's cells, before anything starts.
 
+Who refuses a value, and where:
+
+    backend   openbach/start.py: what OpenBACH refuses when a scenario is started
+    job       openbach/value_checks.py: what a job declares of its arguments (limits.py)
+    entry     entries.py, vpn_folder.py: VPNs, congestion controls and so on, by openbach/shapes.py
+    link      link_checks.py: satellites and link files
+    host      needs.py: what this host's kernel lacks, or a platform
+
 Each value is checked once, however many cells have it.
 """
 
