@@ -63,7 +63,7 @@ def check_cells(campaign: Campaign) -> None:
     for cell, wrong in wrong_in(campaign):
         if wrong:
             # The argument that the user gave is named rather than one that only refers to it.
-            raise InputError(str(min(wrong, key=lambda one: _is_reference(campaign, one))))
+            raise InputError(str(min(wrong, key=lambda fault: _is_reference(campaign, fault))))
         arguments = {
             name: value for name, value in cell.items() if name in campaign.scenario.arguments
         }
@@ -162,10 +162,10 @@ def check_measure(path: Path, scenario: Scenario, declared: Declared) -> None:
         # A job without measures.yml may send anything.
         return  # only its end shows what it sends
     key = "plot" if path.suffix in (".yml", ".yaml") else "x-sweep"
-    there = "; ".join(f"{job} has {', '.join(listed)}" for job, listed in columns.items() if listed)
+    has = "; ".join(f"{job} has {', '.join(listed)}" for job, listed in columns.items() if listed)
     raise InputError(
         f"{path}: {scenario.name}: {key}.measure: no job of the scenario measures {wanted}; "
-        f"{near(str(wanted), every)}{there or 'none of them has a measures.yml'}"
+        f"{near(str(wanted), every)}{has or 'none of them has a measures.yml'}"
     )
 
 
@@ -193,12 +193,12 @@ def first_of_each(
 
 def _varying(cells: Sequence[Mapping[str, str]]) -> set[str]:
     """Return the names that do not have the same value in all cells."""
-    found = set()
+    names = set()
     for name in cells[0]:
         values = {cell[name] for cell in cells}
         if len(values) > 1:
-            found.add(name)
-    return found
+            names.add(name)
+    return names
 
 
 def _is_reference(campaign: Campaign, wrong: Wrong) -> bool:

@@ -45,7 +45,7 @@ def plan_file(
     """
     content = read_yaml(path)
     check(f"{path}", content, "campaign")
-    given = parse_settings(settings)
+    values_given = parse_settings(settings)
     if_random = _seeds(path, content, "seeds_if_random", ()) if seeds is None else ()
     seeds = seeds or _seeds(path, content, "seeds", (1,))
     campaigns: list[Campaign] = []
@@ -58,14 +58,16 @@ def plan_file(
             scenario, subs = read_with_subs(file, packages)
             known_here = settable(scenario, subs)
             here = {
-                name: values for name, values in given.items() if setting_of(name) in known_here
+                name: values
+                for name, values in values_given.items()
+                if setting_of(name) in known_here
             }
             sweep = sweep_of(file, scenario, subs, {**values, **here}, seeds, packages)
             campaigns.append(campaign_of(replace(sweep, seeds_if_random=if_random)))
         except (Malformed, InputError) as error:
             raise InputError(f"{where} ({file}): {error}") from error
     known = {name for campaign in campaigns for name in campaign.values}
-    if unknown := [name for name in given if setting_of(name) not in known]:
+    if unknown := [name for name in values_given if setting_of(name) not in known]:
         raise InputError(
             f"{unknown[0]}=…: none of the scenarios of {path} has this argument; they have"
             f" {', '.join(known)}"
@@ -79,11 +81,11 @@ def _seeds(
     """Return the seeds that a campaign file gives by that key. Raises InputError."""
     if key not in content:
         return default
-    given = content[key]
+    seeds = content[key]
     # A list becomes `3,7,`: the comma at the end tells one seed from a number of seeds.
     try:
         return parse_seeds(
-            ",".join(map(str, given)) + "," if isinstance(given, list) else str(given)
+            ",".join(map(str, seeds)) + "," if isinstance(seeds, list) else str(seeds)
         )
     except InputError:
         raise InputError(f"{path}: {key}: give how many (5), or a list of them ([3, 7])") from None

@@ -29,13 +29,13 @@ def notes_of(campaign: Campaign) -> list[str]:
     """
     noted = [use for use in campaign.places if "noted" in use.argument.limits]
     cells = first_of_each(campaign.cells, [use.names for use in noted])
-    found = [*_decimal_commas(campaign)]
-    found += notes_on_platform(campaign.cells, campaign.platforms)
+    texts = [*_decimal_commas(campaign)]
+    texts += notes_on_platform(campaign.cells, campaign.platforms)
     for cell in cells:
-        found += notes(noted, own_values(campaign, cell))
+        texts += notes(noted, own_values(campaign, cell))
     for cell in campaign.cells:
-        found += remarks(cell, campaign.presets)
-    return list(dict.fromkeys([*found, *_idle_values(campaign)]))
+        texts += remarks(cell, campaign.presets)
+    return list(dict.fromkeys([*texts, *_idle_values(campaign)]))
 
 
 def _decimal_commas(campaign: Campaign) -> Iterator[str]:
@@ -72,8 +72,8 @@ def _idle_values(campaign: Campaign) -> Iterator[str]:
         for name in cell:
             # The scenario's own value may be without effect: the user has not given it.
             if cell[name] != own.get(name, ""):
-                said = idle_here(declared.get(name, ()), name, cell, carriers)
-                if because := said or idle(places[key], name, cell):
+                reason = idle_here(declared.get(name, ()), name, cell, carriers)
+                if because := reason or idle(places[key], name, cell):
                     yield f"{name}={cell[name]} has no effect: {because}"
 
 
@@ -83,7 +83,7 @@ def _carriers(cell: Mapping[str, str], campaign: Campaign) -> dict[str, str]:
     The key is the name of the argument that names the VPN, and `_carrier`.
     """
     vpns = campaign.entries["vpn-configs"]
-    found = {}
+    carriers = {}
     for use in campaign.places:
         name = sole_placeholder(use.template)
         if (
@@ -91,5 +91,5 @@ def _carriers(cell: Mapping[str, str], campaign: Campaign) -> dict[str, str]:
             and name
             and (folder := vpns.get(cell.get(name, "")))
         ):
-            found[f"{name}_carrier"] = str(with_base(folder, vpns).get("carrier", ""))
-    return found
+            carriers[f"{name}_carrier"] = str(with_base(folder, vpns).get("carrier", ""))
+    return carriers

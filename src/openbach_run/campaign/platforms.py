@@ -56,24 +56,24 @@ def read_platforms(
 
     `settings` are the names that the scenario can set. A line may be for another one of ours.
     """
-    found = {}
+    read = {}
     for name in names:
         if name == OURS and name not in platforms:
             continue  # jobs without a catalog
         if name not in platforms:
             has = f"{near(name, platforms)}there are {', '.join(sorted(platforms))}"
             raise InputError(f"{PLATFORM}={name}: no such file in platforms; {has}")
-        found[name] = _read(platforms[name])
-        for number, line in enumerate(found[name]):
+        read[name] = _read(platforms[name])
+        for number, line in enumerate(read[name]):
             at = f"{platforms[name]}: lines.{number}: "
             known = {*settings, *(_settings_of_ours() if line.name not in settings else ())}
             if setting_of(line.name) not in known or line.name == PLATFORM:
-                there = near(line.name, known).rstrip("; ")
-                raise InputError(f"{at}name: no scenario has {line.name}; {there}".rstrip("; "))
+                hint = near(line.name, known).rstrip("; ")
+                raise InputError(f"{at}name: no scenario has {line.name}; {hint}".rstrip("; "))
         for vpn in vpns:
-            if given := _of_vpn(found[name], {"vpn": vpn}):
-                check_vpn_values(vpn, given, vpns, f"{platforms[name]}: vpn={vpn}: vpn.")
-    return found
+            if of_vpn := _of_vpn(read[name], {"vpn": vpn}):
+                check_vpn_values(vpn, of_vpn, vpns, f"{platforms[name]}: vpn={vpn}: vpn.")
+    return read
 
 
 def _read(file: Path) -> tuple[Line, ...]:
@@ -81,8 +81,8 @@ def _read(file: Path) -> tuple[Line, ...]:
     content: Any = read_yaml(file)
     check(f"{file}", content, "platform")
     lines: list[Line] = []
-    for number, one in enumerate(content["lines"]):
-        line = Line(one["name"], str(one["value"]), one.get("if", ""))
+    for number, entry in enumerate(content["lines"]):
+        line = Line(entry["name"], str(entry["value"]), entry.get("if", ""))
         if any((line.name, line.condition) == (other.name, other.condition) for other in lines):
             raise InputError(f"{file}: lines.{number}: {line.name} is there twice")
         lines.append(line)
@@ -92,12 +92,12 @@ def _read(file: Path) -> tuple[Line, ...]:
 @cache
 def _settings_of_ours() -> frozenset[str]:
     """Return the names that our scenarios can set."""
-    found: set[str] = set()
+    names: set[str] = set()
     for file in SCENARIOS.rglob("*.yml"):
         content = read_yaml(file)
         for key in ("arguments", "constants"):
-            found |= {*(content.get(key) or {})}
-    return frozenset(found)
+            names |= {*(content.get(key) or {})}
+    return frozenset(names)
 
 
 def _of_vpn(lines: Iterable[Line], cell: Mapping[str, str]) -> dict[str, str]:

@@ -52,19 +52,19 @@ def is_value(value: Any) -> bool:
 
 def parse_settings(settings: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Return name → values of settings NAME=VALUE[,VALUE…]. Raises InputError."""
-    given: dict[str, tuple[str, ...]] = {}
+    by_name: dict[str, tuple[str, ...]] = {}
     for text in settings:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise InputError(f"{text!r}: arguments are given as NAME=VALUE or NAME=VALUE,VALUE,…")
         values = tuple(part.strip() for part in value.split(","))
-        if name in given:
+        if name in by_name:
             raise InputError(
                 f"{text}: {name} is given twice; to sweep it:"
-                f" {name}={','.join((*given[name], *values))}"
+                f" {name}={','.join((*by_name[name], *values))}"
             )
-        given[name] = values
-    return given
+        by_name[name] = values
+    return by_name
 
 
 def check_values(name: str, values: Sequence[str]) -> None:

@@ -224,9 +224,9 @@ def _not_taken(vpn: Mapping[str, Any], name: str, value: str) -> str:
     )
 
 
-def _idle(vpn: Mapping[str, Any], name: str, given: Mapping[str, str]) -> str:
+def _idle(vpn: Mapping[str, Any], name: str, of_run: Mapping[str, str]) -> str:
     """Return why a value that every VPN takes does nothing here; "" if it acts."""
-    values: Mapping[str, str] = {**vpn["values"], **given}
+    values: Mapping[str, str] = {**vpn["values"], **of_run}
     if name == MTU and not vpn.get("device", True):
         return "has no interface whose MTU could be set"
     if name == "clamp" and vpn.get("ends_tcp"):

@@ -125,8 +125,8 @@ def _in_words(error: Any, schema: str) -> str:
         names.append(f"{value}")
     at = f"{'.'.join(names)}: " if names else ""
     if keyword == "additionalProperties":
-        known = shape["properties"]
-        key = next(str(name) for name in value if name not in known)
+        known = [name for name in shape["properties"] if name != "$schema"]
+        key = next(str(name) for name in value if name not in shape["properties"])
         place = ".".join([*names, key])
         return f"{place}: no such key; {near(key, known)}there are {', '.join(known)}"
     if "because" in shape:
