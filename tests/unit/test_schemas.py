@@ -8,6 +8,7 @@ editor gets a schema of both, and nothing in them may differ from the readers.
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,14 @@ def test_an_inventorys_keys_are_those_that_are_read() -> None:
     own = {*inventory.HOST_KEYS, *inventory.GLOBAL_KEYS}
     assert shapes["variables"]["properties"].keys() == own
     assert {*shapes["group"]["properties"]} == {*inventory.GROUP_KEYS}
+
+
+@pytest.mark.parametrize("kind", ["campaigns", "platforms", "topologies", "scenarios"])
+def test_a_yaml_file_names_its_schema(kind: str) -> None:
+    for file in [*CATALOG.all(kind).values(), INVENTORY]:
+        if file.suffix == ".yml":
+            named = re.search(r"^# yaml-language-server: \$schema=(.+)$", file.read_text(), re.M)
+            assert named and (file.parent / named[1]).resolve().parent == SCHEMAS, file
 
 
 def test_a_scenarios_figures_are_those_that_are_drawn() -> None:
