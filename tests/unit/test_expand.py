@@ -24,7 +24,8 @@ from openbach_run.openbach.expand import expand
 from openbach_run.openbach.job_folders import load_packages
 from openbach_run.openbach.lint import lint
 from openbach_run.openbach.reading import parse_scenario, read_scenario
-from openbach_run.openbach.source import KEYS, is_source
+from openbach_run.openbach.source import KEYS as SCENARIO_KEYS
+from openbach_run.openbach.source import is_source
 
 ROOT = Path(__file__).resolve().parents[2]
 JOBS = {name: package.job for name, package in load_packages([ROOT / "jobs"]).items()}
@@ -380,7 +381,9 @@ TREES = st.recursive(
     lambda one: st.lists(one, max_size=3) | st.dictionaries(TEXTS, one, max_size=3),
     max_leaves=6,
 )
-KEYS = st.sampled_from([*KEYS, *(f"{key}.{name}" for key, value in PING.items() for name in value)])
+KEYS = st.sampled_from(
+    [*SCENARIO_KEYS, *(f"{key}.{name}" for key, value in PING.items() for name in value)]
+)
 
 
 @given(KEYS, TREES)
