@@ -108,7 +108,7 @@ wheel: # for `pipx install dist/openbach_run-….whl`, with the manual pages, fr
 site: # the documentation, with a search that needs no network: site/index.html; a dead link fails
 	rm -rf build/pages site
 	mkdir -p build/pages
-	git ls-files -z '*.md' '*.svg' 'docs/*.png' 'docs/clusters/*' 'docs/ci/*' inventory.yml 'docs/site/*.css' 'docs/site/*.js' docs/example.ipynb 'kernel/tests/*.py' 'kernel/tests/*.toml' 'reports/*.html' 'reports/*.pdf' \
+	git ls-files -z '*.md' '*.svg' 'docs/*.png' 'docs/clusters/*' 'docs/ci/*' inventory.yml 'docs/site/*.css' 'docs/site/*.js' docs/example.ipynb 'src/openbach_run/schemas/*.json' 'kernel/tests/*.py' 'kernel/tests/*.toml' 'reports/*.html' 'reports/*.pdf' \
 		| grep -zv '^tests/\|^reports/templates/\|^\.github/\|/files/' | xargs -0 cp --parents -t build/pages
 	$(DEV) mkdocs build --strict
 	rm -rf build

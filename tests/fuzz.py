@@ -308,7 +308,7 @@ def addition(file: Path, place: str, scenario: str, *settings: str) -> None:
     catalog = Catalog.beside_ours([root])
     packages = load_packages([REPOSITORY / "jobs"], catalog)
     planned = plan(REPOSITORY / f"scenarios/{scenario}.yml", list(settings), (1,), packages)
-    for uses in planned.uses(packages):
+    for uses in planned.uses:
         for kind, names in uses.items():
             for name in names if kind in ("vpn-configs", "congestion-controls") else ():
                 packages_of(catalog.all(kind)[name])

@@ -30,10 +30,11 @@ WORDS = frozenset(
         "multipath",
         "post_quantum",
         "tested",
+        "reads",
+        "$schema",
     }
 )
-"""Keys of a folder's description (vpn.json, profile.json, a satellite's YAML) that only people
-read."""
+"""Keys of a folder's description (vpn.json, profile.json, a satellite's YAML) that no run reads."""
 FOR_PEOPLE = (".md", ".help", ".8")
 """Suffixes of files that no program reads."""
 ARGUMENT = ("name", "type", "count", "flag", "repeatable")

@@ -16,5 +16,5 @@ PACKAGES = load_packages([REPOSITORY / "jobs"])
 def planned(engine: Engine, *settings: str, seeds: tuple[int, ...] = (1,)) -> list[PlannedRun]:
     """Return the runs of geo_loss with CUBIC's rival BBR and these settings."""
     campaign = plan(REPOSITORY / "scenarios/geo_loss.json", ["cc=bbr", *settings], seeds, PACKAGES)
-    runs = campaign.runs(PACKAGES, load_inventory(REPOSITORY / "inventory.yml"), engine.identity_of)
+    runs = campaign.runs(load_inventory(REPOSITORY / "inventory.yml"), engine.identity_of)
     return [PlannedRun(spec, engine, "geo_loss", campaign.measures) for spec in runs]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from openbach_run.campaign.model import Campaign
+from openbach_run.campaign.model import Campaign, Sweep, expanded
 from openbach_run.openbach.job_folders import load_packages
 from openbach_run.openbach.measures import to_records
 from openbach_run.openbach.reading import parse_scenario
@@ -66,4 +66,4 @@ def write_statistics(folder: Path, statistics: Sequence[dict[str, Any]]) -> None
 def campaign(seeds: tuple[int, ...] = (1,), **values: tuple[str, ...]) -> Campaign:
     """Return a campaign of these values, of a scenario without functions."""
     scenario = parse_scenario({"name": "geo", "openbach_functions": []}, {})
-    return Campaign(Path("geo.json"), scenario, {}, values, seeds, measures=OURS)
+    return expanded(Sweep(Path("geo.json"), scenario, {}, values, seeds, measures=OURS))

@@ -157,14 +157,14 @@ def test_entities_that_an_inventory_lacks() -> None:
 
 def test_runs_have_the_addresses_of_the_inventory_and_no_setting_for_them(tmp_path: Path) -> None:
     campaign = plan(ROOT / "scenarios/geo_loss_table.yml", [], (1,), PACKAGES)
-    (run,) = campaign.runs(PACKAGES, load_inventory(other_inventory(tmp_path)), lambda uses: {})
+    (run,) = campaign.runs(load_inventory(other_inventory(tmp_path)), lambda uses: {})
     (sub,) = run.sub_scenarios.values()
     assert (sub["constants"]["server_ip"], sub["constants"]["enterprise_network"]) == (
         "172.30.0.2",
         "172.30.0.0/24",
     )
     assert "rate" in run.values and "server_ip" not in run.values
-    (same,) = campaign.runs(PACKAGES, OURS, lambda uses: {})
+    (same,) = campaign.runs(OURS, lambda uses: {})
     assert same.run_id != run.run_id
     with pytest.raises(InputError, match="has no argument server_ip"):
         plan(ROOT / "scenarios/geo.yml", ["server_ip=10.0.0.1"], (1,), PACKAGES)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from openbach_run.campaign.executor import cpus_for
 from openbach_run.campaign.file import plan_file
-from openbach_run.campaign.model import Campaign
+from openbach_run.campaign.model import Campaign, Sweep, expanded
 from openbach_run.campaign.notes import notes_of
 from openbach_run.campaign.plan import plan
 from openbach_run.campaign.settings import parse_seeds
@@ -36,9 +36,7 @@ def planned(*settings: str, seeds: str = "1", path: Path = GEO_LOSS) -> Campaign
 
 
 def runs(campaign: Campaign, **identity: str) -> list[RunSpec]:
-    return campaign.runs(
-        PACKAGES, load_inventory(REPOSITORY / "inventory.yml"), lambda uses: identity
-    )
+    return campaign.runs(load_inventory(REPOSITORY / "inventory.yml"), lambda uses: identity)
 
 
 def test_a_cell_of_arguments_only_uses_what_the_constants_name() -> None:
@@ -52,10 +50,11 @@ def test_a_cell_of_arguments_only_uses_what_the_constants_name() -> None:
         for name, given in campaign.values.items()
         if name in campaign.scenario.arguments
     }
-    only = Campaign(campaign.path, campaign.scenario, campaign.sub_scenarios, values, (1,))
+    scenario, subs = campaign.scenario, campaign.sub_scenarios
+    only = expanded(Sweep(campaign.path, scenario, subs, values, (1,), PACKAGES))
     assert "orbit" not in only.cells[0]
-    assert only.uses(PACKAGES)[0]["satellites"] == ["geo"]
-    assert only.uses(PACKAGES) == campaign.uses(PACKAGES)
+    assert only.uses[0]["satellites"] == ["geo"]
+    assert only.uses == campaign.uses
 
 
 def test_the_whole_table_is_the_default() -> None:
@@ -444,7 +443,8 @@ def test_the_campaigns_of_the_repository(file: Path) -> None:
         "scenarios: [": "campaign.yml: while parsing",
         "scenarios: [geo]": "scenarios.0: should have the keys",
         "scenarios: [{scenario: goe}]": r"there is no scenario goe; did you mean geo\?",
-        "scenarios: [{scenario: geo, values: {vpn: none}}]": "scenarios.0.values: should be an object of lists",
+        "scenarios: [{scenario: geo, values: []}]": "scenarios.0.values: should be an object of lists",
+        "scenarios: [{scenario: geo, values: {vpn: none}}]": 'scenarios.0.values.vpn: "none" should be a list',
         "scenarios: [{scenario: geo, values: {vpn: [ipsec]}}]": "vpn is one of none",
         "scenarios: [{scenario: geo, values: {vpm: [none]}}]": "did you mean vpn",
         "scenarios: [{scenario: geo, values: {vpn: [none, none]}}]": "given twice",
@@ -521,6 +521,6 @@ def test_a_buffer_that_the_link_refuses_starts_nothing(buffer: str) -> None:
 
 def test_two_values_that_may_be_one_with_a_decimal_comma_are_noted() -> None:
     note = "loss=0,5 is two values; one value is 0.5"
-    assert note in notes_of(planned("loss=0,5"), PACKAGES)
+    assert note in notes_of(planned("loss=0,5"))
     for settings in (["loss=0,5,10"], ["loss=0.5"], ["streams=1,5"], ["rate=1M,5M"]):
-        assert not [one for one in notes_of(planned(*settings), PACKAGES) if "two values" in one]
+        assert not [one for one in notes_of(planned(*settings)) if "two values" in one]

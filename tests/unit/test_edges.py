@@ -78,7 +78,7 @@ FAULTS: list[tuple[str, Any, str]] = [
     (
         "campaign",
         {"scenarios": [{"scenario": "geo", "valus": {}}]},
-        "scenarios.0: valus: no such key; did you mean values?",
+        "scenarios.0.valus: no such key; did you mean values?",
     ),
     ("inventory", ("all", {"hots": {}}), "all.hots: no such key; did you mean hosts?"),
     (
@@ -99,14 +99,14 @@ FAULTS: list[tuple[str, Any, str]] = [
     (
         "scenario",
         {"x-sweep": {"value": {"vpn": ["none"]}}},
-        "x-sweep: value: no such key; did you mean values?",
+        "x-sweep.value: no such key; did you mean values?",
     ),
     ("scenario", {"x-swep": {}}, "x-swep: no such key; did you mean x-sweep?"),
-    ("scenario", {"x-idle": {"cc": [{"if": "("}]}}, "x-idle: cc.0: because is missing"),
+    ("scenario", {"x-idle": {"cc": [{"if": "("}]}}, "x-idle.cc.0: because is missing"),
     (
         "scenario",
         {"x-idle": {"cc": [{"if": "(", "because": "x"}]}},
-        "x-idle.cc: '(' is no condition",
+        "x-idle.cc.0.if: '(' is no condition",
     ),
 ]
 

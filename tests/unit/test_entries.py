@@ -15,11 +15,12 @@ import pytest
 from helpers.fake_engine import Transfers
 
 from openbach_run.campaign import engines
-from openbach_run.campaign.entries import CHECKS, COSTS, check_entries
+from openbach_run.campaign.entries import CHECKED, check_entries
 from openbach_run.catalog import Catalog
 from openbach_run.commands import main
+from openbach_run.engine.native.features import FEATURES
 from openbach_run.errors import InputError
-from openbach_run.openbach.shapes import check
+from openbach_run.openbach.shapes import check, schema_of
 
 FOLDERS = {
     "vpn-configs": "{}/vpn.json",
@@ -205,6 +206,10 @@ def test_a_variant_of_a_vpn_is_taken(content: Any, mark: str, refused: Refused) 
     assert refused(VPN, mark + json.dumps(content)) == ""
 
 
+def test_a_vpn_may_need_every_feature_that_is_known() -> None:
+    assert schema_of("vpn")["properties"]["needs"]["items"]["enum"] == [*FEATURES]
+
+
 def test_scripts_beside_a_base_have_no_effect(tmp_path: Path, refused: Refused) -> None:
     (tmp_path / "vpn-configs/mine").mkdir(parents=True)
     (tmp_path / "vpn-configs/mine/up").write_text("#!/bin/sh\n")
@@ -229,7 +234,7 @@ def test_a_satellite_of_any_argument_is_read_before(
         check_entries({"satellites": ["mine"]}, Catalog.beside_ours([tmp_path]).entries)
 
 
-@pytest.mark.parametrize("kind", CHECKS)
+@pytest.mark.parametrize("kind", CHECKED)
 def test_our_own_entries_have_their_shape(kind: str) -> None:
     ours = Catalog()
     check_entries({kind: sorted(ours.all(kind))}, ours.entries)
@@ -238,6 +243,6 @@ def test_our_own_entries_have_their_shape(kind: str) -> None:
 def test_the_error_at_any_length_that_calibrate_checks_is_taken() -> None:
     """`calibrate --check-bytes 500` wrote a profile that cpu=NAME refused."""
     costs = {"ns_per_packet": 1000, "ns_per_byte": 1}
-    check("mine.json", {**costs, "off_pct_at_500_bytes": 0.5}, COSTS)
+    check("mine.json", {**costs, "off_pct_at_500_bytes": 0.5}, "cpu#/$defs/costs")
     with pytest.raises(InputError, match=r"of_pct: the name .* like off_pct_at_700_bytes"):
-        check("mine.json", {**costs, "of_pct": 0.5}, COSTS)
+        check("mine.json", {**costs, "of_pct": 0.5}, "cpu#/$defs/costs")

@@ -24,7 +24,8 @@ from openbach_run.openbach.expand import expand
 from openbach_run.openbach.job_folders import load_packages
 from openbach_run.openbach.lint import lint
 from openbach_run.openbach.reading import parse_scenario, read_scenario
-from openbach_run.openbach.source import SHAPES, is_source
+from openbach_run.openbach.source import KEYS as SCENARIO_KEYS
+from openbach_run.openbach.source import is_source
 
 ROOT = Path(__file__).resolve().parents[2]
 JOBS = {name: package.job for name, package in load_packages([ROOT / "jobs"]).items()}
@@ -381,7 +382,7 @@ TREES = st.recursive(
     max_leaves=6,
 )
 KEYS = st.sampled_from(
-    [*SHAPES, *(f"{key}.{name}" for key, value in PING.items() for name in value)]
+    [*SCENARIO_KEYS, *(f"{key}.{name}" for key, value in PING.items() for name in value)]
 )
 
 

@@ -77,12 +77,12 @@ def run_id(checkout: Path, *settings: str, packages: Iterable[str] = PACKAGES) -
     catalog = Catalog((checkout,))
     jobs = load_packages(catalog.jobs, catalog)
     campaign = plan(checkout / "scenarios/geo_loss.json", settings, (1,), jobs)
-    uses = joined(campaign.uses(jobs))
+    uses = joined(campaign.uses)
     parts = parts_of(uses, jobs, catalog)
     engine = VirtualEngine(checkout, guest_code(checkout, parts), cache=checkout / "cache")
     engine.kernel = Kernel(Path(), Path(), "a kernel")
     engine.image = Image(Path(), tuple(packages), "what is added", NEEDS)
-    (run,) = campaign.runs(jobs, load_inventory(checkout / "inventory.yml"), engine.identity_of)
+    (run,) = campaign.runs(load_inventory(checkout / "inventory.yml"), engine.identity_of)
     return run.run_id
 
 
@@ -131,7 +131,7 @@ def test_a_control_that_only_a_text_of_the_proxy_names_is_used(checkout: Path) -
     file.write_text(json.dumps(scenario))
     catalog = Catalog((checkout,))
     jobs = load_packages(catalog.jobs, catalog)
-    (uses,) = plan(file, WIREGUARD, (1,), jobs).uses(jobs)
+    (uses,) = plan(file, WIREGUARD, (1,), jobs).uses
     assert uses["congestion-controls"] == ["bbr3", "cubic"]
 
 

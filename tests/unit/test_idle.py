@@ -28,7 +28,7 @@ def campaign(scenario: str, *settings: str) -> Campaign:
 
 
 def notes(scenario: str, *settings: str) -> list[str]:
-    return notes_of(campaign(scenario, *settings), PACKAGES)
+    return notes_of(campaign(scenario, *settings))
 
 
 @pytest.fixture

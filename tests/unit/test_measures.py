@@ -24,7 +24,7 @@ from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import faults, load_packages
 from openbach_run.openbach.measures import (
     EVERY_STATISTIC,
-    TAKES,
+    SERIES,
     TAKES_OF_ALL,
     TAKES_OF_ONE,
     WORST,
@@ -36,6 +36,7 @@ from openbach_run.openbach.measures import (
     read_measures,
     to_records,
 )
+from openbach_run.openbach.shapes import schema_of
 from openbach_run.paths import REPOSITORY
 from openbach_run.results.measures import OF_ALL, OF_ONE, measures
 from openbach_run.results.record import Store
@@ -161,17 +162,17 @@ def test_names_of_statistics_become_names_of_columns(tmp_path: Path) -> None:
             "measures.yml: answer_ms: should be a mapping with some of the keys statistic,"
             " unit, title"
         ),
-        "answer_ms: {titel: x}": "answer_ms.titel: did you mean title?",
+        "answer_ms: {titel: x}": "answer_ms.titel: no such key; did you mean title?",
         "answr_ms: {}": (
             "answr_ms: dns declares no statistic answr_ms; did you mean answer_ms."
             " files/dns.yml has answer_ms, q"
         ),
         "answer_ms: {statistic: x}": "declares no statistic x; files/dns.yml has answer_ms, queries, rate_bps",
-        "answer_ms: {type: integer}": "answer_ms.type: 'integer' is none of float, int, text; did you mean int?",
-        "answer_ms: {better: fewer}": "answer_ms.better: 'fewer' is none of less, more",
-        "answer_ms: {take: [last]}": r"answer_ms.take: \['last'\] is none of median, mean",
-        "answer_ms: {factor: 1e-6}": r"answer_ms.factor: '1e-6' should be a number, not 0 \(YAML has 1.0e-6",
-        "answer_ms: {factor: .inf}": "answer_ms.factor: inf should be a number",
+        "answer_ms: {type: integer}": 'answer_ms.type: "integer" is none of float, int, text; did you mean int?',
+        "answer_ms: {better: fewer}": 'answer_ms.better: "fewer" is none of less, more',
+        "answer_ms: {take: [last]}": r'answer_ms.take: \["last"\] is none of median, mean',
+        "answer_ms: {factor: 1e-6}": r'answer_ms.factor: "1e-6" should be a number like 1.0e-6 \(YAML reads 1e-6 as a text',
+        "answer_ms: {factor: .inf}": "answer_ms.factor: Infinity should be a number",
         "answer_ms: {factor: 0}": "answer_ms.factor: 0 should be a number",
         "answer_ms: {unit: 3}": "answer_ms.unit: 3 should be a text",
         "answer ms: {statistic: answer_ms}": "answer ms: the name is not made of letters",
@@ -182,6 +183,13 @@ def test_names_of_statistics_become_names_of_columns(tmp_path: Path) -> None:
 def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, content: str, words: str) -> None:
     with pytest.raises(InputError, match=words):
         read(tmp_path, content)
+
+
+TAKES = schema_of("measures")["$defs"]["measure"]["properties"]["take"]["enum"]
+
+
+def test_a_file_may_name_every_take() -> None:
+    assert [*TAKES_OF_ONE, *TAKES_OF_ALL, SERIES] == TAKES
 
 
 KEYS = st.sampled_from([*SENT, "statistic", "unit", "type", "factor", "title", "better", "take"])
@@ -366,9 +374,7 @@ SETTINGS = ("vpn=none", "cc=cubic", "loss=0", "pep=none", "size=1M")
 def planned(file: Path, measures: Any = None) -> tuple[Campaign, PlannedRun]:
     campaign = plan(file, SETTINGS, (1,), PACKAGES)
     engine = FakeEngine()
-    (spec,) = campaign.runs(
-        PACKAGES, load_inventory(REPOSITORY / "inventory.yml"), engine.identity_of
-    )
+    (spec,) = campaign.runs(load_inventory(REPOSITORY / "inventory.yml"), engine.identity_of)
     return campaign, PlannedRun(spec, engine, "./openbach-run", measures or campaign.measures)
 
 

@@ -45,7 +45,7 @@ def campaign(scenario: str, *settings: str) -> Campaign:
 
 def refused(host: Host, scenario: str, *settings: str) -> str:
     with pytest.raises(InputError) as error:
-        check_host(campaign(scenario, *settings), PACKAGES, Catalog(), host)
+        check_host(campaign(scenario, *settings), Catalog(), host)
     return str(error.value)
 
 
@@ -55,7 +55,7 @@ def without(*features: str) -> Host:
 
 def test_a_host_with_everything_rules_nothing_out() -> None:
     cells = ("vpn=none,wireguard,openvpn_udp,strongswan", "cc=reno", "impairment=none,low")
-    check_host(campaign("lan_tcp", *cells), PACKAGES, Catalog(), ALL)
+    check_host(campaign("lan_tcp", *cells), Catalog(), ALL)
 
 
 def test_the_values_that_need_what_is_lacking_are_named() -> None:
@@ -87,9 +87,7 @@ def test_the_values_that_need_what_is_lacking_are_named() -> None:
 
 
 def test_what_is_the_same_as_something_else_needs_nothing_of_its_own() -> None:
-    check_host(
-        campaign("geo", "vpn=none", "cc=cubic", "loss=0"), PACKAGES, Catalog(), without("cpu_model")
-    )
+    check_host(campaign("geo", "vpn=none", "cc=cubic", "loss=0"), Catalog(), without("cpu_model"))
 
 
 def test_places_named_from_here_are_found_from_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,9 +100,7 @@ def test_places_named_from_here_are_found_from_elsewhere(monkeypatch: pytest.Mon
 
 def test_a_lan_without_a_rate_needs_no_netem() -> None:
     cells = ("vpn=none,openvpn_udp", "cc=reno", "rate=unlimited", "delay_ms=0")
-    check_host(
-        campaign("lan_tcp", *cells), PACKAGES, Catalog(), without("netem", "tbf", "matchall")
-    )
+    check_host(campaign("lan_tcp", *cells), Catalog(), without("netem", "tbf", "matchall"))
 
 
 @pytest.mark.parametrize(

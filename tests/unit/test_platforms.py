@@ -61,7 +61,7 @@ def test_a_platform_is_a_column_and_its_values_are_what_runs() -> None:
     assert had["none", "openbach_2021"] == ("31457280", "netem", "10000p", "none")
     assert had["openvpn_udp", "openbach_2021"][-1] == OPENVPN
     assert had["openvpn_tcp", "openbach_2021"][-1] == f"{OPENVPN};nagle=on"
-    assert notes_of(campaign, PACKAGES) == []
+    assert notes_of(campaign) == []
 
 
 def test_what_a_user_gives_wins_and_is_said() -> None:
@@ -71,7 +71,7 @@ def test_what_a_user_gives_wins_and_is_said() -> None:
     assert cell["size"] == "30M"
     assert cell["vpn_values"] == OPENVPN.replace("256-CBC", "128-CBC")
     has = "platform=openbach_2021 has"
-    assert notes_of(campaign, PACKAGES) == [
+    assert notes_of(campaign) == [
         f"{has} size=31457280; here it is 30M",
         f"{has} vpn.cipher=AES-256-CBC; here it is AES-128-CBC",
     ]
@@ -81,7 +81,7 @@ def test_a_user_may_leave_the_vpn_as_it_is() -> None:
     words = ("platform=openbach_2021", "vpn=openvpn_udp", "cc=cubic", "vpn.cipher=default")
     campaign = planned("geo", *words)
     assert campaign.cells[0]["vpn_values"] == "none"
-    assert len(notes_of(campaign, PACKAGES)) == 3
+    assert len(notes_of(campaign)) == 3
 
 
 def test_a_scenario_without_a_value_leaves_the_line_out() -> None:

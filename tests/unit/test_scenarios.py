@@ -55,7 +55,7 @@ def runs_of(scenario: str) -> list[str]:
     """Return the names of a scenario's runs with the first seed."""
     plan = plan_of(scenario, [], "1", Options())
     inventory = load_inventory(INVENTORY)
-    campaigns = [one.runs(plan.packages, inventory, lambda uses: {}) for one in plan.campaigns]
+    campaigns = [one.runs(inventory, lambda uses: {}) for one in plan.campaigns]
     return [run.run_id for runs in campaigns for run in runs]
 
 

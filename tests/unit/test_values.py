@@ -394,7 +394,7 @@ def test_what_a_value_does_not_act_on_is_noted_once(
     scenario: str, setting: str, count: int
 ) -> None:
     campaign = plan(ROOT / f"scenarios/{scenario}.yml", setting.split(), (1,), PACKAGES)
-    noted = notes_of(campaign, PACKAGES)
+    noted = notes_of(campaign)
     assert len(noted) == count
     assert all("cc acts on TCP only" in text for text in noted)
 

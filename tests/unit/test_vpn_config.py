@@ -16,9 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openbach_run.campaign import engines
-from openbach_run.campaign.model import Campaign
-from openbach_run.campaign.plan import campaign_of, plan
-from openbach_run.campaign.reading import read_with_subs
+from openbach_run.campaign.checks import check_campaign
+from openbach_run.campaign.model import Campaign, expanded
+from openbach_run.campaign.plan import plan
+from openbach_run.campaign.reading import read_with_subs, sweep_of
 from openbach_run.campaign.vpn_config import (
     MOST_BYTES,
     MOST_CHARACTERS,
@@ -210,7 +211,7 @@ def test_a_run_gets_the_values_and_its_name_follows_the_content(written: Written
         settings = "vpn=wireguard", f"vpn.config={written(text)}", "size=1M", "pep=none"
         here = campaign(*settings, "loss=0")
         inventory = load_inventory(ROOT / "inventory.yml")
-        (found,) = here.runs(PACKAGES, inventory, lambda uses: {})
+        (found,) = here.runs(inventory, lambda uses: {})
         return found.run_id, found.for_guest()
 
     first, told = run(WG)
@@ -225,7 +226,9 @@ def test_only_a_command_reads_a_file(written: Written) -> None:
     scenario, subs = read_with_subs(path, PACKAGES)
     values = {"vpn": ("wireguard",), "cc": ("cubic",), "vpn.config": (written(WG),)}
     with pytest.raises(InputError, match="only a command reads a file"):
-        campaign_of(path, scenario, subs, values, (1,), PACKAGES)
+        check_campaign(
+            expanded(sweep_of(path, scenario, subs, values, (1,), PACKAGES, files=False))
+        )
 
 
 def test_the_record_and_the_command_tell_the_lines(

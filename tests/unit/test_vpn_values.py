@@ -7,17 +7,24 @@ They are the constant vpn_values; which VPN has which; what the job makes of the
 from __future__ import annotations
 
 import importlib
+import json
 import re
 from pathlib import Path
 
 import pytest
 
-from openbach_run.campaign.entries import TAKES, check_vpn_values, values_read
 from openbach_run.campaign.file import plan_file
 from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.notes import notes_of
 from openbach_run.campaign.plan import plan
 from openbach_run.campaign.settings import parse_settings
+from openbach_run.campaign.vpn_folder import (, SETUP
+    MTU,
+    SET_BY_JOB,
+    TAKES,
+    check_vpn_values,
+    vpn_of,
+)
 from openbach_run.campaign.vpn_values import folded, read_values, setting_of
 from openbach_run.catalog import Catalog, description
 from openbach_run.errors import InputError
@@ -180,21 +187,51 @@ def test_a_second_tunnel_has_the_same_and_none_shares_the_first() -> None:
 
 def test_costs_of_a_cpu_are_said_to_be_those_of_the_vpns_own_values() -> None:
     cpu = ("vpn=openvpn_udp", "cc=cubic", "cpu=vm_epyc_2600")
-    (note,) = notes_of(campaign(*cpu, "vpn.cipher=AES-256-CBC"), PACKAGES)
+    (note,) = notes_of(campaign(*cpu, "vpn.cipher=AES-256-CBC"))
     assert "was measured with the VPN's own values, not with these" in note
-    assert notes_of(campaign(*cpu), PACKAGES) == []
-    assert (
-        notes_of(campaign("vpn=openvpn_udp", "cc=cubic", "vpn.cipher=AES-256-CBC"), PACKAGES) == []
-    )
+    assert notes_of(campaign(*cpu)) == []
+    assert notes_of(campaign("vpn=openvpn_udp", "cc=cubic", "vpn.cipher=AES-256-CBC")) == []
 
 
 # VPNs
 
 
-def read_by(vpn: str) -> set[str]:
+def values_read(scripts: Path) -> set[str]:
+    """The values that scripts read, themselves or in functions of lib.sh that they call."""
+    files = [
+        file
+        for file in scripts.iterdir()
+        if file.is_file() and file.suffix not in (".md", ".json", ".patch", ".yml")
+    ]
+    text = re.sub(r"(?m)^\s*#.*$", "", "\n".join(file.read_text() for file in files))
+    shared = (scripts.parent / "lib.sh").read_text()
+    functions = dict(re.findall(r"(?ms)^(\w+)\(\) \{\n(.*?)^\}", shared))
+    while called := [name for name in functions if re.search(rf"\b{name}\b", text)]:
+        text += "\n".join(functions.pop(name) for name in called)
+    names = {name.lower() for name in re.findall(r"\bVPN_([A-Z0-9_]+)", text)}
+    return names - ({*SET_BY_JOB} - {MTU})
+
+
+@pytest.mark.parametrize("vpn", sorted(VPNS))
+def test_a_vpn_declares_the_values_that_its_scripts_read(vpn: str) -> None:
     scripts = VPNS[str(description(VPNS[vpn]).get("base", vpn))]
-    read = values_read(scripts, Catalog().shared("vpn-configs").values())
-    return {*read} - {*folders.describe(vpn)["fixed"]}
+    assert {*vpn_of(vpn, VPNS)["reads"]} == values_read(scripts) | {SETUP}
+
+
+def test_a_users_vpn_has_the_values_of_our_shared_scripts(tmp_path: Path) -> None:
+    own = {"carrier": "UDP", "daemon": False, "inner_mtu": 1380, "overhead_bytes": 60}
+    own |= {"values": {"keepalive": 25}}
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/up").write_text('. "${0%/*}/../lib.sh"; echo "$VPN_KEEPALIVE $VPN_PSK"')
+    vpns = {**VPNS, "mine": tmp_path / "mine"}
+    (tmp_path / "mine/vpn.json").write_text(json.dumps(own))
+    assert vpn_of("mine", vpns)["reads"] == ["clamp", "keepalive", "mtu", SETUP]
+    with pytest.raises(InputError, match=r"vpn\.psk=on: mine does not read it"):
+        check_vpn_values("mine", {"psk": "on"}, vpns, "vpn.")
+
+
+def read_by(vpn: str) -> set[str]:
+    return {*vpn_of(vpn, VPNS)["reads"]} - {*folders.describe(vpn)["fixed"], SETUP}
 
 
 def test_the_table_of_values_is_what_the_scripts_read() -> None:

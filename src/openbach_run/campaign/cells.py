@@ -40,9 +40,9 @@ class Instead:
     def applied(self, cell: dict[str, str]) -> dict[str, str]:
         """Return the cell with the values that take the place of its own."""
         cell = with_platform(cell, self.platforms, self.given)
-        for name, one in self.declared.items():
+        for name, instead in self.declared.items():
             if self.holds(name, cell):
-                values = one["values"]
+                values = instead["values"]
                 cell = cell | {own: values[own] for own in values if own not in self.given}
         return cell
 
@@ -86,15 +86,15 @@ def uses_of(
     naming = [use for use in places if names_folders(use.argument)]
     names = sorted(set().union(*(use.own_names for use in naming)))
     # Cells with the same values of these names use the same.
-    found: dict[tuple[str | None, ...], dict[str, list[str]]] = {}
+    by_key: dict[tuple[str | None, ...], dict[str, list[str]]] = {}
     used = []
     for cell in cells:
         # A launch over REST gives arguments only.
         whole = {**constants, **cell}
         key = tuple(map(whole.get, names))
-        if key not in found:
+        if key not in by_key:
             folders = folders_used(naming, whole, entries)
             modules = modules_of(folders.get("satellites", ()), entries["satellites"])
-            found[key] = joined([{"jobs": jobs}, folders, modules])
-        used.append(found[key])
+            by_key[key] = joined([{"jobs": jobs}, folders, modules])
+        used.append(by_key[key])
     return used

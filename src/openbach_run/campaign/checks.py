@@ -1,6 +1,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The checks of a campaign's cells, before anything starts.
 
+Who refuses a value, and where:
+
+    backend   openbach/start.py: what OpenBACH refuses when a scenario is started
+    job       openbach/value_checks.py: what a job declares of its arguments (limits.py)
+    entry     entries.py, vpn_folder.py: VPNs, congestion controls and so on, by openbach/shapes.py
+    link      link_checks.py: satellites and link files
+    host      needs.py: what this host's kernel lacks, or a platform
+
 Each value is checked once, however many cells have it.
 """
 
@@ -18,9 +26,6 @@ from openbach_run.catalog import joined
 from openbach_run.errors import InputError
 from openbach_run.json_files import read_json
 from openbach_run.openbach.extras import MEASURE
-from openbach_run.openbach.job import Job
-from openbach_run.openbach.job_folders import Package, entries_of
-from openbach_run.openbach.limits import VALUES_OF
 from openbach_run.openbach.measures import EVERY_STATISTIC, Declared
 from openbach_run.openbach.refusals import near
 from openbach_run.openbach.scenario import SAME, Scenario
@@ -30,38 +35,39 @@ from openbach_run.openbach.value_checks import Wrong, idle_here, names_asked, wr
 from openbach_run.openbach.values import sole_placeholder
 
 
-def check_campaign(campaign: Campaign, packages: Mapping[str, Package]) -> None:
+def check_campaign(campaign: Campaign) -> None:
     """Check a campaign's cells, and that its jobs are here and measure what is to be shown.
 
     Raises InputError for the first mistake.
     """
-    check_cells(campaign, {name: package.job for name, package in packages.items()})
-    check_vpns(campaign, packages)
-    check_folders(campaign, packages)
-    check_cpus(campaign, packages)
+    check_cells(campaign)
+    check_vpns(campaign)
+    check_folders(campaign)
+    check_cpus(campaign)
     # Last, so that a mistake in a value is told of also where only the jobs' arguments are known.
-    if missing := [name for name in campaign.jobs() if packages[name].files is None]:
+    packages = campaign.packages
+    if missing := [name for name in campaign.job_names if packages[name].files is None]:
         raise InputError(
             f"{campaign.path}: no package to run of the job {missing[0]}; name its folder with"
             " --jobs"
         )
-    for scenario in (*campaign.sub_scenarios.values(), campaign.scenario):
+    for scenario in campaign.scenarios:
         check_measure(campaign.path, scenario, campaign.measures)
 
 
-def check_cells(campaign: Campaign, jobs: Mapping[str, Job]) -> None:
+def check_cells(campaign: Campaign) -> None:
     """Check the cells.
 
     Raises InputError for the first value that the backend or a job would refuse.
     """
-    for cell, wrong in wrong_in(campaign, jobs):
+    for cell, wrong in wrong_in(campaign):
         if wrong:
             # The argument that the user gave is named rather than one that only refers to it.
-            raise InputError(str(min(wrong, key=lambda one: _is_reference(campaign, one))))
+            raise InputError(str(min(wrong, key=lambda fault: _is_reference(campaign, fault))))
         arguments = {
             name: value for name, value in cell.items() if name in campaign.scenario.arguments
         }
-        check_values(campaign.scenario.with_constants(cell), arguments, jobs)
+        check_values(campaign.scenario.with_constants(cell), arguments, campaign.jobs)
     _check_refused(campaign)
 
 
@@ -71,7 +77,7 @@ def _check_refused(campaign: Campaign) -> None:
     Raises InputError for the first of them.
     """
     declared: dict[str, list[dict[str, str]]] = {}
-    for scenario in (*campaign.sub_scenarios.values(), campaign.scenario):
+    for scenario in campaign.scenarios:
         for name, conditions in scenario.idle.items():
             declared[name] = [one for one in conditions if one.get("refused")]
     for cell in first_of_each(
@@ -83,21 +89,18 @@ def _check_refused(campaign: Campaign) -> None:
                 raise InputError(f"{name}={whole[name]}: {because}")
 
 
-def check_vpns(campaign: Campaign, packages: Mapping[str, Package]) -> None:
+def check_vpns(campaign: Campaign) -> None:
     """Check the values of the VPNs. Raises InputError for the first that its VPN does not have."""
-    jobs = {name: package.job for name, package in packages.items()}
-    places = [use for use in campaign.places(jobs) if VALUES_OF in use.argument.limits]
-    vpns = entries_of(packages)["vpn-configs"]
+    places, vpns = campaign.vpn_places, campaign.entries["vpn-configs"]
     for cell in first_of_each(campaign.cells, [use.names for use in places]):
         check_values_of_vpns(places, cell, vpns, campaign.vpn_configs)
         configs_of(places, cell, campaign.vpn_configs)
 
 
-def check_cpus(campaign: Campaign, packages: Mapping[str, Package]) -> None:
+def check_cpus(campaign: Campaign) -> None:
     """Check the CPUs of VPNs. Raises InputError for the first profile that lacks its cell's VPN."""
-    jobs = {name: package.job for name, package in packages.items()}
-    places = [use for use in campaign.places(jobs) if use.argument.limits.get("folder") == "cpus"]
-    cpus = entries_of(packages)["cpus"]
+    places = [use for use in campaign.places if use.argument.limits.get("folder") == "cpus"]
+    cpus = campaign.entries["cpus"]
     for cell in first_of_each(campaign.cells, [use.names for use in places]):
         for use in places:
             cpu, vpn = (
@@ -112,20 +115,18 @@ def check_cpus(campaign: Campaign, packages: Mapping[str, Package]) -> None:
                 )
 
 
-def check_folders(campaign: Campaign, packages: Mapping[str, Package]) -> None:
+def check_folders(campaign: Campaign) -> None:
     """Check the folders and files that the cells use. Raises InputError for the first mistake."""
-    check_entries(joined(campaign.uses(packages)), entries_of(packages))
+    check_entries(joined(campaign.uses), campaign.entries)
 
 
-def wrong_in(
-    campaign: Campaign, jobs: Mapping[str, Job]
-) -> Iterator[tuple[dict[str, str], list[Wrong]]]:
+def wrong_in(campaign: Campaign) -> Iterator[tuple[dict[str, str], list[Wrong]]]:
     """Yield cells, each with those of its values that jobs would refuse.
 
     Only the first cells with something that can be wrong are looked at.
     """
-    places = campaign.places(jobs)
-    groups = [*(use.names for use in places), *names_used(campaign.scenario, jobs)]
+    places = campaign.places
+    groups = [*(use.names for use in places), *names_used(campaign.scenario, campaign.jobs)]
     for cell in first_of_each(campaign.cells, groups):
         yield cell, wrong_values(places, own_values(campaign, cell))
 
@@ -161,10 +162,10 @@ def check_measure(path: Path, scenario: Scenario, declared: Declared) -> None:
         # A job without measures.yml may send anything.
         return  # only its end shows what it sends
     key = "plot" if path.suffix in (".yml", ".yaml") else "x-sweep"
-    there = "; ".join(f"{job} has {', '.join(listed)}" for job, listed in columns.items() if listed)
+    has = "; ".join(f"{job} has {', '.join(listed)}" for job, listed in columns.items() if listed)
     raise InputError(
         f"{path}: {scenario.name}: {key}.measure: no job of the scenario measures {wanted}; "
-        f"{near(str(wanted), every)}{there or 'none of them has a measures.yml'}"
+        f"{near(str(wanted), every)}{has or 'none of them has a measures.yml'}"
     )
 
 
@@ -192,12 +193,12 @@ def first_of_each(
 
 def _varying(cells: Sequence[Mapping[str, str]]) -> set[str]:
     """Return the names that do not have the same value in all cells."""
-    found = set()
+    names = set()
     for name in cells[0]:
         values = {cell[name] for cell in cells}
         if len(values) > 1:
-            found.add(name)
-    return found
+            names.add(name)
+    return names
 
 
 def _is_reference(campaign: Campaign, wrong: Wrong) -> bool:

@@ -15,8 +15,8 @@ from typing import Any
 from openbach_run.campaign.engines import inventory_of
 from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.options import Options
-from openbach_run.campaign.plan import plan_read
-from openbach_run.campaign.reading import file_beside, read_with_subs, settings_of
+from openbach_run.campaign.plan import campaign_of
+from openbach_run.campaign.reading import file_beside, read_with_subs, settings_of, sweep_of
 from openbach_run.campaign.request import Plan, installed, path_of
 from openbach_run.campaign.run import store_of
 from openbach_run.engine.platform.engine import FETCHED, RunKey, order_of, run_key
@@ -77,7 +77,7 @@ def _campaign_of(
     given = {
         name: (value,) for name, value in shown.items() if name in known and value != own.get(name)
     }
-    campaign = plan_read(plan.path, scenario, {}, given, (1,), plan.packages)
+    campaign = campaign_of(sweep_of(plan.path, scenario, {}, given, (1,), plan.packages))
     here = campaign.on(inventory_of(campaign, plan.catalog, options)).scenario
     (cell,) = campaign.cells
     local = here.with_functions_of({**own, **cell})
@@ -98,10 +98,12 @@ def _planned(
     for name in first.values:
         values[name] = tuple(dict.fromkeys(one.values[name][0] for one in every))
     seeds: dict[tuple[str, ...], tuple[int, ...]] = {}
-    for instance, one in campaigns.items():
-        key = tuple(one.cells[0].values())
+    cells: dict[tuple[str, ...], Campaign] = {}
+    for instance, campaign in campaigns.items():
+        key = tuple(campaign.cells[0].values())
         seeds[key] = (*seeds.get(key, ()), runs[instance][1])
-    given = frozenset().union(*(one.given for one in every))
+        cells.setdefault(key, campaign)
+    given = frozenset().union(*(campaign.given for campaign in every))
     campaign = replace(
         first,
         values=values,
@@ -109,8 +111,9 @@ def _planned(
         seeds_by_cell=seeds,
         presets={name: one for each in every for name, one in each.presets.items()},
         given=given,
+        cells=[campaign.cells[0] for campaign in cells.values()],
+        uses=[campaign.uses[0] for campaign in cells.values()],
     )
-    campaign.found.cells = [dict(zip(values, key, strict=True)) for key in seeds]
     return replace(
         plan,
         settings=tuple(f"{name}={','.join(values[name])}" for name in values if name in given),

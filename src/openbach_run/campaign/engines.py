@@ -53,12 +53,12 @@ def engine_of(
         # Late, like the others below: each imports what the other engines have no use for.
         from openbach_run.campaign.needs import check_platform
 
-        check_platform(campaign, plan.packages)
+        check_platform(campaign)
         from openbach_run.engine.platform.engine import ControllerEngine
 
         scenarios = [campaign.scenario, *campaign.sub_scenarios.values()]
         return ControllerEngine(controller, options.project, scenarios, collected=plan.collected)
-    uses = joined(campaign.uses(plan.packages))
+    uses = joined(campaign.uses)
     parts = parts_of(uses, plan.packages, plan.catalog)
     if options.engine == "native":
         from openbach_run.engine.native.engine import NativeEngine

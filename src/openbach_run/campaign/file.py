@@ -16,14 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from openbach_run.campaign.model import Campaign
-from openbach_run.campaign.plan import plan_read
-from openbach_run.campaign.reading import read_with_subs, settable
-from openbach_run.campaign.settings import is_list, parse_seeds, parse_settings
+from openbach_run.campaign.plan import campaign_of
+from openbach_run.campaign.reading import read_with_subs, settable, sweep_of
+from openbach_run.campaign.settings import parse_seeds, parse_settings
 from openbach_run.campaign.vpn_values import setting_of
 from openbach_run.catalog import Catalog
 from openbach_run.errors import InputError
 from openbach_run.openbach.job_folders import Package
 from openbach_run.openbach.refusals import Malformed, near
+from openbach_run.openbach.shapes import check
 from openbach_run.openbach.source import SUFFIXES, file_of
 from openbach_run.yaml_files import read_yaml
 
@@ -42,8 +43,9 @@ def plan_file(
 
     Raises InputError.
     """
-    content = _content(path)
-    given = parse_settings(settings)
+    content = read_yaml(path)
+    check(f"{path}", content, "campaign")
+    values_given = parse_settings(settings)
     if_random = _seeds(path, content, "seeds_if_random", ()) if seeds is None else ()
     seeds = seeds or _seeds(path, content, "seeds", (1,))
     campaigns: list[Campaign] = []
@@ -56,45 +58,21 @@ def plan_file(
             scenario, subs = read_with_subs(file, packages)
             known_here = settable(scenario, subs)
             here = {
-                name: values for name, values in given.items() if setting_of(name) in known_here
+                name: values
+                for name, values in values_given.items()
+                if setting_of(name) in known_here
             }
-            read = plan_read(file, scenario, subs, {**values, **here}, seeds, packages)
-            campaigns.append(replace(read, seeds_if_random=if_random))
+            sweep = sweep_of(file, scenario, subs, {**values, **here}, seeds, packages)
+            campaigns.append(campaign_of(replace(sweep, seeds_if_random=if_random)))
         except (Malformed, InputError) as error:
             raise InputError(f"{where} ({file}): {error}") from error
     known = {name for campaign in campaigns for name in campaign.values}
-    if unknown := [name for name in given if setting_of(name) not in known]:
+    if unknown := [name for name in values_given if setting_of(name) not in known]:
         raise InputError(
             f"{unknown[0]}=…: none of the scenarios of {path} has this argument; they have"
             f" {', '.join(known)}"
         )
     return campaigns
-
-
-def _content(path: Path) -> dict[str, Any]:
-    """Return the content of a campaign file, with checked keys. Raises InputError."""
-    content = read_yaml(path)
-    if (
-        not isinstance(content, dict)
-        or not isinstance(content.get("scenarios"), list)
-        or not content["scenarios"]
-    ):
-        words = (
-            "a campaign file has a list `scenarios` (docs/reference.md), a scenario `functions` or"
-            " `inherits`"
-        )
-        raise InputError(f"{path}: {words} (docs/scenarios.md)")
-    _check_keys(f"{path}", content, ("seeds", "seeds_if_random", "scenarios"))
-    return content
-
-
-def _check_keys(where: str, content: Mapping[Any, Any], known: Sequence[str]) -> None:
-    """Check that all keys are known. Raises InputError with the nearest one."""
-    for key in content:
-        if key not in known:
-            raise InputError(
-                f"{where}: {key}: no such key; {near(str(key), known)}there are {', '.join(known)}"
-            )
 
 
 def _seeds(
@@ -103,11 +81,11 @@ def _seeds(
     """Return the seeds that a campaign file gives by that key. Raises InputError."""
     if key not in content:
         return default
-    given = content[key]
+    seeds = content[key]
     # A list becomes `3,7,`: the comma at the end tells one seed from a number of seeds.
     try:
         return parse_seeds(
-            ",".join(map(str, given)) + "," if isinstance(given, list) else str(given)
+            ",".join(map(str, seeds)) + "," if isinstance(seeds, list) else str(seeds)
         )
     except InputError:
         raise InputError(f"{path}: {key}: give how many (5), or a list of them ([3, 7])") from None
@@ -117,19 +95,7 @@ def _entry(
     where: str, entry: Any, here: Path, catalog: Catalog
 ) -> tuple[Path, dict[str, tuple[str, ...]]]:
     """Return the scenario's file and the values of an entry of `scenarios`. Raises InputError."""
-    if not isinstance(entry, dict) or not isinstance(entry.get("scenario"), str):
-        raise InputError(f"{where}: should have the keys scenario (a name or a file) and values")
-    _check_keys(where, entry, ("scenario", "values"))
-    values = entry.get("values", {})
-    for argument, listed in values.items() if isinstance(values, dict) else ():
-        if isinstance(listed, list) and any(isinstance(one, bool) for one in listed):
-            raise InputError(
-                f"{where}.values.{argument}: YAML takes on, off, yes and no for true and false;"
-                " write 'on' in quotes"
-            )
-    if not isinstance(values, dict) or not all(map(is_list, values.values())):
-        raise InputError(f"{where}.values: should be an object of lists by argument name")
-    name = entry["scenario"]
+    values, name = entry.get("values", {}), entry["scenario"]
     file = (
         file_of(here / name)
         if "/" in name or name.endswith((".json", *SUFFIXES))

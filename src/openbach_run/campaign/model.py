@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A campaign: a scenario with values to sweep, its cells and its runs.
+"""A sweep becomes a campaign, and a campaign becomes runs.
 
-A cell is one combination of values; a run is a cell with a seed. plan.py makes and checks it.
+A sweep is a scenario with values (reading.py reads it), a cell is one combination of the values,
+and a run is a cell with a seed. None of them changes once it is made.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from itertools import chain
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,11 @@ from openbach_jobs.presets import ES_N0_FILE
 from openbach_run.campaign.cells import Instead, cells_of, uses_of
 from openbach_run.campaign.noise import NOISE, OFF
 from openbach_run.campaign.platforms import Platforms
+from openbach_run.campaign.settings import check_references
 from openbach_run.campaign.spec import CellSpec, Origin, RunSpec
-from openbach_run.campaign.vpn_config import CONFIG
-from openbach_run.campaign.vpn_values import Configs, configs_of, read_configs
-from openbach_run.catalog import Uses
+from openbach_run.campaign.vpn_values import Configs, configs_of
+from openbach_run.catalog import Entries, Uses
+from openbach_run.errors import InputError
 from openbach_run.link_checks import Presets, check_terminals, is_random, note_on_shares
 from openbach_run.openbach.addresses import shares_in, with_addresses
 from openbach_run.openbach.extras import MEASURE
@@ -34,24 +35,17 @@ from openbach_run.openbach.uses import Use, uses
 from openbach_run.topology.hosts import Inventory
 from openbach_run.topology.networks import check_mtus
 
-NO_FILE = "none"
 USUAL = "transfer_time_s"
-"""The column that the table shows where a scenario names none."""
+"""Column that the table shows where a scenario names none."""
 Seeds = tuple[int, ...] | None
 """None means the default: one seed, or five where a cell has a random link or noisy hosts."""
-
-
-@dataclass
-class Found:
-    """The results of working out a campaign: each takes long, and is worked out once."""
-
-    places: list[Use] | None = None
-    cells: list[dict[str, str]] | None = None
-    uses: list[dict[str, list[str]]] | None = None
+MOST_RUNS = 200_000
+"""Largest number of runs of one scenario in a campaign. They are planned in memory: some 2 kB for a
+cell and 0.3 kB for a run."""
 
 
 @dataclass(frozen=True)
-class Campaign:
+class Sweep:
     """A scenario and its file, the values of each argument and constant, and seeds."""
 
     path: Path
@@ -59,27 +53,94 @@ class Campaign:
     sub_scenarios: dict[str, Scenario]
     values: dict[str, tuple[str, ...]]
     seeds: tuple[int, ...]
+    packages: Mapping[str, Package] = field(default_factory=dict, repr=False, compare=False)
+    """Jobs that scenarios may start, with the folders that values may name."""
     link_files: dict[str, dict[str, str]] = field(default_factory=dict)
     """Argument or constant → path → content of the file."""
-    vpn_configs: Configs = field(default_factory=dict)
-    """What VPNs take of the files that `vpn.config` names."""
     presets: Presets = field(default_factory=dict)
-    """The presets of the satellites, by name."""
-    impairments: Mapping[str, Path] = field(default_factory=dict)
-    """The impairment profiles that exist, by name."""
+    """Presets of the satellites, by name."""
     platforms: Platforms = field(default_factory=dict)
     measures: Declared = field(default_factory=dict)
-    """The measures that its jobs declare."""
+    """Measures that its jobs declare."""
     more_seeds: tuple[int, ...] = ()
     """Further seeds, of all cells, if chance has a part in any cell."""
     seeds_if_random: tuple[int, ...] = ()
-    """The seeds of the cells in which chance has a part, if they have others."""
+    """Seeds of the cells in which chance has a part, if they have others."""
     seeds_by_cell: Mapping[tuple[str, ...], tuple[int, ...]] = field(default_factory=dict)
-    """The seeds of single cells, by their values: repetitions that somebody else launched."""
+    """Seeds of single cells, by their values: repetitions that somebody else launched."""
     given: frozenset[str] = frozenset()
-    """Names of the values that were given, and are not the scenario's own."""
-    # Not compared: two equal campaigns stay equal when one has been worked out.
-    found: Found = field(default_factory=Found, init=False, repr=False, compare=False)
+    """Names of the values that a user gave, and that are not the scenario's own."""
+
+    @cached_property
+    def scenarios(self) -> tuple[Scenario, ...]:
+        """Return its sub-scenarios and, as the last one, the scenario that is started."""
+        return (*self.sub_scenarios.values(), self.scenario)
+
+    @cached_property
+    def constants(self) -> dict[str, str]:
+        """Return the values that the scenarios give their constants."""
+        return defaults_of(self.scenarios)
+
+    @cached_property
+    def job_names(self) -> list[str]:
+        """Return the names of the jobs that the scenario or a sub-scenario starts."""
+        return sorted(set(jobs_of(self.scenarios)))
+
+    @cached_property
+    def jobs(self) -> dict[str, Job]:
+        """Return the jobs that scenarios may start, by name."""
+        return {name: package.job for name, package in self.packages.items()}
+
+    @cached_property
+    def entries(self) -> Entries:
+        """Return the folders and files that values may name: kind → name → place."""
+        return entries_of(self.packages)
+
+    @cached_property
+    def instead(self) -> Instead:
+        """Return what takes the place of defaults, as the scenarios say (`x-instead`)."""
+        declared: dict[str, dict[str, Any]] = {}
+        # The scenario's own comes last: it wins over its sub-scenarios'.
+        for scenario in self.scenarios:
+            declared |= scenario.instead
+        return Instead(declared, self.constants, self.given, self.platforms)
+
+
+def expanded(sweep: Sweep, most_runs: int = MOST_RUNS) -> Campaign:
+    """Return the campaign of a sweep: its cells, where they give values to jobs, what they use.
+
+    Raises InputError for values that cannot be combined, for a folder that cannot be read, and for
+    more than `most_runs` runs: a mistyped sweep is refused before its cells fill the memory.
+    """
+    check_references(sweep.values)
+    combinations = prod(map(len, sweep.values.values()))
+    if (runs := combinations * len(sweep.seeds)) <= most_runs:
+        cells = cells_of(sweep.values, sweep.presets, sweep.instead)
+        places = uses(sweep.scenario, sweep.jobs, sweep.sub_scenarios)
+        used = uses_of(cells, places, sweep.constants, sweep.job_names, sweep.entries)
+        read = {each.name: getattr(sweep, each.name) for each in fields(Sweep)}
+        campaign = Campaign(**read, cells=cells, places=places, uses=used)
+        runs = combinations * len((*sweep.seeds, *sweep.more_seeds))
+        # Combinations that come to the same cell count once, where it matters.
+        if runs <= most_runs or (runs := len(cells) * len(campaign.every_seed)) <= most_runs:
+            return campaign
+    raise InputError(
+        f"{sweep.path}: {runs} runs; at most {most_runs} at once: give fewer values or seeds"
+    )
+
+
+@dataclass(frozen=True)
+class Campaign(Sweep):
+    """A sweep whose values have been combined. `expanded` makes it."""
+
+    cells: list[dict[str, str]] = field(default_factory=list, repr=False)
+    """Every combination of the values, without repetition. The list must not be changed."""
+    places: list[Use] = field(default_factory=list, repr=False, compare=False)
+    """Places where the scenarios give values to arguments that have choices or limits."""
+    uses: list[dict[str, list[str]]] = field(default_factory=list, repr=False, compare=False)
+    """Jobs and folders that the runs of each cell use, by kind."""
+    vpn_configs: Configs = field(default_factory=dict)
+    """Values that VPNs take of the files that `vpn.config` names."""
 
     @property
     def swept(self) -> list[str]:
@@ -92,9 +153,9 @@ class Campaign:
 
         Those of the job that is started last come first, because the other jobs prepare for it.
         """
-        scenarios = (*self.sub_scenarios.values(), self.scenario)
-        jobs = dict.fromkeys([*reversed(jobs_of(scenarios)), *self.measures])
-        return [one for job in jobs for one in self.measures.get(job, ()) if one.is_column]
+        jobs = dict.fromkeys([*reversed(jobs_of(self.scenarios)), *self.measures])
+        every = (measure for job in jobs for measure in self.measures.get(job, ()))
+        return [measure for measure in every if measure.is_column]
 
     @cached_property
     def measure(self) -> str | None:
@@ -107,7 +168,7 @@ class Campaign:
             return self.measure_instead[1]
         if MEASURE in self.scenario.sweep:
             return str(self.scenario.sweep[MEASURE])
-        columns = [one.column for one in self.declared]
+        columns = [measure.column for measure in self.declared]
         return USUAL if USUAL in columns else next(iter(columns), None)
 
     @cached_property
@@ -116,19 +177,10 @@ class Campaign:
 
         None if there is none. The scenario says so (`x-instead`).
         """
-        for name, one in self._instead.declared.items():
-            if MEASURE in one and any(self._instead.holds(name, cell) for cell in self.cells):
-                return name, str(one[MEASURE])
+        for name, instead in self.instead.declared.items():
+            if MEASURE in instead and any(self.instead.holds(name, cell) for cell in self.cells):
+                return name, str(instead[MEASURE])
         return None
-
-    @cached_property
-    def _instead(self) -> Instead:
-        """Return what takes the place of defaults, as the scenarios say (`x-instead`)."""
-        declared: dict[str, dict[str, Any]] = {}
-        for scenario in (*self.sub_scenarios.values(), self.scenario):
-            # The scenario's own comes last: it wins over its sub-scenarios'.
-            declared |= scenario.instead
-        return Instead(declared, self.constants, self.given, self.platforms)
 
     @property
     def plot(self) -> dict[str, str]:
@@ -141,18 +193,6 @@ class Campaign:
         """Return the column that the table shows, for a person."""
         return "runs" if self.measure is None else in_words(self.measure, self.declared)
 
-    def count(self, most_runs: int) -> int:
-        """Return the number of runs, or a little more, as cells that are alike may count twice.
-
-        The cells are made, and counted exactly, only where it matters: where there may be more than
-        `most_runs`.
-        """
-        cells = prod(map(len, self.values.values()))
-        first, every = cells * len(self.seeds), cells * len((*self.seeds, *self.more_seeds))
-        if first > most_runs:
-            return first
-        return every if every <= most_runs else len(self.cells) * len(self.every_seed)
-
     @property
     def runs_planned(self) -> int:
         """Return the number of runs of its cells."""
@@ -161,7 +201,7 @@ class Campaign:
     @cached_property
     def is_random(self) -> bool:
         """Return whether chance has a part in any cell: on its link, or the noise of the hosts."""
-        return any(one != OFF for one in self.values.get(NOISE, ())) or self.has_random_link
+        return any(noise != OFF for noise in self.values.get(NOISE, ())) or self.has_random_link
 
     @cached_property
     def has_random_link(self) -> bool:
@@ -170,7 +210,7 @@ class Campaign:
 
     def has_chance(self, cell: Mapping[str, str]) -> bool:
         """Return whether packets are lost or delayed at random on a link of a cell."""
-        return is_random(cell, self.presets, self.impairments)
+        return is_random(cell, self.presets, self.entries["impairments"])
 
     @property
     def every_seed(self) -> tuple[int, ...]:
@@ -191,39 +231,16 @@ class Campaign:
             return self.every_seed
         return self.seeds_if_random if self.has_chance(cell) else self.seeds
 
-    @property
-    def cells(self) -> list[dict[str, str]]:
-        """Return every combination of the values, without repetition.
-
-        The list must not be changed.
-        """
-        if self.found.cells is None:
-            self.found.cells = cells_of(self.values, self.presets, self._instead)
-        return self.found.cells
-
-    @cached_property
-    def constants(self) -> dict[str, str]:
-        """Return the values that the scenarios give their constants."""
-        return defaults_of((*self.sub_scenarios.values(), self.scenario))
-
-    def jobs(self) -> list[str]:
-        """Return the names of the jobs that the scenario or a sub-scenario starts."""
-        scenarios = (self.scenario, *self.sub_scenarios.values())
-        return sorted(set(jobs_of(scenarios)))
-
     def on(self, inventory: Inventory) -> Campaign:
         """Return this campaign with the addresses of an inventory in its scenarios.
 
-        Raises InputError.
+        Raises InputError, also for shares of terminals that do not go with the values of a cell.
         """
         subs = {
             name: with_addresses(scenario, inventory)
             for name, scenario in self.sub_scenarios.items()
         }
-        # Neither cells nor what they use have addresses in them.
-        here = self._found_by(
-            replace(self, scenario=with_addresses(self.scenario, inventory), sub_scenarios=subs)
-        )
+        here = replace(self, scenario=with_addresses(self.scenario, inventory), sub_scenarios=subs)
         here.notes_on_shares()
         return here
 
@@ -232,71 +249,18 @@ class Campaign:
 
         Raises InputError for shares that do not go together with the values of a cell.
         """
-        texts = [
-            text
-            for scenario in (self.scenario, *self.sub_scenarios.values())
-            for text in shares_in(scenario)
-        ]
-        if not texts:
-            return []
-        notes = (note_on_shares(cell, self.presets, text) for cell in self.cells for text in texts)
-        return [one for one in dict.fromkeys(notes) if one]
+        texts = [text for scenario in self.scenarios for text in shares_in(scenario)]
+        cells = self.cells if texts else ()
+        notes = (note_on_shares(cell, self.presets, text) for cell in cells for text in texts)
+        return [note for note in dict.fromkeys(notes) if note]
 
-    def places(self, jobs: Mapping[str, Job]) -> list[Use]:
-        """Return where the scenarios give values to arguments that have choices or limits.
-
-        The list must not be changed.
-        """
-        if self.found.places is None:
-            self.found.places = uses(self.scenario, jobs, self.sub_scenarios)
-        return self.found.places
-
-    def _vpn_places(self, packages: Mapping[str, Package]) -> list[Use]:
-        """Return where the scenarios give values to VPNs."""
-        jobs = {name: package.job for name, package in packages.items()}
-        return [use for use in self.places(jobs) if VALUES_OF in use.argument.limits]
-
-    def with_configs(self, packages: Mapping[str, Package]) -> Campaign:
-        """Return this campaign with what VPNs take of the files that its values name.
-
-        Raises InputError.
-        """
-        # Most campaigns name none, and may have a hundred thousand cells.
-        if not any(f"{CONFIG}=" in text for text in chain(*self.values.values())):
-            return self
-        places, vpns = self._vpn_places(packages), entries_of(packages)["vpn-configs"]
-        found = read_configs(places, self.cells, vpns)
-        return self._found_by(replace(self, vpn_configs=found)) if found else self
-
-    def _found_by(self, other: Campaign) -> Campaign:
-        """Return another campaign with the same cells, which need not be worked out again."""
-        object.__setattr__(other, "found", self.found)
-        return other
-
-    def uses(self, packages: Mapping[str, Package]) -> list[dict[str, list[str]]]:
-        """Return the jobs and folders that the runs use, by kind: one dictionary for each cell.
-
-        Raises InputError for a folder whose description cannot be read.
-        """
-        if self.found.uses is None:
-            places = self.places({name: package.job for name, package in packages.items()})
-            self.found.uses = uses_of(
-                self.cells, places, self.constants, self.jobs(), entries_of(packages)
-            )
-        return self.found.uses
-
-    def expand(self, packages: Mapping[str, Package]) -> None:
-        """Find out the cells, where their values are given to jobs, and what they use.
-
-        Raises InputError. Each is kept, so that nothing is worked out twice.
-        """
-        self.uses(packages)
+    @cached_property
+    def vpn_places(self) -> list[Use]:
+        """Return the places where the scenarios give values to VPNs."""
+        return [use for use in self.places if VALUES_OF in use.argument.limits]
 
     def runs(
-        self,
-        packages: Mapping[str, Package],
-        inventory: Inventory,
-        identity_of: Callable[[Uses], dict[str, str]],
+        self, inventory: Inventory, identity_of: Callable[[Uses], dict[str, str]]
     ) -> list[RunSpec]:
         """Return the runs, with the addresses of the inventory.
 
@@ -304,8 +268,7 @@ class Campaign:
         addresses that the inventory does not have.
         """
         here = self.on(inventory)
-        jobs = {name: packages[name].job.to_dict() for name in self.jobs()}
-        places = self._vpn_places(packages)
+        jobs = {name: self.jobs[name].to_dict() for name in self.job_names}
         origin = Origin(here.scenario, here.sub_scenarios, jobs, inventory.to_dict())
         # Only here are both known: the cells' MTUs and the inventory's networks.
         for cell in self.cells:
@@ -319,9 +282,9 @@ class Campaign:
                 identity_of(used),
                 used,
                 self._files_of(cell),
-                configs_of(places, cell, self.vpn_configs) if self.vpn_configs else {},
+                configs_of(self.vpn_places, cell, self.vpn_configs) if self.vpn_configs else {},
             )
-            for cell, used in zip(self.cells, self.uses(packages), strict=True)
+            for cell, used in zip(self.cells, self.uses, strict=True)
         )
         return [RunSpec(cell, seed) for cell in cells for seed in self.seeds_of(cell.values)]
 

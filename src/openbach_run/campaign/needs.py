@@ -20,7 +20,6 @@ from openbach_run.catalog import Catalog, description
 from openbach_run.engine.native.boundary import Host
 from openbach_run.engine.native.features import IN_WORDS
 from openbach_run.errors import InputError
-from openbach_run.openbach.job_folders import Package
 from openbach_run.openbach.limits import names_folders
 from openbach_run.openbach.uses import Use
 from openbach_run.openbach.value_checks import needed
@@ -32,20 +31,16 @@ PARAMETERS = Path("/sys/module")
 ALLOWED = "net.ipv4.tcp_allowed_congestion_control"
 
 
-def check_host(
-    campaign: Campaign, packages: Mapping[str, Package], catalog: Catalog, host: Host
-) -> None:
+def check_host(campaign: Campaign, catalog: Catalog, host: Host) -> None:
     """Check the campaign's values against this host.
 
     Raises InputError that names the values which the host rules out, each with the reason.
     """
-    jobs = {name: package.job for name, package in packages.items()}
-    places = campaign.places(jobs)
     reasons: dict[str, str] = {}
     needs: dict[str, dict[str, None]] = {}
     for cell in (own_values(campaign, one) for one in campaign.cells):
         # A use whose values the cell does not have gives nothing to a job in it.
-        own = [use for use in places if use.names <= cell.keys()]
+        own = [use for use in campaign.places if use.names <= cell.keys()]
         for feature, use in needed(own, cell).items():
             wanted = LINK if feature == "netem" else (feature,)
             lacks = {IN_WORDS.get(one, one): None for one in wanted if one not in host.features}
@@ -74,15 +69,13 @@ def check_host(
         )
 
 
-def check_platform(campaign: Campaign, packages: Mapping[str, Package]) -> None:
+def check_platform(campaign: Campaign) -> None:
     """Check that no value needs what only the virtual engine's kernel has.
 
     Raises InputError that names the first such value.
     """
-    jobs = {name: package.job for name, package in packages.items()}
-    places = campaign.places(jobs)
     for cell in (own_values(campaign, one) for one in campaign.cells):
-        own = [use for use in places if use.names <= cell.keys()]
+        own = [use for use in campaign.places if use.names <= cell.keys()]
         lacking = needed(own, cell)
         for feature in VIRTUAL_ONLY:
             if use := lacking.get(feature):

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from openbach_run.campaign.checks import first_of_each, own_values
@@ -13,7 +13,6 @@ from openbach_run.campaign.platforms import notes as notes_on_platform
 from openbach_run.campaign.reading import sweep_table
 from openbach_run.catalog import with_base
 from openbach_run.link_checks import remarks
-from openbach_run.openbach.job_folders import Package, entries_of
 from openbach_run.openbach.scenario import SAME
 from openbach_run.openbach.uses import Use, every_use
 from openbach_run.openbach.value_checks import idle, idle_here, names_asked, notes
@@ -23,28 +22,26 @@ FRACTIONS = ("%", "ms", "s", "BDP")
 """Units in which people write fractions, perhaps with a decimal comma."""
 
 
-def notes_of(campaign: Campaign, packages: Mapping[str, Package]) -> list[str]:
+def notes_of(campaign: Campaign) -> list[str]:
     """Return notes for the user on values that the jobs take, each note once.
 
     Some are on values that have no effect beside others.
     """
-    jobs = {name: package.job for name, package in packages.items()}
-    spelled = campaign.places(jobs)
-    noted = [use for use in spelled if "noted" in use.argument.limits]
+    noted = [use for use in campaign.places if "noted" in use.argument.limits]
     cells = first_of_each(campaign.cells, [use.names for use in noted])
-    found = [*_decimal_commas(campaign, spelled)]
-    found += notes_on_platform(campaign.cells, campaign.platforms)
+    texts = [*_decimal_commas(campaign)]
+    texts += notes_on_platform(campaign.cells, campaign.platforms)
     for cell in cells:
-        found += notes(noted, own_values(campaign, cell))
+        texts += notes(noted, own_values(campaign, cell))
     for cell in campaign.cells:
-        found += remarks(cell, campaign.presets)
-    return list(dict.fromkeys([*found, *_idle_values(campaign, packages, spelled)]))
+        texts += remarks(cell, campaign.presets)
+    return list(dict.fromkeys([*texts, *_idle_values(campaign)]))
 
 
-def _decimal_commas(campaign: Campaign, spelled: Sequence[Use]) -> Iterator[str]:
+def _decimal_commas(campaign: Campaign) -> Iterator[str]:
     """Yield a text for each argument whose two values may be one that has a decimal comma."""
     usual = sweep_table(campaign.scenario, campaign.path, "values")
-    for use in spelled:
+    for use in campaign.places:
         name = sole_placeholder(use.template) or ""
         values = campaign.values.get(name, ()) if name in campaign.given else ()
         may_be_one = re.fullmatch("[0-9],[0-9]+", ",".join(values))
@@ -53,20 +50,14 @@ def _decimal_commas(campaign: Campaign, spelled: Sequence[Use]) -> Iterator[str]
             yield f"{name}={','.join(values)} is two values; one value is {'.'.join(values)}"
 
 
-def _idle_values(
-    campaign: Campaign, packages: Mapping[str, Package], spelled: Sequence[Use]
-) -> Iterator[str]:
-    """Yield a text for each value without effect in a cell that is not the scenario's own.
-
-    `spelled` are the uses of its scenario.
-    """
-    jobs = {name: package.job for name, package in packages.items()}
+def _idle_values(campaign: Campaign) -> Iterator[str]:
+    """Yield a text for each value without effect in a cell that is not the scenario's own."""
     own = {**campaign.constants, **sweep_table(campaign.scenario, campaign.path, "defaults")}
     declared: dict[str, Any] = {}
-    for scenario in (*campaign.sub_scenarios.values(), campaign.scenario):
+    for scenario in campaign.scenarios:
         declared |= scenario.idle
     groups = [
-        *(use.names for use in spelled),
+        *(use.names for use in campaign.places),
         *({name, *names_asked(one)} for name, one in declared.items()),
     ]
     places: dict[tuple[str, ...], list[Use]] = {}
@@ -76,31 +67,29 @@ def _idle_values(
         key = tuple(name for name, value in own.items() if value == SAME and cell.get(name) == SAME)
         if key not in places:
             subs = {name: sub.with_constants(cell) for name, sub in campaign.sub_scenarios.items()}
-            places[key] = every_use(campaign.scenario.with_constants(cell), jobs, subs)
-        carriers = _carriers(cell, spelled, packages)
+            places[key] = every_use(campaign.scenario.with_constants(cell), campaign.jobs, subs)
+        carriers = _carriers(cell, campaign)
         for name in cell:
             # The scenario's own value may be without effect: the user has not given it.
             if cell[name] != own.get(name, ""):
-                said = idle_here(declared.get(name, ()), name, cell, carriers)
-                if because := said or idle(places[key], name, cell):
+                reason = idle_here(declared.get(name, ()), name, cell, carriers)
+                if because := reason or idle(places[key], name, cell):
                     yield f"{name}={cell[name]} has no effect: {because}"
 
 
-def _carriers(
-    cell: Mapping[str, str], places: Sequence[Use], packages: Mapping[str, Package]
-) -> dict[str, str]:
+def _carriers(cell: Mapping[str, str], campaign: Campaign) -> dict[str, str]:
     """Return the carrier of each VPN that a cell names, for conditions.
 
     The key is the name of the argument that names the VPN, and `_carrier`.
     """
-    vpns = entries_of(packages)["vpn-configs"]
-    found = {}
-    for use in places:
+    vpns = campaign.entries["vpn-configs"]
+    carriers = {}
+    for use in campaign.places:
         name = sole_placeholder(use.template)
         if (
             use.argument.limits.get("folder") == "vpn-configs"
             and name
             and (folder := vpns.get(cell.get(name, "")))
         ):
-            found[f"{name}_carrier"] = str(with_base(folder, vpns).get("carrier", ""))
-    return found
+            carriers[f"{name}_carrier"] = str(with_base(folder, vpns).get("carrier", ""))
+    return carriers

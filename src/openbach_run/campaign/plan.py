@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The plan of a scenario's runs: what is read is expanded into cells, which are checked once.
+"""A scenario and values become a campaign whose cells are checked.
 
-reading.py reads, model.py has the cells and runs, checks.py checks.
+reading.py reads the sweep, model.py expands it, checks.py checks what came of it.
 """
 
 from __future__ import annotations
@@ -12,24 +12,12 @@ from itertools import chain
 from pathlib import Path
 
 from openbach_run.campaign.checks import check_campaign
-from openbach_run.campaign.model import Campaign, Seeds
-from openbach_run.campaign.platforms import PLATFORM, read_platforms
-from openbach_run.campaign.reading import (
-    presets_of,
-    read_link_files,
-    read_values,
-    read_with_subs,
-)
+from openbach_run.campaign.model import Campaign, Seeds, Sweep, expanded
+from openbach_run.campaign.reading import read_with_subs, sweep_of
 from openbach_run.campaign.settings import parse_settings
-from openbach_run.campaign.vpn_values import setting_of
-from openbach_run.errors import InputError
-from openbach_run.openbach.job_folders import Package, entries_of, measures_of
-from openbach_run.openbach.scenario import Scenario
-from openbach_run.results.seeds import FIRST_SEEDS, MORE_SEEDS
-
-MOST_RUNS = 200_000
-"""The most runs of one scenario in a campaign. Its runs are planned in memory: some 2 kB for a cell
-and 0.3 kB for a run."""
+from openbach_run.campaign.vpn_config import CONFIG
+from openbach_run.campaign.vpn_values import read_configs
+from openbach_run.openbach.job_folders import Package
 
 
 def plan(
@@ -39,96 +27,18 @@ def plan(
 
     Raises InputError.
     """
-    return plan_scenario(path, parse_settings(settings), seeds, packages)
-
-
-def plan_scenario(
-    path: Path, given: Mapping[str, tuple[str, ...]], seeds: Seeds, packages: Mapping[str, Package]
-) -> Campaign:
-    """Return the campaign of a scenario file with the values given by name. Raises InputError."""
     scenario, subs = read_with_subs(path, packages)
-    return plan_read(path, scenario, subs, given, seeds, packages)
+    values = parse_settings(settings)
+    return campaign_of(sweep_of(path, scenario, subs, values, seeds, packages))
 
 
-def plan_read(
-    path: Path,
-    scenario: Scenario,
-    subs: dict[str, Scenario],
-    given: Mapping[str, tuple[str, ...]],
-    seeds: Seeds,
-    packages: Mapping[str, Package],
-) -> Campaign:
-    """Return the campaign of a scenario that was read from a file, with the link files it names.
-
-    Raises InputError.
-    """
-    draft = draft_of(path, scenario, subs, given, seeds, packages)
-    files = read_link_files(path, (scenario, *subs.values()), draft.values)
-    campaign = replace(draft, link_files=files) if files else draft
-    campaign.expand(packages)
-    campaign = campaign.with_configs(packages)
-    check_campaign(campaign, packages)
-    return campaign
-
-
-def campaign_of(
-    path: Path,
-    scenario: Scenario,
-    subs: dict[str, Scenario],
-    given: Mapping[str, tuple[str, ...]],
-    seeds: Seeds,
-    packages: Mapping[str, Package],
-    most_runs: int = MOST_RUNS,
-) -> Campaign:
-    """Return the checked campaign of a scenario with the values given, without its link files.
-
-    For the rest it has the scenario's own values: those of its `x-sweep` and its constants. `path`
-    is the scenario's file, or the name for it in the text of InputError. More than `most_runs` runs
-    are refused before any cell is made.
-    """
-    campaign = draft_of(path, scenario, subs, given, seeds, packages, most_runs)
-    campaign.expand(packages)
-    check_campaign(campaign, packages)
-    return campaign
-
-
-def draft_of(
-    path: Path,
-    scenario: Scenario,
-    subs: dict[str, Scenario],
-    given: Mapping[str, tuple[str, ...]],
-    seeds: Seeds,
-    packages: Mapping[str, Package],
-    most_runs: int = MOST_RUNS,
-) -> Campaign:
-    """Return the campaign like campaign_of, but before its values are checked against the jobs.
-
-    Raises InputError for names, for a number of runs, and for satellites.
-    """
-    values = read_values(path, scenario, subs, given)
-    texts = scenario.name, *chain(*values.values())
-    if wrong := [one for one in texts if one.encode(errors="ignore").decode() != one]:
-        raise InputError(f"{path}: {wrong[0]!a} is no text of UTF-8")
-    entries = entries_of(packages)
-    first, more = (seeds, ()) if seeds else (FIRST_SEEDS, MORE_SEEDS)
-    campaign = Campaign(
-        path,
-        scenario,
-        subs,
-        values,
-        first,
-        presets=presets_of(values, packages),
-        impairments=entries["impairments"],
-        platforms=read_platforms(
-            values[PLATFORM], values, entries["platforms"], entries["vpn-configs"]
-        ),
-        measures=measures_of((scenario, *subs.values()), packages),
-        more_seeds=more,
-        given=frozenset(map(setting_of, given)),
-    )
-    # Before the cells are made: a typing error in a sweep must not fill the memory.
-    if (runs := campaign.count(most_runs)) > most_runs:
-        raise InputError(
-            f"{path}: {runs} runs; at most {most_runs} at once: give fewer values or seeds"
-        )
+def campaign_of(sweep: Sweep) -> Campaign:
+    """Return the checked campaign of a sweep, with the VPN files it names. Raises InputError."""
+    campaign = expanded(sweep)
+    # Most campaigns name none, and may have a hundred thousand cells.
+    if any(f"{CONFIG}=" in text for text in chain(*sweep.values.values())):
+        vpns = sweep.entries["vpn-configs"]
+        configs = read_configs(campaign.vpn_places, campaign.cells, vpns)
+        campaign = replace(campaign, vpn_configs=configs)
+    check_campaign(campaign)
     return campaign

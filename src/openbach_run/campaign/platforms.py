@@ -18,43 +18,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from openbach_run.campaign.entries import check_vpn_values
+from openbach_run.campaign.vpn_folder import check_vpn_values
 from openbach_run.campaign.vpn_values import NONE, read_values, setting_of
 from openbach_run.errors import InputError
 from openbach_run.openbach import rules
 from openbach_run.openbach.refusals import near
-from openbach_run.openbach.shapes import Shape, check
+from openbach_run.openbach.shapes import check
 from openbach_run.paths import SCENARIOS
 from openbach_run.yaml_files import read_yaml
 
 PLATFORM, OURS = "platform", "ours"
 DESCRIPTION = "Platform whose values are the defaults: ours, openbach_2021, … (folder platforms)"
-SOURCE = r"assumed: .{10,}|[\w.-]+/[\w.-]+ \S+ [0-9a-f]{40}(: .+)?"
-TEXT: Shape = {"type": "string", "pattern": ".+", "like": "words"}
-SHAPE: Shape = {
-    "type": "object",
-    "properties": {
-        "description": TEXT,
-        "lines": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "name": TEXT,
-                    "value": {"type": ["string", "number"]},
-                    "if": TEXT,
-                    "source": {
-                        "type": "string",
-                        "pattern": SOURCE,
-                        "like": "OWNER/REPOSITORY FILE COMMIT, or assumed: WHY",
-                    },
-                },
-                "required": ["name", "value", "source"],
-            },
-        },
-    },
-    "required": ["description", "lines"],
-}
 
 
 @dataclass(frozen=True)
@@ -82,37 +56,33 @@ def read_platforms(
 
     `settings` are the names that the scenario can set. A line may be for another one of ours.
     """
-    found = {}
+    read = {}
     for name in names:
         if name == OURS and name not in platforms:
             continue  # jobs without a catalog
         if name not in platforms:
             has = f"{near(name, platforms)}there are {', '.join(sorted(platforms))}"
             raise InputError(f"{PLATFORM}={name}: no such file in platforms; {has}")
-        found[name] = _read(platforms[name])
-        for number, line in enumerate(found[name]):
+        read[name] = _read(platforms[name])
+        for number, line in enumerate(read[name]):
             at = f"{platforms[name]}: lines.{number}: "
             known = {*settings, *(_settings_of_ours() if line.name not in settings else ())}
             if setting_of(line.name) not in known or line.name == PLATFORM:
-                there = near(line.name, known).rstrip("; ")
-                raise InputError(f"{at}name: no scenario has {line.name}; {there}".rstrip("; "))
+                hint = near(line.name, known).rstrip("; ")
+                raise InputError(f"{at}name: no scenario has {line.name}; {hint}".rstrip("; "))
         for vpn in vpns:
-            if given := _of_vpn(found[name], {"vpn": vpn}):
-                check_vpn_values(vpn, given, vpns, f"{platforms[name]}: vpn={vpn}: vpn.")
-    return found
+            if of_vpn := _of_vpn(read[name], {"vpn": vpn}):
+                check_vpn_values(vpn, of_vpn, vpns, f"{platforms[name]}: vpn={vpn}: vpn.")
+    return read
 
 
 def _read(file: Path) -> tuple[Line, ...]:
     """Return the lines of a file. Raises InputError for another form."""
     content: Any = read_yaml(file)
-    check(f"{file}", content, SHAPE)
+    check(f"{file}", content, "platform")
     lines: list[Line] = []
-    for number, one in enumerate(content["lines"]):
-        line = Line(one["name"], str(one["value"]), one.get("if", ""))
-        try:
-            rules.check(line.condition or "1")
-        except ValueError as error:
-            raise InputError(f"{file}: lines.{number}: if: {error}") from None
+    for number, entry in enumerate(content["lines"]):
+        line = Line(entry["name"], str(entry["value"]), entry.get("if", ""))
         if any((line.name, line.condition) == (other.name, other.condition) for other in lines):
             raise InputError(f"{file}: lines.{number}: {line.name} is there twice")
         lines.append(line)
@@ -122,12 +92,12 @@ def _read(file: Path) -> tuple[Line, ...]:
 @cache
 def _settings_of_ours() -> frozenset[str]:
     """Return the names that our scenarios can set."""
-    found: set[str] = set()
+    names: set[str] = set()
     for file in SCENARIOS.rglob("*.yml"):
         content = read_yaml(file)
         for key in ("arguments", "constants"):
-            found |= {*(content.get(key) or {})}
-    return frozenset(found)
+            names |= {*(content.get(key) or {})}
+    return frozenset(names)
 
 
 def _of_vpn(lines: Iterable[Line], cell: Mapping[str, str]) -> dict[str, str]:

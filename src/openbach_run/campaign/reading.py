@@ -12,17 +12,19 @@ from pathlib import Path
 from typing import Any
 
 from openbach_run.campaign import noise, platforms
+from openbach_run.campaign.model import Seeds, Sweep
 from openbach_run.campaign.settings import check_values, is_list, is_value
 from openbach_run.campaign.vpn_values import folded, setting_of
 from openbach_run.errors import InputError
-from openbach_run.link_checks import Presets, read_file_of, read_presets
+from openbach_run.link_checks import read_file_of, read_presets
 from openbach_run.openbach.extras import check_extras
 from openbach_run.openbach.job import Job
-from openbach_run.openbach.job_folders import Package, entries_of
+from openbach_run.openbach.job_folders import Package, entries_of, measures_of
 from openbach_run.openbach.reading import read_scenario
 from openbach_run.openbach.refusals import Malformed, near
 from openbach_run.openbach.scenario import Scenario, defaults_of
 from openbach_run.openbach.source import file_of
+from openbach_run.results.seeds import FIRST_SEEDS, MORE_SEEDS
 
 GENERAL = {noise.NOISE: noise.DEFAULT, platforms.PLATFORM: platforms.OURS}
 """Name of a value that every scenario has → its default."""
@@ -51,17 +53,17 @@ def sub_scenarios(
 
     `find` reads one; None if it is not known.
     """
-    found: dict[str, Scenario] = {}
+    subs: dict[str, Scenario] = {}
     waiting = [scenario]
     while waiting:
         for function in waiting.pop().functions:
             name = function.get("start_scenario_instance", {}).get("scenario_name")
-            if name is None or name in found or name == scenario.name:
+            if name is None or name in subs or name == scenario.name:
                 continue
             if (sub := find(name)) is not None:
-                found[name] = sub
+                subs[name] = sub
                 waiting.append(sub)
-    return found
+    return subs
 
 
 def file_beside(path: Path, name: str) -> Path:
@@ -80,36 +82,76 @@ def _read_beside(path: Path, name: str, jobs: Mapping[str, Job]) -> Scenario:
         raise InputError(f"{file}: {error}") from error
 
 
+def sweep_of(
+    path: Path,
+    scenario: Scenario,
+    subs: dict[str, Scenario],
+    settings: Mapping[str, tuple[str, ...]],
+    seeds: Seeds,
+    packages: Mapping[str, Package],
+    *,
+    files: bool = True,
+) -> Sweep:
+    """Return the sweep of a scenario with the values that are given by name.
+
+    For the rest it has the scenario's own values: those of its `x-sweep` and its constants. `path`
+    is the scenario's file, or the name for it in the text of InputError. Without `files` the link
+    files that values name are not read.
+    """
+    values = read_values(path, scenario, subs, settings)
+    for text in (scenario.name, *chain(*values.values())):
+        if text.encode(errors="ignore").decode() != text:
+            raise InputError(f"{path}: {text!a} is no text of UTF-8")
+    first, more = (seeds, ()) if seeds else (FIRST_SEEDS, MORE_SEEDS)
+    entries, scenarios = entries_of(packages), (*subs.values(), scenario)
+    names = values[platforms.PLATFORM]
+    return Sweep(
+        path,
+        scenario,
+        subs,
+        values,
+        first,
+        packages,
+        read_link_files(path, scenarios, values) if files else {},
+        presets=read_presets(chain(*values.values()), entries["satellites"]),
+        platforms=platforms.read_platforms(
+            names, values, entries["platforms"], entries["vpn-configs"]
+        ),
+        measures=measures_of(scenarios, packages),
+        more_seeds=more,
+        given=frozenset(map(setting_of, settings)),
+    )
+
+
 def read_values(
     path: Path,
     scenario: Scenario,
     subs: Mapping[str, Scenario],
-    given: Mapping[str, tuple[str, ...]],
+    values_given: Mapping[str, tuple[str, ...]],
 ) -> dict[str, tuple[str, ...]]:
     """Return the values of everything that NAME=VALUE can set: those given, or the scenario's own.
 
     Raises InputError for a name that there is not, for a missing value, and for keys of the
     scenario that are malformed.
     """
-    for one in (*subs.values(), scenario):
-        check_extras(path, one)
+    for each in (*subs.values(), scenario):
+        check_extras(path, each)
     settings, every = settings_of(scenario, subs), settable(scenario, subs)
-    for name, several in given.items():
+    for name, several in values_given.items():
         _check_name(f"{name}={','.join(several)}", setting_of(name), scenario, every)
         check_values(name, several)
     # The settings vpn.NAME become values of the constant vpn_values.
-    given = folded(given)
+    values_given = folded(values_given)
     known = _own_values(path, scenario, subs)
     values = {}
     own = (*scenario.sweep.get("values", {}), *scenario.arguments, *settings)
-    for name in dict.fromkeys([*own, *GENERAL, *given]):
-        if name not in given and name not in known:
+    for name in dict.fromkeys([*own, *GENERAL, *values_given]):
+        if name not in values_given and name not in known:
             raise InputError(
                 f"{path}: the argument {name} needs a value: {name}=… ({settings[name]})"
             )
-        values[name] = given.get(name) or known[name]
+        values[name] = values_given.get(name) or known[name]
         check_values(name, values[name])
-    check_references(values)
     return values
 
 
@@ -136,8 +178,8 @@ def settings_of(scenario: Scenario, subs: Mapping[str, Scenario]) -> dict[str, s
     It is the scenario's arguments, its constants, and those of its sub-scenarios.
     """
     constants: dict[str, str] = {}
-    for one in subs.values():
-        constants |= {name: text for name, text in one.settings.items() if name in one.defaults}
+    for sub in subs.values():
+        constants |= {name: text for name, text in sub.settings.items() if name in sub.defaults}
     return {**constants, **scenario.settings}
 
 
@@ -170,7 +212,7 @@ def sweep_table(scenario: Scenario, path: Path, key: str) -> dict[str, Any]:
 def _check_name(text: str, name: str, scenario: Scenario, settings: Mapping[str, str]) -> None:
     """Check the name of a setting (`text`). Raises InputError with the nearest one."""
     if name not in settings:
-        constants = ", ".join(one for one in settings if one not in scenario.arguments)
+        constants = ", ".join(known for known in settings if known not in scenario.arguments)
         has = ", ".join(scenario.arguments) + (
             f" and the constants {constants}" if constants else ""
         )
@@ -178,27 +220,6 @@ def _check_name(text: str, name: str, scenario: Scenario, settings: Mapping[str,
         value = text.partition("=")[2]
         meant = f"did you mean {option} {value}? " if option else near(name, settings)
         raise InputError(f"{text}: {scenario.name} has no argument {name}; {meant}it has {has}")
-
-
-def check_references(values: Mapping[str, Sequence[str]]) -> None:
-    """Check the values `$name`.
-
-    Raises InputError for a name that is no argument, or is an argument with a `$` value itself.
-    """
-    for name, listed in values.items():
-        for value in listed:
-            if value.startswith("$") and any(
-                other.startswith("$") for other in values.get(value[1:], ("$",))
-            ):
-                raise InputError(
-                    f"{name}={value}: after $ comes an argument of the scenario that has values of"
-                    " its own"
-                )
-
-
-def presets_of(values: Mapping[str, Sequence[str]], packages: Mapping[str, Package]) -> Presets:
-    """Return the presets of the satellites that the values name. Raises InputError."""
-    return read_presets(chain(*values.values()), entries_of(packages)["satellites"])
 
 
 def read_link_files(
@@ -218,10 +239,10 @@ def read_link_files(
             text = "x-sweep.link_files should be a list of arguments and constants of the scenario"
             raise InputError(f"{path}: {scenario.name}: {text}")
         names += [name for name in listed if name in values]
-    found: dict[str, dict[str, str]] = {}
+    contents: dict[str, dict[str, str]] = {}
     for name in names:
         files = [file for file in values[name] if file != NO_FILE]
-        found[name] = {file: read_file_of(name, Path(file)) for file in files}
+        contents[name] = {file: read_file_of(name, Path(file)) for file in files}
     if own := noise.read_noise(values.get(noise.NOISE, ())):
-        found[noise.NOISE] = own
-    return found
+        contents[noise.NOISE] = own
+    return contents

@@ -50,17 +50,16 @@ class Plan:
         """Yield the warnings and notes on jobs and scenarios, each for a line of its own."""
         for fault in faults(self.packages):
             yield f"openbach-run: warning: {fault}"
-        jobs = {name: package.job for name, package in self.packages.items()}
         for campaign in self.campaigns:
             for config in campaign.vpn_configs.values():
                 yield f"{campaign.path}: note: {config.in_words()}"
             for scenario in (campaign.scenario, *campaign.sub_scenarios.values()):
-                for finding in lint(scenario, jobs):
+                for finding in lint(scenario, campaign.jobs):
                     yield f"{campaign.path}: warning: {scenario.name}: {finding}"
-            for text in notes_of(campaign, self.packages):
+            for text in notes_of(campaign):
                 yield f"{campaign.path}: note: {text}"
             if engine == "virtual":
-                for note in left_out(campaign.jobs(), self.packages):
+                for note in left_out(campaign.job_names, self.packages):
                     yield f"openbach-run: note: {note}"
 
 

@@ -321,8 +321,7 @@ class _Work:
             measures = {**measures, **self._measures_natively(campaign, engine)}
         url = None if self._controller is None else self._controller.access.url
         scenario, words = shown_path(campaign.path), tuple(self._options.words(url))
-        plan = self._plan
-        specs = campaign.runs(plan.packages, inventory, engine.identity_of)
+        specs = campaign.runs(inventory, engine.identity_of)
         return {one.run_id: PlannedRun(one, engine, scenario, measures, words) for one in specs}
 
     def _measures_natively(self, campaign: Campaign, engine: Engine) -> Declared:
@@ -335,7 +334,7 @@ class _Work:
         from openbach_run.engine.native.engine import NativeEngine
 
         assert isinstance(engine, NativeEngine)
-        check_host(campaign, self._plan.packages, self._plan.catalog, engine.host)
+        check_host(campaign, self._plan.catalog, engine.host)
         return cpu.MEASURES
 
     def lacks_captures(self, planned: Sequence[PlannedRun]) -> bool:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import isfinite
 from typing import Any
@@ -52,19 +52,19 @@ def is_value(value: Any) -> bool:
 
 def parse_settings(settings: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Return name → values of settings NAME=VALUE[,VALUE…]. Raises InputError."""
-    given: dict[str, tuple[str, ...]] = {}
+    by_name: dict[str, tuple[str, ...]] = {}
     for text in settings:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise InputError(f"{text!r}: arguments are given as NAME=VALUE or NAME=VALUE,VALUE,…")
         values = tuple(part.strip() for part in value.split(","))
-        if name in given:
+        if name in by_name:
             raise InputError(
                 f"{text}: {name} is given twice; to sweep it:"
-                f" {name}={','.join((*given[name], *values))}"
+                f" {name}={','.join((*by_name[name], *values))}"
             )
-        given[name] = values
-    return given
+        by_name[name] = values
+    return by_name
 
 
 def check_values(name: str, values: Sequence[str]) -> None:
@@ -95,3 +95,19 @@ def _is_odd(text: str) -> bool:
     except ValueError:
         return False
     return isfinite(value) and (number(text) is None or (value == 0 and text[0] == "-"))
+
+
+def check_references(values: Mapping[str, Sequence[str]]) -> None:
+    """Check the values `$name`.
+
+    Raises InputError for a name that is no argument, or is an argument with a `$` value itself.
+    """
+    for name, listed in values.items():
+        for value in listed:
+            if value.startswith("$") and any(
+                other.startswith("$") for other in values.get(value[1:], ("$",))
+            ):
+                raise InputError(
+                    f"{name}={value}: after $ comes an argument of the scenario that has values of"
+                    " its own"
+                )

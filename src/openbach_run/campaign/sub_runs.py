@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from openbach_run.campaign.model import Campaign
+from openbach_run.campaign.model import Campaign, expanded
 from openbach_run.engine.contract import COMPLAINED
 from openbach_run.openbach.table_scenario import TABLE_JOB
 from openbach_run.openbach.values import kind_of
@@ -142,7 +142,7 @@ def unfold_campaign(campaign: Campaign, unfolded: Sequence[Record]) -> Campaign:
     for argument in [*bodies[0]["arguments"], *sub.defaults]:
         if all(argument in part.arguments for part in parts):
             values[argument] = tuple(dict.fromkeys(part.arguments[argument] for part in parts))
-    return replace(campaign, scenario=sub, sub_scenarios={}, values=values)
+    return expanded(replace(campaign, scenario=sub, sub_scenarios={}, values=values))
 
 
 def _own_arguments(run_dir: Path) -> set[str] | None:

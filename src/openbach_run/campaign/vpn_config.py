@@ -19,11 +19,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from openbach_run.campaign.entries import is_taken, values_of
+from openbach_run.campaign.vpn_folder import is_taken, vpn_of
 from openbach_run.catalog import with_base
 from openbach_run.errors import InputError
 from openbach_run.openbach.refusals import near
-from openbach_run.openbach.shapes import Shape, check
+from openbach_run.openbach.shapes import check
 from openbach_run.yaml_files import read_yaml
 
 CONFIG, COMMANDS = "config", "commands"
@@ -40,36 +40,6 @@ CONTROL = re.compile(r"[^\t\n\x20-\x7e\x80-\U0010ffff]|[\x7f-\x9f\u2028\u2029]")
 COMMENT = {"sections": re.compile("#.*"), "words": re.compile(r"(^|\s)[#;].*")}
 ENDS = ("client", "server")
 OPTIONS = "options"
-
-TEXT: Shape = {"type": "string"}
-TEXTS: Shape = {"type": "array", "items": TEXT}
-BY_NAME: Shape = {"type": "object", "additionalProperties": TEXT}
-BY_REASON: Shape = {"type": "object", "additionalProperties": TEXTS}
-RULE: Shape = {
-    "type": "object",
-    "properties": {
-        "lines": TEXTS,
-        "words": BY_NAME,
-        "at": {"enum": ["own"]},
-        "checked": {"type": "boolean"},
-        **dict.fromkeys(("value", "pattern", "like", "is", "because"), TEXT),
-    },
-    "required": ["lines"],
-}
-SHAPE: Shape = {
-    "type": "object",
-    "properties": {
-        "format": TEXT,
-        "form": {"enum": [*COMMENT]},
-        "looks_like": TEXT,
-        "taken": {"type": "array", "items": RULE},
-        **dict.fromkeys(("client", "once"), TEXTS),
-        **dict.fromkeys(("always", "absent", "commands", "carriers"), BY_NAME),
-        **dict.fromkeys(("replaced", "left_out"), BY_REASON),
-        "carrier_words": {"type": "object", "additionalProperties": {"type": "integer"}},
-    },
-    "required": ["format", "form", "looks_like", "taken", "replaced", "left_out", "client"],
-}
 
 MAY_LACK = ("always", "absent", "commands", "carriers", "carrier_words")
 
@@ -174,12 +144,7 @@ def table_of(vpn: str, vpns: Mapping[str, Path]) -> dict[str, Any] | None:
 @cache
 def _table(file: Path) -> dict[str, Any]:
     table = read_yaml(file)
-    check(f"{file}", table, SHAPE)
-    try:
-        for pattern in (table["looks_like"], *(one.get("pattern", "") for one in table["taken"])):
-            re.compile(pattern)
-    except re.error as error:
-        raise InputError(f"{file}: {error}; it is a regular expression of Python's") from error
+    check(f"{file}", table, "config")
     rules = {name: rule for rule in table["taken"] for name in rule["lines"]}
     return {"once": [], **{key: {} for key in MAY_LACK}, **table, "rules": rules}
 
@@ -334,7 +299,8 @@ class _Judge:
     ) -> None:
         self._made, self._table, self._given = made, table, dict(given)
         self._names = {re.sub("^(client|server)-", "", name) for name in given}
-        self._whole, self._known = values_of(made.vpn, vpns)
+        self._whole = vpn_of(made.vpn, vpns)
+        self._known: list[str] = self._whole["reads"]
         self._options: list[tuple[bool, str]] = []
         """Words of the command line, each with whether they are for the file's own end only."""
         self._commands: dict[str, list[str]] = {}

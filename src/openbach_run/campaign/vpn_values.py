@@ -15,8 +15,8 @@ from itertools import product
 from pathlib import Path
 from string import Template
 
-from openbach_run.campaign.entries import check_vpn_values
 from openbach_run.campaign.vpn_config import CONFIG, ENDS, Config, read_config
+from openbach_run.campaign.vpn_folder import check_vpn_values
 from openbach_run.errors import InputError
 from openbach_run.openbach.limits import VALUES_OF
 from openbach_run.openbach.uses import Use
@@ -38,28 +38,28 @@ def setting_of(name: str) -> str:
     return f"{owner}{SUFFIX}" if dot else name
 
 
-def folded(given: Given) -> dict[str, tuple[str, ...]]:
+def folded(settings: Given) -> dict[str, tuple[str, ...]]:
     """Return the settings, with constants in place of the settings of a VPN's values.
 
     Raises InputError.
     """
-    found: dict[str, tuple[str, ...]] = {}
-    for name in given:
+    values: dict[str, tuple[str, ...]] = {}
+    for name in settings:
         constant = setting_of(name)
-        if constant in given and constant != name:
+        if constant in settings and constant != name:
             raise InputError(f"{name} and {constant} are the same setting: give one of them")
         if constant == name:
-            found[name] = given[name]
-        elif constant not in found:
-            found[constant] = tuple(_products(_own(given, constant)))
-    return found
+            values[name] = settings[name]
+        elif constant not in values:
+            values[constant] = tuple(_products(_own(settings, constant)))
+    return values
 
 
-def _own(given: Given, constant: str) -> dict[str, tuple[str, ...]]:
+def _own(settings: Given, constant: str) -> dict[str, tuple[str, ...]]:
     """Return the values of the settings of a constant, by the name of the VPN's value."""
     return {
         name.partition(".")[2]: values
-        for name, values in given.items()
+        for name, values in settings.items()
         if setting_of(name) == constant != name
     }
 
@@ -76,13 +76,13 @@ def read_values(text: str, at: str = "") -> dict[str, str]:
 
     Raises InputError for a name that occurs twice.
     """
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for part in text.split(";") if text != NONE else ():
         name, _, value = part.partition("=")
-        if name in found:
+        if name in values:
             raise InputError(f"{at}{text}: {name} is given twice")
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 Configs = Mapping[tuple[str, str], Config]
@@ -102,33 +102,33 @@ def check_values_of_vpns(
     for (template, text), kinds in _chosen(places, cell).items():
         constant = sole_placeholder(template)
         at = f"{constant.removesuffix(SUFFIX)}." if constant else f"{template}: "
-        given = read_values(text, at)
-        if not given:
+        values = read_values(text, at)
+        if not values:
             continue
         # Of two tunnels one may be none: the other one has the values then.
         if {*kinds} == {NONE}:
-            first = ";".join(f"{at}{name}={value}" for name, value in given.items())
+            first = ";".join(f"{at}{name}={value}" for name, value in values.items())
             raise InputError(
                 f"{first}: there is no VPN that could have it (vpn=none); leave none out"
             )
         for kind in kinds.keys() & vpns.keys():
             read = (configs or {}).get((text, kind))
-            if CONFIG in given and read is None:
+            if CONFIG in values and read is None:
                 raise InputError(
-                    f"{at}{CONFIG}={given[CONFIG]}: only a command reads a file:"
-                    f" ./openbach-run SCENARIO vpn={kind} {at}{CONFIG}={given[CONFIG]}"
+                    f"{at}{CONFIG}={values[CONFIG]}: only a command reads a file:"
+                    f" ./openbach-run SCENARIO vpn={kind} {at}{CONFIG}={values[CONFIG]}"
                 )
             for end in ENDS:
-                check_vpn_values(kind, of_end(read.values if read else given, end), vpns, at)
+                check_vpn_values(kind, of_end(read.values if read else values, end), vpns, at)
 
 
-def of_end(given: Mapping[str, str], end: str) -> dict[str, str]:
+def of_end(values: Mapping[str, str], end: str) -> dict[str, str]:
     """Return the values of one end: `client-keepalive` is the client's keepalive alone."""
-    others = tuple(f"{one}-" for one in ENDS if one != end)
+    others = tuple(f"{other}-" for other in ENDS if other != end)
     both = {
-        name: value for name, value in given.items() if not name.startswith((*others, f"{end}-"))
+        name: value for name, value in values.items() if not name.startswith((*others, f"{end}-"))
     }
-    own = {name: value for name, value in given.items() if name.startswith(f"{end}-")}
+    own = {name: value for name, value in values.items() if name.startswith(f"{end}-")}
     return both | {name.removeprefix(f"{end}-"): value for name, value in own.items()}
 
 
@@ -139,19 +139,19 @@ def read_configs(
 
     Raises InputError.
     """
-    found: dict[tuple[str, str], Config] = {}
+    configs: dict[tuple[str, str], Config] = {}
     for cell in cells:
         for (template, text), kinds in _chosen(places, cell).items():
-            given = read_values(text)
+            values = read_values(text)
             constant = sole_placeholder(template)
-            if CONFIG not in given or constant is None:
+            if CONFIG not in values or constant is None:
                 continue
-            file = given.pop(CONFIG)
+            file = values.pop(CONFIG)
             for kind in kinds.keys() & vpns.keys():
-                if (text, kind) not in found:
+                if (text, kind) not in configs:
                     at = f"{constant.removesuffix(SUFFIX)}."
-                    found[text, kind] = read_config(file, kind, given, vpns, at)
-    return found
+                    configs[text, kind] = read_config(file, kind, values, vpns, at)
+    return configs
 
 
 def configs_of(
@@ -161,17 +161,17 @@ def configs_of(
 
     Raises InputError where two VPNs of a cell would take other values from the same file.
     """
-    found: dict[str, Config] = {}
+    by_constant: dict[str, Config] = {}
     for (template, text), kinds in _chosen(places, cell).items():
         for kind in kinds:
-            if one := configs.get((text, kind)):
+            if config := configs.get((text, kind)):
                 name = sole_placeholder(template) or ""
-                if found.setdefault(name, one).text != one.text:
+                if by_constant.setdefault(name, config).text != config.text:
                     raise InputError(
-                        f"{one.file}: {found[name].vpn} and {kind} take other values of it, and"
-                        f" {name} is one value for both"
+                        f"{config.file}: {by_constant[name].vpn} and {kind} take other values of"
+                        f" it, and {name} is one value for both"
                     )
-    return found
+    return by_constant
 
 
 def _chosen(

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from openbach_jobs import dama, dvbs2
-from openbach_run.campaign.entries import values_read
 from openbach_run.campaign.vpn_config import COMMANDS, CONFIG
-from openbach_run.catalog import Catalog, description
+from openbach_run.campaign.vpn_folder import vpn_of
+from openbach_run.catalog import Catalog
 from openbach_run.commands import main as command
 from openbach_run.commands.arguments import command_parser
 from openbach_run.errors import InputError
@@ -103,10 +103,10 @@ def _arguments(catalog: Catalog) -> list[str]:
 
 def _vpn_values(catalog: Catalog) -> set[str]:
     """Return the values of all VPNs (`vpn.cipher` and so on), without those that a folder fixes."""
-    folders = [folder for folder in catalog.all("vpn-configs").values() if (folder / "up").exists()]
-    shared = catalog.shared("vpn-configs").values()
+    vpns = catalog.all("vpn-configs")
     found = {f"vpn.{name}" for name in (CONFIG, COMMANDS)}
-    for folder in folders:
-        fixed = description(folder).get("fixed", [])
-        found |= {f"vpn.{name}" for name in values_read(folder, shared) if name not in fixed}
+    for name, folder in vpns.items():
+        if (folder / "up").exists():
+            vpn = vpn_of(name, vpns)
+            found |= {f"vpn.{value}" for value in vpn["reads"] if value not in vpn.get("fixed", ())}
     return found

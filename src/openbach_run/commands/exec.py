@@ -175,7 +175,7 @@ def main(argv: list[str]) -> int:
         "exec",
     )
     entries = _entries(arguments.script, words, testbed.hosts)
-    check_jobs(entries, testbed.campaign.jobs())
+    check_jobs(entries, testbed.campaign.job_names)
     if not arguments.quiet:
         say_chosen(testbed)
     with shown_when_due(arguments.quiet) as show:

@@ -102,7 +102,7 @@ def as_script(words: Sequence[str]) -> str:
 
 
 def _commands(script: str) -> list[list[str]]:
-    """Return the words of each command: its host, its program, …"""
+    """Return the words of each command: its host, its program and so on."""
     lines = [line.split() for line in script.splitlines()]
     return [words for words in lines if len(words) > 1 and not words[0].startswith("#")]
 

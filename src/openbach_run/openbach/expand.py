@@ -16,7 +16,7 @@ from typing import Any
 from openbach_run.errors import InputError
 from openbach_run.openbach import rules
 from openbach_run.openbach.refusals import BadPlaceholder, near
-from openbach_run.openbach.source import SHAPES, Source, found, is_labels, read_source
+from openbach_run.openbach.source import KEYS, Source, found, is_labels, read_source
 from openbach_run.openbach.steps import declared, with_steps
 from openbach_run.openbach.table_scenario import table_of
 from openbach_run.openbach.values import leaves, placeholders, sole_placeholder
@@ -52,7 +52,8 @@ def expand(path: Path) -> dict[str, Any]:
     for key in ("functions", "end"):
         if key not in content:
             raise InputError(
-                f"{path}: {key}: is missing, here and in what the file inherits; {SHAPES[key][1]}"
+                f"{path}: {key}: is missing, here and in what the file inherits;"
+                f" {KEYS[key]['form']}"
             )
     own = content.get("inventory")
     inventory_file = INVENTORY if own is None else source.files["inventory",].parent / own

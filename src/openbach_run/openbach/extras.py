@@ -6,89 +6,41 @@ docs/reference.md explains them; `Scenario` in scenario.py gives their contents.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from openbach_run.errors import InputError
-from openbach_run.openbach import rules
 from openbach_run.openbach.refusals import near
 from openbach_run.openbach.scenario import Scenario
-from openbach_run.openbach.shapes import Shape, check
+from openbach_run.openbach.shapes import check, schema_of
 
 MEASURE = "measure"
 """The key of x-sweep that names the column which the table shows."""
-NAMES: Shape = {"type": "object", "additionalProperties": {}}
-CONDITION: Shape = {
-    "type": "object",
-    "properties": {key: {"type": "string"} for key in ("if", "because", "refused")},
-    "required": ["if", "because"],
-}
-INSTEAD: Shape = {
-    "type": "object",
-    "properties": {
-        "values": {"type": "object", "additionalProperties": {"type": "string"}},
-        MEASURE: {"type": "string"},
-    },
-    "required": ["values"],
-}
-EXTRAS: Mapping[str, Shape] = {
-    "x-sweep": {
-        "type": "object",
-        "properties": {"defaults": {}, "values": {}, "link_files": {}, MEASURE: {}, "figure": {}},
-    },
-    "x-constants": NAMES,
-    "x-same": NAMES,
-    "x-inventory": {
-        "type": "object",
-        "properties": {"file": {"type": "string"}, "constants": NAMES},
-    },
-    "x-idle": {"type": "object", "additionalProperties": {"type": "array", "items": CONDITION}},
-    "x-instead": {"type": "object", "additionalProperties": INSTEAD},
-    "x-only-if": {"type": "object", "additionalProperties": {"type": "string"}},
-    "x-measures": {"type": "object", "additionalProperties": {}},
-}
-"""The keys and their shapes. The contents of x-sweep are checked where they are used."""
 
 
 def check_extras(path: Path, scenario: Scenario) -> None:
-    """Check what a scenario has under the keys in EXTRAS.
+    """Check what a scenario has under the keys that `schemas/extras.json` describes.
 
     Raises InputError for the first that has another shape, is misspelled, or names what the
     scenario does not have. `path` stands before its name in the message.
     """
-    for key, value in scenario.source.items():
-        if key in EXTRAS:
-            check(f"{path}: {scenario.name}: {key}", value, EXTRAS[key])
+    known, at = schema_of("extras")["properties"], f"{path}: {scenario.name}"
+    own = {key: value for key, value in scenario.source.items() if key.startswith("x-")}
+    for key in own.keys() - known.keys():
         # Other x-… keys are other programs'; one that looks like ours is likely misspelled.
-        elif key.startswith("x-") and (meant := near(key, EXTRAS)):
-            raise InputError(f"{path}: {scenario.name}: {key}: no such key; {meant}".rstrip())
-    _check_idle(path, scenario)
+        if meant := near(key, known):
+            raise InputError(f"{at}: {key}: no such key; {meant}".rstrip())
+    check(at, own, "extras")
     _check_only_if(path, scenario)
     _check_instead(path, scenario)
 
 
-def _check_idle(path: Path, scenario: Scenario) -> None:
-    """Check the conditions of `x-idle`. Raises InputError."""
-    for name, conditions in scenario.idle.items():
-        for one in conditions:
-            _check_condition(f"{path}: {scenario.name}: x-idle.{name}", one["if"])
-
-
 def _check_only_if(path: Path, scenario: Scenario) -> None:
-    """Check the functions and the conditions of `x-only-if`. Raises InputError."""
-    for place, condition in scenario.only_if.items():
-        at = f"{path}: {scenario.name}: x-only-if.{place}"
-        _check_condition(at, condition)
+    """Check the functions of `x-only-if`. Raises InputError."""
+    for place in scenario.only_if:
         if not place.isdecimal() or int(place) not in scenario.by_id:
-            raise InputError(f"{at}: there is no such function")
-
-
-def _check_condition(at: str, condition: str) -> None:
-    """Check a condition that stands at a place. Raises InputError."""
-    try:
-        rules.check(condition)
-    except ValueError as error:
-        raise InputError(f"{at}: {error}") from None
+            raise InputError(
+                f"{path}: {scenario.name}: x-only-if.{place}: there is no such function"
+            )
 
 
 def _check_instead(path: Path, scenario: Scenario) -> None:

@@ -24,6 +24,7 @@ from openbach_run.openbach.measures import (
     read_measures,
 )
 from openbach_run.openbach.scenario import Scenario, jobs_of
+from openbach_run.openbach.shapes import check
 from openbach_run.playbook import REMEDY, installation_of
 from openbach_run.yaml_files import read_yaml
 
@@ -190,6 +191,8 @@ def measures_of(
     """
     jobs = sorted(set(jobs_of(scenarios)))
     found = {name: packages[name].measures for name in jobs if packages[name].measures}
+    for scenario in scenarios:
+        check(f"{scenario.name}: x-measures", scenario.measures, "measures")
     own = {
         column: described_measure(f"{one.name}: x-measures.{column}", column, described)
         for one in scenarios

@@ -10,8 +10,8 @@ left out:
     factor      the column is the statistic times this (default 1)
     title       words for the head of a table and for an axis (default: the column's name in words)
     better      less or more, or left out where neither is
-    take        what the column is of a statistic that was sent several times: one of TAKES
-                (default median)
+    take        what the column is of a statistic that was sent several times: median (default) and
+                others (schemas/measures.json)
     absent      the word in a table's cell for a run that has sent none, as `never`
 
 A job without this file measures what it sends: each number is a column, EVERY_STATISTIC. Words are
@@ -20,7 +20,6 @@ no part of a run: a better title makes no finished run stale.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
@@ -29,31 +28,30 @@ from typing import Any
 
 from openbach_run.errors import InputError
 from openbach_run.openbach.refusals import near
+from openbach_run.openbach.shapes import check
 from openbach_run.yaml_files import read_yaml
 
 FILE = "measures.yml"
 DURING = "transfer_"
-"""Begins the takes of what was sent during a transfer; of all that was sent if there was none."""
+"""Beginning of takes of what was sent during a transfer; if there was none, of all that was."""
 TAKES_OF_ONE = (
     *("median", "mean", "min", "max", "first", "last", "sum", "count"),
     *(f"{DURING}{of}" for of in ("median", "p95", "max")),
 )
-"""Of what was sent with one suffix."""
+"""Takes of what was sent with one suffix."""
 WORST = ("worst", "worst_flow")
-"""Of the medians with each suffix (a direction, a flow) the worst; a worst_flow is of several."""
+"""Takes of the worst of the medians by suffix (direction, flow); a worst_flow is of several."""
 TAKES_OF_ALL = ("total_rate", "first_share_pct", "fairness", *WORST)
-"""Of what was sent with all suffixes, one a flow: see results/flows.py."""
+"""Takes of what was sent with all suffixes, one a flow: see results/flows.py."""
 SERIES = "series"
-"""No column: the statistic's words in a drawing over time."""
-TAKES = (*TAKES_OF_ONE, *TAKES_OF_ALL, SERIES)
+"""Take of a measure that is no column, but the words of a drawing over time."""
 STEP = "measured_command"
-"""The job of a scenario's steps, whose measures the scenario says."""
+"""Job of a scenario's steps, whose measures the scenario says."""
 EACH = "each"
-"""No column itself: every number that the job sends is one, see EVERY_STATISTIC."""
+"""Take of EVERY_STATISTIC: every number that the job sends is a column."""
 TEXT = "text"
-TYPES = ("float", "int", TEXT)
 UNITS = {"s": "s", "ms": "ms", "pct": "%", "mbps": "Mbit/s", "bps": "bit/s", "bytes": "bytes"}
-"""As the last part of a name says it, and as it is written."""
+"""Last part of a column's name → its unit as it is written."""
 OF_A_RUN = ("virtual_s", "wall_s", "run_id", "capture_hash", "too_short_by_s")
 OTHER_COLUMNS = ("scenario", "seed", "status", *OF_A_RUN)
 """Columns of results.csv that are neither measures nor arguments."""
@@ -186,8 +184,7 @@ def read_measures(folder: Path, job: str, sent: Iterable[str]) -> tuple[Measure,
     if not file.exists():
         return (EVERY_STATISTIC,)
     content = read_yaml(file)
-    if not isinstance(content, dict) or not all(isinstance(column, str) for column in content):
-        raise InputError(f"{file}: should be a mapping of columns of results.csv to what they are")
+    check(f"{file}", content, "measures")
     statistics = list(sent)
     found = tuple(
         described_measure(f"{file}: {column}", column, described)
@@ -205,14 +202,6 @@ def read_measures(folder: Path, job: str, sent: Iterable[str]) -> tuple[Measure,
 
 def described_measure(at: str, column: str, described: Any) -> Measure:
     """Return the measure of a column's description. Raises InputError."""
-    if described is None:
-        described = {}
-    if not isinstance(described, dict):
-        raise InputError(f"{at}: should be a mapping with some of the keys {', '.join(KEYS)}")
-    if unknown := [str(key) for key in described if key not in KEYS]:
-        raise InputError(
-            f"{at}.{unknown[0]}: {near(unknown[0], KEYS)}the keys are {', '.join(KEYS)}"
-        )
     if not column.isidentifier() or not column.isascii() or column in OTHER_COLUMNS:
         reason = (
             "is another column"
@@ -223,31 +212,9 @@ def described_measure(at: str, column: str, described: Any) -> Measure:
             f"{at}: the name {reason}; a column is called like answer_time_ms, and its unit is in"
             " its name"
         )
-    for key in ("statistic", "unit", "title", "absent"):
-        if not isinstance(described.get(key, ""), str):
-            raise InputError(f"{at}.{key}: {described[key]!r} should be a text")
-    factor = described.get("factor", 1)
-    if (
-        # YAML 1.1 reads 1e-6 as a text, and `yes` as True, which is an int in Python.
-        not isinstance(factor, int | float)
-        or isinstance(factor, bool)
-        or not math.isfinite(factor)
-        or not factor
-    ):
-        raise InputError(
-            f"{at}.factor: {factor!r} should be a number, not 0 (YAML has 1.0e-6, not 1e-6)"
-        )
-    for key, allowed in (("type", TYPES), ("better", ("less", "more")), ("take", TAKES)):
-        if key in described and described[key] not in allowed:
-            shown = near(str(described[key]), allowed)
-            raise InputError(
-                f"{at}.{key}: {described[key]!r} is none of {', '.join(allowed)}; {shown}".rstrip(
-                    "; "
-                )
-            )
     named = from_name(column)
-    given = {"statistic": column, "unit": named.unit, "title": named.title, **described}
-    return Measure(column, **{**given, "factor": float(factor)})
+    given = {"statistic": column, "unit": named.unit, "title": named.title, **(described or {})}
+    return Measure(column, **{**given, "factor": float(given.get("factor", 1))})
 
 
 KEYS = tuple(field.name for field in fields(Measure) if field.name != "column")

@@ -143,7 +143,7 @@ class Lab:
 
     def _entry(self, host: str, command: str) -> Command:
         entries = of_words([host, command, "wait"], self._testbed.hosts)
-        check_jobs(entries, self._testbed.campaign.jobs())
+        check_jobs(entries, self._testbed.campaign.job_names)
         assert isinstance(entries[0], Command)
         return entries[0]
 

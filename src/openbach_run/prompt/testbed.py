@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from openbach_run.campaign.engines import engine_of, inventory_of
-from openbach_run.campaign.model import Campaign
+from openbach_run.campaign.model import Campaign, expanded
 from openbach_run.campaign.options import Options
 from openbach_run.campaign.reading import GENERAL
 from openbach_run.campaign.request import Plan, plan_of
@@ -67,7 +67,7 @@ class Testbed:
         engine = engine_of(here, self.plan, self.options, None)
         assert isinstance(engine, VirtualEngine)
         engine.prepare(progress)
-        runs = self.campaign.runs(self.plan.packages, self.inventory, engine.identity_of)
+        runs = self.campaign.runs(self.inventory, engine.identity_of)
         return engine, {one.seed: one.for_guest() for one in runs}
 
 
@@ -90,7 +90,7 @@ def checked_testbed(
         values = ",".join(campaign.values[name])
         raise InputError(f"{name}={values}: {for_what} has one path: give one value")
     firsts = {name: values[:1] for name, values in campaign.values.items()}
-    one = replace(campaign, values=firsts)
+    one = expanded(replace(campaign, values=firsts))
     if campaign.sub_scenarios:
         raise InputError(
             f"{plan.path}: starts other scenarios; {for_what} takes one that has its path itself"

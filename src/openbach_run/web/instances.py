@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from openbach_run.campaign.model import Campaign
+from openbach_run.campaign.model import Sweep, expanded
 from openbach_run.campaign.reading import sub_scenarios
 from openbach_run.campaign.settings import is_value
 from openbach_run.engine.virtual.engine import GUEST_START_NS
@@ -92,7 +92,7 @@ def start(services: Services, project: str, name: str, given: Any) -> int:
     an instance behind.
     """
     scenario, subs, versions = find_scenario(services, project, name)
-    inventory = project_inventory(services, project, Campaign(Path(name), scenario, subs, {}, (1,)))
+    inventory = project_inventory(services, project, Sweep(Path(name), scenario, subs, {}, (1,)))
     if not isinstance(given, dict) or not all(is_value(value) for value in given.values()):
         raise Refusal(400, "Arguments are an object of texts by name", scenario_name=name)
     arguments = {argument: str(value) for argument, value in given.items()}
@@ -118,12 +118,13 @@ def start(services: Services, project: str, name: str, given: Any) -> int:
     values: dict[str, tuple[str, ...]] = {
         argument: (value,) for argument, value in arguments.items()
     }
-    campaign = Campaign(Path(scenario.name), scenario, subs, values, (1,))
-    (order,) = services.launcher.launch(campaign, inventory, project, versions, None)
+    packages = services.platform.packages
+    sweep = Sweep(Path(scenario.name), scenario, subs, values, (1,), packages)
+    (order,) = services.launcher.launch(expanded(sweep), inventory, project, versions, None)
     return order.instance
 
 
-def project_inventory(services: Services, project: str, campaign: Campaign) -> Inventory:
+def project_inventory(services: Services, project: str, campaign: Sweep) -> Inventory:
     """Return the inventory of a campaign's scenario.
 
     That is one of topologies/ if the scenario names one; else the platform's, with the hosts named

@@ -19,10 +19,9 @@ from starlette.datastructures import FormData, QueryParams
 
 from openbach_run.campaign.checks import wrong_in
 from openbach_run.campaign.forecast import duration, most_like_s
-from openbach_run.campaign.model import Campaign, Seeds
+from openbach_run.campaign.model import Campaign, Seeds, Sweep, expanded
 from openbach_run.campaign.notes import notes_of
-from openbach_run.campaign.plan import draft_of
-from openbach_run.campaign.reading import NO_FILE, settings_of, sweep_table
+from openbach_run.campaign.reading import NO_FILE, settings_of, sweep_of, sweep_table
 from openbach_run.campaign.settings import parse_seeds
 from openbach_run.errors import InputError
 from openbach_run.openbach.scenario import Scenario, defaults_of
@@ -107,7 +106,7 @@ def fields_of(
         ]
     )
     of_links = links.arguments_with_links(
-        Campaign(Path(found.name), found, subs, dict.fromkeys(settings, ()), (1,))
+        Sweep(Path(found.name), found, subs, dict.fromkeys(settings, ()), (1,))
     )
     choices |= {name: (NO_FILE, *links.all_links(services.launcher.results)) for name in of_links}
     fields = []
@@ -169,16 +168,10 @@ def check(
         )
     chosen = {one: tuple(values) for one, values in given.items() if values}
     try:
-        campaign = draft_of(
-            Path(name),
-            found,
-            subs,
-            chosen,
-            numbers,
-            services.platform.packages,
-            launches.RUNS_LIMIT,
-        )
-        for field_name, words in _wrong(services, campaign).items():
+        packages = services.platform.packages
+        sweep = sweep_of(Path(name), found, subs, chosen, numbers, packages, files=False)
+        campaign = expanded(sweep, launches.RUNS_LIMIT)
+        for field_name, words in _wrong(campaign).items():
             errors.setdefault(field_name, words)
         if not errors:
             links.contents(services.launcher.results, campaign)
@@ -189,14 +182,13 @@ def check(
     if errors:
         listed = ", ".join(filter(None, errors)) or "the values"
         return Checked(errors, f"not yet: look at {listed}")
-    return Checked({}, forecast(services, campaign), _notes(services, campaign))
+    return Checked({}, forecast(services, campaign), _notes(campaign))
 
 
-def _wrong(services: Services, campaign: Campaign) -> dict[str, str]:
+def _wrong(campaign: Campaign) -> dict[str, str]:
     """Return what jobs and the backend would refuse: for each field the first error."""
-    jobs = services.platform.jobs
     errors: dict[str, str] = {}
-    for cell, wrong in wrong_in(campaign, jobs):
+    for cell, wrong in wrong_in(campaign):
         for one in wrong:
             # The field that has the value, or else the one that the words name.
             own = (
@@ -210,7 +202,7 @@ def _wrong(services: Services, campaign: Campaign) -> dict[str, str]:
                 name: value for name, value in cell.items() if name in campaign.scenario.arguments
             }
             try:
-                check_values(campaign.scenario.with_constants(cell), arguments, jobs)
+                check_values(campaign.scenario.with_constants(cell), arguments, campaign.jobs)
             except InputError as error:
                 errors.setdefault(_field_of(str(error), campaign.values), str(error))
     return errors
@@ -228,9 +220,9 @@ def _field_of(words: str, given: Mapping[str, Sequence[str]]) -> str:
     return next(iter(named), "")
 
 
-def _notes(services: Services, campaign: Campaign) -> list[str]:
+def _notes(campaign: Campaign) -> list[str]:
     """Return what the user should know of a campaign, in the page's words."""
-    notes = notes_of(campaign, services.platform.packages)
+    notes = notes_of(campaign)
     if len(campaign.every_seed) == 1 and campaign.has_random_link:
         notes.append(WARNING.replace("--seeds 5", "seeds 5"))
     return notes

@@ -25,7 +25,6 @@ from openbach_run.campaign.checks import check_cells, check_folders
 from openbach_run.campaign.execute import PlannedRun, execute_run, known_record
 from openbach_run.campaign.executor import Executor
 from openbach_run.campaign.model import Campaign
-from openbach_run.campaign.reading import check_references
 from openbach_run.campaign.spec import RunSpec
 from openbach_run.catalog import Uses, joined
 from openbach_run.engine.contract import Engine
@@ -105,12 +104,13 @@ class Launcher:
         `remember` stores them elsewhere in the database: without it none is executed. The runs with
         the run_ids in `without` are left out. Raises InputError, SetupError.
         """
-        check(campaign, self._packages)
+        check_cells(campaign)
+        check_folders(campaign)
         campaign = replace(campaign, link_files=links.contents(self.results, campaign))
-        uses = joined(campaign.uses(self._packages))
+        uses = joined(campaign.uses)
         engine = self._make_engine(uses)
         directory = self.directory(campaign.scenario.name)
-        specs = campaign.runs(self._packages, inventory, engine.identity_of)
+        specs = campaign.runs(inventory, engine.identity_of)
         # Every cell once, then again: the table is soon full. So a small launch does not wait for
         # all seeds of a large one, either.
         seeds = (*campaign.seeds, *campaign.more_seeds)
@@ -324,13 +324,6 @@ class Launcher:
     def _date(self, order: Order, t_s: float) -> str:
         """Return a date of a run, from its virtual time in s."""
         return as_date(order.begin + timedelta(seconds=t_s))
-
-
-def check(campaign: Campaign, packages: Mapping[str, Package]) -> None:
-    """Check a campaign before anything is started, by the page or by REST. Raises InputError."""
-    check_references(campaign.values)
-    check_cells(campaign, {name: package.job for name, package in packages.items()})
-    check_folders(campaign, packages)
 
 
 def stopped_name(instance: int) -> str:

@@ -9,9 +9,10 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
+from openbach_run.campaign.checks import check_campaign
 from openbach_run.campaign.file import plan_file
-from openbach_run.campaign.model import Campaign, Seeds
-from openbach_run.campaign.plan import campaign_of
+from openbach_run.campaign.model import Campaign, Seeds, expanded
+from openbach_run.campaign.reading import sweep_of
 from openbach_run.campaign.sub_runs import unfold
 from openbach_run.errors import InputError
 from openbach_run.paths import PROJECT
@@ -92,9 +93,10 @@ def asked_campaign(
     """Return the campaign that a launch of these values would be. Raises InputError or Refusal."""
     scenario, subs, _ = find_scenario(services, project, name)
     chosen = {argument: tuple(values) for argument, values in given.items()}
-    campaign = campaign_of(
-        Path(name), scenario, subs, chosen, seeds, services.platform.packages, RUNS_LIMIT
-    )
+    packages = services.platform.packages
+    sweep = sweep_of(Path(name), scenario, subs, chosen, seeds, packages, files=False)
+    campaign = expanded(sweep, RUNS_LIMIT)
+    check_campaign(campaign)
     links.contents(services.launcher.results, campaign)
     return campaign
 

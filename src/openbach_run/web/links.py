@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 from openbach_run.campaign import noise
-from openbach_run.campaign.model import Campaign
+from openbach_run.campaign.model import Sweep
 from openbach_run.campaign.reading import NO_FILE
 from openbach_run.errors import InputError
 from openbach_run.link_checks import read_file_of, read_uploaded
@@ -54,18 +54,17 @@ def find(results: Path, name: str) -> Path | None:
     return file if NAME.fullmatch(name) and file.is_file() else None
 
 
-def arguments_with_links(campaign: Campaign) -> list[str]:
+def arguments_with_links(campaign: Sweep) -> list[str]:
     """Return the arguments and constants whose values are link files."""
-    scenarios = (campaign.scenario, *campaign.sub_scenarios.values())
     found: list[str] = []
-    for one in scenarios:
+    for one in (campaign.scenario, *campaign.sub_scenarios.values()):
         names = one.sweep.get("link_files")
         if isinstance(names, list):
             found += [name for name in names if name in campaign.values]
     return found
 
 
-def contents(results: Path, campaign: Campaign) -> dict[str, dict[str, str]]:
+def contents(results: Path, campaign: Sweep) -> dict[str, dict[str, str]]:
     """Return the contents of the link files that a campaign names, by argument and path.
 
     Raises InputError for a file that was not uploaded, of noise, too: the page does not read other
