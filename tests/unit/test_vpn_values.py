@@ -18,9 +18,10 @@ from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.notes import notes_of
 from openbach_run.campaign.plan import plan
 from openbach_run.campaign.settings import parse_settings
-from openbach_run.campaign.vpn_folder import (, SETUP
+from openbach_run.campaign.vpn_folder import (
     MTU,
     SET_BY_JOB,
+    SETUP,
     TAKES,
     check_vpn_values,
     vpn_of,
