@@ -24,6 +24,8 @@ import impairment
 from openbach_jobs import netem
 from openbach_jobs.command import change, run, started, undo
 
+RUNS_AS_THREAD = True
+"""As openbach_run/guest/threads.py has it; an agent starts a process."""
 CONFIGURATION = "/opt/openbach/agent/jobs/lan_link/lan_link_rstats_filter.conf"
 PLACE = "last_mile"
 """Which losses are this link's, of the places that --loss-at can name."""

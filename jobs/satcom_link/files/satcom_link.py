@@ -40,7 +40,15 @@ import fragments
 import link_proof
 
 from openbach_jobs import constellation, link_file, netem, presets
-from openbach_jobs.command import LINKS, change, interface_mtu, run, undo, wait_for
+from openbach_jobs.command import (
+    LINKS,
+    change,
+    interface_mtu,
+    need_process,
+    run,
+    undo,
+    wait_for,
+)
 from openbach_jobs.link_file import Change, State
 from openbach_jobs.presets import NONE, PRESET, SAME, Buffer
 
@@ -48,6 +56,8 @@ if TYPE_CHECKING:
     import dama_qdisc
     import dvbs2_qdisc
 
+RUNS_AS_THREAD = True
+"""As openbach_run/guest/threads.py has it; an agent starts a process."""
 CONFIGURATION = "/opt/openbach/agent/jobs/satcom_link/satcom_link_rstats_filter.conf"
 FRAME_BYTES = 1514
 HELD_RATE = "8bit"
@@ -601,7 +611,9 @@ def ask_for_the_return_link(direction: Direction, arguments: argparse.Namespace)
     """
     import dama_qdisc
 
-    terminals = dama_qdisc.terminals_beyond(direction.arrives, Path("/proc/net/route").read_text())
+    terminals = dama_qdisc.terminals_beyond(
+        direction.arrives, Path("/proc/thread-self/net/route").read_text()
+    )
     link = dama_qdisc.Link(
         arguments.dama,
         direction.queue,
@@ -640,7 +652,7 @@ def frame_the_forward_link(direction: Direction, arguments: argparse.Namespace) 
 
     from openbach_jobs import dvbs2
 
-    routes = Path("/proc/net/route").read_text()
+    routes = Path("/proc/thread-self/net/route").read_text()
     terminals = dvbs2_qdisc.terminals_beyond(direction.leaves, routes)
     if not terminals:
         sys.exit(
@@ -1009,6 +1021,7 @@ def main() -> None:
     """Run the job."""
     arguments = parse()
     if arguments.mode == "listen":
+        need_process()
         import dama_qdisc
 
         wait()

@@ -16,12 +16,13 @@ from collections.abc import Generator, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from openbach_run.guest import warm
+from openbach_run.guest import threads, warm
 from openbach_run.guest.director import SECOND_US, JobInstance, JobStatus, LaunchRefused
 from openbach_run.guest.network import Namespace, inside
 
 if TYPE_CHECKING:
     from openbach_run.guest.terminal import Terminals
+    from openbach_run.guest.threads import JobThread
     from openbach_run.guest.typed import Commands
     from openbach_run.openbach.job import Job
 
@@ -42,7 +43,10 @@ JOB_GRACE_US = 2 * SECOND_US  # then for the job itself
 STOP_LIMIT_US = 60 * SECOND_US  # a real agent waits for command_stop without limit
 SELECT_MAX = 1024  # FD_SETSIZE
 NO_PROCESS = -1
-"""In place of a process's id: the job is commands that a person has typed (typed.py)."""
+"""In place of a process's id: the job is commands that a person has typed (typed.py), or a thread
+(threads.py)."""
+WAIT_NOT_FOR_THREADS = 0x20000000
+"""__WNOTHREAD of linux/wait.h: children of jobs that are threads are theirs."""
 WRONG_FIGURES = 70
 """The exit code of a job that found, as it was stopped, that what it measured is wrong
 (openbach_jobs/command.py)."""
@@ -66,6 +70,7 @@ class Process:
         pid: int,
         pidfd: int,
         start_us: int,
+        thread: JobThread | None = None,
     ) -> None:
         self.job = job
         self.directory = directory
@@ -73,6 +78,7 @@ class Process:
         self.pid = pid
         self.pidfd = pidfd
         self.start_us = start_us
+        self.thread = thread
         self.end_us: int | None = None
         self.exit_code: int | None = None  # negative: the signal that ended it
         self.stop_ordered = False
@@ -134,10 +140,13 @@ class GuestAgents:
             "SCENARIO_INSTANCE_ID": str(job.scenario_id),
             "OWNER_SCENARIO_INSTANCE_ID": str(job.owner_id),
         }
+        pid, thread = NO_PROCESS, None
         try:
             if typed := self.typed.get(job.job):
                 typed.begin()
-                pid, pidfd = NO_PROCESS, os.eventfd(0, os.EFD_CLOEXEC)
+                pidfd = os.eventfd(0, os.EFD_CLOEXEC)
+            elif thread := self._thread(job.entity, directory, command_line, environment):
+                pidfd = thread.fd
             else:
                 pid = self.spawn(job.entity, directory, command_line, environment)
                 pidfd = os.pidfd_open(pid)
@@ -148,7 +157,10 @@ class GuestAgents:
                 os.remove(f"{directory}/{name}")
             os.rmdir(directory)
             raise
-        self.processes[job.id] = Process(job, directory, command_line, pid, pidfd, self.now_us())
+        self.processes[job.id] = Process(
+            job, directory, command_line, pid, pidfd, self.now_us(), thread
+        )
+        self._reap()
 
     def poll(self, instance_id: int) -> JobStatus:
         """Return the status of a job instance by its process."""
@@ -211,11 +223,20 @@ class GuestAgents:
 
     # Processes
 
-    def spawn(
+    def _thread(
         self, entity: str, directory: str, command_line: list[str], environment: dict[str, str]
-    ) -> int:
-        """Start a program on a host, in a session of its own. Raises LaunchRefused."""
-        # The whole environment of a job: nothing of the host's may change a run.
+    ) -> JobThread | None:
+        """Return a thread that runs a program on a host; None if that needs a process."""
+        if not threads.takes(command_line):
+            return None
+        with inside(self.namespaces[entity]):
+            os.chdir(directory)
+            whole = {**self._environment(entity, directory), **environment}
+            thread = threads.JobThread(command_line, whole, directory)
+        return None if thread.needs_process else thread
+
+    def _environment(self, entity: str, directory: str) -> dict[str, str]:
+        """Return what all of a host's programs have: nothing of the host's may change a run."""
         base = {
             "PATH": f"{PROGRAMS}:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
             "HOME": "/root",
@@ -232,6 +253,13 @@ class GuestAgents:
         }
         if KEEPS_QLOG in os.environ:
             base["QLOGDIR"] = directory  # where curl and programs on quic-go look for it
+        return base
+
+    def spawn(
+        self, entity: str, directory: str, command_line: list[str], environment: dict[str, str]
+    ) -> int:
+        """Start a program on a host, in a session of its own. Raises LaunchRefused."""
+        whole = {**self._environment(entity, directory), **environment}
         # Appended to, since command_stop writes to the same files as its job.
         append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         # A child is born in the namespaces of its parent, so the agent goes there to start it.
@@ -240,12 +268,12 @@ class GuestAgents:
             # A Python job is forked from a process that has its imports done, which saves CPU in
             # every run.
             if warm.runs(command_line):
-                return warm.start(command_line, {**base, **environment})
+                return warm.start(command_line, whole)
             try:
                 return os.posix_spawnp(
                     command_line[0],
                     command_line,
-                    {**base, **environment},
+                    whole,
                     setsid=True,
                     setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],  # Python ignores them
                     file_actions=[
@@ -293,12 +321,16 @@ class GuestAgents:
                     process.exit_code, process.end_us = 0, self.now_us()
 
     def _reap(self) -> None:
-        """Take note of all children that ended; orphans end up here too."""
+        """Take note of all jobs that ended; orphans end up here too."""
+        for process in self.processes.values():
+            if process.exit_code is None and process.thread is not None:
+                process.exit_code = process.thread.code
+                process.end_us = None if process.exit_code is None else self.now_us()
         while True:
             try:
                 # The director is process 1 of the guest: children of jobs that have ended become
                 # its own.
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                pid, status = os.waitpid(-1, os.WNOHANG | WAIT_NOT_FOR_THREADS)
             except ChildProcessError:
                 return
             if not pid:
@@ -325,13 +357,13 @@ class GuestAgents:
         if process.exit_code is None:
             # Children first, as OpenBACH's agent does: a parent that sees them end may end by
             # itself.
-            children = [*_descendants(process.pid)]
+            children = [*_descendants(process.pid, process.thread)]
             yield from _end(children, CHILDREN_GRACE_US)
             # Kept open until here: a pidfd names this process and never a later one with the same
             # id.
             for pidfd in children:
                 os.close(pidfd)
-            yield from _end([process.pidfd], JOB_GRACE_US)
+            yield from _end([process.pidfd], JOB_GRACE_US, process.thread)
         command_stop = self.jobs[process.job.job].command_stop
         if command_stop:
             # A real agent calls command_stop with the arguments of the start.
@@ -361,11 +393,14 @@ def _readable(descriptors: set[int], timeout_s: float) -> set[int]:
     return {descriptor for descriptor, _ in waiting.poll(1000 * timeout_s)}
 
 
-def _end(pidfds: list[int], grace_us: int) -> Procedure:
+def _end(pidfds: list[int], grace_us: int, thread: JobThread | None = None) -> Procedure:
     """SIGTERM, then SIGKILL for what has not ended in time."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         for pidfd in pidfds:
-            _send(pidfd, number)
+            if thread is None:
+                _send(pidfd, number)
+            else:
+                thread.send(number)
         yield pidfds, grace_us
 
 
@@ -374,10 +409,12 @@ def _send(pidfd: int, number: signal.Signals) -> None:
         signal.pidfd_send_signal(pidfd, number)
 
 
-def _descendants(pid: int) -> Iterable[int]:
-    """Yield pidfds of a process's children and their children."""
+def _descendants(pid: int, thread: JobThread | None = None) -> Iterable[int]:
+    """Yield pidfds of a process's children and their children, or those of one of our threads."""
     try:
-        tasks = os.listdir(f"/proc/{pid}/task")
+        pid, tasks = (
+            (os.getpid(), [str(thread.tid)]) if thread else (pid, os.listdir(f"/proc/{pid}/task"))
+        )
         # Children are listed by the thread that has started them (proc(5)).
         for task in sorted(tasks):
             with open(f"/proc/{pid}/task/{task}/children") as file:

@@ -77,7 +77,7 @@ def main() -> int:
 
 def _run(events: TextIO, began_ns: int) -> dict[str, Any]:
     # Imported here, so that an error in them is reported like any other.
-    from openbach_run.guest import network, warm
+    from openbach_run.guest import iproute, network, threads, warm  # noqa: F401
     from openbach_run.guest.agent import COMMANDS, PYTHON_PATH, GuestAgents
     from openbach_run.guest.director import Director
     from openbach_run.openbach.job import Job
@@ -107,6 +107,7 @@ def _run(events: TextIO, began_ns: int) -> dict[str, Any]:
     _place_link_files(run["link_files"])
     jobs = {name: Job.from_dict(job) for name, job in run["jobs"].items()}
     warm.prepare(PYTHON_PATH)
+    threads.prepare()
     inventory = Inventory.from_dict(run["inventory"])
     if len(inventory.hosts) > MANY_HOSTS:
         import resource  # not above: a file more to read would move packets

@@ -26,10 +26,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from openbach_jobs.command import pasted
+from openbach_jobs.command import ended, pasted
 from openbach_run.topology.hosts import Host, Interface, Inventory, Route
 
-IP, BRIDGE = "/usr/sbin/ip", "/usr/sbin/bridge"
+IP, BRIDGE = "ip", "bridge"
 DIRECTORY = "/run/netns"
 VAR_RUN = "/run/host"  # what /var/run is a link to
 OWN = ("/tmp", "/root", "/dev/shm", "/var/lib", "/var/log")
@@ -452,31 +452,17 @@ def _is_of(address: str | None, family: str) -> bool:
 
 
 def _batch(command: list[str], lines: list[str], host: str | None, typed: list[str]) -> None:
-    """Have one process of `ip` or `bridge` do all lines, in the present namespace, that of `host`.
+    """Have `ip` or `bridge` do all lines, in the present namespace, that of `host`.
 
     Raises NetworkError with what it said.
     """
     if not lines:
         return
-    words = [*command, "-batch", "-"]
-    # Files in memory: a pipe could fill up while both sides wait.
-    batch = os.memfd_create("batch", 0)
-    said = os.memfd_create("errors", 0)
-    os.write(batch, "".join(f"{line}\n" for line in lines).encode())
-    os.lseek(batch, 0, os.SEEK_SET)
-    pid = os.posix_spawn(
-        words[0],
-        words,
-        os.environ,
-        file_actions=[(os.POSIX_SPAWN_DUP2, batch, 0), (os.POSIX_SPAWN_DUP2, said, 2)],
-    )
-    failed = os.waitpid(pid, 0)[1]
-    message = os.pread(said, 10_000, 0).decode(errors="replace").strip()
-    os.close(batch)
-    os.close(said)
-    if failed:
-        raise NetworkError(f"{' '.join(words)}: {message}; the lines were:\n" + "\n".join(lines))
-    typed.append(pasted([os.path.basename(words[0]), *words[1:]], "\n".join(lines), host))
+    words, text = [*command, "-batch", "-"], "\n".join(lines)
+    done = ended(words, text)
+    if done.returncode:
+        raise NetworkError(f"{' '.join(words)}: {done.stderr.strip()}; the lines were:\n{text}")
+    typed.append(pasted(words, text, host))
 
 
 def _switch_offloads_off(name: str, interfaces: list[str], typed: list[str]) -> None:
