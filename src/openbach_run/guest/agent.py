@@ -36,15 +36,10 @@ PYTHON_PATH = "/opt/openbach-run/src/openbach_run/guest/agent_library"
 KEEPS_QLOG = "OPENBACH_RUN_QLOG"
 """In this process's environment, from the kernel's command line: jobs keep the qlog of QUIC."""
 
-CHILDREN_GRACE_US = (
-    1 * SECOND_US
-)  # as a real agent: from SIGTERM to SIGKILL for the job's children,
-JOB_GRACE_US = 2 * SECOND_US  # then for the job itself
+CHILDREN_GRACE_US, JOB_GRACE_US = 1 * SECOND_US, 2 * SECOND_US
+"""As a real agent: from SIGTERM to SIGKILL for the job's children, then for the job itself."""
 STOP_LIMIT_US = 60 * SECOND_US  # a real agent waits for command_stop without limit
 SELECT_MAX = 1024  # FD_SETSIZE
-NO_PROCESS = -1
-"""In place of a process's id: the job is commands that a person has typed (typed.py), or a thread
-(threads.py)."""
 WAIT_NOT_FOR_THREADS = 0x20000000
 """__WNOTHREAD of linux/wait.h: children of jobs that are threads are theirs."""
 WRONG_FIGURES = 70
@@ -54,9 +49,8 @@ LAST_LINES = 20
 LAST_LINES_BYTES = 8192
 
 
-Procedure = Generator[
-    tuple[list[int], int]
-]  # yields pidfds and a period in µs: goes on when all ended, or after it
+Procedure = Generator[tuple[list[int], int]]
+"""Yields pidfds and a period in µs: it goes on when all have ended, or after it."""
 
 
 class Process:
@@ -72,13 +66,8 @@ class Process:
         start_us: int,
         thread: JobThread | None = None,
     ) -> None:
-        self.job = job
-        self.directory = directory
-        self.command_line = command_line
-        self.pid = pid
-        self.pidfd = pidfd
-        self.start_us = start_us
-        self.thread = thread
+        self.job, self.directory, self.command_line = job, directory, command_line
+        self.pid, self.pidfd, self.start_us, self.thread = pid, pidfd, start_us, thread
         self.end_us: int | None = None
         self.exit_code: int | None = None  # negative: the signal that ended it
         self.stop_ordered = False
@@ -89,9 +78,7 @@ class Wait:
     """A stop procedure that waits: for the pidfds that are left, or for its time."""
 
     def __init__(self, procedure: Procedure, pidfds: list[int], due_us: int) -> None:
-        self.procedure = procedure
-        self.pidfds = pidfds
-        self.due_us = due_us
+        self.procedure, self.pidfds, self.due_us = procedure, pidfds, due_us
 
 
 class GuestAgents:
@@ -105,11 +92,8 @@ class GuestAgents:
         origin_ns: int,
         clock: str,
     ) -> None:
-        self.namespaces = namespaces
-        self.jobs = jobs
-        self.seed = seed
-        self.origin_ns = origin_ns
-        self.clock = clock
+        self.namespaces, self.jobs = namespaces, jobs
+        self.seed, self.origin_ns, self.clock = seed, origin_ns, clock
         self.typed: dict[str, Commands | Terminals] = {}
         """By the name of the job in whose place they run."""
         self.processes: dict[int, Process] = {}
@@ -140,7 +124,7 @@ class GuestAgents:
             "SCENARIO_INSTANCE_ID": str(job.scenario_id),
             "OWNER_SCENARIO_INSTANCE_ID": str(job.owner_id),
         }
-        pid, thread = NO_PROCESS, None
+        pid, thread = os.getpid(), None
         try:
             if typed := self.typed.get(job.job):
                 typed.begin()
@@ -363,7 +347,7 @@ class GuestAgents:
             # id.
             for pidfd in children:
                 os.close(pidfd)
-            yield from _end([process.pidfd], JOB_GRACE_US, process.thread)
+            yield from _end([process.pidfd], JOB_GRACE_US)
         command_stop = self.jobs[process.job.job].command_stop
         if command_stop:
             # A real agent calls command_stop with the arguments of the start.
@@ -393,34 +377,29 @@ def _readable(descriptors: set[int], timeout_s: float) -> set[int]:
     return {descriptor for descriptor, _ in waiting.poll(1000 * timeout_s)}
 
 
-def _end(pidfds: list[int], grace_us: int, thread: JobThread | None = None) -> Procedure:
+def _end(pidfds: list[int], grace_us: int) -> Procedure:
     """SIGTERM, then SIGKILL for what has not ended in time."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         for pidfd in pidfds:
-            if thread is None:
-                _send(pidfd, number)
-            else:
-                thread.send(number)
+            _send(pidfd, number)
         yield pidfds, grace_us
 
 
 def _send(pidfd: int, number: signal.Signals) -> None:
+    if thread := threads.started.get(pidfd):
+        thread.send(number)
+        return
     with suppress(ProcessLookupError):  # it has ended
         signal.pidfd_send_signal(pidfd, number)
 
 
 def _descendants(pid: int, thread: JobThread | None = None) -> Iterable[int]:
-    """Yield pidfds of a process's children and their children, or those of one of our threads."""
-    try:
-        pid, tasks = (
-            (os.getpid(), [str(thread.tid)]) if thread else (pid, os.listdir(f"/proc/{pid}/task"))
-        )
+    """Yield pidfds of a process's children and their children, or those of one of its threads."""
+    with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
         # Children are listed by the thread that has started them (proc(5)).
-        for task in sorted(tasks):
+        for task in [thread.tid] if thread else sorted(os.listdir(f"/proc/{pid}/task")):
             with open(f"/proc/{pid}/task/{task}/children") as file:
                 children = [int(child) for child in file.read().split()]
             for child in children:
                 yield os.pidfd_open(child)
                 yield from _descendants(child)
-    except (FileNotFoundError, ProcessLookupError):
-        return  # it has ended meanwhile

@@ -2,7 +2,7 @@
 """Work of `ip` and `tc`, done by netlink without starting them: a start costs 2 ms.
 
 The lines are those that a person would type, and that the record keeps (commands.sh). Known are
-those that the guest's network and jobs of ours have often; for all others the program is started.
+those that the guest's network and jobs of ours have often; for any other the program is started.
 Of `tc -s -j qdisc show` there are the counters, without options. Numbers are those of
 linux/rtnetlink.h, if_link.h, pkt_sched.h and tc_act/tc_mirred.h. (pyroute2 takes 110 ms to import,
 and 20 MB.)
@@ -14,10 +14,9 @@ import json
 import os
 import socket
 import struct
+import subprocess
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
-from subprocess import CompletedProcess
-from typing import Any, NamedTuple
+from typing import Any
 
 REQUEST, ACK, DUMP = 0x1, 0x4, 0x300
 REPLACE, EXCL, CREATE = 0x100, 0x200, 0x400
@@ -46,75 +45,64 @@ BUFFER_BYTES = 1 << 16
 
 Message = tuple[int, int, bytes]
 """Kind, flags and content."""
+Ended = subprocess.CompletedProcess[str]
 
 
 class Unknown(Exception):
     """A line that the program is to be started for."""
 
 
-class Names(NamedTuple):
-    """Readers of names as numbers. Both raise OSError."""
-
-    port: Callable[[str], int]
-    """Of an interface."""
-    namespace: Callable[[str], int]
-    """File descriptor of a network namespace."""
-
-
-UNNAMED = Names(lambda name: 0, lambda name: 0)
-"""Where a line is only looked at."""
-
-
-def done(words: Sequence[str], text: str | None) -> CompletedProcess[str] | None:
+def done(words: Sequence[str], text: str | None) -> Ended | None:
     """Do what a command does on the present host, and return how it ended.
 
-    None, with nothing done, if the command has to be started.
+    None, with nothing done, if the command has to be started. A line of a batch that only the
+    program knows is done by it.
     """
     if tuple(words) == COUNTERS:
-        return CompletedProcess(words, 0, json.dumps([*_counters()]), "")
+        return subprocess.CompletedProcess(words, 0, json.dumps([*_counters()]), "")
     program, *options = words
-    lines = [line.split() for line in text.splitlines()] if text else [options]
-    if text and not {"-batch", "-"} <= {*options} <= {"-batch", "-", "-force"}:
-        return None
-    try:
-        for line in lines:
-            _message(program, line, UNNAMED)
-    except (Unknown, KeyError, ValueError, IndexError, StopIteration, OSError):
+    if text is None:
+        lines = [options]
+    elif program in ("ip", "tc") and {"-batch", "-"} <= {*options} <= {"-batch", "-", "-force"}:
+        lines = [line.split() for line in text.splitlines()]
+    else:
         return None
     said: list[str] = []
-    with _kernel() as kernel, ExitStack() as opened:
-
-        def namespace(name: str) -> int:
-            fd = os.open(name if "/" in name else f"{NAMESPACES}/{name}", os.O_RDONLY)
-            opened.callback(os.close, fd)
-            return fd
-
-        names = Names(socket.if_nametoindex, namespace)
-        for number, line in enumerate(lines, 1):
-            try:
-                kind, flags, content = _message(program, line, names)
-                _send(kernel, kind, flags | ACK, content)
-                answer, _ = kernel.recvfrom(BUFFER_BYTES)
-                if error := -struct.unpack_from("=i", answer, 16)[0]:
-                    raise OSError(error, os.strerror(error))
-            except OSError as error:
-                said.append(f"RTNETLINK answers: {error.strerror}; line {number}: {' '.join(line)}")
-                if "-force" not in options:
-                    break
-    return CompletedProcess(words, 2 if said else 0, "", "\n".join(said))
+    for number, line in enumerate(lines, 1):
+        try:
+            why = _done_by_kernel(program, line)
+        except (Unknown, LookupError, ValueError, StopIteration):
+            if text is None:
+                return None
+            ended = subprocess.run((program, *line), check=False, capture_output=True, text=True)
+            why = ended.stderr.strip() or f"exit code {ended.returncode}"
+            why *= bool(ended.returncode)
+        if why:
+            said.append(f"{why}; line {number}: {' '.join(line)}")
+            if "-force" not in options:
+                break
+    return subprocess.CompletedProcess(words, 2 if said else 0, "", "\n".join(said))
 
 
-def _kernel() -> socket.socket:
-    return socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC)
+def _done_by_kernel(program: str, words: list[str]) -> str:
+    """Do what a line says, and return why the kernel does not: "" if it does. Raises Unknown."""
+    try:
+        kind, flags, content = READERS[program, words[0]](words[1], words[2:])
+        with _asked(kind, flags | ACK, content) as kernel:
+            error = -struct.unpack_from("=i", kernel.recv(BUFFER_BYTES), 16)[0]
+        return f"RTNETLINK answers: {os.strerror(error)}" if error else ""
+    except OSError as error:
+        return str(error.strerror or error)
+    finally:
+        while _opened:
+            os.close(_opened.pop())
 
 
-def _send(kernel: socket.socket, kind: int, flags: int, content: bytes) -> None:
+def _asked(kind: int, flags: int, content: bytes) -> socket.socket:
+    """Return a socket on which the kernel answers a message."""
+    kernel = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC)
     kernel.send(struct.pack("=IHHII", 16 + len(content), kind, flags | REQUEST, 1, 0) + content)
-
-
-def _message(program: str, words: list[str], names: Names) -> Message:
-    what, verb, *rest = words
-    return READERS[program, what](verb, rest, names)
+    return kernel
 
 
 def _attribute(kind: int, value: bytes | int | str) -> bytes:
@@ -141,47 +129,49 @@ def _hardware(text: str) -> bytes:
     return bytes.fromhex(text.replace(":", ""))
 
 
-PORT: dict[str, tuple[int, Callable[[str, Names], bytes | int | str]]] = {
-    "address": (1, lambda value, names: _hardware(value)),
-    "name": (3, lambda value, names: value),
-    "mtu": (4, lambda value, names: int(value)),
-    "master": (10, lambda value, names: names.port(value)),
-    "alias": (20, lambda value, names: value.encode()),
-    "netns": (28, lambda value, names: names.namespace(value)),
-}
+def _namespace(name: str) -> int:
+    _opened.append(os.open(name if "/" in name else f"{NAMESPACES}/{name}", os.O_RDONLY))
+    return _opened[-1]
+
+
+_opened: list[int] = []
+"""Network namespaces that the present line names."""
+port = socket.if_nametoindex
+PORT: dict[str, tuple[int, Callable[[str], bytes | int | str]]] = {
+    "address": (1, _hardware), "name": (3, str), "mtu": (4, int), "master": (10, port),
+    "alias": (20, str.encode), "netns": (28, _namespace),
+}  # fmt: skip
 """Attributes of an interface."""
 
 
-def _port(own: dict[str, str], names: Names) -> bytes:
-    return b"".join(
-        _attribute(PORT[name][0], PORT[name][1](value, names)) for name, value in own.items()
-    )
+def _port(own: dict[str, str]) -> bytes:
+    return b"".join(_attribute(PORT[name][0], PORT[name][1](own[name])) for name in own)
 
 
-def _new_port(words: list[str], names: Names) -> bytes:
-    return bytes(16) + _port(_pairs(words if words[0] == "name" else ["name", *words]), names)
+def _new_port(words: list[str]) -> bytes:
+    return bytes(16) + _port(_pairs(words if words[0] == "name" else ["name", *words]))
 
 
-def _link(verb: str, words: list[str], names: Names) -> Message:
+def _link(verb: str, words: list[str]) -> Message:
     if verb == "add":
         place = words.index("type")
         kind, *data = words[place + 1 :]
         about = _attribute(1, kind)
         if [kind, *data[:1]] == ["veth", "peer"]:
-            about += _attribute(2, _attribute(1, _new_port(data[1:], names)))
+            about += _attribute(2, _attribute(1, _new_port(data[1:])))
         elif data or kind not in ("ifb", "dummy"):
             raise Unknown
-        return NEWLINK, VERBS[verb], _new_port(words[:place], names) + _attribute(18, about)
+        return NEWLINK, VERBS[verb], _new_port(words[:place]) + _attribute(18, about)
     name, *rest = words[1:] if words[0] == "dev" else words
     own = _pairs(rest, ["up", "down"])
     up, down = own.pop("up", None), own.pop("down", None)
     if verb not in ("set", "del") or (verb == "del" and rest):
         raise Unknown
-    head = struct.pack("=4xiII", names.port(name), UP * bool(up), UP * bool(up or down))
-    return NEWLINK + (verb == "del"), 0, head + _port(own, names)
+    head = struct.pack("=4xiII", port(name), UP * bool(up), UP * bool(up or down))
+    return NEWLINK + (verb == "del"), 0, head + _port(own)
 
 
-def _addresses(verb: str, words: list[str], names: Names) -> Message:
+def _addresses(verb: str, words: list[str]) -> Message:
     own = _pairs(words[1:], ["nodad"])
     (text, prefix), device = words[0].split("/"), own.pop("dev")
     flags = NO_DAD if own.pop("nodad", None) else 0
@@ -192,21 +182,21 @@ def _addresses(verb: str, words: list[str], names: Names) -> Message:
         found += _attribute(4, last.to_bytes(4))
     if own or verb not in ("add", "del") or device == "lo":
         raise Unknown
-    head = struct.pack("=BBBBI", family, int(prefix), flags, 0, names.port(device))
+    head = struct.pack("=BBBBI", family, int(prefix), flags, 0, port(device))
     return NEWADDR + (verb == "del"), VERBS[verb], head + found
 
 
-def _neighbour(verb: str, words: list[str], names: Names) -> Message:
-    own = _pairs(words[1:])
-    if verb != "add" or own.keys() != {"lladdr", "nud", "dev"} or own["nud"] != "permanent":
+def _neighbour(verb: str, words: list[str]) -> Message:
+    to, *rest, way, device = words
+    lladdr, hardware, *permanent = rest
+    if [verb, lladdr, *permanent, way] != ["add", "lladdr", "nud", "permanent", "dev"]:
         raise Unknown
-    family, address = _address(words[0])
-    head = struct.pack("=BxxxiHBB", family, names.port(own["dev"]), PERMANENT, 0, 0)
-    found = _attribute(1, address) + _attribute(2, _hardware(own["lladdr"]))
-    return NEWNEIGH, VERBS[verb], head + found
+    family, address = _address(to)
+    head = struct.pack("=BxxxiHBB", family, port(device), PERMANENT, 0, 0)
+    return NEWNEIGH, VERBS[verb], head + _attribute(1, address) + _attribute(2, _hardware(hardware))
 
 
-def _route(verb: str, words: list[str], names: Names) -> Message:
+def _route(verb: str, words: list[str]) -> Message:
     kind = TYPES.get(words[0], 0)
     to, *rest = words[1:] if kind else words
     own, length, found = _pairs(rest), 0, b""
@@ -224,7 +214,7 @@ def _route(verb: str, words: list[str], names: Names) -> Message:
         family, address = _address(own.pop("via"))
         found += _attribute(5, address)
     if "dev" in own:
-        found += _attribute(4, names.port(own.pop("dev")))
+        found += _attribute(4, port(own.pop("dev")))
     if "metric" in own:
         found += _attribute(6, int(own.pop("metric")))
     is_deleted = verb == "del"
@@ -246,7 +236,7 @@ def _number(text: str, units: dict[str, float]) -> float:
     return float(text.removesuffix(unit)) * units[unit]
 
 
-def _qdisc(verb: str, words: list[str], names: Names) -> Message:
+def _qdisc(verb: str, words: list[str]) -> Message:
     place, device, *rest = words
     parent = {"root": ROOT, "clsact": CLSACT}.get(rest[0], 0) or _handle(rest.pop(1))
     handle = CLSACT & 0xFFFF0000 if rest[0] == "clsact" else 0
@@ -256,7 +246,7 @@ def _qdisc(verb: str, words: list[str], names: Names) -> Message:
         handle, rest = _handle(rest[1]), rest[2:]
     if place != "dev" or (verb == "del" and rest not in ([], ["clsact"])):
         raise Unknown
-    head = struct.pack("=BxxxiIII", 0, names.port(device), handle, parent, 0)
+    head = struct.pack("=BxxxiIII", 0, port(device), handle, parent, 0)
     if verb == "del":
         return NEWQDISC + 1, 0, head
     kind, *options = rest
@@ -280,85 +270,58 @@ def _tbf(options: list[str]) -> bytes:
 
 
 def _netem(options: list[str]) -> bytes:
-    if "gemodel" in options:
-        place = options.index("gemodel")
-        enter, leave = map(_share, options[place + 1 : place + 3])
-        both = struct.pack("=IIII", enter, leave, 0, 0)
-        options = options[: place - 1] + options[place + 3 :]
-        found = _attribute(5, _attribute(2, both))
-    else:
-        found = b""
-    own = _pairs([word for word in options if word != "random"])
-    limit, loss = int(own.pop("limit", 1000)), _share(own.pop("loss", "0%"))
-    found += _attribute(10, struct.pack("=q", round(_number(own.pop("delay", "0s"), NS))))
-    if "rate" in own:
-        rate = int(_number(own.pop("rate"), BITS) / 8)
-        found += _attribute(6, struct.pack("=I12x", rate))
-    if "seed" in own:
-        found += _attribute(14, struct.pack("=Q", int(own.pop("seed"))))
-    if own:
+    own = _pairs(word for word in options if word != "random")
+    if own.keys() - {"limit", "loss", "delay", "rate", "seed"}:
         raise Unknown
-    return struct.pack("=4xIIII4x", limit, loss, 0, 0) + found
+    loss = round(float(own.get("loss", "0%").removesuffix("%")) / 100 * WHOLE)
+    found = struct.pack("=4xIIII4x", int(own.get("limit", 1000)), loss, 0, 0)
+    found += _attribute(10, struct.pack("=q", round(_number(own.get("delay", "0s"), NS))))
+    if "rate" in own:
+        found += _attribute(6, struct.pack("=I12x", int(_number(own["rate"], BITS) / 8)))
+    if "seed" in own:
+        found += _attribute(14, struct.pack("=Q", int(own["seed"])))
+    return found
 
 
-def _share(text: str) -> int:
-    return round(float(text.removesuffix("%")) / 100 * WHOLE)
-
-
-def _filter(verb: str, words: list[str], names: Names) -> Message:
-    place, device, hook, *rest = words
-    *known, way, redirect, to, other = rest
+def _filter(verb: str, words: list[str]) -> Message:
+    place, device, hook, *known, way, redirect, to, other = words
     if [verb, place, *known, redirect, to] != ["add", "dev", *MIRRED, "redirect", "dev"]:
         raise Unknown
-    head = struct.pack("=BxxxiIII", 0, names.port(device), 0, HOOKS[hook], ANY_PROTOCOL)
-    values = struct.pack("=8xi8xiI", STOLEN, REDIRECT[way], names.port(other))
+    head = struct.pack("=BxxxiIII", 0, port(device), 0, HOOKS[hook], ANY_PROTOCOL)
+    values = struct.pack("=8xi8xiI", STOLEN, REDIRECT[way], port(other))
     action = _attribute(1, "mirred") + _attribute(2, _attribute(2, values))
     about = _attribute(2, _attribute(2, _attribute(1, action)))
     return NEWTFILTER, VERBS[verb], head + _attribute(1, "matchall") + about
 
 
-OPTIONS: dict[str, Callable[[list[str]], bytes]]
 OPTIONS = {"bfifo": _fifo, "pfifo": _fifo, "tbf": _tbf, "netem": _netem}
-READERS: dict[tuple[str, str], Callable[[str, list[str], Names], Message]] = {
-    ("ip", "link"): _link,
-    ("ip", "address"): _addresses,
-    ("ip", "neighbour"): _neighbour,
-    ("ip", "route"): _route,
-    ("tc", "qdisc"): _qdisc,
-    ("tc", "filter"): _filter,
-}
+READERS: dict[tuple[str, str], Callable[[str, list[str]], Message]] = {
+    ("ip", "link"): _link, ("ip", "address"): _addresses, ("ip", "neighbour"): _neighbour,
+    ("ip", "route"): _route, ("tc", "qdisc"): _qdisc, ("tc", "filter"): _filter,
+}  # fmt: skip
 
 
 def _counters() -> Iterator[dict[str, Any]]:
     """Yield the counters of each qdisc of the present host, as `tc` names them."""
-    with _kernel() as kernel:
-        _send(kernel, GETQDISC, DUMP, bytes(20))
+    with _asked(GETQDISC, DUMP, bytes(20)) as kernel:
         while True:
-            answer, _ = kernel.recvfrom(BUFFER_BYTES)
-            for kind, content in _parts(answer, "=IH", 16):
+            for kind, content in _parts(kernel.recv(BUFFER_BYTES), "=IH", 16):
                 if kind == DONE:
                     return
                 index, handle = struct.unpack_from("=iI", content, 4)
-                own = _attributes(content[20:])
-                counted = _attributes(own[7])
+                own = dict(_parts(content[20:], "=HH", 4))
+                counted = dict(_parts(own[7], "=HH", 4))
                 size, packets = struct.unpack_from("=QI", counted[1])
                 yield {
-                    "kind": own[1].rstrip(b"\0").decode(),
-                    "handle": f"{handle >> 16:x}:",
-                    "dev": socket.if_indextoname(index),
-                    "bytes": size,
-                    "packets": packets,
+                    "kind": own[1].rstrip(b"\0").decode(), "handle": f"{handle >> 16:x}:",
+                    "dev": socket.if_indextoname(index), "bytes": size, "packets": packets,
                     **dict(zip(QUEUE, struct.unpack("=5I", counted[3]), strict=True)),
-                }
-
-
-def _attributes(content: bytes) -> dict[int, bytes]:
-    return {kind & 0x3FFF: value for kind, value in _parts(content, "=HH", 4)}
+                }  # fmt: skip
 
 
 def _parts(content: bytes, head: str, head_bytes: int) -> Iterator[tuple[int, bytes]]:
     """Yield kind and content of messages, or of attributes."""
     while content:
         length, kind = struct.unpack_from(head, content)
-        yield kind, content[head_bytes:length]
+        yield kind & 0x3FFF, content[head_bytes:length]
         content = content[length + -length % 4 :]

@@ -49,6 +49,8 @@ _turn = threading.Lock()
 _threads: dict[int, Thread] = {}
 """The director's and those of jobs that have not ended, by their identity."""
 _programs: dict[str, CodeType | None] = {}
+started: dict[int, JobThread] = {}
+"""Jobs by the descriptor that becomes readable when one ends."""
 
 
 class Stopped(BaseException):
@@ -101,6 +103,7 @@ class JobThread(Thread):
         self.code: int | None = None
         self.blocked: set[int] = set()
         self.fd = os.eventfd(0, os.EFD_CLOEXEC)
+        started[self.fd] = self
         self._waits = threading.Semaphore(0)
         """Up when it has its first wait."""
         director = _threads[threading.get_ident()]
