@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from openbach_run.guest import threads, warm
 from openbach_run.guest.director import SECOND_US, JobInstance, JobStatus, LaunchRefused
-from openbach_run.guest.network import Namespace, inside
+from openbach_run.guest.network import Namespace, inside, spawned
 
 if TYPE_CHECKING:
     from openbach_run.guest.terminal import Terminals
@@ -244,8 +244,6 @@ class GuestAgents:
     ) -> int:
         """Start a program on a host, in a session of its own. Raises LaunchRefused."""
         whole = {**self._environment(entity, directory), **environment}
-        # Appended to, since command_stop writes to the same files as its job.
-        append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         # A child is born in the namespaces of its parent, so the agent goes there to start it.
         with inside(self.namespaces[entity]):
             os.chdir(directory)
@@ -254,18 +252,9 @@ class GuestAgents:
             if warm.runs(command_line):
                 return warm.start(command_line, whole)
             try:
-                return os.posix_spawnp(
-                    command_line[0],
-                    command_line,
-                    whole,
-                    setsid=True,
-                    setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],  # Python ignores them
-                    file_actions=[
-                        (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
-                        (os.POSIX_SPAWN_OPEN, 1, "stdout", append, 0o644),
-                        (os.POSIX_SPAWN_OPEN, 2, "stderr", append, 0o644),
-                    ],
-                )
+                # Appended to, since command_stop writes to the same files as its job.
+                with open("stdout", "ab") as out, open("stderr", "ab") as errors:
+                    return spawned(command_line, whole, out.fileno(), errors.fileno())
             except OSError as error:
                 raise LaunchRefused(f"{command_line[0]} on {entity}: {error.strerror}") from error
 

@@ -20,9 +20,10 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import os
+import signal
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -216,6 +217,19 @@ def _allow_congestion_controls(typed: list[str]) -> None:
     with open("/proc/sys/net/ipv4/tcp_available_congestion_control") as available:
         names = available.read().strip()
     _set({"net/ipv4/tcp_allowed_congestion_control": names}, None, typed)
+
+
+def spawned(words: Sequence[str], environment: Mapping[str, str], out: int, errors: int) -> int:
+    """Start a program that reads nothing, in a session of its own, and return its process's id.
+
+    It writes to two open files. Raises OSError.
+    """
+    to = ((os.POSIX_SPAWN_DUP2, out, 1), (os.POSIX_SPAWN_DUP2, errors, 2))
+    reads = (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)
+    ignored = [signal.SIGPIPE, signal.SIGXFSZ]  # by Python
+    return os.posix_spawnp(
+        words[0], words, environment, setsid=True, setsigdef=ignored, file_actions=[reads, *to]
+    )
 
 
 @contextmanager
