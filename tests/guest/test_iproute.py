@@ -53,13 +53,14 @@ qdisc add dev q0 parent 1:1 handle 10: bfifo limit 625000
 qdisc replace dev d0 root handle 1: netem limit 100000 loss random 1% seed 16171810823986729605
 qdisc replace dev d0 parent 1:1 handle 2: netem limit 100000 delay 250000us rate 10gbit seed 5
 qdisc change dev d0 parent 1:1 handle 2: netem limit 100 delay 25ms loss random 0.3% seed 6
-qdisc replace dev v0 root handle 1: netem limit 100000 loss gemodel 0.1234567% 25.0000000% seed 3
 qdisc change dev q0 root handle 1: tbf rate 8bit burst 1540 limit 6250
 qdisc add dev k0 root handle 1: pfifo limit 30
 qdisc del dev k0 root
 qdisc replace dev k0 root fq
 qdisc add dev k0 clsact
-qdisc del dev k0 clsact"""
+qdisc del dev k0 clsact
+qdisc replace dev k0 root handle 1: netem limit 100000 loss gemodel 0.1234567% 25.0000000% seed 3
+qdisc change dev k0 root handle 1: netem limit 90000 delay 5ms 1ms"""
 FAILS = "link del nobody\nqdisc del dev lo root"
 STARTED = (
     ("ip", "-j", "link"),
@@ -70,7 +71,7 @@ STARTED = (
     ("tc", "-s", "qdisc", "show"),
     ("nft", "list", "ruleset"),
 )
-"""Commands that only the program can do."""
+"""Commands that only the program can do. In a batch each such line is left to it (`gemodel`)."""
 PROGRAM = f"""
 import json, subprocess, sys
 sys.path.insert(0, "/opt/openbach-run/src")
