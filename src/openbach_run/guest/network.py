@@ -23,7 +23,7 @@ import os
 import signal
 import socket
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -219,7 +219,7 @@ def _allow_congestion_controls(typed: list[str]) -> None:
     _set({"net/ipv4/tcp_allowed_congestion_control": names}, None, typed)
 
 
-def spawned(words: Sequence[str], environment: Mapping[str, str], out: int, errors: int) -> int:
+def spawned(words: list[str], environment: Mapping[str, str], out: int, errors: int) -> int:
     """Start a program that reads nothing, in a session of its own, and return its process's id.
 
     It writes to two open files. Raises OSError.
