@@ -272,7 +272,8 @@ def _environment(unit: Unit) -> dict[str, str]:
             lines = [line.strip() for line in Path(name.lstrip("-")).read_text().splitlines()]
             kept = (line for line in lines if line and line[0] != "#")
             words += [word for line in kept for word in shlex.split(line)]
-    return {name: value for name, _, value in (word.partition("=") for word in words)}
+    parts = [word.partition("=") for word in words]
+    return {name: value for name, _, value in parts}
 
 
 def _keeper(name: str) -> int | None:
