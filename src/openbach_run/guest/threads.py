@@ -53,10 +53,6 @@ started: dict[int, JobThread] = {}
 """Jobs by the descriptor that becomes readable when one ends."""
 
 
-class Stopped(BaseException):
-    """The job is told to end by a signal that it does not block."""
-
-
 class Thread:
     """A thread, and what is its own while it has its turn."""
 
@@ -65,19 +61,18 @@ class Thread:
         self.stdout, self.stderr = sys.stdout, sys.stderr
         self.module = sys.modules["__main__"]
         self.has_turn = True
-        self.signal = 0
-        """That it is told to end by."""
+        self.code: int | None = None
 
     def take_turn(self) -> None:
-        """Wait for the turn, and put in place what is this thread's. Raises Stopped."""
+        """Wait for the turn, and put in place what is this thread's."""
         _turn.acquire()
+        if self.code is not None:  # as in a process that has ended, nothing goes on
+            _turn.release()
+            threading.Event().wait()
         self.has_turn = True
         sys.argv, sys.path[:], sys.modules["__main__"] = self.argv, self.path, self.module
         sys.stdout, sys.stderr = self.stdout, self.stderr
         os.environ._data = self.environment  # type: ignore[attr-defined]
-        if self.signal:
-            self.signal = 0
-            raise Stopped
 
     def give_turn(self) -> None:
         """Let another thread have its turn."""
@@ -100,7 +95,6 @@ class JobThread(Thread):
         self.module = ModuleType("__main__")
         self.module.__file__ = argv[0]
         self.has_turn = self.needs_process = False
-        self.code: int | None = None
         self.blocked: set[int] = set()
         self.fd = os.eventfd(0, os.EFD_CLOEXEC)
         started[self.fd] = self
@@ -121,13 +115,11 @@ class JobThread(Thread):
         self._waits.release()
 
     def send(self, number: int) -> None:
-        """Send a signal, as to a process: what does not block it ends."""
-        if self.code is None and number == signal.SIGKILL:
-            self._end(-number)
-        elif self.code is None and number in self.blocked:
+        """Send a signal, as to a process: what does not block it ends at once."""
+        if self.code is None and number in self.blocked - {signal.SIGKILL}:
             signal.pthread_kill(self.ident, number)
         elif self.code is None:
-            self.signal = self.ended_by = number
+            self._end(-number)
 
     def _end(self, code: int) -> None:
         self.code = code
@@ -139,8 +131,6 @@ class JobThread(Thread):
         self.take_turn()
         try:
             code = warm.run(_programs[self.argv[0]], self.module)  # type: ignore[arg-type]
-        except Stopped:
-            code = -self.ended_by
         except NeedsProcess:
             code, self.needs_process = 0, True
         except BaseException:
