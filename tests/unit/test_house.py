@@ -249,11 +249,12 @@ def test_changes_of_sys_path_are_seen(program: str, changes: bool) -> None:
 PATH_CHANGERS = {
     "setup.py",
     "src/openbach_run/guest/init.py",
+    "src/openbach_run/guest/threads.py",
     "src/openbach_run/guest/warm.py",
     "tests/helpers/job_paths.py",
 }
-"""A build of a wheel has no path yet; init starts Python in the guest; warm starts a job there, which
-looks in its own folder first; job_paths finds the jobs for tests."""
+"""A build of a wheel has no path yet; init starts Python in the guest; warm and threads start a job there,
+which looks in its own folder first; job_paths finds the jobs for tests."""
 
 
 def test_no_more_files_change_where_python_looks() -> None:

@@ -198,22 +198,39 @@ def test_the_buffer_is_in_bdp_of_its_direction_in_bytes_or_in_packets(
     assert [satcom_link.buffer_bytes(one, arguments.buffer) for one in both] == [forward, back]
 
 
-@pytest.mark.parametrize("changes", [0, 1])
-def test_only_a_link_that_changes_starts_a_tc(
+@pytest.mark.parametrize("changes", [0, 2])
+def test_tc_is_told_each_change_of_a_link_when_it_is_due(
     monkeypatch: pytest.MonkeyPatch, changes: int
 ) -> None:
-    started: list[list[str]] = []
-    monkeypatch.setattr(
-        satcom_link.subprocess, "Popen", lambda command, **_: started.append(command)
-    )
-    change = importlib.import_module("openbach_jobs.link_file").Change(1000.0, "forward", IDLE)
+    told: list[str] = []
+
+    def stop_after_the_last() -> None:
+        if len(told) == changes:
+            signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+
+    def run(program: str, lines: list[str]) -> None:
+        told.extend(f"{program} {line}" for line in lines)
+        stop_after_the_last()
+
+    monkeypatch.setattr(satcom_link, "run", run)
+    arguments = parsed(*GEO, "--seed", "1")
+    both = satcom_link.directions(arguments)
+    change = importlib.import_module("openbach_jobs.link_file").Change
+    played = [
+        *(change(0.0, "forward", IDLE._replace(delay_ms=300.0 + n)) for n in range(changes)),
+        change(1000.0, "forward", IDLE),
+    ]
+    player = satcom_link.Player(both, arguments, {one.name: IDLE for one in both})
     before = signal.pthread_sigmask(signal.SIG_BLOCK, satcom_link.SIGNALS)
     try:
-        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)  # waits until it is asked for
-        satcom_link.play(satcom_link.Player((), parsed(*GEO), {}), iter([change] * changes), (), 0)
+        stop_after_the_last()
+        satcom_link.play(player, iter(played), both, 0)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    assert started == [["tc", "-batch", "-"]] * changes
+    assert [line.partition(" handle")[0] for line in told] == [
+        f"tc qdisc change dev {both[0].leaves} root"
+    ] * changes
+    assert len({line.rpartition(" seed ")[2] for line in told}) == changes, "seeds of their own"
 
 
 def test_queues_know_the_rtt_and_the_buffer() -> None:

@@ -13,7 +13,6 @@ import argparse
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -22,8 +21,10 @@ import collect_agent
 import impairment
 
 from openbach_jobs import netem
-from openbach_jobs.command import change, run, started, undo
+from openbach_jobs.command import change, run, undo
 
+RUNS_AS_THREAD = True
+"""As openbach_run/guest/threads.py has it; an agent starts a process."""
 CONFIGURATION = "/opt/openbach/agent/jobs/lan_link/lan_link_rstats_filter.conf"
 PLACE = "last_mile"
 """Which losses are this link's, of the places that --loss-at can name."""
@@ -199,7 +200,7 @@ def clear(interface: str) -> None:
 
 
 def play(arguments: argparse.Namespace) -> None:
-    """Plays the bursts of loss that last for a time, until a signal comes."""
+    """Play the bursts of loss that last for a time, until a signal comes."""
     both = list(zip(devices(arguments.interface).values(), losses_pct(arguments), strict=True))
     lasting = [number for number, (_, loss_pct) in enumerate(both) if lasts(arguments, loss_pct)]
     if not lasting:
@@ -215,28 +216,13 @@ def play(arguments: argparse.Namespace) -> None:
         for time_s, is_bad in bursts.changes(both[number][1], arguments.burst_ms, seed):
             yield time_s, number, is_bad
 
-    batch = ("tc", "-batch", "-")
-    with started(*batch, stdin=subprocess.PIPE, text=True, preexec_fn=unblock_signals) as tc:
-        assert tc.stdin
-        start_s = time.monotonic()
-        for step, (time_s, number, is_bad) in enumerate(heapq.merge(*map(drawn, lasting)), start=2):
-            if signal.sigtimedwait(SIGNALS, max(start_s + time_s - time.monotonic(), 0)):
-                return
-            loss = netem.loss_model(100 if is_bad else 0, 1)
-            line = netem_line(arguments, number, both[number][0], loss, step)
-            try:
-                tc.stdin.write(f"qdisc change {line}\n")
-                tc.stdin.flush()
-            except BrokenPipeError:
-                break
-        if tc.wait() != -signal.SIGTERM:  # an agent that stops a job ends its children first
-            sys.exit(f"tc ended with exit code {tc.returncode}; its last order was: {line}")
-        signal.sigwait(SIGNALS)
-
-
-def unblock_signals() -> None:
-    """Let a program that this job starts be ended by signals."""
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    start_s = time.monotonic()
+    for step, (time_s, number, is_bad) in enumerate(heapq.merge(*map(drawn, lasting)), start=2):
+        if signal.sigtimedwait(SIGNALS, max(start_s + time_s - time.monotonic(), 0)):
+            return
+        loss = netem.loss_model(100 if is_bad else 0, 1)
+        line = netem_line(arguments, number, both[number][0], loss, step)
+        run("tc", lines=[f"qdisc change {line}"])
 
 
 def report(interface: str) -> None:

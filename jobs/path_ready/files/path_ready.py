@@ -15,6 +15,8 @@ import collect_agent
 
 from openbach_jobs.command import wait_for
 
+RUNS_AS_THREAD = True
+"""As openbach_run/guest/threads.py has it; an agent starts a process."""
 CONFIGURATION = "/opt/openbach/agent/jobs/path_ready/path_ready_rstats_filter.conf"
 PAUSE_S = 0.5  # between two attempts when there is no route yet and ping fails at once
 FIRST = ("-W", "2")

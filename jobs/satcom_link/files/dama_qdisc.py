@@ -25,7 +25,7 @@ from openbach_jobs import netem
 from openbach_jobs.command import change, figures_are_wrong, run, undo, wait_for
 from openbach_jobs.dama import Access, Share
 
-STATE = Path("/proc/net/dama")
+STATE = Path("/proc/thread-self/net/dama")
 LATE_S = 1.0
 """How long after it should have left a packet counts as not sent."""
 PORT = 5997
@@ -124,7 +124,7 @@ def listen(interface: str) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, stops)
         signal.sigwait(stops)
         return
-    if (count := terminals_beyond(interface, Path("/proc/net/route").read_text())) > 1:
+    if (count := terminals_beyond(interface, Path("/proc/thread-self/net/route").read_text())) > 1:
         sys.exit(f"{count} terminals are beyond {interface}: a PEP's wishes are for one")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     place = f"dev {interface} ingress pref 1"

@@ -18,7 +18,7 @@ from link_proof import ClassCounters, gateways
 from openbach_jobs.command import change, figures_are_wrong, wait_for
 from openbach_jobs.dvbs2 import MODCODS, RECEIVES, SENDS, SILENT, Change, Forward, Rows
 
-STATE = Path("/proc/net/dvbs2")
+STATE = Path("/proc/thread-self/net/dvbs2")
 LATE_S = 1.0
 """How long after it should have left a packet counts as not sent."""
 WRITE_BYTES = 4000

@@ -384,7 +384,9 @@ def _beyond(interface: str) -> str:
     From the kernel's tables: a start of `ip` costs as much as the measurement.
     """
     found = beyond(
-        interface, Path("/proc/net/route").read_text(), Path("/proc/net/arp").read_text()
+        interface,
+        Path("/proc/thread-self/net/route").read_text(),
+        Path("/proc/thread-self/net/arp").read_text(),
     )
     if not found:
         sys.exit(

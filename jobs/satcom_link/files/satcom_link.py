@@ -26,7 +26,6 @@ import math
 import os
 import re
 import signal
-import subprocess
 import sys
 import syslog
 import time
@@ -39,7 +38,7 @@ import collect_agent
 import fragments
 import link_proof
 
-from openbach_jobs import constellation, link_file, netem, presets
+from openbach_jobs import command, constellation, link_file, netem, presets
 from openbach_jobs.command import LINKS, change, interface_mtu, run, undo, wait_for
 from openbach_jobs.link_file import Change, State
 from openbach_jobs.presets import NONE, PRESET, SAME, Buffer
@@ -48,6 +47,8 @@ if TYPE_CHECKING:
     import dama_qdisc
     import dvbs2_qdisc
 
+RUNS_AS_THREAD = True
+"""As openbach_run/guest/threads.py has it; an agent starts a process."""
 CONFIGURATION = "/opt/openbach/agent/jobs/satcom_link/satcom_link_rstats_filter.conf"
 FRAME_BYTES = 1514
 HELD_RATE = "8bit"
@@ -601,7 +602,9 @@ def ask_for_the_return_link(direction: Direction, arguments: argparse.Namespace)
     """
     import dama_qdisc
 
-    terminals = dama_qdisc.terminals_beyond(direction.arrives, Path("/proc/net/route").read_text())
+    terminals = dama_qdisc.terminals_beyond(
+        direction.arrives, Path("/proc/thread-self/net/route").read_text()
+    )
     link = dama_qdisc.Link(
         arguments.dama,
         direction.queue,
@@ -640,7 +643,7 @@ def frame_the_forward_link(direction: Direction, arguments: argparse.Namespace) 
 
     from openbach_jobs import dvbs2
 
-    routes = Path("/proc/net/route").read_text()
+    routes = Path("/proc/thread-self/net/route").read_text()
     terminals = dvbs2_qdisc.terminals_beyond(direction.leaves, routes)
     if not terminals:
         sys.exit(
@@ -728,11 +731,6 @@ def counters_before_rate(
     return Counters(rate["packets"], rate["bytes"], lost, dropped, None, None)
 
 
-def unblock_signals() -> None:
-    """Let a program that this job starts be ended by signals."""
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-
-
 class BurstTimes:
     """The number and durations of a direction's bursts that have ended."""
 
@@ -752,37 +750,24 @@ class BurstTimes:
 
 
 class Player:
-    """A tc that carries out the changes of the link as they are due.
-
-    Starting a program for each would cost most of a run's time.
-    """
+    """The one that carries out the changes of the link as they are due."""
 
     def __init__(self, both: Both, arguments: argparse.Namespace, states: dict[str, State]) -> None:
-        """Start tc; `states` are those that the link has now."""
+        """Change nothing yet; `states` are those that the link has now."""
         self._both = {one.name: one for one in both}
         self._arguments = arguments
         self.states = states
         self.bursts = {one.name: BurstTimes() for one in both if bursts_of(one, arguments)}
         self._step = 2
-        self._tc: subprocess.Popen[str] | None = None
-
-    def start(self) -> None:
-        """Before the first change: to start a program takes time."""
-        self._tc = subprocess.Popen(
-            ["tc", "-batch", "-"],
-            stdin=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            preexec_fn=unblock_signals,
-        )
 
     def change(self, change: Change | Burst) -> None:
-        """Carry out one change."""
+        """Carry out one change. Ends the job if tc fails."""
         direction = self._both[change.direction]
         if isinstance(change, Burst):
             self.bursts[direction.name].take(change)
             loss = netem.loss_model(100 if change.is_bad else 0, 1)
-            self._tell([f"qdisc change {loss_line_of(direction, self._arguments.queue, loss)}"])
+            line = loss_line_of(direction, self._arguments.queue, loss)
+            run("tc", lines=[f"qdisc change {line}"])
             return
         old, new = self.states[direction.name], change.state
         lines = []
@@ -792,26 +777,8 @@ class Player:
             lines.append(f"qdisc change {delay_line(direction, self._arguments, new, self._step)}")
             self._step += 1
         self.states[direction.name] = new
-        self._tell(lines)
-
-    def _tell(self, lines: Sequence[str]) -> None:
-        assert self._tc and self._tc.stdin
-        try:
-            self._tc.stdin.write("".join(f"{line}\n" for line in lines))
-            self._tc.stdin.flush()
-        except BrokenPipeError:
-            self.end()
-
-    def end(self) -> None:
-        """Wait for the end of tc, and end the job if it failed.
-
-        An agent that stops a job ends its children first: that is no failure.
-        """
-        if not self._tc:
-            return
-        _, said = self._tc.communicate()
-        if self._tc.returncode not in (0, -signal.SIGTERM):
-            sys.exit(f"tc: {said.strip()}")
+        if lines:
+            run("tc", lines=lines)
 
 
 def play(
@@ -823,8 +790,7 @@ def play(
 ) -> None:
     """Change the link and look at its queues, each when it is due, until a signal comes."""
     start_s = time.monotonic()
-    if upcoming := next(played, None):
-        player.start()
+    upcoming = next(played, None)
     look_s = series_s or math.inf
     while True:
         due_s = min(upcoming.time_s if upcoming else math.inf, look_s)
@@ -976,10 +942,7 @@ def emulate(arguments: argparse.Namespace) -> None:
                 one, asked(one, arguments, proven[one.name]), partial(counters_of, both, one.name)
             )
         if proven != states:
-            change(
-                "tc",
-                lines=[*state_lines(both, arguments, states)],
-            )
+            change("tc", lines=[*state_lines(both, arguments, states)])
         asked_for = None
         if arguments.dama:
             asked_for = ask_for_the_return_link(both[1], arguments)
@@ -996,7 +959,6 @@ def emulate(arguments: argparse.Namespace) -> None:
         counted = {one.name: fragments.Counter(one.arrives) for one in both}
         player = Player(both, arguments, states)
         play(player, with_bursts(played, both, arguments), both, arguments.series_s, framed)
-        player.end()
         report(both, before, counted, player.bursts)
         for link in (asked_for, framed):
             for suffix, found in link.statistics().items() if link else ():
@@ -1009,6 +971,7 @@ def main() -> None:
     """Run the job."""
     arguments = parse()
     if arguments.mode == "listen":
+        command.need_process()
         import dama_qdisc
 
         wait()

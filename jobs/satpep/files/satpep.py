@@ -35,9 +35,11 @@ import collect_agent
 import proof
 
 from openbach_jobs import limits, profiles, resumes
-from openbach_jobs.command import change, run, started, undo, wait_for
+from openbach_jobs.command import change, need_process, run, started, undo, wait_for
 from openbach_jobs.data import data_folder
 
+RUNS_AS_THREAD = True
+"""As openbach_run/guest/threads.py has it; an agent starts a process."""
 CONFIGURATION = "/opt/openbach/agent/jobs/satpep/satpep_rstats_filter.conf"
 LIMITS = {
     "initcwnd": (1, 1000), "max_connections": (1, 10**6), "port": (1, 65535),
@@ -417,6 +419,7 @@ def main() -> None:
     elif arguments.program == OURS and shutil.which(OURS) is None:
         sys.exit(f"{OURS} is not installed on this host")
     else:
+        need_process()
         split(arguments)
 
 

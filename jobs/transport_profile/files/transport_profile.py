@@ -14,6 +14,8 @@ import collect_agent
 from openbach_jobs import profiles
 from openbach_jobs.command import change, run, undo, write
 
+RUNS_AS_THREAD = True
+"""As openbach_run/guest/threads.py has it; an agent starts a process."""
 CONFIGURATION = "/opt/openbach/agent/jobs/transport_profile/transport_profile_rstats_filter.conf"
 IPV4 = Path("/proc/sys/net/ipv4")
 SYSCTLS = Path("/proc/sys")

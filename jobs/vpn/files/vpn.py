@@ -56,6 +56,7 @@ from openbach_jobs.command import (
     TCP_INFO_BYTES,
     change,
     interface_mtu,
+    need_process,
     record,
     run,
     segment_bytes,
@@ -65,6 +66,8 @@ from openbach_jobs.command import (
 )
 from openbach_jobs.data import data_folder
 
+RUNS_AS_THREAD = True
+"""As openbach_run/guest/threads.py has it; an agent starts a process."""
 CONFIGURATION = "/opt/openbach/agent/jobs/vpn/vpn_rstats_filter.conf"
 PROGRAMS = "/usr/local/sbin:/opt/openbach-run/bin"
 """Where programs may stand that are in no Debian package: the host's own, and those that we have
@@ -404,7 +407,7 @@ def main_table() -> list[tuple[str, IPv4Network, str]]:
 
     The interface is `*`, and the gateway 0.0.0.0, where there is none.
     """
-    with open("/proc/net/route") as table:
+    with open("/proc/thread-self/net/route") as table:
         lines = [line.split() for line in table][1:]
     return [
         (name, IPv4Network((_address(to), _address(mask))), _address(via))
@@ -1161,7 +1164,8 @@ def bring_up(
                 environment=environment,
                 stdout=said,
                 stderr=subprocess.STDOUT,
-                preexec_fn=unblock_signals,
+                # What ends by itself needs no signal: a fork of this process is spared.
+                preexec_fn=unblock_signals if vpn["daemon"] else None,
             )
         )
     if not vpn["daemon"]:
@@ -1287,6 +1291,8 @@ def main() -> None:
         and (wrong := not_had(arguments.kind, arguments.values))
     ):
         sys.exit(wrong)
+    if arguments.kind != "none":
+        need_process()
     signal.pthread_sigmask(signal.SIG_BLOCK, BLOCKED)
     if arguments.role == "coordinator":
         vpn = {} if arguments.kind == "none" else describe(arguments.kind, arguments.values)

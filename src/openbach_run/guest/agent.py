@@ -16,12 +16,13 @@ from collections.abc import Generator, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from openbach_run.guest import warm
+from openbach_run.guest import threads, warm
 from openbach_run.guest.director import SECOND_US, JobInstance, JobStatus, LaunchRefused
-from openbach_run.guest.network import Namespace, inside
+from openbach_run.guest.network import Namespace, inside, spawned
 
 if TYPE_CHECKING:
     from openbach_run.guest.terminal import Terminals
+    from openbach_run.guest.threads import JobThread
     from openbach_run.guest.typed import Commands
     from openbach_run.openbach.job import Job
 
@@ -35,14 +36,12 @@ PYTHON_PATH = "/opt/openbach-run/src/openbach_run/guest/agent_library"
 KEEPS_QLOG = "OPENBACH_RUN_QLOG"
 """In this process's environment, from the kernel's command line: jobs keep the qlog of QUIC."""
 
-CHILDREN_GRACE_US = (
-    1 * SECOND_US
-)  # as a real agent: from SIGTERM to SIGKILL for the job's children,
-JOB_GRACE_US = 2 * SECOND_US  # then for the job itself
+CHILDREN_GRACE_US, JOB_GRACE_US = 1 * SECOND_US, 2 * SECOND_US
+"""As a real agent: from SIGTERM to SIGKILL for the job's children, then for the job itself."""
 STOP_LIMIT_US = 60 * SECOND_US  # a real agent waits for command_stop without limit
 SELECT_MAX = 1024  # FD_SETSIZE
-NO_PROCESS = -1
-"""In place of a process's id: the job is commands that a person has typed (typed.py)."""
+WAIT_NOT_FOR_THREADS = 0x20000000
+"""__WNOTHREAD of linux/wait.h: children of jobs that are threads are theirs."""
 WRONG_FIGURES = 70
 """The exit code of a job that found, as it was stopped, that what it measured is wrong
 (openbach_jobs/command.py)."""
@@ -50,9 +49,8 @@ LAST_LINES = 20
 LAST_LINES_BYTES = 8192
 
 
-Procedure = Generator[
-    tuple[list[int], int]
-]  # yields pidfds and a period in µs: goes on when all ended, or after it
+Procedure = Generator[tuple[list[int], int]]
+"""Yields pidfds and a period in µs: it goes on when all have ended, or after it."""
 
 
 class Process:
@@ -66,13 +64,10 @@ class Process:
         pid: int,
         pidfd: int,
         start_us: int,
+        thread: JobThread | None = None,
     ) -> None:
-        self.job = job
-        self.directory = directory
-        self.command_line = command_line
-        self.pid = pid
-        self.pidfd = pidfd
-        self.start_us = start_us
+        self.job, self.directory, self.command_line = job, directory, command_line
+        self.pid, self.pidfd, self.start_us, self.thread = pid, pidfd, start_us, thread
         self.end_us: int | None = None
         self.exit_code: int | None = None  # negative: the signal that ended it
         self.stop_ordered = False
@@ -83,9 +78,7 @@ class Wait:
     """A stop procedure that waits: for the pidfds that are left, or for its time."""
 
     def __init__(self, procedure: Procedure, pidfds: list[int], due_us: int) -> None:
-        self.procedure = procedure
-        self.pidfds = pidfds
-        self.due_us = due_us
+        self.procedure, self.pidfds, self.due_us = procedure, pidfds, due_us
 
 
 class GuestAgents:
@@ -99,11 +92,8 @@ class GuestAgents:
         origin_ns: int,
         clock: str,
     ) -> None:
-        self.namespaces = namespaces
-        self.jobs = jobs
-        self.seed = seed
-        self.origin_ns = origin_ns
-        self.clock = clock
+        self.namespaces, self.jobs = namespaces, jobs
+        self.seed, self.origin_ns, self.clock = seed, origin_ns, clock
         self.typed: dict[str, Commands | Terminals] = {}
         """By the name of the job in whose place they run."""
         self.processes: dict[int, Process] = {}
@@ -134,10 +124,13 @@ class GuestAgents:
             "SCENARIO_INSTANCE_ID": str(job.scenario_id),
             "OWNER_SCENARIO_INSTANCE_ID": str(job.owner_id),
         }
+        pid, thread = os.getpid(), None
         try:
             if typed := self.typed.get(job.job):
                 typed.begin()
-                pid, pidfd = NO_PROCESS, os.eventfd(0, os.EFD_CLOEXEC)
+                pidfd = os.eventfd(0, os.EFD_CLOEXEC)
+            elif thread := self._thread(job.entity, directory, command_line, environment):
+                pidfd = thread.fd
             else:
                 pid = self.spawn(job.entity, directory, command_line, environment)
                 pidfd = os.pidfd_open(pid)
@@ -148,7 +141,10 @@ class GuestAgents:
                 os.remove(f"{directory}/{name}")
             os.rmdir(directory)
             raise
-        self.processes[job.id] = Process(job, directory, command_line, pid, pidfd, self.now_us())
+        self.processes[job.id] = Process(
+            job, directory, command_line, pid, pidfd, self.now_us(), thread
+        )
+        self._reap()
 
     def poll(self, instance_id: int) -> JobStatus:
         """Return the status of a job instance by its process."""
@@ -211,11 +207,20 @@ class GuestAgents:
 
     # Processes
 
-    def spawn(
+    def _thread(
         self, entity: str, directory: str, command_line: list[str], environment: dict[str, str]
-    ) -> int:
-        """Start a program on a host, in a session of its own. Raises LaunchRefused."""
-        # The whole environment of a job: nothing of the host's may change a run.
+    ) -> JobThread | None:
+        """Return a thread that runs a program on a host; None if that needs a process."""
+        if not threads.takes(command_line):
+            return None
+        with inside(self.namespaces[entity]):
+            os.chdir(directory)
+            whole = {**self._environment(entity, directory), **environment}
+            thread = threads.JobThread(command_line, whole, directory)
+        return None if thread.needs_process else thread
+
+    def _environment(self, entity: str, directory: str) -> dict[str, str]:
+        """Return what all of a host's programs have: nothing of the host's may change a run."""
         base = {
             "PATH": f"{PROGRAMS}:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
             "HOME": "/root",
@@ -232,28 +237,24 @@ class GuestAgents:
         }
         if KEEPS_QLOG in os.environ:
             base["QLOGDIR"] = directory  # where curl and programs on quic-go look for it
-        # Appended to, since command_stop writes to the same files as its job.
-        append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        return base
+
+    def spawn(
+        self, entity: str, directory: str, command_line: list[str], environment: dict[str, str]
+    ) -> int:
+        """Start a program on a host, in a session of its own. Raises LaunchRefused."""
+        whole = {**self._environment(entity, directory), **environment}
         # A child is born in the namespaces of its parent, so the agent goes there to start it.
         with inside(self.namespaces[entity]):
             os.chdir(directory)
             # A Python job is forked from a process that has its imports done, which saves CPU in
             # every run.
             if warm.runs(command_line):
-                return warm.start(command_line, {**base, **environment})
+                return warm.start(command_line, whole)
             try:
-                return os.posix_spawnp(
-                    command_line[0],
-                    command_line,
-                    {**base, **environment},
-                    setsid=True,
-                    setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],  # Python ignores them
-                    file_actions=[
-                        (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
-                        (os.POSIX_SPAWN_OPEN, 1, "stdout", append, 0o644),
-                        (os.POSIX_SPAWN_OPEN, 2, "stderr", append, 0o644),
-                    ],
-                )
+                # Appended to, since command_stop writes to the same files as its job.
+                with open("stdout", "ab") as out, open("stderr", "ab") as errors:
+                    return spawned(command_line, whole, out.fileno(), errors.fileno())
             except OSError as error:
                 raise LaunchRefused(f"{command_line[0]} on {entity}: {error.strerror}") from error
 
@@ -293,12 +294,16 @@ class GuestAgents:
                     process.exit_code, process.end_us = 0, self.now_us()
 
     def _reap(self) -> None:
-        """Take note of all children that ended; orphans end up here too."""
+        """Take note of all jobs that ended; orphans end up here too."""
+        for process in self.processes.values():
+            if process.exit_code is None and process.thread is not None:
+                process.exit_code = process.thread.code
+                process.end_us = None if process.exit_code is None else self.now_us()
         while True:
             try:
                 # The director is process 1 of the guest: children of jobs that have ended become
                 # its own.
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                pid, status = os.waitpid(-1, os.WNOHANG | WAIT_NOT_FOR_THREADS)
             except ChildProcessError:
                 return
             if not pid:
@@ -325,7 +330,7 @@ class GuestAgents:
         if process.exit_code is None:
             # Children first, as OpenBACH's agent does: a parent that sees them end may end by
             # itself.
-            children = [*_descendants(process.pid)]
+            children = [*_descendants(process.pid, process.thread)]
             yield from _end(children, CHILDREN_GRACE_US)
             # Kept open until here: a pidfd names this process and never a later one with the same
             # id.
@@ -370,20 +375,20 @@ def _end(pidfds: list[int], grace_us: int) -> Procedure:
 
 
 def _send(pidfd: int, number: signal.Signals) -> None:
+    if thread := threads.started.get(pidfd):
+        thread.send(number)
+        return
     with suppress(ProcessLookupError):  # it has ended
         signal.pidfd_send_signal(pidfd, number)
 
 
-def _descendants(pid: int) -> Iterable[int]:
-    """Yield pidfds of a process's children and their children."""
-    try:
-        tasks = os.listdir(f"/proc/{pid}/task")
+def _descendants(pid: int, thread: JobThread | None = None) -> Iterable[int]:
+    """Yield pidfds of a process's children and their children, or those of one of its threads."""
+    with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
         # Children are listed by the thread that has started them (proc(5)).
-        for task in sorted(tasks):
+        for task in [thread.tid] if thread else sorted(os.listdir(f"/proc/{pid}/task")):
             with open(f"/proc/{pid}/task/{task}/children") as file:
                 children = [int(child) for child in file.read().split()]
             for child in children:
                 yield os.pidfd_open(child)
                 yield from _descendants(child)
-    except (FileNotFoundError, ProcessLookupError):
-        return  # it has ended meanwhile

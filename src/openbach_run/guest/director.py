@@ -24,6 +24,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterator
 from enum import StrEnum
+from functools import partial
 from itertools import count
 from string import Template
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -51,6 +52,7 @@ STARTING = ("start_job_instance", "start_scenario_instance")
 STOPPING = ("stop_job_instances", "stop_job_instance", "stop_scenario_instance")
 PLATFORM_ONLY = ("push_file", "pull_file", "reboot", "restart_job_instance", "status_job_instance")
 RUNNABLE = STARTING + STOPPING + PLATFORM_ONLY
+NO_ID = "there is no instance id to give"
 
 
 class FunctionStatus(StrEnum):
@@ -140,13 +142,8 @@ class JobInstance:
         owner_id: int,
         ignorable: bool,
     ) -> None:
-        self.id = id
-        self.job = job
-        self.entity = entity
-        self.argv = argv
-        self.scenario_id = scenario_id
-        self.owner_id = owner_id
-        self.ignorable = ignorable
+        self.id, self.job, self.entity, self.argv = id, job, entity, argv
+        self.scenario_id, self.owner_id, self.ignorable = scenario_id, owner_id, ignorable
         self.status = JobStatus.SCHEDULED
         self.start_us: int | None = None
         self.stop_us: int | None = None
@@ -182,8 +179,7 @@ class FunctionInstance:
     """One execution of a function; a retry is another one."""
 
     def __init__(self, function: Function, wait_us: int, retries_left: int | None) -> None:
-        self.function = function
-        self.wait_us = wait_us
+        self.function, self.wait_us = function, wait_us
         self.retries_left = retries_left  # None: its failure is ignored
         self.status = FunctionStatus.SCHEDULED
         self.job: JobInstance | None = None
@@ -226,11 +222,8 @@ class Director:
         observe: Callable[[dict[str, Any]], None],
         virtual_limit_s: float,
     ) -> None:
-        self.agents = agents
-        self.jobs = jobs
-        self.bind = bind
-        self.sub_scenarios = sub_scenarios
-        self.observe = observe
+        self.agents, self.jobs, self.bind = agents, jobs, bind
+        self.sub_scenarios, self.observe = sub_scenarios, observe
         self.limit_us = round(virtual_limit_s * SECOND_US)
         self.job_ids = count(1)
         self.job_instances: list[JobInstance] = []
@@ -309,10 +302,8 @@ class Director:
                 yield f"{name} waits for its time"
             if row.job is not None and row.job.stop_us is None:
                 yield f"job {row.job.job} on {row.job.entity} ({name}) is running"
-            if row.scenario is not None and not row.scenario.ended:
-                yield from (
-                    f"{row.scenario.name}: {text}" for text in self._unfinished(row.scenario)
-                )
+            if (inner := row.scenario) is not None and not inner.ended:
+                yield from (f"{inner.name}: {text}" for text in self._unfinished(inner))
 
     def _waits_for(self, run: ScenarioInstance, row: FunctionInstance) -> Iterator[str]:
         for kind, met in WAITS.items():
@@ -343,13 +334,8 @@ class Director:
         run.status = ScenarioStatus.RUNNING
         self.scenario_instances.append(run)
         started_by = {"parent_id": parent.id, "function": function_id} if parent else {}
-        self._event(
-            "scenario_started",
-            scenario=run.name,
-            scenario_instance_id=run.id,
-            arguments=arguments,
-            **started_by,
-        )
+        told = {"scenario": run.name, "scenario_instance_id": run.id, "arguments": arguments}
+        self._event("scenario_started", **told, **started_by)
         self._after(0, RANK_PASS, lambda: self._look_at(run))
         return run
 
@@ -357,11 +343,8 @@ class Director:
         """One pass over a scenario instance: what failed, what can start, whether it is over."""
         if run.ended:
             return
-        errors = [
-            row
-            for row in run.rows
-            if row.status is FunctionStatus.ERROR and row.retries_left is not None
-        ]
+        failed = (row for row in run.rows if row.status is FunctionStatus.ERROR)
+        errors = [row for row in failed if row.retries_left is not None]
         # A job that fails ends the whole scenario instance, whatever its function said, unless that
         # ignores failures.
         failed_job = any(
@@ -379,9 +362,8 @@ class Director:
                 # `if`, `while` and others: a controller stores them, but its director cannot run
                 # them.
                 if row.function.kind not in RUNNABLE:
-                    self._function_failed(
-                        run, row, "OpenBACH stores this kind of function, but cannot run it"
-                    )
+                    why = "OpenBACH stores this kind of function, but cannot run it"
+                    self._function_failed(run, row, why)
                     self._terminate(run)
                     return
                 self._start_function(run, row)
@@ -416,9 +398,8 @@ class Director:
 
     def _check_not_stuck(self, run: ScenarioInstance) -> None:
         """Raise CannotGoOn if a function can never start, whatever the others do."""
-        waiting = {
-            row.function.id: row for row in run.rows if row.status is FunctionStatus.SCHEDULED
-        }
+        scheduled = (row for row in run.rows if row.status is FunctionStatus.SCHEDULED)
+        waiting = {row.function.id: row for row in scheduled}
         for row in waiting.values():
             for kind, never in NEVER.items():
                 for waited in row.function.waits[kind]:
@@ -471,32 +452,22 @@ class Director:
         self._set_status(run, row, FunctionStatus.RETRIED)
         # A retry is a row of its own, as in OpenBACH: waits for the function see the old one as
         # retried for ever.
-        again = FunctionInstance(
-            row.function, _us(row.function.delay_s, run.values), row.retries_left - 1
-        )
+        delay_us = _us(row.function.delay_s, run.values)
+        again = FunctionInstance(row.function, delay_us, row.retries_left - 1)
         run.rows.append(again)
         self._start_function(run, again)
 
     def _function_failed(self, run: ScenarioInstance, row: FunctionInstance, error: str) -> None:
-        self._fail(
-            function=row.function.id, scenario=run.name, error=f"{row.function.kind}: {error}"
-        )
+        error = f"{row.function.kind}: {error}"
+        self._fail(function=row.function.id, scenario=run.name, error=error)
 
     def _set_status(
         self, run: ScenarioInstance, row: FunctionInstance, status: FunctionStatus, **details: Any
     ) -> None:
         row.status = status
-        self._event(
-            (
-                "function_started"
-                if status is FunctionStatus.RUNNING
-                else f"function_{status.lower()}"
-            ),
-            scenario_instance_id=run.id,
-            function=row.function.id,
-            label=row.function.label,
-            **details,
-        )
+        event = "started" if status is FunctionStatus.RUNNING else status.lower()
+        row_of = {"scenario_instance_id": run.id, "function": row.function.id}
+        self._event(f"function_{event}", **row_of, label=row.function.label, **details)
 
     def _carry_out(self, run: ScenarioInstance, row: FunctionInstance) -> None:
         """Carry out a function.
@@ -537,17 +508,10 @@ class Director:
             raise FunctionFailed(
                 f"no job {name}; there are {', '.join(sorted(self.jobs)) or 'none'}"
             )
-        job = JobInstance(
-            id=next(self.job_ids),
-            job=name,
-            entity=entity,
-            argv=self.bind(
-                self.jobs[name], arguments, run.values, lambda path: self._instance_id(run, path)
-            ),
-            scenario_id=run.id,
-            owner_id=run.owner_id,
-            ignorable=row.retries_left is None,
-        )
+        instance_id = partial(self._instance_id, run)
+        argv = self.bind(self.jobs[name], arguments, run.values, instance_id)
+        ignorable = row.retries_left is None
+        job = JobInstance(next(self.job_ids), name, entity, argv, run.id, run.owner_id, ignorable)
         self.agents.start(job)
         self.job_instances.append(job)
         row.job = job
@@ -579,13 +543,10 @@ class Director:
             raise FunctionFailed(
                 f"scenario {name} would start itself: {' > '.join([*run.lineage, name])}"
             )
-        arguments = {
-            key: substitute(text, run.values)
-            for key, text in row.function.body["arguments"].items()
-        }
-        row.scenario = self._start_scenario(
-            self.sub_scenarios[name], arguments, run, row.function.id
-        )
+        given = row.function.body["arguments"]
+        arguments = {key: substitute(text, run.values) for key, text in given.items()}
+        inner = self.sub_scenarios[name]
+        row.scenario = self._start_scenario(inner, arguments, run, row.function.id)
 
     def _stop_sub_scenario(self, run: ScenarioInstance, number: int) -> None:
         scenario = self._latest(run, number).scenario
@@ -611,17 +572,12 @@ class Director:
         for step in outer:
             scenario = self._latest(run, step).scenario
             if scenario is None:
-                raise FunctionFailed(
-                    f"function {step} has not started a scenario yet: there is no instance id to"
-                    " give"
-                )
+                raise FunctionFailed(f"function {step} has not started a scenario yet: {NO_ID}")
             run = scenario
         row = self._latest(run, number)
         instance = row.job or row.scenario
         if instance is None:
-            raise FunctionFailed(
-                f"function {number} has not started anything yet: there is no instance id to give"
-            )
+            raise FunctionFailed(f"function {number} has not started anything yet: {NO_ID}")
         return instance.id
 
     # Job instances
@@ -653,9 +609,8 @@ def _rows(run: ScenarioInstance, number: int) -> Rows:
 
 
 def _name(function: Function) -> str:
-    return f"function {function.id}" + (
-        f" ({function.label})" if function.label != str(function.id) else ""
-    )
+    label = f" ({function.label})" if function.label != str(function.id) else ""
+    return f"function {function.id}{label}"
 
 
 def _identity(job: JobInstance) -> dict[str, Any]:

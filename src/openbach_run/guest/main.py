@@ -56,19 +56,13 @@ def main() -> int:
     with open(f"{RUN_DIRECTORY}/events.jsonl", "w", buffering=1) as events:
         try:
             result = _run(events, began_ns)
-        except ModuleRefused as refused:
-            result = {
-                "status": "Finished Ko",
-                "failed": [{"function": None, "error": str(refused)}],
-            }
         # The guest powers off after this: whatever went wrong has to be in the record.
-        except BaseException:
+        except BaseException as error:
             import traceback
 
-            result = {
-                "status": "Finished Ko",
-                "failed": [{"function": None, "error": traceback.format_exc()}],
-            }
+            said = str(error) if isinstance(error, ModuleRefused) else traceback.format_exc()
+            failed = [{"function": None, "error": said}]
+            result = {"status": "Finished Ko", "failed": failed}
     began_ns = result.pop("began_ns", began_ns)
     result["virtual_s"] = max(time.clock_gettime_ns(time.CLOCK_MONOTONIC) - began_ns, 0) / 1e9
     with open(f"{RUN_DIRECTORY}/result.json", "w") as file:
@@ -79,7 +73,7 @@ def main() -> int:
 
 def _run(events: TextIO, began_ns: int) -> dict[str, Any]:
     # Imported here, so that an error in them is reported like any other.
-    from openbach_run.guest import network, warm
+    from openbach_run.guest import iproute, network, threads, warm  # noqa: F401
     from openbach_run.guest.agent import COMMANDS, PYTHON_PATH, GuestAgents
     from openbach_run.guest.director import Director
     from openbach_run.openbach.job import Job
@@ -98,17 +92,13 @@ def _run(events: TextIO, began_ns: int) -> dict[str, Any]:
     if own_kernel:
         _answer_no_kernel()
         _give_tcp_memory()
-        _load_modules(
-            [
-                *uses.get("congestion-controls", ()),
-                *([CPU_MODEL] if uses.get("cpus") else ()),
-                *uses.get("modules", ()),
-            ]
-        )
+        own = [CPU_MODEL] if uses.get("cpus") else []
+        _load_modules([*uses.get("congestion-controls", ()), *own, *uses.get("modules", ())])
     # All of this takes virtual time that differs from run to run: it is done before the run begins.
     _place_link_files(run["link_files"])
     jobs = {name: Job.from_dict(job) for name, job in run["jobs"].items()}
     warm.prepare(PYTHON_PATH)
+    threads.prepare()
     inventory = Inventory.from_dict(run["inventory"])
     if len(inventory.hosts) > MANY_HOSTS:
         import resource  # not above: a file more to read would move packets
@@ -154,15 +144,14 @@ def _run(events: TextIO, began_ns: int) -> dict[str, Any]:
         for job in filter(agents.has_wrong_figures, director.job_instances):
             status = director.fail_after_its_stop(job)
     finally:
+        lines = (json.dumps(agents.record(job)) + "\n" for job in director.job_instances)
         with open(f"{RUN_DIRECTORY}/jobs.jsonl", "w") as records:
-            records.writelines(
-                json.dumps(agents.record(job)) + "\n" for job in director.job_instances
-            )
+            records.writelines(lines)
     for failure in director.failed:
         if "instance_id" in failure:
-            failure["exit_code"] = agents.processes[failure["instance_id"]].exit_code
-            job = agents.processes[failure["instance_id"]].job
-            before = failures.get((job.entity, job.job), [])
+            process = agents.processes[failure["instance_id"]]
+            failure["exit_code"] = process.exit_code
+            before = failures.get((process.job.entity, process.job.job), [])
             failure["last_lines"] = [*before, *agents.last_lines(failure["instance_id"])]
     return {"status": status, "failed": director.failed, "began_ns": began_ns}
 
@@ -200,11 +189,8 @@ def _load_modules(names: Sequence[str]) -> None:
         if libc.syscall(FINIT_MODULE, module, b"", 0):
             error = os.strerror(ctypes.get_errno())
             said = _kernel_log(libc)[len(before) :]
-            raise ModuleRefused(
-                "\n".join(
-                    [f"the kernel does not take the module of {name}: {error}; it says:", *said]
-                )
-            )
+            head = f"the kernel does not take the module of {name}: {error}; it says:"
+            raise ModuleRefused("\n".join([head, *said]))
         os.close(module)
 
 

@@ -20,16 +20,17 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import os
+import signal
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from openbach_jobs.command import pasted
+from openbach_jobs.command import ended, pasted
 from openbach_run.topology.hosts import Host, Interface, Inventory, Route
 
-IP, BRIDGE = "/usr/sbin/ip", "/usr/sbin/bridge"
+IP, BRIDGE = "ip", "bridge"
 DIRECTORY = "/run/netns"
 VAR_RUN = "/run/host"  # what /var/run is a link to
 OWN = ("/tmp", "/root", "/dev/shm", "/var/lib", "/var/log")
@@ -51,30 +52,24 @@ MS_BIND = 4096
 MS_RECURSIVE = 16384
 MNT_DETACH = 2
 MS_PRIVATE_RECURSIVE = 1 << 18 | MS_RECURSIVE
-SIOCETHTOOL = 0x8946
-OFFLOADS_OFF = {
-    "TSO": 0x1F,
-    "GSO": 0x24,
-    "GRO": 0x2C,
-}  # with them netem would delay and lose 64 KiB at a time
+SIOCETHTOOL, ETHTOOL_GSTRINGS, ETHTOOL_SFEATURES = 0x8946, 0x1B, 0x3B
+ETH_SS_FEATURES, ETH_GSTRING_LEN, FEATURES_MAX = 4, 32, 128
+OFF = ("tso", "gso", "gro", "tx-udp-segmentation")
+"""Of interfaces, as ethtool calls them: with them netem would delay and lose 64 KiB at a time."""
 FEATURES_OFF = (
-    "tx-udp-segmentation",
-)  # the same for UDP_SEGMENT; it has no command of its own, only a name
-ETHTOOL_GSTRINGS = 0x1B
-ETHTOOL_SFEATURES = 0x3B
-ETH_SS_FEATURES = 4
-ETH_GSTRING_LEN = 32
-FEATURES_MAX = 128
+    "tx-tcp-segmentation", "tx-tcp-ecn-segmentation", "tx-tcp-mangleid-segmentation",
+    "tx-tcp6-segmentation", "tx-generic-segmentation", "rx-gro", "tx-udp-segmentation",
+)  # fmt: skip
+"""What the kernel calls them."""
 
 SWITCH = "bridge"  # what a LAN's bridge is called in its namespace
 HOST_MAC, SWITCH_MAC = 0x02, 0x06  # first byte of the MACs of hosts and of switches: local, unicast
 RULE_PRIORITY = 20_000  # of a host's first rule: after those that jobs add, before the main table's
-SYSCTLS = {  # in every namespace, before it has interfaces
-    "net/ipv6/conf/all/disable_ipv6": "1",
-    "net/ipv6/conf/default/disable_ipv6": "1",
-    "net/ipv4/conf/all/rp_filter": "0",
-    "net/ipv4/conf/default/rp_filter": "0",
+SYSCTLS = {
+    **{f"net/ipv6/conf/{of}/disable_ipv6": "1" for of in ("all", "default")},
+    **{f"net/ipv4/conf/{of}/rp_filter": "0" for of in ("all", "default")},
 }
+"""In every namespace, before it has interfaces."""
 
 COMMANDS = """\
 #!/bin/sh
@@ -146,16 +141,10 @@ def make_writable(directory: str) -> None:
     upper, work = f"{ASIDE}/upper", f"{ASIDE}/work"
     os.mkdir(upper)
     os.mkdir(work)
-    mount(
-        "overlay",
-        directory,
-        "overlay",
-        0,
-        f"lowerdir={lower},upperdir={upper},workdir={work},userxattr",
-    )
+    options = f"lowerdir={lower},upperdir={upper},workdir={work},userxattr"
+    mount("overlay", directory, "overlay", 0, options)
     # The overlay keeps the tmpfs alive; nothing else should find it.
-    if libc.umount2(ASIDE.encode(), MNT_DETACH):
-        raise NetworkError(f"unmounting {ASIDE}: {os.strerror(ctypes.get_errno())}")
+    _must(libc.umount2(ASIDE.encode(), MNT_DETACH), f"unmounting {ASIDE}")
 
 
 def build(
@@ -171,9 +160,8 @@ def build(
     try:
         return _build(inventory, places, typed, own_kernel)
     finally:
-        file = os.open(
-            commands, os.O_WRONLY | os.O_CREAT, 0o644
-        )  # `open` would make calls that fail, and those cost time
+        # `open` would make calls that fail, and those cost time.
+        file = os.open(commands, os.O_WRONLY | os.O_CREAT, 0o644)
         os.write(file, "".join(typed).encode())
         os.close(file)
 
@@ -184,9 +172,8 @@ def _build(
     os.makedirs(DIRECTORY, exist_ok=True)
     if own_kernel:
         _allow_congestion_controls(typed)
-        _set(
-            {"net/core/fb_tunnels_only_for_init_net": "1"}, None, typed
-        )  # no tunl0 and ip6tnl0 that nobody has asked for
+        # No tunl0 and ip6tnl0 that nobody has asked for.
+        _set({"net/core/fb_tunnels_only_for_init_net": "1"}, None, typed)
     namespaces = {
         host.entity: _make_namespace(host.name, places[host.name], host.forwarding, typed)
         for host in inventory.hosts
@@ -206,9 +193,8 @@ def _build(
             ports = [host.name for host, _ in ends]
             # With static entries the switch never floods: the first packet goes the same way as the
             # last.
-            known = [
-                f"fdb add {mac(port.address)} dev {host.name} master static" for host, port in ends
-            ]
+            fdb = "fdb add {} dev {} master static"
+            known = [fdb.format(mac(port.address), host.name) for host, port in ends]
             _batch([IP], _switch(inventory, network, ports), network, typed)
             _batch([BRIDGE], known, network, typed)
             _switch_offloads_off(network, ports, typed)
@@ -231,6 +217,19 @@ def _allow_congestion_controls(typed: list[str]) -> None:
     with open("/proc/sys/net/ipv4/tcp_available_congestion_control") as available:
         names = available.read().strip()
     _set({"net/ipv4/tcp_allowed_congestion_control": names}, None, typed)
+
+
+def spawned(words: list[str], environment: Mapping[str, str], out: int, errors: int) -> int:
+    """Start a program that reads nothing, in a session of its own, and return its process's id.
+
+    It writes to two open files. Raises OSError.
+    """
+    to = ((os.POSIX_SPAWN_DUP2, out, 1), (os.POSIX_SPAWN_DUP2, errors, 2))
+    reads = (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)
+    ignored = [signal.SIGPIPE, signal.SIGXFSZ]  # by Python
+    return os.posix_spawnp(
+        words[0], words, environment, setsid=True, setsigdef=ignored, file_actions=[reads, *to]
+    )
 
 
 @contextmanager
@@ -287,13 +286,8 @@ def _own_directories() -> None:
         work = f"{upper}.work"
         os.mkdir(upper)
         os.mkdir(work)
-        mount(
-            "overlay",
-            place,
-            "overlay",
-            0,
-            f"lowerdir={place},upperdir={upper},workdir={work},userxattr",
-        )
+        options = f"lowerdir={place},upperdir={upper},workdir={work},userxattr"
+        mount("overlay", place, "overlay", 0, options)
     for place in OWN:
         mount("tmpfs", place, "tmpfs", 0)
     for place in ("/run", VAR_RUN, *OF_THE_RUN):
@@ -306,22 +300,21 @@ def _own_directories() -> None:
 
 def mount(source: str, target: str, kind: str, flags: int, options: str | None = None) -> None:
     """Mount a file system. Raises NetworkError."""
-    if libc.mount(
-        source.encode(), target.encode(), kind.encode(), flags, options and options.encode()
-    ):
-        raise NetworkError(
-            f"mounting {kind} {source} on {target}: {os.strerror(ctypes.get_errno())}"
-        )
+    given = source.encode(), target.encode(), kind.encode(), flags, options and options.encode()
+    _must(libc.mount(*given), f"mounting {kind} {source} on {target}")
 
 
 def _setns(fd: int, kind: int) -> None:
-    if libc.setns(fd, kind):
-        raise NetworkError(f"entering a namespace: {os.strerror(ctypes.get_errno())}")
+    _must(libc.setns(fd, kind), "entering a namespace")
 
 
 def _unshare(kind: int) -> None:
-    if libc.unshare(kind):
-        raise NetworkError(f"making a namespace: {os.strerror(ctypes.get_errno())}")
+    _must(libc.unshare(kind), "making a namespace")
+
+
+def _must(failed: int, what: str) -> None:
+    if failed:
+        raise NetworkError(f"{what}: {os.strerror(ctypes.get_errno())}")
 
 
 def _set(sysctls: dict[str, str], host: str | None, typed: list[str]) -> None:
@@ -329,11 +322,8 @@ def _set(sysctls: dict[str, str], host: str | None, typed: list[str]) -> None:
     for name, value in sysctls.items():
         with open(f"/proc/sys/{name}", "w") as file:
             file.write(value)
-    typed.append(
-        pasted(
-            ["sysctl", "-qw", *(f"{name}={value}" for name, value in sysctls.items())], None, host
-        )
-    )
+    given = (f"{name}={value}" for name, value in sysctls.items())
+    typed.append(pasted(["sysctl", "-qw", *given], None, host))
 
 
 def _switch_ipv6_on(host: Host, typed: list[str]) -> None:
@@ -345,12 +335,8 @@ def _switch_ipv6_on(host: Host, typed: list[str]) -> None:
     if not ports:
         return
     for name in ("lo", *ports):
-        own = f"net/ipv6/conf/{name}"
-        _set(
-            {f"{own}/accept_dad": "0", f"{own}/accept_ra": "0", f"{own}/disable_ipv6": "0"},
-            host.name,
-            typed,
-        )
+        off = ("accept_dad", "accept_ra", "disable_ipv6")
+        _set({f"net/ipv6/conf/{name}/{one}": "0" for one in off}, host.name, typed)
     _set({"net/ipv6/conf/all/forwarding": str(int(host.forwarding))}, host.name, typed)
 
 
@@ -397,17 +383,12 @@ def _configuration(inventory: Inventory, host: Host) -> list[str]:
     lines = _named(host.name)
     for port, neighbours in inventory.neighbours(host):
         network = inventory.networks[port.network]
-        lines += [
-            (
-                f"address add {port.address}/{_prefix_length(network.address)} broadcast + dev"
-                f" {port.name}"
-            ),
-            f"link set dev {port.name} up",
-        ]
+        own = f"{port.address}/{_prefix_length(network.address)}"
+        lines.append(f"address add {own} broadcast + dev {port.name}")
+        lines.append(f"link set dev {port.name} up")
         if port.ipv6 and network.ipv6:
-            lines.append(
-                f"address add {port.ipv6}/{_prefix_length(network.ipv6)} dev {port.name} nodad"
-            )
+            own = f"{port.ipv6}/{_prefix_length(network.ipv6)}"
+            lines.append(f"address add {own} dev {port.name} nodad")
         lines += [
             f"neighbour add {address} lladdr {mac(neighbour.address)} nud permanent dev {port.name}"
             for neighbour in neighbours
@@ -441,9 +422,8 @@ def _rules(host: Host, family: str) -> list[str]:
             "suppress_prefixlength": "0" if rule.except_default else None,
         }
         if _is_of(rule.source or rule.destination, family):
-            lines.append(
-                "rule add" + "".join(f" {name} {value}" for name, value in words.items() if value)
-            )
+            given = "".join(f" {name} {value}" for name, value in words.items() if value)
+            lines.append(f"rule add{given}")
     return lines
 
 
@@ -452,90 +432,56 @@ def _is_of(address: str | None, family: str) -> bool:
 
 
 def _batch(command: list[str], lines: list[str], host: str | None, typed: list[str]) -> None:
-    """Have one process of `ip` or `bridge` do all lines, in the present namespace, that of `host`.
+    """Have `ip` or `bridge` do all lines, in the present namespace, that of `host`.
 
     Raises NetworkError with what it said.
     """
     if not lines:
         return
-    words = [*command, "-batch", "-"]
-    # Files in memory: a pipe could fill up while both sides wait.
-    batch = os.memfd_create("batch", 0)
-    said = os.memfd_create("errors", 0)
-    os.write(batch, "".join(f"{line}\n" for line in lines).encode())
-    os.lseek(batch, 0, os.SEEK_SET)
-    pid = os.posix_spawn(
-        words[0],
-        words,
-        os.environ,
-        file_actions=[(os.POSIX_SPAWN_DUP2, batch, 0), (os.POSIX_SPAWN_DUP2, said, 2)],
-    )
-    failed = os.waitpid(pid, 0)[1]
-    message = os.pread(said, 10_000, 0).decode(errors="replace").strip()
-    os.close(batch)
-    os.close(said)
-    if failed:
-        raise NetworkError(f"{' '.join(words)}: {message}; the lines were:\n" + "\n".join(lines))
-    typed.append(pasted([os.path.basename(words[0]), *words[1:]], "\n".join(lines), host))
+    words, text = [*command, "-batch", "-"], "\n".join(lines)
+    done = ended(words, text)
+    if done.returncode:
+        raise NetworkError(f"{' '.join(words)}: {done.stderr.strip()}; the lines were:\n{text}")
+    typed.append(pasted(words, text, host))
 
 
 def _switch_offloads_off(name: str, interfaces: list[str], typed: list[str]) -> None:
+    # By ioctl(2), which spares a process of ethtool for each interface.
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as control:
+        switched = _features_off(control, interfaces[0]) if interfaces else b""
         for interface in interfaces:
-            # By ioctl(2), which spares several processes of ethtool for each interface.
-            for offload, command in OFFLOADS_OFF.items():
-                _ethtool(
-                    control,
-                    name,
-                    interface,
-                    f"switching {offload} off",
-                    struct.pack("=II", command, 0),
-                )
-            switched = f"switching {', '.join(FEATURES_OFF)} off"
-            _ethtool(control, name, interface, switched, _features_off(control, name, interface))
-            features = [
-                word
-                for feature in (*map(str.lower, OFFLOADS_OFF), *FEATURES_OFF)
-                for word in (feature, "off")
-            ]
-            typed.append(pasted(["ethtool", "-K", interface, *features], None, name))
+            _ethtool(control, interface, switched)
+            off = (word for feature in OFF for word in (feature, "off"))
+            typed.append(pasted(["ethtool", "-K", interface, *off], None, name))
 
 
-def _features_off(control: socket.socket, name: str, interface: str) -> bytes:
+def _features_off(control: socket.socket, interface: str) -> bytes:
     """Return a struct ethtool_sfeatures (linux/ethtool.h) that switches FEATURES_OFF off.
 
     Their bits are valid and not requested.
     """
-    names = struct.pack("=III", ETHTOOL_GSTRINGS, ETH_SS_FEATURES, 0) + bytes(
-        FEATURES_MAX * ETH_GSTRING_LEN
-    )
-    said = _ethtool(control, name, interface, "reading the names of features", names)
+    strings = bytes(FEATURES_MAX * ETH_GSTRING_LEN)
+    head = struct.pack("=III", ETHTOOL_GSTRINGS, ETH_SS_FEATURES, 0)
     # Bits of features have no fixed numbers: the kernel names them in their order.
-    (count,) = struct.unpack_from("=8xI", said)
-    strings = [
-        said[12 + ETH_GSTRING_LEN * bit :][:ETH_GSTRING_LEN].rstrip(b"\0").decode()
-        for bit in range(count)
+    said = _ethtool(control, interface, head + strings)
+    count = struct.unpack_from("=8xI", said)[0]
+    names = [
+        said[at : at + ETH_GSTRING_LEN].rstrip(b"\0").decode()
+        for at in range(12, len(said), ETH_GSTRING_LEN)
     ]
+    valid = sum(1 << names.index(feature) for feature in FEATURES_OFF)
     # Features are set in blocks of 32 bits.
-    words = (count + 31) // 32
-    valid = [0] * words
-    for feature in FEATURES_OFF:
-        bit = strings.index(feature)
-        valid[bit // 32] |= 1 << bit % 32
-    return struct.pack("=II", ETHTOOL_SFEATURES, words) + b"".join(
-        struct.pack("=II", word, 0) for word in valid
-    )
+    blocks = (count + 31) // 32
+    parts = [struct.pack("=II", valid >> 32 * block & 0xFFFFFFFF, 0) for block in range(blocks)]
+    return struct.pack("=II", ETHTOOL_SFEATURES, blocks) + b"".join(parts)
 
 
-def _ethtool(control: socket.socket, name: str, interface: str, what: str, request: bytes) -> bytes:
+def _ethtool(control: socket.socket, interface: str, request: bytes) -> bytes:
     """One SIOCETHTOOL command; the request as the kernel has left it. Raises NetworkError."""
     value = ctypes.create_string_buffer(request, len(request))
+    pointed = struct.pack("16sP16x", interface.encode(), ctypes.addressof(value))
     try:
-        fcntl.ioctl(
-            control,
-            SIOCETHTOOL,
-            struct.pack("16sP16x", interface.encode(), ctypes.addressof(value)),
-        )
+        fcntl.ioctl(control, SIOCETHTOOL, pointed)
     except OSError as error:
-        raise NetworkError(f"{name}: {what} on {interface}: {error}") from error
+        raise NetworkError(f"switching offloads of {interface} off: {error}") from error
     return value.raw

@@ -18,10 +18,8 @@ def switch_on(
     namespaces: Mapping[str, Namespace], noise: Mapping[str, Sequence[Sequence[float]]], seed: int
 ) -> None:
     """Give each host the distributions, and random numbers of its own that follow from `seed`."""
-    texts = [
-        f"{name.removesuffix('_us')} {' '.join(map(str, quantiles_ns(points)))}"
-        for name, points in noise.items()
-    ]
+    numbers = {name: " ".join(map(str, quantiles_ns(noise[name]))) for name in noise}
+    texts = [f"{name.removesuffix('_us')} {text}" for name, text in numbers.items()]
     for number, namespace in enumerate(namespaces.values()):
         with inside(namespace):
             for text in (f"seed {seed << 16 | number}", *texts):
@@ -40,10 +38,7 @@ def quantiles_ns(points: Sequence[Sequence[float]]) -> list[int]:
         part = step / STEPS
         while next_one < len(points) and points[next_one][0] < part:
             next_one += 1
-        (p0, low), (p1, high) = (
-            points[max(next_one - 1, 0)],
-            points[min(next_one, len(points) - 1)],
-        )
+        (p0, low), (p1, high) = points[max(next_one - 1, 0)], points[min(next_one, len(points) - 1)]
         inside_us = low + (high - low) * (part - p0) / (p1 - p0) if p1 > p0 and part > p0 else high
         found.append(round(US * inside_us))
     return found

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from openbach_run.guest.network import in_place, make_writable
+from openbach_run.guest.network import in_place, make_writable, spawned
 
 if TYPE_CHECKING:
     from openbach_run.openbach.job import Job
@@ -21,7 +21,11 @@ JOBS = "/opt/openbach/agent/jobs"
 WRITABLE = ("/srv", "/usr/local")
 """Directories that a playbook may change, too."""
 LOG = "/run/openbach/setup.log"
-PATH = "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+ENVIRONMENT = {
+    "PATH": "/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME": "/root",
+    "LANG": "C.UTF-8",
+}
 LAST_BYTES = 500
 """Of what a command that failed has printed."""
 
@@ -41,10 +45,8 @@ def set_up(
     # Sorted, since the order of the commands may matter to what they leave.
     pairs = sorted(set(_started([run["scenario"], *run["sub_scenarios"].values()])))
     for entity, name in pairs:
-        job, host = (
-            jobs.get(name),
-            next((one for one in inventory.hosts if one.entity == entity), None),
-        )
+        job = jobs.get(name)
+        host = next((one for one in inventory.hosts if one.entity == entity), None)
         if job is not None and host is not None and job.setup:
             with in_place(places[host.name]):
                 # Once for each host, though several of its jobs may have a playbook.
@@ -60,11 +62,8 @@ def _started(scenarios: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]
     for scenario in scenarios:
         for function in scenario["openbach_functions"]:
             if body := function.get("start_job_instance"):
-                yield from (
-                    (body["entity_name"], name)
-                    for name, value in body.items()
-                    if isinstance(value, dict)
-                )
+                names = (name for name, value in body.items() if isinstance(value, dict))
+                yield from ((body["entity_name"], name) for name in names)
 
 
 def _carried_out(entity: str, job: str, steps: Iterable[Iterable[str]]) -> Iterator[str]:
@@ -75,24 +74,12 @@ def _carried_out(entity: str, job: str, steps: Iterable[Iterable[str]]) -> Itera
             os.write(log, f"# {job} on {entity}: {task}\n{command}\n".encode())
             # What the command prints begins here: a failure is shown with that alone.
             begin = os.lseek(log, 0, os.SEEK_END)
-            pid = os.posix_spawn(
-                "/bin/sh",
-                ["sh", "-c", command],
-                {"PATH": PATH, "HOME": "/root", "LANG": "C.UTF-8"},
-                file_actions=[
-                    (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
-                    (os.POSIX_SPAWN_DUP2, log, 1),
-                    (os.POSIX_SPAWN_DUP2, log, 2),
-                ],
-            )
+            pid = spawned(["/bin/sh", "-c", command], ENVIRONMENT, log, log)
             code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
             if code:
                 end = os.lseek(log, 0, os.SEEK_END)
-                said = (
-                    os.pread(log, LAST_BYTES, max(begin, end - LAST_BYTES))
-                    .decode(errors="replace")
-                    .strip()
-                )
+                last = os.pread(log, LAST_BYTES, max(begin, end - LAST_BYTES))
+                said = last.decode(errors="replace").strip()
                 yield f"before the run, the playbook of {job}: {task}: exit code {code}: {said}"
     finally:
         os.close(log)

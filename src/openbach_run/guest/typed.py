@@ -29,7 +29,7 @@ from collections.abc import Callable, Collection, Generator, Iterator, Mapping, 
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from openbach_run.guest.network import in_place, inside, mount
+from openbach_run.guest.network import in_place, inside, mount, spawned
 
 if TYPE_CHECKING:
     from openbach_run.guest.network import Namespace
@@ -185,13 +185,10 @@ class Running:
     def __init__(
         self, number: int, pid: int, pipes: dict[int, int], directory: str | None = None
     ) -> None:
-        self.number = number
-        self.pid = pid
-        self.pidfd = os.pidfd_open(pid)
+        self.number, self.pid, self.pidfd = number, pid, os.pidfd_open(pid)
         self.pipes = pipes
         """Descriptor → 1 or 2."""
-        self.directory = directory
-        self.ended = False
+        self.directory, self.ended = directory, False
 
 
 class Commands:
@@ -328,24 +325,16 @@ class Commands:
 
     def _start_command(self, number: int, host: str, command: str) -> Running:
         pipes: dict[int, int] = {}
-        actions: list[tuple[Any, ...]] = [(os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)]
         ends = []
         for stream in (1, 2):
             read_end, write_end = os.pipe2(os.O_CLOEXEC)
             os.set_blocking(read_end, False)
             pipes[read_end] = stream
             ends.append(write_end)
-            actions.append((os.POSIX_SPAWN_DUP2, write_end, stream))
+        known = {"PATH": PATH, "HOME": "/root", "LANG": "C.UTF-8", "TERM": "dumb", **ON_ANY_CPU}
         with inside(self.namespaces[host]):
             os.chdir(SHARED)
-            pid = os.posix_spawn(
-                SHELL,
-                [SHELL, "-c", command],
-                {"PATH": PATH, "HOME": "/root", "LANG": "C.UTF-8", "TERM": "dumb", **ON_ANY_CPU},
-                setsid=True,
-                setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],  # Python ignores them
-                file_actions=actions,
-            )
+            pid = spawned([SHELL, "-c", command], known, *ends)
         for write_end in ends:
             os.close(write_end)
         return Running(number, pid, pipes)

@@ -18,7 +18,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from importlib.machinery import SourceFileLoader
-from types import ModuleType
+from types import CodeType, ModuleType
 
 PYTHON = "/opt/openbach/virtualenv/bin/python3"
 IMPORTED_BEFOREHAND = (
@@ -26,6 +26,8 @@ IMPORTED_BEFOREHAND = (
     "struct", "subprocess", "syslog", "tempfile", "time", "typing",
 )  # fmt: skip
 LAST_DESCRIPTOR = 1024
+folders_of_jobs: set[str] = set()
+"""Where the director has modules from, too, that are of jobs which are its threads."""
 
 
 def prepare(collect_agent_directory: str) -> None:
@@ -91,9 +93,12 @@ def _become_program(command_line: Sequence[str], environment: dict[str, str]) ->
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = list(command_line[1:])
-    # The director has its own copy of what jobs share; the job is to import the one beside it.
-    for name in [name for name in sys.modules if name.partition(".")[0] == "openbach_jobs"]:
-        del sys.modules[name]
+    # The director has its own copy of what jobs share, and modules of jobs that are its threads;
+    # the job is to import those beside it.
+    for name, module in [*sys.modules.items()]:
+        folder = os.path.dirname(getattr(module, "__file__", None) or "")
+        if folder in folders_of_jobs or name.partition(".")[0] == "openbach_jobs":
+            del sys.modules[name]
     sys.path.insert(0, os.path.dirname(os.path.realpath(command_line[1])))
 
 
@@ -103,22 +108,33 @@ def _run(script: str) -> int:
     module.__file__ = script
     sys.modules["__main__"] = module
     try:
-        code = SourceFileLoader("__main__", script).get_code("__main__")
-        assert code is not None
-        exec(code, module.__dict__)
-        return 0
-    except SystemExit as end:
-        return _exit_code(end)
-    except BaseException:
-        import traceback
-
-        traceback.print_exc()
-        return 1
+        return run(code_of(script), module)
     finally:
         threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()
         sys.stdout.flush()
         sys.stderr.flush()
+
+
+def code_of(script: str) -> CodeType:
+    """Return what Python has compiled of a script."""
+    code = SourceFileLoader("__main__", script).get_code("__main__")
+    assert code is not None
+    return code
+
+
+def run(code: CodeType, module: ModuleType) -> int:
+    """Execute a script in its module, and return its exit code. What ends a thread is raised."""
+    try:
+        exec(code, module.__dict__)
+        return 0
+    except SystemExit as end:
+        return _exit_code(end)
+    except Exception:
+        import traceback
+
+        traceback.print_exc()
+        return 1
 
 
 def _exit_code(end: SystemExit) -> int:

@@ -29,16 +29,8 @@ from pathlib import Path
 UNITS = (Path("/etc/systemd/system"), Path("/usr/lib/systemd/system"))
 KEEPERS = Path("/run/systemctl")
 SYSCTL = ("procps", "systemd-sysctl")
-WITHOUT_EFFECT = (
-    "enable",
-    "disable",
-    "daemon-reload",
-    "mask",
-    "unmask",
-    "reset-failed",
-    "preset",
-    "daemon-reexec",
-)
+WITHOUT_EFFECT = {"enable", "disable", "mask", "unmask", "reset-failed", "preset"}
+WITHOUT_EFFECT |= {"daemon-reload", "daemon-reexec"}
 ACTIONS = ("start", "stop", "restart", "try-restart", "reload", "reload-or-restart", "force-reload")
 DIRECTORIES = {
     "RuntimeDirectory": "/run",
@@ -108,11 +100,8 @@ def _act(action: str, name: str) -> None:
         return
     unit = _unit(name)
     keeper = _keeper(name)
-    if (
-        action in ("reload", "reload-or-restart", "force-reload")
-        and keeper
-        and "ExecReload" in unit
-    ):
+    reloads = action in ("reload", "reload-or-restart", "force-reload")
+    if reloads and keeper and "ExecReload" in unit:
         _execute(unit, "ExecReload", name, {"MAINPID": _main_process(name)})
         return
     if keeper and action != "start":
@@ -182,13 +171,12 @@ def _keep(name: str, unit: Unit, tell: int) -> int:
             for directory in " ".join(unit.get(key, ())).split():
                 Path(above, directory).mkdir(parents=True, exist_ok=True)
         _execute(unit, "ExecStartPre", name, {})
-        is_forking = unit.get("Type", ["simple"])[-1] == "forking"
-        is_once = unit.get("Type", ["simple"])[-1] == "oneshot"
+        has_starter = unit.get("Type", ["simple"])[-1] in ("forking", "oneshot")
         started = [_spawn(line, unit, name, {}) for line in unit.get("ExecStart", ())]
         state.write_text(f"{os.getpid()} {started[-1].pid if started else 0}\n")
         # The first program of these types ends when the service is there; of all others it is the
         # service.
-        for one in started if is_forking or is_once else ():
+        for one in started if has_starter else ():
             if one.wait():
                 raise Refused(f"{shlex.join(map(str, one.args))}: exit code {one.returncode}")  # type: ignore[arg-type]
         _execute(unit, "ExecStartPost", name, {})
@@ -282,14 +270,10 @@ def _environment(unit: Unit) -> dict[str, str]:
     for name in unit.get("EnvironmentFile", ()):
         with suppress(FileNotFoundError):
             lines = [line.strip() for line in Path(name.lstrip("-")).read_text().splitlines()]
-            words += [
-                word for line in lines if line and line[0] != "#" for word in shlex.split(line)
-            ]
-    variables = {}
-    for word in words:
-        name, _, value = word.partition("=")
-        variables[name] = value
-    return variables
+            kept = (line for line in lines if line and line[0] != "#")
+            words += [word for line in kept for word in shlex.split(line)]
+    parts = [word.partition("=") for word in words]
+    return {name: value for name, _, value in parts}
 
 
 def _keeper(name: str) -> int | None:
@@ -317,9 +301,7 @@ def _tell(action: str, name: str, properties: list[str]) -> int:
         for key in properties or known:
             print(f"{key}={known.get(key, '')}")
         return 0
-    print(
-        known["ActiveState"] if action == "is-active" else f"{name}.service: {known['ActiveState']}"
-    )
+    print("" if action == "is-active" else f"{name}.service: ", known["ActiveState"], sep="")
     return 0 if is_active else NOT_ACTIVE
 
 

@@ -22,6 +22,7 @@ from typing import Any
 FILES = "/run/openbach/files"
 STORAGE, BROADCAST = 1, 2
 MS_OF_1970 = 365 * 24 * 3600 * 1000
+INSTANCES = ("job_instance_id", "scenario_instance_id", "owner_scenario_instance_id")
 LEVELS = ("emergency", "alert", "critical", "error", "warning", "notice", "info", "debug")
 PLAIN = (type(None), bool, int, float, str, list, tuple, dict)
 
@@ -102,9 +103,7 @@ def _keep(
         "is_file": is_file,
         "job_name": os.environ.get("JOB_NAME"),
         "agent_name": os.environ.get("OPENBACH_AGENT_NAME"),
-        "job_instance_id": _number("JOB_INSTANCE_ID"),
-        "scenario_instance_id": _number("SCENARIO_INSTANCE_ID"),
-        "owner_scenario_instance_id": _number("OWNER_SCENARIO_INSTANCE_ID"),
+        **{name: int(os.environ.get(name.upper(), "0")) for name in INSTANCES},
         **({} if suffix is None else {"suffix": suffix}),
         "flag": STORAGE | BROADCAST,
         **(metadatas or {}),
@@ -116,10 +115,6 @@ def _keep(
     finally:
         os.close(file)
     return "OK"
-
-
-def _number(variable: str) -> int:
-    return int(os.environ.get(variable, "0"))
 
 
 def now() -> int:
@@ -153,26 +148,9 @@ def use_configuration(filepath: str) -> Iterator[None]:
         raise
 
 
-def reload_stat() -> str:
-    """Return OK: there is nothing to reload."""
+def change_config(storage: bool = True, broadcast: bool = True) -> str:
+    """Return OK: every statistic goes to the file, there is no service and nothing to reload."""
     return "OK"
 
 
-def remove_stat() -> str:
-    """Return OK: there is nothing to remove."""
-    return "OK"
-
-
-def reload_all_stats() -> str:
-    """Return OK: there is nothing to reload."""
-    return "OK"
-
-
-def change_config(storage: bool, broadcast: bool) -> str:
-    """Return OK: every statistic goes to the file."""
-    return "OK"
-
-
-def restart_rstats() -> str:
-    """Return OK: there is no such service."""
-    return "OK"
+reload_stat = remove_stat = reload_all_stats = restart_rstats = change_config
