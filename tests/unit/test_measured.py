@@ -258,7 +258,7 @@ def test_columns_are_the_scenarios(tmp_path: Path) -> None:
         ("code: exit_code", "cc: exit_code", "measures.cc: is an argument or constant"),
         ("step: 2", "step: 5", "measures.lost.step: there are 4 commands"),
         ("step: 2", "stepp: 2", "measures: should be regular expressions by name"),
-        ("better: less", "better: few", "x-measures.rtt_ms.better: 'few' is none of"),
+        ("better: less", "better: few", 'x-measures: rtt_ms.better: "few" is none of'),
         ("inherits: geo.yml", "inherits: parts/path.yml", "end: is missing"),
     ],
 )
