@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from openbach_jobs.command import run, started
-from openbach_jobs.ports import wait_listening
+from openbach_jobs.ports import has_ipv6, wait_listening
 
 VERSIONS = ("1.1", "2", "3")
 """Of HTTP. 3 is over QUIC, on the UDP port of the same number."""
@@ -72,9 +72,10 @@ def serving(directory: Path, port: int, root: Path, http: str) -> Iterator[subpr
         str(directory / "certificate.pem"),
     )
     configuration = directory / "nginx.conf"
-    quic = QUIC.format(port=port) if http == "3" else ""
+    at = f"[::]:{port} ipv6only=off" if has_ipv6() else str(port)
+    quic = QUIC.format(port=at) if http == "3" else ""
     configuration.write_text(
-        CONFIGURATION.format(directory=directory, port=port, quic=quic, root=root)
+        CONFIGURATION.format(directory=directory, port=at, quic=quic, root=root)
     )
     with started("nginx", "-p", str(directory), "-e", "stderr", "-c", str(configuration)) as nginx:
         wait_listening(nginx, "nginx", port)

@@ -20,7 +20,7 @@ import page
 
 from openbach_jobs import ends, limits, nginx
 from openbach_jobs.command import run, wait_for
-from openbach_jobs.ports import READY_LIMIT_S
+from openbach_jobs.ports import READY_LIMIT_S, with_port
 
 CONFIGURATION = "/opt/openbach/agent/jobs/web_page/web_page_rstats_filter.conf"
 PORT = 8443
@@ -75,7 +75,7 @@ def failure(server_ip: str, http: str) -> str:
 
 def url(server_ip: str) -> str:
     """Return the address of the page."""
-    return f"https://{server_ip}:{PORT}"
+    return f"https://{with_port(server_ip, PORT)}"
 
 
 def load(server_ip: str, version: str, deadline_s: int) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from string import Template
 
 from openbach_run.campaign.entries import check_entries
+from openbach_run.campaign.ip_versions import IP, VALUES, check_cell
 from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.vpn_values import NONE, check_values_of_vpns, configs_of
 from openbach_run.catalog import joined
@@ -39,6 +40,7 @@ def check_campaign(campaign: Campaign, packages: Mapping[str, Package]) -> None:
     check_vpns(campaign, packages)
     check_folders(campaign, packages)
     check_cpus(campaign, packages)
+    check_ip(campaign, packages)
     # Last, so that a mistake in a value is told of also where only the jobs' arguments are known.
     if missing := [name for name in campaign.jobs() if packages[name].files is None]:
         raise InputError(
@@ -110,6 +112,18 @@ def check_cpus(campaign: Campaign, packages: Mapping[str, Package]) -> None:
                     f"{name}={cpu} vpn={vpn}: {cpus[cpu]} says nothing of {vpn}; it has"
                     f" {', '.join(sorted(had))}"
                 )
+
+
+def check_ip(campaign: Campaign, packages: Mapping[str, Package]) -> None:
+    """Check the versions of IP. Raises InputError for the first that something cannot have."""
+    if not campaign.has_ipv6:
+        return
+    jobs = {name: package.job for name, package in packages.items()}
+    campaign.addresses(jobs).check(f"{IP}={','.join(campaign.values[IP])}")
+    places = [use for use in campaign.places(jobs) if "folder" in use.argument.limits]
+    names = [{IP, *VALUES, "pep"} & campaign.values.keys(), *({IP, *use.names} for use in places)]
+    for cell in first_of_each(campaign.cells, names):
+        check_cell({**campaign.constants, **cell}, places, entries_of(packages))
 
 
 def check_folders(campaign: Campaign, packages: Mapping[str, Package]) -> None:

@@ -17,6 +17,7 @@ from openbach_run.engine.native.features import FEATURES
 from openbach_run.errors import InputError
 from openbach_run.json_files import read_json
 from openbach_run.link_checks import read_preset
+from openbach_run.openbach.limits import INSIDE, OUTSIDE
 from openbach_run.openbach.refusals import near
 from openbach_run.openbach.shapes import Shape, check
 
@@ -111,6 +112,7 @@ VPN: Shape = {
         },
         "rtt_max_s": {"type": ["number", "null"], "minimum": 0.001, "maximum": 3600, "unit": "s"},
         "rtt_max_because": TEXT,
+        "ipv6": {"type": "array", "items": {"enum": [INSIDE, OUTSIDE]}},
         "values": {**BY_VALUE, "additionalProperties": {"type": ["string", "number"]}},
         "takes": {**BY_VALUE, "additionalProperties": TAKEN},
         "fixed": TEXTS,
@@ -162,6 +164,7 @@ PEP: Shape = {
     "properties": {
         **dict.fromkeys(("title", "description", "licence"), TEXT),
         **dict.fromkeys(("packages", "command", "cc"), TEXTS),
+        "ipv6": FLAG,
         "programs": {"type": "object", "additionalProperties": PROGRAM},
     },
     "required": ["command"],

@@ -16,6 +16,7 @@ from typing import Any
 
 from openbach_jobs.presets import ES_N0_FILE
 from openbach_run.campaign.cells import Instead, cells_of, uses_of
+from openbach_run.campaign.ip_versions import IP, VERSIONS, Addresses, addresses_in
 from openbach_run.campaign.noise import NOISE, OFF
 from openbach_run.campaign.platforms import Platforms
 from openbach_run.campaign.spec import CellSpec, Origin, RunSpec
@@ -32,6 +33,7 @@ from openbach_run.openbach.measures import Declared, Measure, in_words
 from openbach_run.openbach.scenario import Scenario, defaults_of, jobs_of
 from openbach_run.openbach.uses import Use, uses
 from openbach_run.topology.hosts import Inventory
+from openbach_run.topology.ip_versions import with_ipv6
 from openbach_run.topology.networks import check_mtus
 
 NO_FILE = "none"
@@ -251,6 +253,18 @@ class Campaign:
             self.found.places = uses(self.scenario, jobs, self.sub_scenarios)
         return self.found.places
 
+    @property
+    def has_ipv6(self) -> bool:
+        """Return whether a value of `ip` is not IPv4; a scenario may have an `ip` that is its own.
+
+        """
+        own = {name for one in (self.scenario, *self.sub_scenarios.values()) for name in one.settings}
+        return IP not in own and any(VERSIONS.get(one) for one in self.values.get(IP, ()))
+
+    def addresses(self, jobs: Mapping[str, Job]) -> Addresses:
+        """Return the addresses of the inventory that the scenarios give to jobs."""
+        return addresses_in(self.scenario, self.sub_scenarios, jobs)
+
     def _vpn_places(self, packages: Mapping[str, Package]) -> list[Use]:
         """Return where the scenarios give values to VPNs."""
         jobs = {name: package.job for name, package in packages.items()}
@@ -304,12 +318,19 @@ class Campaign:
         addresses that the inventory does not have.
         """
         here = self.on(inventory)
-        jobs = {name: packages[name].job.to_dict() for name in self.jobs()}
+        jobs = {name: packages[name].job for name in self.jobs()}
         places = self._vpn_places(packages)
-        origin = Origin(here.scenario, here.sub_scenarios, jobs, inventory.to_dict())
+        told = {name: job.to_dict() for name, job in jobs.items()}
+        origin = Origin(here.scenario, here.sub_scenarios, told, inventory.to_dict())
+        in_ipv6: dict[str, dict[str, str]] = {}
+        if self.has_ipv6:
+            both, addresses = with_ipv6(origin.inventory), self.addresses(jobs)
+            hosts = Inventory.from_dict({**both})
+            in_ipv6 = {value: addresses.of(value, hosts) for value in self.values[IP]}
         # Only here are both known: the cells' MTUs and the inventory's networks.
         for cell in self.cells:
-            check_mtus(origin.inventory["networks"], cell)
+            has_ipv6 = in_ipv6.get(cell.get(IP, ""))
+            check_mtus((both if has_ipv6 else origin.inventory)["networks"], cell)
             text = self._files_of(cell).get(ES_N0_FILE)
             check_terminals(cell, self.presets, text, inventory)
         cells = (
@@ -320,6 +341,7 @@ class Campaign:
                 used,
                 self._files_of(cell),
                 configs_of(places, cell, self.vpn_configs) if self.vpn_configs else {},
+                in_ipv6.get(cell.get(IP, ""), {}),
             )
             for cell, used in zip(self.cells, self.uses(packages), strict=True)
         )

@@ -34,6 +34,8 @@ PYTHON_PATH = "/opt/openbach-run/src/openbach_run/guest/agent_library"
 
 KEEPS_QLOG = "OPENBACH_RUN_QLOG"
 """In this process's environment, from the kernel's command line: jobs keep the qlog of QUIC."""
+HAS_IPV6 = "OPENBACH_RUN_IPV6"
+"""In a job's environment: its host has IPv6, as openbach_jobs.ports asks."""
 
 CHILDREN_GRACE_US = (
     1 * SECOND_US
@@ -104,6 +106,7 @@ class GuestAgents:
         self.seed = seed
         self.origin_ns = origin_ns
         self.clock = clock
+        self.has_ipv6 = False
         self.typed: dict[str, Commands | Terminals] = {}
         """By the name of the job in whose place they run."""
         self.processes: dict[int, Process] = {}
@@ -230,6 +233,8 @@ class GuestAgents:
             "OPENBACH_RUN_HOST": self.namespaces[entity].name,
             "OPENBACH_RUN_BEGAN_NS": str(self.origin_ns),
         }
+        if self.has_ipv6:
+            base[HAS_IPV6] = "yes"
         if KEEPS_QLOG in os.environ:
             base["QLOGDIR"] = directory  # where curl and programs on quic-go look for it
         # Appended to, since command_stop writes to the same files as its job.
