@@ -33,7 +33,7 @@ def wait_listening(server: subprocess.Popen[Any], name: str, port: int) -> None:
 
 
 def has_ipv6() -> bool:
-    """Return whether this host has IPv6; in our engines without a look, which takes virtual time."""
+    """Return whether this host has IPv6. Our engines say so: a look takes virtual time."""
     if OUR_ENGINE in os.environ:
         return OUR_IPV6 in os.environ
     switch = Path("/proc/sys/net/ipv6/conf/lo/disable_ipv6")

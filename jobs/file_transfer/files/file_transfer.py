@@ -244,7 +244,10 @@ def download_iperf3(arguments: argparse.Namespace) -> Received:
     """Until the bytes are there, the time is over, or the job is stopped."""
     test = iperf3_test(arguments)
     end_s = time.monotonic() + test.deadline_s
-    with first_byte.open_tap(test.port, arguments.server_ip) as tap, tempfile.TemporaryFile("w+") as printed:
+    with (
+        first_byte.open_tap(test.port, arguments.server_ip) as tap,
+        tempfile.TemporaryFile("w+") as printed,
+    ):
         with subprocess.Popen(
             iperf3.client_command(arguments.server_ip, test),
             stdout=printed,

@@ -121,7 +121,10 @@ def check_ip(campaign: Campaign, packages: Mapping[str, Package]) -> None:
     jobs = {name: package.job for name, package in packages.items()}
     campaign.addresses(jobs).check(f"{IP}={','.join(campaign.values[IP])}")
     places = [use for use in campaign.places(jobs) if "folder" in use.argument.limits]
-    names = [{IP, *VALUES, "pep"} & campaign.values.keys(), *({IP, *use.names} for use in places)]
+    names = [
+        {IP, *VALUES, "pep", "http"} & campaign.values.keys(),
+        *({IP, *use.names} for use in places),
+    ]
     for cell in first_of_each(campaign.cells, names):
         check_cell({**campaign.constants, **cell}, places, entries_of(packages))
 

@@ -53,8 +53,8 @@ def engine_of(
         check_platform_mtus(campaign.values)
         if campaign.has_ipv6:
             raise InputError(
-                f"{IP}={','.join(campaign.values[IP])}: a platform's hosts have the addresses of its"
-                f" interfaces; give them in its inventory, and leave {IP}=4"
+                f"{IP}={','.join(campaign.values[IP])}: a platform's hosts have the addresses of"
+                f" its interfaces; give them in its inventory, and leave {IP}=4"
             )
         # Late, like the others below: each imports what the other engines have no use for.
         from openbach_run.campaign.needs import check_platform

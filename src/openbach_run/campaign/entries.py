@@ -154,6 +154,7 @@ STACK: Shape = {
     "properties": {
         "description": TEXT,
         "congestion_controls": TEXTS,
+        "ipv6": FLAG,
         "packages": TEXTS,
         "programs": {"type": "object", "additionalProperties": PROGRAM},
     },

@@ -111,16 +111,18 @@ def check_cell(cell: Mapping[str, str], places: Sequence[Use], entries: Entries)
     for name, (both, side, why) in VALUES.items():
         if side in sides and cell.get(name, both) != both:
             raise InputError(f"{said}: {why}; give {name}={both}")
-    chosen: dict[str, dict[str, str]] = {"vpn-configs": {}, "peps": {}}
+    chosen: dict[str, dict[str, str]] = {"vpn-configs": {}, "peps": {}, "quic-stacks": {}}
     for use in places:
         if (kind := use.argument.limits["folder"]) in chosen:
             name = sole_placeholder(use.template) or use.argument.name
             chosen[kind][name] = Template(use.template).safe_substitute(cell)
     _check_vpns(chosen["vpn-configs"], sides, entries["vpn-configs"], said)
-    if INSIDE in sides and cell.get("pep", NONE) != NONE:
-        for name, pep in chosen["peps"].items():
-            if pep in entries["peps"] and not description(entries["peps"][pep]).get(IPV6):
-                raise InputError(f"{said}: {name}={pep} splits connections of IPv4 only")
+    in_use = {"peps": cell.get("pep", NONE) != NONE, "quic-stacks": cell.get("http") == "3"}
+    for kind in (one for one in in_use if in_use[one] and INSIDE in sides):
+        for name, program in chosen[kind].items():
+            folder = entries[kind].get(program)
+            if folder and not description(folder).get(IPV6):
+                raise InputError(f"{said}: {name}={program} has IPv4 only")
 
 
 def _check_vpns(

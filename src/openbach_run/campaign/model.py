@@ -255,11 +255,11 @@ class Campaign:
 
     @property
     def has_ipv6(self) -> bool:
-        """Return whether a value of `ip` is not IPv4; a scenario may have an `ip` that is its own.
-
-        """
-        own = {name for one in (self.scenario, *self.sub_scenarios.values()) for name in one.settings}
-        return IP not in own and any(VERSIONS.get(one) for one in self.values.get(IP, ()))
+        """Return whether a value of `ip` has IPv6; a scenario may have an `ip` that means more."""
+        for one in (self.scenario, *self.sub_scenarios.values()):
+            if IP in one.settings:
+                return False
+        return any(VERSIONS.get(one) for one in self.values.get(IP, ()))
 
     def addresses(self, jobs: Mapping[str, Job]) -> Addresses:
         """Return the addresses of the inventory that the scenarios give to jobs."""

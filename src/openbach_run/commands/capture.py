@@ -190,5 +190,5 @@ def names(inventory: Inventory) -> dict[str, str]:
     found = {}
     for host in inventory.hosts:
         for port in host.interfaces:
-            found[port.address.partition("/")[0]] = host.name
+            found |= {address: host.name for address in (port.address, port.ipv6) if address}
     return found

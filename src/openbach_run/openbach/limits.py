@@ -145,10 +145,8 @@ def check_declaration(at: str, limits: Mapping[str, Any]) -> None:
     if not {*RANGE, *NAMING, *TOGETHER, NEEDS, IPV6} & limits.keys() or not isinstance(
         limits.get("also", []), list
     ):
-        raise InputError(
-            f"{at} should have one of {', '.join((*RANGE, *NAMING, NEEDS, *TOGETHER, IPV6))}; also is a"
-            " list"
-        )
+        keys = ", ".join((*RANGE, *NAMING, NEEDS, *TOGETHER, IPV6))
+        raise InputError(f"{at} should have one of {keys}; also is a list")
     for key in {*NAMING} & limits.keys():
         if limits[key] not in KINDS:
             raise InputError(
