@@ -24,6 +24,7 @@ STACKS = {NGINX: (), QUIC_GO: ("reno", "cubic"), QUINN: ("reno", "cubic", "bbr")
 """The congestion controls to choose from, by implementation of QUIC (quic_stacks.py)."""
 SEND_UPLOADS = (QUIC_GO,)
 """Those that are a client, too."""
+KEY, CERTIFICATE = "key.pem", "certificate.pem"
 CONFIGURATION = """
 daemon off; master_process off; worker_processes 1;
 pid {directory}/nginx.pid; error_log stderr error;
@@ -35,7 +36,7 @@ http {{
     uwsgi_temp_path {directory}/uwsgi; scgi_temp_path {directory}/scgi;
     server {{
         listen {port} ssl http2; {quic} root {root}; ssl_protocols TLSv1.3;
-        ssl_certificate {directory}/certificate.pem; ssl_certificate_key {directory}/key.pem;
+        ssl_certificate {directory}/certificate.pem; ssl_certificate_key {directory}/key.pem; {more}
     }}
 }}
 """
@@ -46,13 +47,30 @@ is 1 Mbit/s at a round-trip time of 500 ms."""
 
 
 @contextmanager
-def serving(directory: Path, port: int, root: Path, http: str) -> Iterator[subprocess.Popen[bytes]]:
+def serving(
+    directory: Path, port: int, root: Path, http: str, more: str = ""
+) -> Iterator[subprocess.Popen[bytes]]:
     """nginx, listening on a port for a version of HTTP, until the end of the block.
 
-    It serves the files below `root`, and keeps its own in `directory`. Ends the job if it cannot.
+    It serves the files below `root`, and keeps its own in `directory`; `more` is its configuration
+    for other places. Ends the job if it cannot.
     """
     if http == "3":
         check_quic()
+    make_certificate(directory)
+    configuration = directory / "nginx.conf"
+    at = f"[::]:{port} ipv6only=off" if has_ipv6() else str(port)
+    quic = QUIC.format(port=at) if http == "3" else ""
+    configuration.write_text(
+        CONFIGURATION.format(directory=directory, port=at, quic=quic, root=root, more=more)
+    )
+    with started("nginx", "-p", str(directory), "-e", "stderr", "-c", str(configuration)) as nginx:
+        wait_listening(nginx, "nginx", port)
+        yield nginx
+
+
+def make_certificate(directory: Path) -> None:
+    """Make a key and a certificate of its own in a directory. Ends the job if that fails."""
     run(
         "openssl",
         "req",
@@ -67,19 +85,10 @@ def serving(directory: Path, port: int, root: Path, http: str) -> Iterator[subpr
         "-days",
         "30",
         "-keyout",
-        str(directory / "key.pem"),
+        str(directory / KEY),
         "-out",
-        str(directory / "certificate.pem"),
+        str(directory / CERTIFICATE),
     )
-    configuration = directory / "nginx.conf"
-    at = f"[::]:{port} ipv6only=off" if has_ipv6() else str(port)
-    quic = QUIC.format(port=at) if http == "3" else ""
-    configuration.write_text(
-        CONFIGURATION.format(directory=directory, port=at, quic=quic, root=root)
-    )
-    with started("nginx", "-p", str(directory), "-e", "stderr", "-c", str(configuration)) as nginx:
-        wait_listening(nginx, "nginx", port)
-        yield nginx
 
 
 def add_quic_arguments(parser: argparse.ArgumentParser, *ends: argparse.ArgumentParser) -> None:

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""OpenBACH job dns_lookup: a resolver, and lookups of a name there over UDP, TLS or HTTP/2.
+
+The resolver knows one name (openbach_jobs/names.py) and asks nobody: what a lookup takes is the
+path's, not that of other servers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+from pathlib import Path
+
+import collect_agent
+
+from openbach_jobs import ends, limits, names
+from openbach_jobs.command import run, wait_for
+from openbach_jobs.ports import READY_LIMIT_S
+
+CONFIGURATION = "/opt/openbach/agent/jobs/dns_lookup/dns_lookup_rstats_filter.conf"
+LOOKUPS = ["/usr/bin/python3", str(Path(__file__).parent / "lookups.py")]
+LIMITS = {"lookups": (1, 10_000)}
+LIMIT_S = 4 * names.AGAIN_S * names.TRIES
+"""What two lookups may take, and the connection for them."""
+
+
+def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    """Return the arguments of a command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    modes = parser.add_subparsers(dest="mode", required=True)
+    server, client = modes.add_parser("server"), modes.add_parser("client")
+    for mode in (server, client):
+        mode.add_argument("protocol", choices=names.PORTS)
+    server.add_argument("address", help="of the name")
+    client.add_argument("server_ip")
+    client.add_argument("--beside-ip", help="of another resolver, beside the tunnel")
+    client.add_argument("--at", choices=["server", "beside"], default="server")
+    client.add_argument("--lookups", type=int, default=1, help="connections, of two lookups each")
+    arguments = parser.parse_args(argv)
+    limits.check(parser, arguments, LIMITS)
+    if arguments.mode == "client" and arguments.at == "beside":
+        if not arguments.beside_ip:
+            parser.error("--at beside needs --beside-ip")
+        arguments.server_ip = arguments.beside_ip
+    return arguments
+
+
+def failure(asked: argparse.Namespace) -> str:
+    """Return why the resolver does not answer; "" if it does."""
+    words = [*LOOKUPS, asked.protocol, asked.server_ip]
+    done = subprocess.run(words, check=False, capture_output=True, text=True)
+    return f": {done.stderr.strip()}" if done.returncode else ""
+
+
+def serve(asked: argparse.Namespace) -> None:
+    """Answer questions until the job is stopped."""
+    import resolver  # not above: the client has no use for it
+
+    resolver.serve(asked.protocol, asked.address)
+
+
+def measure(asked: argparse.Namespace) -> None:
+    """Wait for the resolver, look up as often as asked, and send what it took."""
+    missing = f"the resolver on {asked.server_ip} does not answer over {asked.protocol}"
+    wait_for(missing, lambda: not failure(asked), READY_LIMIT_S, evidence=lambda: failure(asked))
+    for _ in range(asked.lookups):
+        printed = run(*LOOKUPS, asked.protocol, asked.server_ip, limit_s=LIMIT_S)
+        first_s, next_s = json.loads(printed)
+        collect_agent.send_stat(
+            collect_agent.now(), lookup_time_s=first_s, next_lookup_time_s=next_s
+        )
+
+
+if __name__ == "__main__":
+    with collect_agent.use_configuration(CONFIGURATION):
+        ends.run("dns_lookup", parse(), serve, measure)

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Lookups of a name: messages of DNS (RFC 1035), and the ways in which a stub resolver sends them.
+
+    udp    RFC 1035, and again after AGAIN_S, as glibc's does
+    dot    over TLS: RFC 7858
+    doh    over HTTP/2: RFC 8484
+
+One name, whose address is asked for. The resolver's certificate is made anew at each start, so
+nothing vouches for it: the handshake is a real one's, the trust is not.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from io import BytesIO
+from typing import IO
+
+UDP, DOT, DOH = "udp", "dot", "doh"
+PORTS = {UDP: 53, DOT: 853, DOH: 443}
+NAME = "www.openbach.test"
+"""RFC 6761 keeps `test` for such names."""
+PATH, MEDIA_TYPE = "/dns-query", "application/dns-message"
+AGAIN_S, TRIES = 5.0, 4
+MOST_BYTES = 65535
+A, AAAA, IN = 1, 28, 1
+ASKS, ANSWERS, NO_SUCH_NAME = 0x0100, 0x8180, 3
+"""Flags: recursion desired; an answer, of a resolver that recurses; and a response code."""
+SAME_NAME = 0xC00C
+"""A pointer to the question's name, which stands behind the header of 12 bytes."""
+TTL_S = 300
+HEADER = struct.Struct("!6H")
+Ask = Callable[[bytes], bytes]
+
+
+class LookupFailed(Exception):
+    """There is no answer with an address; the text says what there is."""
+
+
+def question_of(name: str, is_ipv6: bool, number: int) -> bytes:
+    """Return a message that asks for the address of a name, with this number."""
+    labels = b"".join(bytes([len(one)]) + one.encode() for one in name.split("."))
+    asked = struct.pack("!HH", AAAA if is_ipv6 else A, IN)
+    return HEADER.pack(number, ASKS, 1, 0, 0, 0) + labels + b"\0" + asked
+
+
+def answer_to(question: bytes, name: str, address: str) -> bytes:
+    """Return the resolver's message: the address of the name, or that there is no other name.
+
+    Raises ValueError for what is no question of ours.
+    """
+    if len(question) <= HEADER.size + 5:
+        raise ValueError("too short for a question")
+    number, _, count, *_ = HEADER.unpack_from(question)
+    is_ipv6 = ":" in address
+    asked = question[HEADER.size : question.index(b"\0", HEADER.size) + 5]
+    known = question_of(name, is_ipv6, number)[HEADER.size :]
+    if count != 1 or asked[:-4].lower() != known[:-4].lower():
+        return HEADER.pack(number, ANSWERS | NO_SUCH_NAME, 1, 0, 0, 0) + asked
+    if asked[-4:] != known[-4:]:  # the name has no address of this version
+        return HEADER.pack(number, ANSWERS, 1, 0, 0, 0) + asked
+    packed = socket.inet_pton(socket.AF_INET6 if is_ipv6 else socket.AF_INET, address)
+    kind = AAAA if is_ipv6 else A
+    record = struct.pack("!HHHIH", SAME_NAME, kind, IN, TTL_S, len(packed)) + packed
+    return HEADER.pack(number, ANSWERS, 1, 1, 0, 0) + asked + record
+
+
+def address_in(answer: bytes, question: bytes) -> str:
+    """Return the address in the resolver's answer to a question. Raises LookupFailed."""
+    if len(answer) < len(question) or answer[:2] != question[:2]:
+        raise LookupFailed(f"no answer to the question came, but {answer[:40]!r}")
+    _, flags, _, count, *_ = HEADER.unpack_from(answer)
+    record = answer[len(question) :]
+    if flags & 0xF or not count or len(record) < 12:
+        raise LookupFailed(f"the resolver knows no address (response code {flags & 0xF})")
+    packed = record[12 : 12 + struct.unpack_from("!H", record, 10)[0]]
+    return socket.inet_ntop(socket.AF_INET6 if len(packed) == 16 else socket.AF_INET, packed)
+
+
+def lookup(ask: Ask, protocol: str, is_ipv6: bool) -> str:
+    """Return the address of NAME, as the resolver that `ask` reaches has it.
+
+    Raises LookupFailed, OSError.
+    """
+    # RFC 8484, 4.1: the number is 0, so that answers can be cached.
+    number = 0 if protocol == DOH else int.from_bytes(os.urandom(2))
+    question = question_of(NAME, is_ipv6, number)
+    return address_in(ask(question), question)
+
+
+@contextmanager
+def asking(protocol: str, server_ip: str) -> Iterator[Ask]:
+    """What sends a question to a resolver and returns the answer; one connection for the block.
+
+    It is opened by the first question. Raises OSError where the resolver does not answer.
+    """
+    way = {UDP: _over_udp, DOT: _over_tls, DOH: _over_https}[protocol]
+    with way(server_ip) as ask:
+        yield ask
+
+
+@contextmanager
+def _over_udp(server_ip: str) -> Iterator[Ask]:
+    family = socket.AF_INET6 if ":" in server_ip else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as out:
+        out.settimeout(AGAIN_S)
+
+        def ask(question: bytes) -> bytes:
+            for _ in range(TRIES):
+                out.sendto(question, (server_ip, PORTS[UDP]))
+                try:
+                    return out.recv(MOST_BYTES)
+                except TimeoutError:
+                    continue
+            raise TimeoutError(f"{server_ip} has not answered {TRIES} times in {AGAIN_S:g} s")
+
+        yield ask
+
+
+@contextmanager
+def _over_tls(server_ip: str) -> Iterator[Ask]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    opened: list[ssl.SSLSocket] = []
+
+    def ask(question: bytes) -> bytes:
+        if not opened:
+            plain = socket.create_connection((server_ip, PORTS[DOT]), AGAIN_S * TRIES)
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            opened.append(context.wrap_socket(plain))
+        opened[0].sendall(framed(question))
+        with opened[0].makefile("rb") as answers:
+            return read_framed(answers)
+
+    try:
+        yield ask
+    finally:
+        for one in opened:
+            one.close()
+
+
+@contextmanager
+def _over_https(server_ip: str) -> Iterator[Ask]:
+    import pycurl  # of Debian's Python only
+
+    host = f"[{server_ip}]" if ":" in server_ip else server_ip
+    handle = pycurl.Curl()
+    for option, value in {
+        pycurl.URL: f"https://{host}:{PORTS[DOH]}{PATH}",
+        pycurl.HTTP_VERSION: pycurl.CURL_HTTP_VERSION_2TLS,
+        pycurl.HTTPHEADER: [f"Content-Type: {MEDIA_TYPE}", f"Accept: {MEDIA_TYPE}"],
+        pycurl.SSL_VERIFYPEER: 0,
+        pycurl.SSL_VERIFYHOST: 0,
+        pycurl.FAILONERROR: 1,
+        pycurl.TIMEOUT_MS: round(AGAIN_S * TRIES * 1000),
+    }.items():
+        handle.setopt(option, value)
+
+    def ask(question: bytes) -> bytes:
+        came = BytesIO()
+        handle.setopt(pycurl.POSTFIELDS, question)
+        handle.setopt(pycurl.WRITEDATA, came)
+        try:
+            handle.perform()
+        except pycurl.error as error:
+            raise ConnectionError(f"{server_ip}: {error.args[1]}") from None
+        return came.getvalue()
+
+    try:
+        yield ask
+    finally:
+        handle.close()
+
+
+def framed(message: bytes) -> bytes:
+    """Return a message as a stream has it: with its length before it."""
+    return struct.pack("!H", len(message)) + message
+
+
+def read_framed(stream: IO[bytes]) -> bytes:
+    """Return the next message of a stream. Raises ConnectionError at its end."""
+    head = stream.read(2)
+    message = stream.read(struct.unpack("!H", head)[0]) if len(head) == 2 else b""
+    if not message:
+        raise ConnectionError("the resolver has closed the connection without an answer")
+    return message
