@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import subprocess
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from openbach_jobs.ports import READY_LIMIT_S
 
 CONFIGURATION = "/opt/openbach/agent/jobs/dns_lookup/dns_lookup_rstats_filter.conf"
 LOOKUPS = ["/usr/bin/python3", str(Path(__file__).parent / "lookups.py")]
+STOPS = {signal.SIGTERM, signal.SIGINT}
 LIMITS = {"lookups": (1, 10_000)}
 LIMIT_S = 4 * names.AGAIN_S * names.TRIES
 """What two lookups may take, and the connection for them."""
@@ -32,8 +34,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     )
     modes = parser.add_subparsers(dest="mode", required=True)
     server, client = modes.add_parser("server"), modes.add_parser("client")
-    for mode in (server, client):
-        mode.add_argument("protocol", choices=names.PORTS)
+    server.add_argument("protocol", choices=["none", *names.PORTS])
+    client.add_argument("protocol", choices=names.PORTS)
     server.add_argument("address", help="of the name")
     client.add_argument("server_ip")
     client.add_argument("--beside-ip", help="of another resolver, beside the tunnel")
@@ -56,7 +58,11 @@ def failure(asked: argparse.Namespace) -> str:
 
 
 def serve(asked: argparse.Namespace) -> None:
-    """Answer questions until the job is stopped."""
+    """Answer questions, if any are sent, until the job is stopped."""
+    if asked.protocol == "none":
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+        signal.sigwait(STOPS)
+        return
     import resolver  # not above: the client has no use for it
 
     resolver.serve(asked.protocol, asked.address)
