@@ -154,7 +154,7 @@ def test_an_address_with_a_port_is_that_of_a_url() -> None:
 def test_the_tunnel_has_addresses_of_its_traffics_version() -> None:
     words = ["wireguard", "10.10.1.1", "10.10.4.2", "fd00::c0a8:1400/120", "client"]
     inside = vpn.parse(words)
-    assert (inside.tunnel_ip, inside.remote_tunnel_ip) == ("fd00::10.200.0.2", "fd00::10.200.0.1")
+    assert (inside.tunnel_ip, inside.remote_tunnel_ip) == ("fd00::ac8:2", "fd00::ac8:1")
     assert (inside.in_ipv6, inside.over_ipv6, inside.ip) == (True, False, ("ip", "-6"))
     assert vpn.family_of(inside.local_ip) == socket.AF_INET
 

@@ -23,8 +23,9 @@ def own_networks() -> list[tuple[str, IPv6Network]]:
         to, bits, _, _, via, *_, name = line.split()
         network = IPv6Network((IPv6Address(int(to, 16)), int(bits, 16)))
         is_special = network.subnet_of(LINK_LOCAL) or network.subnet_of(MULTICAST)
-        # /128 are addresses of this host, /0 is the way to all others.
-        if via == ANYWHERE and 0 < network.prefixlen < 128 and not is_special:
+        # /128 are addresses of this host, /0 is the way to all others; lo has what is unreachable.
+        is_link = 0 < network.prefixlen < 128 and via == ANYWHERE and name != "lo"
+        if is_link and not is_special:
             networks.append((name, network))
     return networks
 

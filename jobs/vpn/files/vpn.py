@@ -272,9 +272,10 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         ":" in address for address in (arguments.remote_network, arguments.local_ip)
     )
     arguments.ip = ("ip", "-6") if arguments.in_ipv6 else ("ip",)
-    inside = "fd00::" if arguments.in_ipv6 else ""
-    arguments.tunnel_ip = arguments.tunnel_ip or (own and inside + own)
-    arguments.remote_tunnel_ip = arguments.remote_tunnel_ip or (other and inside + other)
+    if arguments.in_ipv6:
+        own, other = (one and str(ip_address(f"fd00::{one}")) for one in (own, other))
+    arguments.tunnel_ip = arguments.tunnel_ip or own
+    arguments.remote_tunnel_ip = arguments.remote_tunnel_ip or other
     return arguments
 
 
