@@ -7,15 +7,14 @@ import json
 import socket
 import sys
 import syslog
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import collect_agent
 
 from openbach_jobs.command import segment_bytes
-from openbach_jobs.ports import READY_LIMIT_S, has_ipv6, taken
+from openbach_jobs.ports import READY_LIMIT_S, any_address, taken
 
-BOTH_VERSIONS: Mapping[str, Any] = {"family": socket.AF_INET6, "dualstack_ipv6": True}
 MAPPED = "::ffff:"
 """Before an IPv4 address that a socket of both versions shows (RFC 4291, 2.5.5.2)."""
 
@@ -26,7 +25,7 @@ def serve(port: int, answer: Callable[[dict[str, Any], str], dict[str, Any]]) ->
     Ends the job if it cannot listen.
     """
     try:
-        listening = socket.create_server(("", port), **(BOTH_VERSIONS if has_ipv6() else {}))
+        listening = socket.create_server(("", port), **any_address())
     except OSError as error:
         sys.exit(f"the control port {port}: {error.strerror}{taken(port)}")
     with listening as control:

@@ -18,7 +18,6 @@ import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BytesIO
-from typing import IO
 
 UDP, DOT, DOH = "udp", "dot", "doh"
 PORTS = {UDP: 53, DOT: 853, DOH: 443}
@@ -48,8 +47,8 @@ def question_of(name: str, is_ipv6: bool, number: int) -> bytes:
     return HEADER.pack(number, ASKS, 1, 0, 0, 0) + labels + b"\0" + asked
 
 
-def answer_to(question: bytes, name: str, address: str) -> bytes:
-    """Return the resolver's message: the address of the name, or that there is no other name.
+def answer_to(question: bytes, address: str) -> bytes:
+    """Return the resolver's message: the address of NAME, or that there is no other name.
 
     Raises ValueError for what is no question of ours.
     """
@@ -58,7 +57,7 @@ def answer_to(question: bytes, name: str, address: str) -> bytes:
     number, _, count, *_ = HEADER.unpack_from(question)
     is_ipv6 = ":" in address
     asked = question[HEADER.size : question.index(b"\0", HEADER.size) + 5]
-    known = question_of(name, is_ipv6, number)[HEADER.size :]
+    known = question_of(NAME, is_ipv6, number)[HEADER.size :]
     if count != 1 or asked[:-4].lower() != known[:-4].lower():
         return HEADER.pack(number, ANSWERS | NO_SUCH_NAME, 1, 0, 0, 0) + asked
     if asked[-4:] != known[-4:]:  # the name has no address of this version
@@ -108,10 +107,11 @@ def _over_udp(server_ip: str) -> Iterator[Ask]:
     family = socket.AF_INET6 if ":" in server_ip else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as out:
         out.settimeout(AGAIN_S)
+        out.connect((server_ip, PORTS[UDP]))
 
         def ask(question: bytes) -> bytes:
             for _ in range(TRIES):
-                out.sendto(question, (server_ip, PORTS[UDP]))
+                out.send(question)
                 try:
                     return out.recv(MOST_BYTES)
                 except TimeoutError:
@@ -133,8 +133,7 @@ def _over_tls(server_ip: str) -> Iterator[Ask]:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             opened.append(context.wrap_socket(plain))
         opened[0].sendall(framed(question))
-        with opened[0].makefile("rb") as answers:
-            return read_framed(answers)
+        return read_framed(opened[0])
 
     try:
         yield ask
@@ -181,10 +180,17 @@ def framed(message: bytes) -> bytes:
     return struct.pack("!H", len(message)) + message
 
 
-def read_framed(stream: IO[bytes]) -> bytes:
-    """Return the next message of a stream. Raises ConnectionError at its end."""
-    head = stream.read(2)
-    message = stream.read(struct.unpack("!H", head)[0]) if len(head) == 2 else b""
-    if not message:
-        raise ConnectionError("the resolver has closed the connection without an answer")
-    return message
+def read_framed(connection: socket.socket) -> bytes:
+    """Return the next message of a connection. Raises ConnectionError at its end."""
+    return _read(connection, int.from_bytes(_read(connection, 2)))
+
+
+def _read(connection: socket.socket, size: int) -> bytes:
+    """Return so many bytes. Raises ConnectionError where they do not come."""
+    came = b""
+    while len(came) < size:
+        more = connection.recv(size - len(came))
+        if not more:
+            raise ConnectionError("the resolver has closed the connection without an answer")
+        came += more
+    return came

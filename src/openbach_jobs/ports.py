@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -38,6 +39,11 @@ def has_ipv6() -> bool:
         return OUR_IPV6 in os.environ
     switch = Path("/proc/sys/net/ipv6/conf/lo/disable_ipv6")
     return switch.exists() and switch.read_text().strip() == "0"
+
+
+def any_address() -> dict[str, Any]:
+    """Return what makes socket.create_server listen on all addresses of this host."""
+    return {"family": socket.AF_INET6, "dualstack_ipv6": True} if has_ipv6() else {}
 
 
 def with_port(address: str, port: int) -> str:

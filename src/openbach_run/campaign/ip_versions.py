@@ -88,7 +88,7 @@ def _uses(
 ) -> Iterator[tuple[str, Use]]:
     """Yield the arguments that get an address, each with the constant."""
     for use in every_use(scenario, jobs, sub_scenarios):
-        name = sole_placeholder(use.template)
+        name = sole_placeholder(use.template) or ""
         if name in references and use.argument.type in ("ip", "network"):
             yield name, use
 
