@@ -3,7 +3,7 @@
 
     udp    RFC 1035, and again after AGAIN_S, as glibc's does
     dot    over TLS: RFC 7858
-    doh    over HTTP/2: RFC 8484
+    doh    over HTTPS: RFC 8484, by HTTP/1.1, which takes as many round trips as HTTP/2
 
 One name, whose address is asked for. The resolver's certificate is made anew at each start, so
 nothing vouches for it: the handshake is a real one's, the trust is not.
@@ -16,8 +16,8 @@ import socket
 import ssl
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from io import BytesIO
+from contextlib import AbstractContextManager, closing, contextmanager
+from http.client import HTTPSConnection
 
 UDP, DOT, DOH = "udp", "dot", "doh"
 PORTS = {UDP: 53, DOT: 853, DOH: 443}
@@ -36,7 +36,7 @@ HEADER = struct.Struct("!6H")
 Ask = Callable[[bytes], bytes]
 
 
-class LookupFailed(Exception):
+class LookupFailed(OSError):
     """There is no answer with an address; the text says what there is."""
 
 
@@ -83,7 +83,7 @@ def address_in(answer: bytes, question: bytes) -> str:
 def lookup(ask: Ask, protocol: str, is_ipv6: bool) -> str:
     """Return the address of NAME, as the resolver that `ask` reaches has it.
 
-    Raises LookupFailed, OSError.
+    Raises OSError.
     """
     # RFC 8484, 4.1: the number is 0, so that answers can be cached.
     number = 0 if protocol == DOH else int.from_bytes(os.urandom(2))
@@ -91,15 +91,12 @@ def lookup(ask: Ask, protocol: str, is_ipv6: bool) -> str:
     return address_in(ask(question), question)
 
 
-@contextmanager
-def asking(protocol: str, server_ip: str) -> Iterator[Ask]:
-    """What sends a question to a resolver and returns the answer; one connection for the block.
+def asking(protocol: str, server_ip: str) -> AbstractContextManager[Ask]:
+    """Return a block with what sends a question to a resolver and returns the answer.
 
-    It is opened by the first question. Raises OSError where the resolver does not answer.
+    The first question opens the block's one connection. Raises OSError where nobody answers.
     """
-    way = {UDP: _over_udp, DOT: _over_tls, DOH: _over_https}[protocol]
-    with way(server_ip) as ask:
-        yield ask
+    return {UDP: _over_udp, DOT: _over_tls, DOH: _over_https}[protocol](server_ip)
 
 
 @contextmanager
@@ -121,17 +118,21 @@ def _over_udp(server_ip: str) -> Iterator[Ask]:
         yield ask
 
 
-@contextmanager
-def _over_tls(server_ip: str) -> Iterator[Ask]:
+def _unvouched() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+@contextmanager
+def _over_tls(server_ip: str) -> Iterator[Ask]:
     opened: list[ssl.SSLSocket] = []
 
     def ask(question: bytes) -> bytes:
         if not opened:
             plain = socket.create_connection((server_ip, PORTS[DOT]), AGAIN_S * TRIES)
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            opened.append(context.wrap_socket(plain))
+            opened.append(_unvouched().wrap_socket(plain))
         opened[0].sendall(framed(question))
         return read_framed(opened[0])
 
@@ -144,35 +145,15 @@ def _over_tls(server_ip: str) -> Iterator[Ask]:
 
 @contextmanager
 def _over_https(server_ip: str) -> Iterator[Ask]:
-    import pycurl  # of Debian's Python only
-
-    host = f"[{server_ip}]" if ":" in server_ip else server_ip
-    handle = pycurl.Curl()
-    for option, value in {
-        pycurl.URL: f"https://{host}:{PORTS[DOH]}{PATH}",
-        pycurl.HTTP_VERSION: pycurl.CURL_HTTP_VERSION_2TLS,
-        pycurl.HTTPHEADER: [f"Content-Type: {MEDIA_TYPE}", f"Accept: {MEDIA_TYPE}"],
-        pycurl.SSL_VERIFYPEER: 0,
-        pycurl.SSL_VERIFYHOST: 0,
-        pycurl.FAILONERROR: 1,
-        pycurl.TIMEOUT_MS: round(AGAIN_S * TRIES * 1000),
-    }.items():
-        handle.setopt(option, value)
+    limit_s, context = AGAIN_S * TRIES, _unvouched()
+    connection = HTTPSConnection(server_ip, PORTS[DOH], timeout=limit_s, context=context)
 
     def ask(question: bytes) -> bytes:
-        came = BytesIO()
-        handle.setopt(pycurl.POSTFIELDS, question)
-        handle.setopt(pycurl.WRITEDATA, came)
-        try:
-            handle.perform()
-        except pycurl.error as error:
-            raise ConnectionError(f"{server_ip}: {error.args[1]}") from None
-        return came.getvalue()
+        connection.request("POST", PATH, question, {"Content-Type": MEDIA_TYPE})
+        return connection.getresponse().read()
 
-    try:
+    with closing(connection):
         yield ask
-    finally:
-        handle.close()
 
 
 def framed(message: bytes) -> bytes:

@@ -36,7 +36,7 @@ http {{
     uwsgi_temp_path {directory}/uwsgi; scgi_temp_path {directory}/scgi;
     server {{
         listen {port} ssl http2; {quic} root {root}; ssl_protocols TLSv1.3;
-        ssl_certificate {directory}/certificate.pem; ssl_certificate_key {directory}/key.pem; {more}
+        ssl_certificate {directory}/certificate.pem; ssl_certificate_key {directory}/key.pem;
     }}
 }}
 """
@@ -47,13 +47,10 @@ is 1 Mbit/s at a round-trip time of 500 ms."""
 
 
 @contextmanager
-def serving(
-    directory: Path, port: int, root: Path, http: str, more: str = ""
-) -> Iterator[subprocess.Popen[bytes]]:
+def serving(directory: Path, port: int, root: Path, http: str) -> Iterator[subprocess.Popen[bytes]]:
     """nginx, listening on a port for a version of HTTP, until the end of the block.
 
-    It serves the files below `root`, and keeps its own in `directory`; `more` is its configuration
-    for other places. Ends the job if it cannot.
+    It serves the files below `root`, and keeps its own in `directory`. Ends the job if it cannot.
     """
     if http == "3":
         check_quic()
@@ -62,7 +59,7 @@ def serving(
     at = f"[::]:{port} ipv6only=off" if has_ipv6() else str(port)
     quic = QUIC.format(port=at) if http == "3" else ""
     configuration.write_text(
-        CONFIGURATION.format(directory=directory, port=at, quic=quic, root=root, more=more)
+        CONFIGURATION.format(directory=directory, port=at, quic=quic, root=root)
     )
     with started("nginx", "-p", str(directory), "-e", "stderr", "-c", str(configuration)) as nginx:
         wait_listening(nginx, "nginx", port)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Messages of DNS, and lookups at the job's own resolver over UDP, TLS and HTTP."""
+"""Messages of DNS, and lookups at the job's own resolver over UDP, TLS and HTTPS."""
 
 from __future__ import annotations
 
@@ -7,11 +7,8 @@ import importlib
 import socket
 import struct
 import threading
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
-from http.server import HTTPServer
 from pathlib import Path
 
 import pytest
@@ -103,30 +100,19 @@ def test_a_question_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len({silent.recv(100) for _ in range(names.TRIES)}) == 1
 
 
+@pytest.mark.parametrize(
+    ("protocol", "serve"), [("dot", resolver.over_tls), ("doh", resolver.over_https)]
+)
 def test_lookups_over_tls_take_one_connection(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: str, serve: Callable[..., None]
 ) -> None:
     context = resolver.server_context(tmp_path)
-    listening = socket.socket()
-    with serving(resolver.over_tls, listening, context, "192.168.20.2") as port:
-        monkeypatch.setitem(names.PORTS, names.DOT, port)
-        with names.asking(names.DOT, "127.0.0.1") as ask:
-            found = {names.lookup(ask, names.DOT, False) for _ in range(3)}
+    with serving(serve, socket.socket(), context, "192.168.20.2") as port:
+        monkeypatch.setitem(names.PORTS, protocol, port)
+        with names.asking(protocol, "127.0.0.1") as ask:
+            found = {names.lookup(ask, protocol, False) for _ in range(3)}
     assert found == {"192.168.20.2"}
     assert context.session_stats()["accept"] == 1
-
-
-def test_what_is_behind_nginx_answers_over_http() -> None:
-    question = names.question_of(names.NAME, False, 0)
-    handler = partial(resolver.OverHttp, "192.168.20.2")
-    with HTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.handle_request, daemon=True).start()
-        asked = urllib.request.Request(
-            f"http://127.0.0.1:{server.server_port}{names.PATH}", question
-        )
-        with urllib.request.urlopen(asked) as answer:
-            assert answer.headers["Content-Type"] == names.MEDIA_TYPE
-            assert names.address_in(answer.read(), question) == "192.168.20.2"
 
 
 def test_the_other_resolver_is_asked_where_at_says_so() -> None:

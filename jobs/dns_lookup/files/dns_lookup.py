@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""OpenBACH job dns_lookup: a resolver, and lookups of a name there over UDP, TLS or HTTP/2.
+"""OpenBACH job dns_lookup: a resolver, and lookups of a name there over UDP, TLS or HTTPS.
 
 The resolver knows one name (openbach_jobs/names.py) and asks nobody: what a lookup takes is the
 path's, not that of other servers.
@@ -8,23 +8,18 @@ path's, not that of other servers.
 from __future__ import annotations
 
 import argparse
-import json
 import signal
-import subprocess
-from pathlib import Path
+import time
 
 import collect_agent
 
 from openbach_jobs import ends, limits, names
-from openbach_jobs.command import run, wait_for
+from openbach_jobs.command import wait_for
 from openbach_jobs.ports import READY_LIMIT_S
 
 CONFIGURATION = "/opt/openbach/agent/jobs/dns_lookup/dns_lookup_rstats_filter.conf"
-LOOKUPS = ["/usr/bin/python3", str(Path(__file__).parent / "lookups.py")]
 STOPS = {signal.SIGTERM, signal.SIGINT}
 LIMITS = {"lookups": (1, 10_000)}
-LIMIT_S = 4 * names.AGAIN_S * names.TRIES
-"""What two lookups may take, and the connection for them."""
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
@@ -50,11 +45,15 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     return arguments
 
 
-def failure(asked: argparse.Namespace) -> str:
-    """Return why the resolver does not answer; "" if it does."""
-    words = [*LOOKUPS, asked.protocol, asked.server_ip]
-    done = subprocess.run(words, check=False, capture_output=True, text=True)
-    return f": {done.stderr.strip()}" if done.returncode else ""
+def lookups_s(asked: argparse.Namespace) -> list[float]:
+    """Return what two lookups over one connection take in s. Raises OSError."""
+    times_s = []
+    with names.asking(asked.protocol, asked.server_ip) as ask:
+        for _ in range(2):
+            begin_s = time.monotonic()
+            names.lookup(ask, asked.protocol, ":" in asked.server_ip)
+            times_s.append(round(time.monotonic() - begin_s, 6))
+    return times_s
 
 
 def serve(asked: argparse.Namespace) -> None:
@@ -70,11 +69,20 @@ def serve(asked: argparse.Namespace) -> None:
 
 def measure(asked: argparse.Namespace) -> None:
     """Wait for the resolver, look up as often as asked, and send what it took."""
+    said = ""
+
+    def answers() -> bool:
+        nonlocal said
+        try:
+            return bool(lookups_s(asked))
+        except OSError as error:
+            said = f": {error}"
+            return False
+
     missing = f"the resolver on {asked.server_ip} does not answer over {asked.protocol}"
-    wait_for(missing, lambda: not failure(asked), READY_LIMIT_S, evidence=lambda: failure(asked))
+    wait_for(missing, answers, READY_LIMIT_S, evidence=lambda: said)
     for _ in range(asked.lookups):
-        printed = run(*LOOKUPS, asked.protocol, asked.server_ip, limit_s=LIMIT_S)
-        first_s, next_s = json.loads(printed)
+        first_s, next_s = lookups_s(asked)
         collect_agent.send_stat(
             collect_agent.now(), lookup_time_s=first_s, next_lookup_time_s=next_s
         )

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A resolver of one name, over UDP, TLS or HTTP/2.
-
-Behind HTTP/2, which nginx has, it is a server of HTTP/1.0 on this host's own address.
-"""
+"""A resolver of one name, over UDP, TLS or HTTPS."""
 
 from __future__ import annotations
 
@@ -14,14 +11,12 @@ import tempfile
 import threading
 from contextlib import suppress
 from functools import partial
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 from openbach_jobs import names, nginx
 from openbach_jobs.ports import any_address
-
-BACKEND = ("127.0.0.1", 8053)
-TO_BACKEND = "location {path} {{ proxy_pass http://127.0.0.1:{port}; }}"
 
 
 def over_udp(at: socket.socket, address: str) -> None:
@@ -47,15 +42,15 @@ def _answer(connection: socket.socket, context: ssl.SSLContext, address: str) ->
             tls.sendall(names.framed(names.answer_to(names.read_framed(tls), address)))
 
 
-class OverHttp(BaseHTTPRequestHandler):
-    """Answers a question that is the body of a POST."""
+class _Post(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
 
-    def __init__(self, address: str, *arguments: object) -> None:
+    def __init__(self, address: str, *arguments: Any) -> None:
         self._address = address
-        super().__init__(*arguments)  # type: ignore[arg-type]
+        super().__init__(*arguments)
 
     def do_POST(self) -> None:
-        """Answer with the address of the name."""
         question = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         answer = names.answer_to(question, self._address)
         self.send_response(200)
@@ -66,6 +61,15 @@ class OverHttp(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Say nothing of each question."""
+
+
+def over_https(at: socket.socket, context: ssl.SSLContext, address: str) -> None:
+    """Answer questions that are the body of a POST, until this program ends."""
+    # Each connection's handshake is its own thread's, at the first read.
+    server = ThreadingHTTPServer(("", 0), partial(_Post, address), bind_and_activate=False)
+    server.socket.close()
+    server.socket = context.wrap_socket(at, server_side=True, do_handshake_on_connect=False)
+    server.serve_forever()
 
 
 def server_context(directory: Path) -> ssl.SSLContext:
@@ -82,16 +86,10 @@ def serve(protocol: str, address: str) -> None:
     port = names.PORTS[protocol]
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
-        if protocol == names.DOH:
-            backend = HTTPServer(BACKEND, partial(OverHttp, address))
-            threading.Thread(target=backend.serve_forever, daemon=True).start()
-            more = TO_BACKEND.format(path=names.PATH, port=BACKEND[1])
-            with nginx.serving(directory, port, directory, "2", more) as front:
-                sys.exit(f"nginx ended by itself with exit code {front.wait()}")
-        if protocol == names.DOT:
+        if protocol != names.UDP:
             context = server_context(directory)
             with socket.create_server(("", port), **any_address()) as at:
-                over_tls(at, context, address)
+                {names.DOT: over_tls, names.DOH: over_https}[protocol](at, context, address)
         with socket.socket(any_address().get("family", socket.AF_INET), socket.SOCK_DGRAM) as at:
             at.bind(("", port))
             over_udp(at, address)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an end of a tunnel does where its traffic, or the tunnel's packets, are of IPv6."""
+"""Networks and settings of an end whose traffic, or whose tunnel's packets, are of IPv6."""
 
 from __future__ import annotations
 

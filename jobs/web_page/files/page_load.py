@@ -112,7 +112,7 @@ def looked_up(base: str, protocol: str, resolver_ip: str) -> tuple[list[str], fl
     try:
         with names.asking(protocol, resolver_ip) as ask:
             address = names.lookup(ask, protocol, ":" in resolver_ip)
-    except (names.LookupFailed, OSError) as error:
+    except OSError as error:
         sys.exit(f"{protocol} at {resolver_ip}: {error}")
     host = base.removeprefix("https://")
     return [f"{host}:[{address}]" if ":" in address else f"{host}:{address}"], round(
