@@ -15,6 +15,7 @@ import os
 import socket
 import ssl
 import struct
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from http.client import HTTPSConnection
@@ -80,15 +81,22 @@ def address_in(answer: bytes, question: bytes) -> str:
     return socket.inet_ntop(socket.AF_INET6 if len(packed) == 16 else socket.AF_INET, packed)
 
 
-def lookup(ask: Ask, protocol: str, is_ipv6: bool) -> str:
-    """Return the address of NAME, as the resolver that `ask` reaches has it.
+def lookups(protocol: str, server_ip: str, count: int) -> tuple[str, list[float]]:
+    """Return the address of NAME as a resolver has it, and what each lookup took in s.
 
-    Raises OSError.
+    All are over one connection, which the first one opens. The address is of the version of IP of
+    the resolver's. Raises OSError.
     """
-    # RFC 8484, 4.1: the number is 0, so that answers can be cached.
-    number = 0 if protocol == DOH else int.from_bytes(os.urandom(2))
-    question = question_of(NAME, is_ipv6, number)
-    return address_in(ask(question), question)
+    address, times_s = "", []
+    with asking(protocol, server_ip) as ask:
+        for _ in range(count):
+            begin_s = time.monotonic()
+            # RFC 8484, 4.1: the number is 0, so that answers can be cached.
+            number = 0 if protocol == DOH else int.from_bytes(os.urandom(2))
+            question = question_of(NAME, ":" in server_ip, number)
+            address = address_in(ask(question), question)
+            times_s.append(round(time.monotonic() - begin_s, 6))
+    return address, times_s
 
 
 def asking(protocol: str, server_ip: str) -> AbstractContextManager[Ask]:

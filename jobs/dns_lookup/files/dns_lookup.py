@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import signal
-import time
 
 import collect_agent
 
@@ -45,17 +44,6 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     return arguments
 
 
-def lookups_s(asked: argparse.Namespace) -> list[float]:
-    """Return what two lookups over one connection take in s. Raises OSError."""
-    times_s = []
-    with names.asking(asked.protocol, asked.server_ip) as ask:
-        for _ in range(2):
-            begin_s = time.monotonic()
-            names.lookup(ask, asked.protocol, ":" in asked.server_ip)
-            times_s.append(round(time.monotonic() - begin_s, 6))
-    return times_s
-
-
 def serve(asked: argparse.Namespace) -> None:
     """Answer questions, if any are sent, until the job is stopped."""
     if asked.protocol == "none":
@@ -74,7 +62,7 @@ def measure(asked: argparse.Namespace) -> None:
     def answers() -> bool:
         nonlocal said
         try:
-            return bool(lookups_s(asked))
+            return bool(names.lookups(asked.protocol, asked.server_ip, 2))
         except OSError as error:
             said = f": {error}"
             return False
@@ -82,7 +70,7 @@ def measure(asked: argparse.Namespace) -> None:
     missing = f"the resolver on {asked.server_ip} does not answer over {asked.protocol}"
     wait_for(missing, answers, READY_LIMIT_S, evidence=lambda: said)
     for _ in range(asked.lookups):
-        first_s, next_s = lookups_s(asked)
+        _, (first_s, next_s) = names.lookups(asked.protocol, asked.server_ip, 2)
         collect_agent.send_stat(
             collect_agent.now(), lookup_time_s=first_s, next_lookup_time_s=next_s
         )

@@ -108,16 +108,12 @@ def looked_up(base: str, protocol: str, resolver_ip: str) -> tuple[list[str], fl
     """Return where the name in a URL is, as curl takes it, and what the lookup took in s."""
     from openbach_jobs import names  # not above: other loads need not read it
 
-    begin_s = time.monotonic()
     try:
-        with names.asking(protocol, resolver_ip) as ask:
-            address = names.lookup(ask, protocol, ":" in resolver_ip)
+        address, (lookup_time_s,) = names.lookups(protocol, resolver_ip, 1)
     except OSError as error:
         sys.exit(f"{protocol} at {resolver_ip}: {error}")
-    host = base.removeprefix("https://")
-    return [f"{host}:[{address}]" if ":" in address else f"{host}:{address}"], round(
-        time.monotonic() - begin_s, 6
-    )
+    host = f"[{address}]" if ":" in address else address
+    return [f"{base.removeprefix('https://')}:{host}"], lookup_time_s
 
 
 def load(base: str, http: str, deadline_s: float, *resolver: str) -> dict[str, float]:

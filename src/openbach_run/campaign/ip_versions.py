@@ -8,7 +8,7 @@ IPv6 (`ipv6` of vpn.json), a PEP that it can (pep.json).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from string import Template
@@ -77,20 +77,12 @@ def addresses_in(
         for one in (*sub_scenarios.values(), scenario)
         for name, reference in one.addresses.items()
     }
-    return Addresses(references, [*_uses(references, scenario, sub_scenarios, jobs)])
-
-
-def _uses(
-    references: Mapping[str, str],
-    scenario: Scenario,
-    sub_scenarios: Mapping[str, Scenario],
-    jobs: Mapping[str, Job],
-) -> Iterator[tuple[str, Use]]:
-    """Yield the arguments that get an address, each with the constant."""
-    for use in every_use(scenario, jobs, sub_scenarios):
-        name = sole_placeholder(use.template) or ""
-        if name in references and use.argument.type in ("ip", "network"):
-            yield name, use
+    uses = [
+        (sole_placeholder(use.template) or "", use)
+        for use in every_use(scenario, jobs, sub_scenarios)
+        if use.argument.type in ("ip", "network")
+    ]
+    return Addresses(references, [one for one in uses if one[0] in references])
 
 
 def check_values(values: Sequence[str]) -> None:
