@@ -36,11 +36,12 @@ VERSIONS: Mapping[str, tuple[str, ...]] = {
 DESCRIPTION = "Version of IP: 4, 6, 6in4 (IPv6 in a tunnel over IPv4), 4in6"
 NONE = "none"
 VALUES = {
-    "nat": (NONE, OUTSIDE, "the NAT translates IPv4 addresses only"),
-    "access": ("assigned", OUTSIDE, f"the access {DAMA} knows terminals by IPv4 addresses"),
-    "forward": ("rate", OUTSIDE, f"the forward link {DVBS2} knows terminals by IPv4 addresses"),
+    "nat": ("terminal", "the NAT translates IPv4 addresses only"),
+    "access": (DAMA, "it knows terminals by their IPv4 addresses"),
+    "forward": (DVBS2, "it knows terminals by their IPv4 addresses"),
+    "event": ("address", "what is changed is the IPv4 address"),
 }
-"""Values that go together with IPv4 only: name → the one that goes with both, the side, why."""
+"""Values that go together with IPv4 outside of the tunnel only: name → the value, and why."""
 
 
 @dataclass(frozen=True)
@@ -100,9 +101,9 @@ def check_cell(cell: Mapping[str, str], places: Sequence[Use], entries: Entries)
     `cell` has the constants, too; `places` are the uses that name folders.
     """
     sides, said = VERSIONS[cell[IP]], f"{IP}={cell[IP]}"
-    for name, (both, side, why) in VALUES.items():
-        if side in sides and cell.get(name, both) != both:
-            raise InputError(f"{said}: {why}; give {name}={both}")
+    for name, (value, why) in VALUES.items():
+        if OUTSIDE in sides and cell.get(name) == value:
+            raise InputError(f"{said}: {name}={value}: {why}")
     chosen: dict[str, dict[str, str]] = {"vpn-configs": {}, "peps": {}, "quic-stacks": {}}
     for use in places:
         if (kind := use.argument.limits["folder"]) in chosen:
