@@ -187,7 +187,7 @@ def far_ends(inventory: Inventory) -> dict[str, str]:
 
 def names(inventory: Inventory) -> dict[str, str]:
     """Return address → name of the host."""
-    found = {}
+    found: dict[str, str] = {}
     for host in inventory.hosts:
         for port in host.interfaces:
             found |= {address: host.name for address in (port.address, port.ipv6) if address}
