@@ -32,14 +32,12 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     client.add_argument("protocol", choices=names.PORTS)
     server.add_argument("address", help="of the name")
     client.add_argument("server_ip")
-    client.add_argument("--beside-ip", help="of another resolver, beside the tunnel")
+    client.add_argument("--beside-ip", default="", help="of another resolver, beside the tunnel")
     client.add_argument("--at", choices=["server", "beside"], default="server")
     client.add_argument("--lookups", type=int, default=1, help="connections, of two lookups each")
     arguments = parser.parse_args(argv)
     limits.check(parser, arguments, LIMITS)
     if arguments.mode == "client" and arguments.at == "beside":
-        if not arguments.beside_ip:
-            parser.error("--at beside needs --beside-ip")
         arguments.server_ip = arguments.beside_ip
     return arguments
 

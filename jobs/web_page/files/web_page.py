@@ -42,11 +42,9 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     lookup = client.add_argument_group("lookup of the server's name before each load")
     lookup.add_argument("--dns", choices=["none", "udp", "dot", "doh"], default="none")
     lookup.add_argument("--dns-at", choices=["server", "beside"], default="server")
-    lookup.add_argument("--beside-ip", help="of the resolver beside the tunnel")
+    lookup.add_argument("--beside-ip", default="", help="of the resolver beside the tunnel")
     arguments = parser.parse_args(argv)
     limits.check(parser, arguments, LIMITS)
-    if arguments.mode == "client" and arguments.dns_at == "beside" and not arguments.beside_ip:
-        parser.error("--dns-at beside needs --beside-ip")
     if arguments.mode == "server":
         arguments.stack = nginx.stack_of(server, arguments, arguments.http)
     return arguments
