@@ -73,7 +73,7 @@ ROUND_TRIPS = {"udp": 1, "dot": 3, "doh": 3}
 
 @pytest.mark.parametrize("settings", [(), ("dns_at=beside",), ("ip=6",)])
 def test_lookups_take_their_round_trips(run_cells: RunCells, settings: tuple[str, ...]) -> None:
-    for run in run_cells("dns", "vpn=wireguard", *settings):
+    for run in run_cells("name_lookup", "vpn=wireguard", *settings):
         trips = ROUND_TRIPS[run.row["dns"]]
         first_s, next_s = (float(run.row[f"{name}lookup_time_s"]) for name in ("", "next_"))
         assert first_s == pytest.approx(trips * GEO_RTT_S, abs=0.01)

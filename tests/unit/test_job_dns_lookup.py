@@ -62,9 +62,10 @@ def serving(serve: Callable[..., None], at: socket.socket, *arguments: object) -
     at.bind(("127.0.0.1", 0))
     if at.type == socket.SOCK_STREAM:
         at.listen()
+    port = at.getsockname()[1]
     threading.Thread(target=until_closed, args=(serve, at, *arguments), daemon=True).start()
     with at:
-        yield at.getsockname()[1]
+        yield port
         with suppress(OSError):  # what waits in another thread ends then; UDP says ENOTCONN
             at.shutdown(socket.SHUT_RDWR)
 
