@@ -17,7 +17,9 @@ EOF
 # nft that tell packets from the tunnel ($1 to $3) and into it ($4 to $6) are given.
 clamp_segments() {
     [ "$#" = 6 ] || set -- iifname "$VPN_DEVICE" "" oifname "$VPN_DEVICE" ""
-    clamp="tcp flags & (syn | rst) == syn tcp option maxseg size set $((VPN_MTU - 40))"
+    headers=40
+    case $VPN_TUNNEL_IP in *:*) headers=60 ;; esac # of IP and TCP
+    clamp="tcp flags & (syn | rst) == syn tcp option maxseg size set $((VPN_MTU - headers))"
     [ "${VPN_CLAMP:-on}" = on ] || clamp="continue"
     nft -f - << EOF
 table inet $VPN_DEVICE {
@@ -103,12 +105,14 @@ allow_ipv6() {
 # message, which the server sends: its first byte is 2.
 configure_wireguard() {
     port=$((51820 + VPN_TUNNEL))
-    endpoint='' hook=output
-    [ "$VPN_ROLE" = server ] || { endpoint="endpoint $VPN_REMOTE_IP:$port"; hook=input; }
+    endpoint='' hook=output server=$VPN_REMOTE_IP everything=0.0.0.0/0
+    case $server in *:*) server="[$server]" ;; esac
+    case $VPN_TUNNEL_IP in *:*) everything=::/0 ;; esac
+    [ "$VPN_ROLE" = server ] || { endpoint="endpoint $server:$port"; hook=input; }
     count handshakes "$hook" udp sport "$port" @th,64,8 2
     # shellcheck disable=SC2086 # two words or none
     wg set "$VPN_DEVICE" listen-port "$port" private-key "$VPN_DIR/private" peer "${psk_peer:-$(cat "$VPN_REMOTE_PUBLIC")}" \
-        ${psk:-} allowed-ips 0.0.0.0/0 persistent-keepalive "${VPN_KEEPALIVE:-0}" $endpoint
+        ${psk:-} allowed-ips $everything persistent-keepalive "${VPN_KEEPALIVE:-0}" $endpoint
     run_commands "${VPN_PRE_UP:-}"
     configure_device
     run_commands "${VPN_POST_UP:-}"

@@ -13,7 +13,10 @@ from typing import Any, NoReturn
 import collect_agent
 
 from openbach_jobs.command import segment_bytes
-from openbach_jobs.ports import READY_LIMIT_S, taken
+from openbach_jobs.ports import READY_LIMIT_S, any_address, taken
+
+MAPPED = "::ffff:"
+"""Before an IPv4 address that a socket of both versions shows (RFC 4291, 2.5.5.2)."""
 
 
 def serve(port: int, answer: Callable[[dict[str, Any], str], dict[str, Any]]) -> NoReturn:
@@ -22,12 +25,13 @@ def serve(port: int, answer: Callable[[dict[str, Any], str], dict[str, Any]]) ->
     Ends the job if it cannot listen.
     """
     try:
-        listening = socket.create_server(("", port))
+        listening = socket.create_server(("", port), **any_address())
     except OSError as error:
         sys.exit(f"the control port {port}: {error.strerror}{taken(port)}")
     with listening as control:
         while True:
-            connection, (peer_ip, _) = control.accept()
+            connection, (shown, *_) = control.accept()
+            peer_ip = shown.removeprefix(MAPPED)
             connection.settimeout(READY_LIMIT_S)
             try:
                 with connection, connection.makefile("rw") as lines:

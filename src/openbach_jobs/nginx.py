@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from openbach_jobs.command import run, started
-from openbach_jobs.ports import wait_listening
+from openbach_jobs.ports import has_ipv6, wait_listening
 
 VERSIONS = ("1.1", "2", "3")
 """Of HTTP. 3 is over QUIC, on the UDP port of the same number."""
@@ -24,6 +24,7 @@ STACKS = {NGINX: (), QUIC_GO: ("reno", "cubic"), QUINN: ("reno", "cubic", "bbr")
 """The congestion controls to choose from, by implementation of QUIC (quic_stacks.py)."""
 SEND_UPLOADS = (QUIC_GO,)
 """Those that are a client, too."""
+KEY, CERTIFICATE = "key.pem", "certificate.pem"
 CONFIGURATION = """
 daemon off; master_process off; worker_processes 1;
 pid {directory}/nginx.pid; error_log stderr error;
@@ -53,6 +54,20 @@ def serving(directory: Path, port: int, root: Path, http: str) -> Iterator[subpr
     """
     if http == "3":
         check_quic()
+    make_certificate(directory)
+    configuration = directory / "nginx.conf"
+    at = f"[::]:{port} ipv6only=off" if has_ipv6() else str(port)
+    quic = QUIC.format(port=at) if http == "3" else ""
+    configuration.write_text(
+        CONFIGURATION.format(directory=directory, port=at, quic=quic, root=root)
+    )
+    with started("nginx", "-p", str(directory), "-e", "stderr", "-c", str(configuration)) as nginx:
+        wait_listening(nginx, "nginx", port)
+        yield nginx
+
+
+def make_certificate(directory: Path) -> None:
+    """Make a key and a certificate of its own in a directory. Ends the job if that fails."""
     run(
         "openssl",
         "req",
@@ -67,18 +82,10 @@ def serving(directory: Path, port: int, root: Path, http: str) -> Iterator[subpr
         "-days",
         "30",
         "-keyout",
-        str(directory / "key.pem"),
+        str(directory / KEY),
         "-out",
-        str(directory / "certificate.pem"),
+        str(directory / CERTIFICATE),
     )
-    configuration = directory / "nginx.conf"
-    quic = QUIC.format(port=port) if http == "3" else ""
-    configuration.write_text(
-        CONFIGURATION.format(directory=directory, port=port, quic=quic, root=root)
-    )
-    with started("nginx", "-p", str(directory), "-e", "stderr", "-c", str(configuration)) as nginx:
-        wait_listening(nginx, "nginx", port)
-        yield nginx
 
 
 def add_quic_arguments(parser: argparse.ArgumentParser, *ends: argparse.ArgumentParser) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 
 from openbach_jobs.command import wait_for
 
+OUR_ENGINE, OUR_IPV6 = "OPENBACH_RUN_HOST", "OPENBACH_RUN_IPV6"
+"""Of a job's environment in our engines: always there, and where hosts have IPv6."""
 READY_LIMIT_S = 240.0
 """Of a server that does not answer. A path may take 20 s for a round trip (satcom_link), and TCP
 and TLS several of them, lost packets included; a server that fails ends its own job before."""
@@ -28,6 +31,24 @@ def wait_listening(server: subprocess.Popen[Any], name: str, port: int) -> None:
     )
     if server.poll() is not None:
         sys.exit(f"{name} ended at once with exit code {server.returncode}{taken(port)}")
+
+
+def has_ipv6() -> bool:
+    """Return whether this host has IPv6. Our engines say so: a look takes virtual time."""
+    if OUR_ENGINE in os.environ:
+        return OUR_IPV6 in os.environ
+    switch = Path("/proc/sys/net/ipv6/conf/lo/disable_ipv6")
+    return switch.exists() and switch.read_text().strip() == "0"
+
+
+def any_address() -> dict[str, Any]:
+    """Return what makes socket.create_server listen on all addresses of this host."""
+    return {"family": socket.AF_INET6, "dualstack_ipv6": True} if has_ipv6() else {}
+
+
+def with_port(address: str, port: int) -> str:
+    """Return an address with a port, as in a URL: [fd00::1]:443."""
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 def is_listening(port: int) -> bool:

@@ -76,9 +76,8 @@ def test_a_control_port_that_is_taken() -> None:
 
 def passes(packet: bytes) -> bool:
     """Runs the classic BPF program of file_transfer on a packet."""
-    code = [
-        struct.unpack_from("HBBI", first_byte.first_byte_filter(5201), 8 * i) for i in range(16)
-    ]
+    of_version = "first_byte_filter_ipv6" if packet[0] >> 4 == 6 else "first_byte_filter"
+    code = [*struct.iter_unpack("HBBI", getattr(first_byte, of_version)(5201))]
     accumulator = index = at = 0
     while True:
         operation, true, false, k = code[at]
@@ -117,10 +116,21 @@ def tcp(
     return header + struct.pack("!HHIIBB6x", source, destination, 0, 0, 0x50, flags)
 
 
+def tcp_ipv6(source: int, destination: int, flags: int, length: int) -> bytes:
+    header = struct.pack("!IHBB32x", 0x6 << 28 | 0xFFFFF, length, 6, 64)
+    return header + struct.pack("!HHIIBB6x", source, destination, 0, 0, 0x50, flags)
+
+
 @pytest.mark.parametrize(
     ("packet", "taken"),
     [
         (tcp(40000, 5201, 0x02, 60), True),
+        (tcp_ipv6(40000, 5201, 0x02, 40), True),
+        (tcp_ipv6(40000, 5201, 0x12, 40), False),
+        (tcp_ipv6(40000, 5201, 0x10, 1440), False),
+        (tcp_ipv6(5201, 40000, 0x10, 1440), True),
+        (tcp_ipv6(5201, 40000, 0x18, 33), False),
+        (tcp_ipv6(80, 40000, 0x10, 1440), False),
         (tcp(40000, 5201, 0x12, 60), False),
         (tcp(40000, 5201, 0x10, 1500), False),
         (tcp(5201, 40000, 0x10, 1500), True),

@@ -25,7 +25,7 @@ KEYS = {
     "description", "version", "licence", "runs_in", "carrier", "ciphers", "keys", "multipath",
     "post_quantum", "tested", "packages", "programs", "commands", "daemon", "device", "inner_mtu",
     "overhead_bytes", "values", "handshake_line", "coordinator", "framing", "rtt_max_s",
-    "rtt_max_because", "own_mtu", "ends_tcp", "takes", "fixed", "behind_nat",
+    "rtt_max_because", "ipv6", "own_mtu", "ends_tcp", "takes", "fixed", "behind_nat",
     "device_type", "cipher_line", "usual_warnings", "post_quantum_line",
 }  # fmt: skip
 

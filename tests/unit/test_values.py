@@ -47,7 +47,7 @@ REQUIRED = {
     "kind": "none", "local_ip": "10.10.1.1", "remote_ip": "10.10.4.2",
     "remote_network": "192.168.20.0/24", "orbit": "geo", "server_ip": "192.168.20.2",
     "destination_ip": "192.168.20.2", "size": "30M", "duration_s": "30", "interval_s": "1",
-    "port": "5201", "cc": "cubic", "position": "none", "rate": "10M",
+    "port": "5201", "cc": "cubic", "position": "none", "rate": "10M", "protocol": "udp",
 }  # fmt: skip
 """Values that are right, for what a job requires."""
 

@@ -21,7 +21,7 @@ import collect_agent
 
 from openbach_jobs import ends, limits, nginx
 from openbach_jobs.command import run, wait_for
-from openbach_jobs.ports import READY_LIMIT_S
+from openbach_jobs.ports import READY_LIMIT_S, with_port
 
 CONFIGURATION = "/opt/openbach/agent/jobs/cache_download/cache_download_rstats_filter.conf"
 DESCRIPTION = Path(__file__).parent / "cache.json"
@@ -107,7 +107,7 @@ def check(reports: list[dict[str, Any]], wanted: Mapping[str, int], http: str) -
 def measure(arguments: argparse.Namespace) -> None:
     """Download the files, check each one, and send what it took."""
     base, http, wanted = (
-        f"https://{arguments.server_ip}:{PORT}",
+        f"https://{with_port(arguments.server_ip, PORT)}",
         arguments.http,
         sizes(arguments.files),
     )

@@ -16,7 +16,7 @@ import video
 
 from openbach_jobs import ends, limits, nginx
 from openbach_jobs.command import wait_for
-from openbach_jobs.ports import READY_LIMIT_S
+from openbach_jobs.ports import READY_LIMIT_S, with_port
 
 CONFIGURATION = "/opt/openbach/agent/jobs/dash_video/dash_video_rstats_filter.conf"
 PORT = 8444
@@ -58,7 +58,7 @@ def failure(url: str, http: str) -> str:
 
 def measure(arguments: argparse.Namespace) -> None:
     """Wait for the server, play the video once, and send what the player prints."""
-    url, http = f"https://{arguments.server_ip}:{PORT}", arguments.http
+    url, http = f"https://{with_port(arguments.server_ip, PORT)}", arguments.http
     missing = f"the server of dash_video on {arguments.server_ip} does not answer"
     wait_for(
         missing, lambda: not failure(url, http), READY_LIMIT_S, evidence=lambda: failure(url, http)

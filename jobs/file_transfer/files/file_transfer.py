@@ -36,7 +36,7 @@ from iperf3 import Received
 
 from openbach_jobs import control, limits, nginx, profiles, resumes
 from openbach_jobs.command import run, started, wait_for
-from openbach_jobs.ports import READY_LIMIT_S, wait_listening
+from openbach_jobs.ports import READY_LIMIT_S, wait_listening, with_port
 
 CONFIGURATION = "/opt/openbach/agent/jobs/file_transfer/file_transfer_rstats_filter.conf"
 PORT = 5201
@@ -244,7 +244,10 @@ def download_iperf3(arguments: argparse.Namespace) -> Received:
     """Until the bytes are there, the time is over, or the job is stopped."""
     test = iperf3_test(arguments)
     end_s = time.monotonic() + test.deadline_s
-    with first_byte.open_tap(test.port) as tap, tempfile.TemporaryFile("w+") as printed:
+    with (
+        first_byte.open_tap(test.port, arguments.server_ip) as tap,
+        tempfile.TemporaryFile("w+") as printed,
+    ):
         with subprocess.Popen(
             iperf3.client_command(arguments.server_ip, test),
             stdout=printed,
@@ -266,7 +269,7 @@ def download_iperf3(arguments: argparse.Namespace) -> Received:
 def download_http(arguments: argparse.Namespace) -> Received:
     """Download one file by curl, and return what has come."""
     control.ask(arguments.server_ip, arguments.port - 1, file_bytes=arguments.size)
-    url = f"https://{arguments.server_ip}:{arguments.port}/{arguments.size}"
+    url = f"https://{with_port(arguments.server_ip, arguments.port)}/{arguments.size}"
     limit_s = str(arguments.deadline_s)
     # the server's certificate is its own, so nothing vouches for it
     command = ["curl", "-sS", "--fail", "--insecure", CURL[arguments.http], "--max-time", limit_s]
@@ -351,7 +354,7 @@ def upload_quic(arguments: argparse.Namespace) -> Received:
 
     told = quic_stacks.upload(
         arguments.stack,
-        f"{arguments.server_ip}:{arguments.port}",
+        with_port(arguments.server_ip, arguments.port),
         arguments.size,
         arguments.quic_cc,
         arguments.deadline_s,

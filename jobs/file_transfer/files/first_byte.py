@@ -36,10 +36,24 @@ def first_byte_filter(port: int) -> bytes:
     return b"".join(struct.pack("HBBI", *instruction) for instruction in program)
 
 
-def open_tap(port: int) -> socket.socket:
+def first_byte_filter_ipv6(port: int) -> bytes:
+    """Return the same for IPv6, whose packets have no header between its own and TCP's."""
+    program = [
+        (0x30, 0, 0, 6), (0x15, 0, 9, 6),  # 0: next header TCP, else 11
+        (0x28, 0, 0, 40), (0x15, 0, 2, port),  # 2: source port, else 6
+        (0x28, 0, 0, 4), (0x25, 6, 5, 480),  # 4: payload length: 12 or 11
+        (0x28, 0, 0, 42), (0x15, 0, 3, port),  # 6: destination port, else 11
+        (0x30, 0, 0, 53), (0x54, 0, 0, 0x12), (0x15, 1, 0, 0x02),  # 8: SYN without ACK: 12
+        (0x06, 0, 0, 0), (0x06, 0, 0, 96),  # 11: leave it; 12: take 96 bytes
+    ]  # fmt: skip
+    return b"".join(struct.pack("HBBI", *instruction) for instruction in program)
+
+
+def open_tap(port: int, server_ip: str = "") -> socket.socket:
     """Return a packet socket that gets what the filter of a port lets through."""
     tap = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ETH_P_ALL))
-    program = ctypes.create_string_buffer(first_byte_filter(port))
+    of_version = first_byte_filter_ipv6 if ":" in server_ip else first_byte_filter
+    program = ctypes.create_string_buffer(of_version(port))
     tap.setsockopt(
         socket.SOL_SOCKET,
         SO_ATTACH_FILTER,
@@ -57,6 +71,13 @@ def seconds(tap: socket.socket, transfer: subprocess.Popen[str], end_s: float) -
         packet, (_, _, kind, *_) = tap.recvfrom(96)
         if kind == socket.PACKET_OUTGOING:
             syn_s = time.monotonic()
-        elif syn_s is not None and struct.unpack_from("!H", packet, 2)[0] > 500:
+        elif syn_s is not None and _bytes_behind_ip(packet) > 480:
             return time.monotonic() - syn_s
     return None
+
+
+def _bytes_behind_ip(packet: bytes) -> int:
+    """Return the length of a packet without its IP header of the usual length."""
+    is_ipv6 = packet[0] >> 4 == 6
+    (length,) = struct.unpack_from("!H", packet, 4 if is_ipv6 else 2)
+    return int(length) - (0 if is_ipv6 else 20)

@@ -29,7 +29,7 @@ from array import array
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from functools import partial
-from ipaddress import IPv4Network, ip_address
+from ipaddress import IPv4Network, IPv6Network, ip_address
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -135,11 +135,11 @@ TCPI_RTT_AT = 68
 """Where struct tcp_info of linux/tcp.h has the round-trip time in µs."""
 IP_MTU = 14
 """linux/in.h"""
-HEADERS_BYTES = 40
-"""Of IPv4 and TCP."""
+HEADERS_BYTES = {socket.AF_INET: 40, socket.AF_INET6: 60}
+"""Of IP and TCP."""
 SIOCETHTOOL, ETHTOOL_GDRVINFO = 0x8946, 3
 """Of linux/sockios.h and linux/ethtool.h; struct ethtool_drvinfo has the driver's name at 4."""
-Networks = list[tuple[str, IPv4Network]]
+Networks = list[tuple[str, IPv4Network | IPv6Network]]
 
 
 class Way(NamedTuple):
@@ -169,8 +169,8 @@ FALL, RISE = signal.SIGUSR1, signal.SIGUSR2
 """Orders of the job outage: the VPN ends, with all that it has made; it starts again, with the same
 keys."""
 BLOCKED = {*SIGNALS, *WATCHED, FALL, RISE}
-RTMGRP_IPV4_IFADDR = 0x10
-"""Group of netlink messages about addresses (linux/rtnetlink.h)."""
+RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR, ROUTES_IPV6 = 0x10, 0x100, 0x400
+"""Groups of netlink messages about addresses, and routes of IPv6 (linux/rtnetlink.h)."""
 PID_FILE = "/var/run/openbach-{}.pid"
 """Of the job that has the tunnel of that interface, for orders."""
 COORDINATOR_TUNNEL_IP = "10.200.{}.3"
@@ -279,6 +279,12 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     arguments.device = f"{'hub' if arguments.role == 'coordinator' else 'vpn'}{arguments.tunnel}"
     arguments.exchange_port = EXCHANGE_PORT - arguments.tunnel
     arguments.coordinator_port = COORDINATOR_PORT + arguments.tunnel
+    arguments.in_ipv6, arguments.over_ipv6 = (
+        ":" in address for address in (arguments.remote_network, arguments.local_ip)
+    )
+    arguments.ip = ("ip", "-6") if arguments.in_ipv6 else ("ip",)
+    if arguments.in_ipv6:
+        own, other = (one and str(ip_address(f"fd00::{one}")) for one in (own, other))
     arguments.tunnel_ip = arguments.tunnel_ip or own
     arguments.remote_tunnel_ip = arguments.remote_tunnel_ip or other
     return arguments
@@ -292,10 +298,10 @@ def exchange(arguments: argparse.Namespace, public: str) -> tuple[str, Way]:
     """
     seen_ip, ours = None, public
     if arguments.role == "server":
-        with socket.create_server((arguments.local_ip, arguments.exchange_port)) as listener:
+        with listening(arguments.local_ip, arguments.exchange_port) as listener:
             listener.settimeout(EXCHANGE_LIMIT_S)
             try:
-                connection, (peer_ip, _) = listener.accept()
+                connection, (peer_ip, *_) = listener.accept()
             except TimeoutError:
                 port, limit_s = arguments.exchange_port, EXCHANGE_LIMIT_S
                 sys.exit(f"no VPN client has connected to port {port} after {limit_s:g} s")
@@ -308,6 +314,16 @@ def exchange(arguments: argparse.Namespace, public: str) -> tuple[str, Way]:
         if arguments.role == "client" and (told := TRANSLATED.match(theirs)):
             seen_ip, theirs = told[1], theirs[told.end() :]
         return theirs, learnt(same)._replace(seen_ip=seen_ip)
+
+
+def family_of(address: str) -> socket.AddressFamily:
+    """Return the family of an address, of IPv4 or IPv6."""
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
+
+
+def listening(address: str, port: int) -> socket.socket:
+    """Return a socket that listens on a port of an address."""
+    return socket.create_server((address, port), family=family_of(address))
 
 
 def connected(whom: str, address: str, port: int) -> socket.socket:
@@ -327,11 +343,11 @@ def connected(whom: str, address: str, port: int) -> socket.socket:
 def exchange_with_ends(arguments: argparse.Namespace, public: str) -> list[tuple[str, str]]:
     """Give both ends the coordinator's public material; return their addresses and theirs."""
     received: list[tuple[str, str]] = []
-    with socket.create_server((arguments.local_ip, arguments.coordinator_port)) as listener:
+    with listening(arguments.local_ip, arguments.coordinator_port) as listener:
         listener.settimeout(EXCHANGE_LIMIT_S)
         while len(received) < ENDS:
             try:
-                connection, (address, _) = listener.accept()
+                connection, (address, *_) = listener.accept()
             except TimeoutError:
                 came = f"{len(received)} of {ENDS} ends of {arguments.kind}"
                 port, limit_s = arguments.coordinator_port, EXCHANGE_LIMIT_S
@@ -387,19 +403,20 @@ def learnt(connection: socket.socket) -> Way:
     """
     told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
     (rtt_us,) = struct.unpack_from("=I", told, TCPI_RTT_AT)
-    return Way(rtt_us / 1e6, segment_bytes(connection) + HEADERS_BYTES)
+    return Way(rtt_us / 1e6, segment_bytes(connection) + HEADERS_BYTES[connection.family])
 
 
-def own_networks() -> Networks:
+def own_networks(arguments: argparse.Namespace) -> Networks:
     """Return the interfaces, other than tunnels, and the networks that they are in.
 
     The kernel's table of routes has them.
     """
-    return [
-        (name, to)
-        for name, to, via in main_table()
-        if via == "0.0.0.0" and not name.startswith(("*", "vpn"))
-    ]
+    networks: Networks = [(name, to) for name, to, via in main_table() if via == "0.0.0.0"]
+    if arguments.in_ipv6 or arguments.over_ipv6:
+        import in_ipv6  # not above: to read a file takes virtual time
+
+        networks += in_ipv6.own_networks()
+    return [(name, to) for name, to in networks if not name.startswith(("*", "vpn"))]
 
 
 def main_table() -> list[tuple[str, IPv4Network, str]]:
@@ -426,8 +443,11 @@ def local_networks(arguments: argparse.Namespace, networks: Networks) -> str:
     They are those given, or else those of the interfaces that do not lead to the other end.
     """
     own = ip_address(arguments.local_ip)
+    leading = {name for name, network in networks if own in network}
     return arguments.local_network or " ".join(
-        str(network) for _, network in networks if own not in network
+        str(network)
+        for name, network in networks
+        if name not in leading and (network.version == 6) == arguments.in_ipv6
     )
 
 
@@ -464,7 +484,8 @@ def clear_path(arguments: argparse.Namespace) -> list[str]:
 
     Each tunnel has its own.
     """
-    metric = str(1000 + arguments.tunnel)
+    # Behind the tunnel's route, which has 0 in IPv4 and 1024 in IPv6.
+    metric = str((2000 if arguments.in_ipv6 else 1000) + arguments.tunnel)
     table = ["table", flow_table(arguments)] if arguments.flow_port else []
     return ["unreachable", arguments.remote_network, "metric", metric, *table]
 
@@ -492,19 +513,19 @@ def flow_rule(arguments: argparse.Namespace) -> list[str]:
 
 def close_clear_path(arguments: argparse.Namespace) -> None:
     """Make the remote network unreachable but for the tunnel."""
-    change("ip", "route", "replace", *clear_path(arguments))
+    change(*arguments.ip, "route", "replace", *clear_path(arguments))
     if arguments.flow_port:
         undo(
-            "ip", "rule", "del", *flow_rule(arguments)
+            *arguments.ip, "rule", "del", *flow_rule(arguments)
         )  # an earlier tunnel that failed has left it
-        change("ip", "rule", "add", *flow_rule(arguments))
+        change(*arguments.ip, "rule", "add", *flow_rule(arguments))
 
 
 def open_clear_path(arguments: argparse.Namespace) -> None:
     """Undo what keeps packets from going without a tunnel."""
     if arguments.flow_port:
-        undo("ip", "rule", "del", *flow_rule(arguments))
-    undo("ip", "route", "del", *clear_path(arguments))
+        undo(*arguments.ip, "rule", "del", *flow_rule(arguments))
+    undo(*arguments.ip, "route", "del", *clear_path(arguments))
 
 
 def unblock_signals() -> None:
@@ -548,8 +569,10 @@ def inner_mtu(arguments: argparse.Namespace, vpn: Mapping[str, Any], path_mtu: i
 
     Ends the job if there is none.
     """
+    # `framing` and `overhead_bytes` are with an IP header of 20 bytes; IPv6's has 40.
+    room = path_mtu - (20 if arguments.over_ipv6 and vpn["overhead_bytes"] else 0)
     try:
-        return fitting_mtu(vpn, path_mtu)
+        return fitting_mtu(vpn, room)
     except MtuError as error:
         sys.exit(f"{arguments.kind}: {error}")
 
@@ -579,16 +602,9 @@ def carrier_congestion_control(arguments: argparse.Namespace) -> str | None:
 
     Ends the job if it is not that of this host.
     """
-    shown = run(
-        "ss",
-        "-tinHO",
-        "state",
-        "established",
-        "src",
-        arguments.local_ip,
-        "dst",
-        arguments.remote_ip,
-    )
+    ends = arguments.local_ip, arguments.remote_ip
+    own, other = (f"[{one}]" if arguments.over_ipv6 else one for one in ends)
+    shown = run("ss", "-tinHO", "state", "established", "src", own, "dst", other)
     if not shown:
         return None
     wanted = HOST_CONGESTION_CONTROL.read_text().strip()
@@ -608,7 +624,7 @@ def is_there(device: str) -> bool:
 def is_local(address: str) -> bool:
     """Return whether an address is one of this host's."""
     try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        with socket.socket(family_of(address), socket.SOCK_DGRAM) as probe:
             probe.bind((address, 0))
     except OSError:
         return False
@@ -714,7 +730,7 @@ def way_in(arguments: argparse.Namespace, has_device: bool) -> list[str]:
 def tunnel(arguments: argparse.Namespace, directory: Path) -> None:
     """Run one end of a tunnel until the job is stopped."""
     start_s = time.monotonic()
-    vpn, networks = describe(arguments.kind, arguments.values), own_networks()
+    vpn, networks = describe(arguments.kind, arguments.values), own_networks(arguments)
     environment = environment_of(arguments, vpn, directory, networks)
     check_host(arguments, vpn, environment["PATH"])
     cpu = cpu_of(arguments, vpn)
@@ -957,7 +973,7 @@ def life(
         told.write_text(str(os.getpid()))
         at_end.callback(told.unlink, missing_ok=True)
         is_up, look = partial(running.is_up, coordinator), partial(running.look, cpu)
-        with changes_of_interfaces():
+        with changes_of_interfaces(arguments.over_ipv6):
             stopped = stopped_by(is_up, daemon, arguments.series_s, look)
         if not stopped:
             sys.exit(running.why_ended(coordinator))
@@ -1081,7 +1097,7 @@ def coordinate(arguments: argparse.Namespace, vpn: dict[str, Any], directory: Pa
     It gets the public material of both ends, one after the other.
     """
     folder = scripts(arguments.kind)
-    environment = environment_of(arguments, vpn, directory, own_networks())
+    environment = environment_of(arguments, vpn, directory, own_networks(arguments))
     check_host(arguments, vpn, environment["PATH"])
     public = made_keys(arguments, folder, environment)
     ends = exchange_with_ends(arguments, public)
@@ -1150,6 +1166,10 @@ def bring_up(
     The daemon, and the file with what it says.
     """
     folder, log = scripts(arguments.kind), Path(environment["VPN_DIR"]) / "log"
+    if arguments.in_ipv6:
+        import in_ipv6  # not above: to read a file takes virtual time
+
+        in_ipv6.allow()
     if not vpn["device"]:
         change("ip", "link", "add", arguments.device, "type", "dummy")
         at_end.callback(undo, "ip", "link", "del", arguments.device)
@@ -1187,18 +1207,19 @@ def lead_into_tunnel(arguments: argparse.Namespace, has_device: bool, at_end: Ex
     """Route the remote network into the tunnel, until `at_end`."""
     way = way_in(arguments, has_device)
     table = ["table", flow_table(arguments)] if arguments.flow_port else []
-    change("ip", "route", "replace", arguments.remote_network, *way, *table)
+    change(*arguments.ip, "route", "replace", arguments.remote_network, *way, *table)
     if not has_device:  # no interface takes the route away with it: it would lead past the tunnel
-        at_end.callback(undo, "ip", "route", "del", arguments.remote_network, *way, *table)
+        route = arguments.remote_network, *way, *table
+        at_end.callback(undo, *arguments.ip, "route", "del", *route)
 
 
-def changes_of_interfaces() -> socket.socket:
+def changes_of_interfaces(over_ipv6: bool) -> socket.socket:
     """Open a socket that gives this process SIGIO when an interface or an address changes.
 
     It does so when one comes or goes, too.
     """
     changes = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
-    changes.bind((0, LINKS | RTMGRP_IPV4_IFADDR))
+    changes.bind((0, LINKS | (RTMGRP_IPV6_IFADDR if over_ipv6 else RTMGRP_IPV4_IFADDR)))
     fcntl.fcntl(changes, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(changes, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
     return changes
@@ -1261,10 +1282,10 @@ def leads_into_tunnel(arguments: argparse.Namespace) -> bool:
     ways = [
         name for name, to, _ in main_table() if str(to) == arguments.remote_network and name != "*"
     ]
-    if not ways and not arguments.flow_port:
+    if not ways and not arguments.flow_port and not arguments.in_ipv6:
         return False
     table = flow_table(arguments) if arguments.flow_port else "main"
-    command = ["ip", "-j", "route", "show", arguments.remote_network, "table", table]
+    command = [*arguments.ip, "-j", "route", "show", arguments.remote_network, "table", table]
     shown = subprocess.run(
         command, check=False, capture_output=True, text=True
     ).stdout  # no table yet: an error, no route
@@ -1283,7 +1304,8 @@ def main() -> None:
                 f"{arguments.remote_network} is not reached through {arguments.kind}"
                 f" ({arguments.device})"
             )
-            wait_for(missing, lambda: leads_into_tunnel(arguments), WAIT_LIMIT_S, told_by=ROUTES)
+            told_by = ROUTES_IPV6 if arguments.in_ipv6 else ROUTES
+            wait_for(missing, lambda: leads_into_tunnel(arguments), WAIT_LIMIT_S, told_by=told_by)
         return
     if (
         arguments.values

@@ -60,6 +60,7 @@ DEFAULTS: dict[str, Any] = {
     "coordinator": None,
     "framing": None,
     "behind_nat": {},
+    "ipv6": [],
     **dict.fromkeys(("runs_in", "device_type", "cipher_line", "usual_warnings"), None),
     **dict.fromkeys(("multipath", "post_quantum", "post_quantum_line"), None),
     "rtt_max_s": None,

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Loads the page once as a browser without a cache does, and prints the measured values as JSON.
 
-    page_load.py load URL HTTP DEADLINE_S
+    page_load.py load URL HTTP DEADLINE_S [PROTOCOL RESOLVER_IP]
     page_load.py wait URL HTTP                ends well if the server answers
 
 A program of its own, run by Debian's Python: Debian's pycurl is for that one, and a new process has
 no connection, TLS session or anything else of an earlier load, nor do its random numbers depend on
 where the job's memory lies. The HTML comes first, then all objects at once: over HTTP/2 and HTTP/3
-on the same connection, over HTTP/1.1 on at most 6.
+on the same connection, over HTTP/1.1 on at most 6. With a resolver the server's name is looked up
+before.
 """
 
 from __future__ import annotations
@@ -103,10 +104,25 @@ def handshakes(handle: pycurl.Curl) -> dict[str, float]:
     }
 
 
-def load(base: str, http: str, deadline_s: float) -> dict[str, float]:
+def looked_up(base: str, protocol: str, resolver_ip: str) -> tuple[list[str], float]:
+    """Return where the name in a URL is, as curl takes it, and what the lookup took in s."""
+    from openbach_jobs import names  # not above: other loads need not read it
+
+    try:
+        address, (lookup_time_s,) = names.lookups(protocol, resolver_ip, 1)
+    except OSError as error:
+        sys.exit(f"{protocol} at {resolver_ip}: {error}")
+    host = f"[{address}]" if ":" in address else address
+    return [f"{base.removeprefix('https://')}:{host}"], lookup_time_s
+
+
+def load(base: str, http: str, deadline_s: float, *resolver: str) -> dict[str, float]:
     """Load the page once, as a browser does, and return what it took."""
     sizes = page.sizes()
+    place, lookup_time_s = looked_up(base, *resolver) if resolver else ([], 0.0)
     handles = {name: request(f"{base}/{name}", http, deadline_s) for name in sizes}
+    for handle in handles.values() if place else ():
+        handle.setopt(pycurl.RESOLVE, place)
     html, *objects = handles.values()
     multi = pycurl.CurlMulti()
     multi.setopt(pycurl.M_PIPELINING, pycurl.PIPE_MULTIPLEX)
@@ -114,10 +130,11 @@ def load(base: str, http: str, deadline_s: float) -> dict[str, float]:
     start_s = time.monotonic()
     fetch(multi, [html])
     fetch(multi, objects)
-    page_load_time_s = round(time.monotonic() - start_s, 6)
+    page_load_time_s = round(time.monotonic() - start_s + lookup_time_s, 6)
     check(handles, sizes, http)
     return {
         "page_load_time_s": page_load_time_s,
+        **({"lookup_time_s": lookup_time_s} if place else {}),
         "ttfb_s": html.getinfo(pycurl.STARTTRANSFER_TIME),
         "handshake_time_s": html.getinfo(pycurl.APPCONNECT_TIME),
         **(handshakes(html) if http != "3" else {}),
@@ -131,7 +148,7 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case ["wait", base, http]:
             answers(base, http)
-        case ["load", base, http, deadline_s]:
-            print(json.dumps(load(base, http, float(deadline_s))))
+        case ["load", base, http, deadline_s, *resolver]:
+            print(json.dumps(load(base, http, float(deadline_s), *resolver)))
         case _:
             sys.exit(__doc__)

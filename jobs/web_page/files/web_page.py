@@ -20,7 +20,7 @@ import page
 
 from openbach_jobs import ends, limits, nginx
 from openbach_jobs.command import run, wait_for
-from openbach_jobs.ports import READY_LIMIT_S
+from openbach_jobs.ports import READY_LIMIT_S, with_port
 
 CONFIGURATION = "/opt/openbach/agent/jobs/web_page/web_page_rstats_filter.conf"
 PORT = 8443
@@ -38,6 +38,11 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     nginx.add_quic_arguments(server, server)
     client.add_argument("--loads", type=int, default=1)
     client.add_argument("--deadline-s", type=int, default=600, help="of one load")
+    # Into a group: a new argument beside the others moves the packets of every run.
+    lookup = client.add_argument_group("lookup of the server's name before each load")
+    lookup.add_argument("--dns", choices=["none", "udp", "dot", "doh"], default="none")
+    lookup.add_argument("--dns-at", choices=["server", "beside"], default="server")
+    lookup.add_argument("--beside-ip", default="", help="of the resolver beside the tunnel")
     arguments = parser.parse_args(argv)
     limits.check(parser, arguments, LIMITS)
     if arguments.mode == "server":
@@ -75,12 +80,19 @@ def failure(server_ip: str, http: str) -> str:
 
 def url(server_ip: str) -> str:
     """Return the address of the page."""
-    return f"https://{server_ip}:{PORT}"
+    return f"https://{with_port(server_ip, PORT)}"
 
 
-def load(server_ip: str, version: str, deadline_s: int) -> dict[str, Any]:
+def load(arguments: argparse.Namespace) -> dict[str, Any]:
     """Load the page once in a program of its own, and return what that measured."""
-    words = [*LOAD, "load", url(server_ip), version, str(deadline_s)]
+    address, resolver, deadline_s = url(arguments.server_ip), [], arguments.deadline_s
+    if arguments.dns != "none":
+        from openbach_jobs import names  # not above: to read a file takes virtual time
+
+        is_beside = arguments.dns_at == "beside"
+        resolver = [arguments.dns, arguments.beside_ip if is_beside else arguments.server_ip]
+        address = url(names.NAME)
+    words = [*LOAD, "load", address, arguments.http, str(deadline_s), *resolver]
     measured: dict[str, Any] = json.loads(run(*words, limit_s=deadline_s + LATE_S))
     return measured
 
@@ -91,7 +103,7 @@ def measure(arguments: argparse.Namespace) -> None:
     missing = f"the server of web_page on {arguments.server_ip} does not answer"
     wait_for(missing, lambda: not failure(*asked), READY_LIMIT_S, evidence=lambda: failure(*asked))
     for _ in range(arguments.loads):
-        measured = load(arguments.server_ip, arguments.http, arguments.deadline_s)
+        measured = load(arguments)
         collect_agent.send_stat(collect_agent.now(), **measured)
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from string import Template
 
 from openbach_run.campaign.entries import check_entries
+from openbach_run.campaign.ip_versions import IP, VALUES, check_cell
 from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.vpn_values import NONE, check_values_of_vpns, configs_of
 from openbach_run.catalog import joined
@@ -44,6 +45,7 @@ def check_campaign(campaign: Campaign) -> None:
     check_vpns(campaign)
     check_folders(campaign)
     check_cpus(campaign)
+    check_ip(campaign)
     # Last, so that a mistake in a value is told of also where only the jobs' arguments are known.
     packages = campaign.packages
     if missing := [name for name in campaign.job_names if packages[name].files is None]:
@@ -113,6 +115,20 @@ def check_cpus(campaign: Campaign) -> None:
                     f"{name}={cpu} vpn={vpn}: {cpus[cpu]} says nothing of {vpn}; it has"
                     f" {', '.join(sorted(had))}"
                 )
+
+
+def check_ip(campaign: Campaign) -> None:
+    """Check the versions of IP. Raises InputError for the first that something cannot have."""
+    if not campaign.has_ipv6:
+        return
+    campaign.addresses.check(f"{IP}={','.join(campaign.values[IP])}")
+    places = [use for use in campaign.places if "folder" in use.argument.limits]
+    names = [
+        {IP, *VALUES, "pep", "http"} & campaign.values.keys(),
+        *({IP, *use.names} for use in places),
+    ]
+    for cell in first_of_each(campaign.cells, names):
+        check_cell({**campaign.constants, **cell}, places, campaign.entries)
 
 
 def check_folders(campaign: Campaign) -> None:

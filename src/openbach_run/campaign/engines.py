@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from openbach_run.campaign import noise
+from openbach_run.campaign.ip_versions import IP
 from openbach_run.campaign.model import Campaign
 from openbach_run.campaign.options import Options
 from openbach_run.campaign.request import Plan
@@ -50,6 +51,11 @@ def engine_of(
         )
     if controller is not None:
         check_platform_mtus(campaign.values)
+        if campaign.has_ipv6:
+            raise InputError(
+                f"{IP}={','.join(campaign.values[IP])}: a platform's hosts have the addresses of"
+                f" its interfaces; give them in its inventory, and leave {IP}=4"
+            )
         # Late, like the others below: each imports what the other engines have no use for.
         from openbach_run.campaign.needs import check_platform
 

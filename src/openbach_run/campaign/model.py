@@ -16,6 +16,7 @@ from typing import Any
 
 from openbach_jobs.presets import ES_N0_FILE
 from openbach_run.campaign.cells import Instead, cells_of, uses_of
+from openbach_run.campaign.ip_versions import IP, VERSIONS, Addresses, addresses_in
 from openbach_run.campaign.noise import NOISE, OFF
 from openbach_run.campaign.platforms import Platforms
 from openbach_run.campaign.settings import check_references
@@ -33,6 +34,7 @@ from openbach_run.openbach.measures import Declared, Measure, in_words
 from openbach_run.openbach.scenario import Scenario, defaults_of, jobs_of
 from openbach_run.openbach.uses import Use, uses
 from openbach_run.topology.hosts import Inventory
+from openbach_run.topology.ip_versions import with_ipv6
 from openbach_run.topology.networks import check_mtus
 
 USUAL = "transfer_time_s"
@@ -259,6 +261,18 @@ class Campaign(Sweep):
         """Return the places where the scenarios give values to VPNs."""
         return [use for use in self.places if VALUES_OF in use.argument.limits]
 
+    @property
+    def has_ipv6(self) -> bool:
+        """Return whether a value of `ip` has IPv6; a scenario may have an `ip` that means more."""
+        if any(IP in scenario.settings for scenario in self.scenarios):
+            return False
+        return any(VERSIONS.get(version) for version in self.values.get(IP, ()))
+
+    @property
+    def addresses(self) -> Addresses:
+        """Return the addresses of the inventory that the scenarios give to jobs."""
+        return addresses_in(self.scenario, self.sub_scenarios, self.jobs)
+
     def runs(
         self, inventory: Inventory, identity_of: Callable[[Uses], dict[str, str]]
     ) -> list[RunSpec]:
@@ -270,9 +284,15 @@ class Campaign(Sweep):
         here = self.on(inventory)
         jobs = {name: self.jobs[name].to_dict() for name in self.job_names}
         origin = Origin(here.scenario, here.sub_scenarios, jobs, inventory.to_dict())
+        in_ipv6: dict[str, dict[str, str]] = {}
+        if self.has_ipv6:
+            both = with_ipv6(origin.inventory)
+            hosts = Inventory.from_dict({**both})
+            in_ipv6 = {version: self.addresses.of(version, hosts) for version in self.values[IP]}
         # Only here are both known: the cells' MTUs and the inventory's networks.
         for cell in self.cells:
-            check_mtus(origin.inventory["networks"], cell)
+            has_ipv6 = in_ipv6.get(cell.get(IP, ""))
+            check_mtus((both if has_ipv6 else origin.inventory)["networks"], cell)
             text = self._files_of(cell).get(ES_N0_FILE)
             check_terminals(cell, self.presets, text, inventory)
         cells = (
@@ -283,6 +303,7 @@ class Campaign(Sweep):
                 used,
                 self._files_of(cell),
                 configs_of(self.vpn_places, cell, self.vpn_configs) if self.vpn_configs else {},
+                in_ipv6.get(cell.get(IP, ""), {}),
             )
             for cell, used in zip(self.cells, self.uses, strict=True)
         )

@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from openbach_run.campaign import noise, platforms
+from openbach_run.campaign import ip_versions, noise, platforms
 from openbach_run.campaign.model import Seeds, Sweep
 from openbach_run.campaign.settings import check_values, is_list, is_value
 from openbach_run.campaign.vpn_values import folded, setting_of
@@ -140,6 +140,8 @@ def read_values(
     for name, several in values_given.items():
         _check_name(f"{name}={','.join(several)}", setting_of(name), scenario, every)
         check_values(name, several)
+        if name == ip_versions.IP and name not in settings:
+            ip_versions.check_values(several)
     # The settings vpn.NAME become values of the constant vpn_values.
     values_given = folded(values_given)
     known = _own_values(path, scenario, subs)
@@ -186,6 +188,8 @@ def settings_of(scenario: Scenario, subs: Mapping[str, Scenario]) -> dict[str, s
 def settable(scenario: Scenario, subs: Mapping[str, Scenario]) -> dict[str, str]:
     """Return name → description of what a command can set: also what all scenarios have."""
     general = {noise.NOISE: noise.DESCRIPTION, platforms.PLATFORM: platforms.DESCRIPTION}
+    if any(one.addresses for one in (scenario, *subs.values())):
+        general[ip_versions.IP] = ip_versions.DESCRIPTION
     return {**general, **settings_of(scenario, subs)}
 
 

@@ -16,14 +16,16 @@ from openbach_run.clock import VIRTUAL
 from openbach_run.guest.main import LINK_FILES
 from openbach_run.openbach.scenario import Scenario, defaults_of
 from openbach_run.semantic_hash import acting_job, acting_scenario
+from openbach_run.topology.ip_versions import with_ipv6
 from openbach_run.topology.networks import with_mtus
 
 VIRTUAL_LIMIT_S = 4 * 3600.0
 """Virtual seconds after which a run is ended; its error names what still runs."""
 
 
-NOT_HASHED = ("origin", "digest", "vpn_configs")
-"""Fields of a cell that its digest has in another form: the hash of a run without them stays."""
+NOT_HASHED = ("origin", "digest", "vpn_configs", "in_ipv6")
+"""Fields of a cell that its digest has in another form, or that follow from others: the hash of a
+run without them stays."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,8 @@ class CellSpec:
     constant."""
     vpn_configs: Mapping[str, Config] = field(default_factory=dict)
     """What is taken of the VPN files that constants name, by constant."""
+    in_ipv6: Mapping[str, str] = field(default_factory=dict)
+    """The constants that are IPv6 addresses in this cell (ip_versions.py)."""
 
     @cached_property
     def digest(self) -> str:
@@ -144,7 +148,7 @@ class RunSpec:
         """Return a scenario in stored form, with the cell's values of its constants."""
         arguments = self.cell.origin.scenario.arguments
         constants = {name: value for name, value in self.values.items() if name not in arguments}
-        return scenario.with_constants(constants).as_stored()
+        return scenario.with_constants({**constants, **self.cell.in_ipv6}).as_stored()
 
     def _started(self, scenario: Scenario) -> dict[str, Any]:
         """Return a scenario in stored form, with the functions that it has with these values."""
@@ -157,6 +161,7 @@ class RunSpec:
         `values` has the names of these files as they were given.
         """
         cell = self.cell
+        inventory = with_ipv6(cell.origin.inventory) if cell.in_ipv6 else cell.origin.inventory
         # By argument and not by the file's own name: two of them may have the same.
         there = {name: f"{LINK_FILES}/{name}" for name in cell.link_files}
         configured = {name: one.text for name, one in cell.vpn_configs.items()}
@@ -172,7 +177,7 @@ class RunSpec:
             "arguments": _put(self.arguments, there),
             "seed": self.seed,
             "jobs": cell.origin.jobs,
-            "inventory": with_mtus(cell.origin.inventory, cell.values),
+            "inventory": with_mtus(inventory, cell.values),
             "identity": cell.identity,
             "uses": cell.uses,
             "link_files": cell.link_files,

@@ -187,8 +187,8 @@ def far_ends(inventory: Inventory) -> dict[str, str]:
 
 def names(inventory: Inventory) -> dict[str, str]:
     """Return address → name of the host."""
-    found = {}
+    found: dict[str, str] = {}
     for host in inventory.hosts:
         for port in host.interfaces:
-            found[port.address.partition("/")[0]] = host.name
+            found |= {address: host.name for address in (port.address, port.ipv6) if address}
     return found

@@ -35,6 +35,8 @@ PYTHON_PATH = "/opt/openbach-run/src/openbach_run/guest/agent_library"
 
 KEEPS_QLOG = "OPENBACH_RUN_QLOG"
 """In this process's environment, from the kernel's command line: jobs keep the qlog of QUIC."""
+HAS_IPV6 = "OPENBACH_RUN_IPV6"
+"""In a job's environment: its host has IPv6, as openbach_jobs.ports asks."""
 
 CHILDREN_GRACE_US, JOB_GRACE_US = 1 * SECOND_US, 2 * SECOND_US
 """As a real agent: from SIGTERM to SIGKILL for the job's children, then for the job itself."""
@@ -94,6 +96,7 @@ class GuestAgents:
     ) -> None:
         self.namespaces, self.jobs = namespaces, jobs
         self.seed, self.origin_ns, self.clock = seed, origin_ns, clock
+        self.has_ipv6 = False
         self.typed: dict[str, Commands | Terminals] = {}
         """By the name of the job in whose place they run."""
         self.processes: dict[int, Process] = {}
@@ -235,6 +238,8 @@ class GuestAgents:
             "OPENBACH_RUN_HOST": self.namespaces[entity].name,
             "OPENBACH_RUN_BEGAN_NS": str(self.origin_ns),
         }
+        if self.has_ipv6:
+            base[HAS_IPV6] = "yes"
         if KEEPS_QLOG in os.environ:
             base["QLOGDIR"] = directory  # where curl and programs on quic-go look for it
         return base

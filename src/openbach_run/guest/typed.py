@@ -123,7 +123,15 @@ def named(at: Host, inventory: Inventory) -> list[str]:
             )
             names = dict.fromkeys((host.name, host.entity))
             lines.append(f"{known} {' '.join(names)}")
-        lines += [f"{port.address} {host.name}.{port.network}" for port in host.interfaces]
+            if near_ipv6 := [port.ipv6 for port in near or host.interfaces if port.ipv6]:
+                own = "::1" if host.entity == at.entity else near_ipv6[0]
+                lines.append(f"{own} {' '.join(names)}")
+        lines += [
+            f"{address} {host.name}.{port.network}"
+            for port in host.interfaces
+            for address in (port.address, port.ipv6)
+            if address
+        ]
     return lines
 
 

@@ -23,6 +23,8 @@ A job declares in its YAML what an argument takes beyond OpenBACH's type, under 
                         choices
     mentions            words of the text may be names of folders of this kind, which the run gets
                         then (`cc=bbr2,mss=1300`)
+    ipv6                an address that may be one of IPv6: `inside`, of the traffic, or `outside`,
+                        of a tunnel's end (campaign/ip_versions.py)
     values_of           the text is NAME=VALUE;NAME=VALUE of the VPN that this argument names,
                         which has to read each of them
 
@@ -51,7 +53,8 @@ ENDLESS = "endless"
 TOGETHER = ("refused", "noted", IDLE, ENDLESS)
 NEEDS = "needs"
 VALUES_OF = "values_of"
-KEYS = (*RANGE, "unit", "also", *NAMING, "like", *TOGETHER, NEEDS, VALUES_OF)
+IPV6, INSIDE, OUTSIDE = "ipv6", "inside", "outside"
+KEYS = (*RANGE, "unit", "also", *NAMING, "like", *TOGETHER, NEEDS, VALUES_OF, IPV6)
 
 
 def refusal(argument: Argument, value: str, called: str) -> str:
@@ -139,18 +142,18 @@ def check_declaration(at: str, limits: Mapping[str, Any]) -> None:
     if unknown := limits.keys() - set(KEYS):
         raise InputError(f"{at}.{min(unknown)} is unknown; there are {', '.join(KEYS)}")
     # A unit or an example alone limits nothing.
-    if not {*RANGE, *NAMING, *TOGETHER, NEEDS} & limits.keys() or not isinstance(
+    if not {*RANGE, *NAMING, *TOGETHER, NEEDS, IPV6} & limits.keys() or not isinstance(
         limits.get("also", []), list
     ):
-        raise InputError(
-            f"{at} should have one of {', '.join((*RANGE, *NAMING, NEEDS, *TOGETHER))}; also is a"
-            " list"
-        )
+        keys = ", ".join((*RANGE, *NAMING, NEEDS, *TOGETHER, IPV6))
+        raise InputError(f"{at} should have one of {keys}; also is a list")
     for key in {*NAMING} & limits.keys():
         if limits[key] not in KINDS:
             raise InputError(
                 f"{at}.{key} is {limits[key]!r}, and should be one of {', '.join(KINDS)}"
             )
+    if (side := limits.get(IPV6, INSIDE)) not in (INSIDE, OUTSIDE):
+        raise InputError(f"{at}.{IPV6} is {side!r}, and should be {INSIDE} or {OUTSIDE}")
     for key in TOGETHER:
         listed = limits.get(key, [])
         if not isinstance(listed, list) or not all(

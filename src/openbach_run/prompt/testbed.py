@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from openbach_run.campaign.engines import engine_of, inventory_of
+from openbach_run.campaign.ip_versions import IP
 from openbach_run.campaign.model import Campaign, expanded
 from openbach_run.campaign.options import Options
 from openbach_run.campaign.reading import GENERAL
@@ -95,7 +96,7 @@ def checked_testbed(
         raise InputError(
             f"{plan.path}: starts other scenarios; {for_what} takes one that has its path itself"
         )
-    _check_given(campaign.scenario, given - {*GENERAL}, plan, for_what)
+    _check_given(campaign.scenario, given - {*GENERAL, IP}, plan, for_what)
     made = Testbed(plan, one, options)
     _ = made.inventory  # checked before anything is made
     return made

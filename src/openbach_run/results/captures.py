@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from ipaddress import ip_address
 from operator import mul
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -299,10 +300,10 @@ def _option(code: int, value: bytes = b"") -> bytes:
 
 
 def _resolution(address_and_name: tuple[str, str]) -> bytes:
-    """Return an entry of a name resolution block: an IPv4 address and its name."""
-    address, name = address_and_name
-    value = bytes(map(int, address.split("."))) + name.encode() + b"\0"
-    return struct.pack("<HH", 1, len(value)) + _padded(value)
+    """Return an entry of a name resolution block: an address and its name."""
+    address, name = ip_address(address_and_name[0]), address_and_name[1]
+    value = address.packed + name.encode() + b"\0"
+    return struct.pack("<HH", 1 if address.version == 4 else 2, len(value)) + _padded(value)
 
 
 def _padded(value: bytes) -> bytes:
