@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from openbach_run.campaign.executor import Executor
 from openbach_run.campaign.spec import RunSpec
@@ -26,6 +26,9 @@ from openbach_run.results.measures import brought_up_to_date, check_record, meas
 from openbach_run.results.python_packages import python_packages
 from openbach_run.results.record import DAMAGED, Record, Store, check
 from openbach_run.results.run_files import DamagedRecord, within
+
+if TYPE_CHECKING:
+    from openbach_run.engine.cluster import ClusterExecutor
 
 LONG_S = 2.0
 """Seconds after which the reading of records shows its progress."""
@@ -109,8 +112,8 @@ class Execution:
         names = [one.spec.run_id for one in self._runs]
         return [self.records[name] for name in names if name in self.records]
 
-    def execute(self, cpus: Sequence[int]) -> None:
-        """Execute the runs, one at a time on each CPU, and write results.csv.
+    def execute(self, cpus: Sequence[int], cluster: ClusterExecutor | None = None) -> None:
+        """Execute the runs, one at a time on each CPU, or on a cluster, and write results.csv.
 
         Each run is added to results.csv as it ends; at the end the file has the runs in the order
         in which they were planned. Raises what the first failing worker raised, for example for a
@@ -125,11 +128,11 @@ class Execution:
         # again is added as it ends.
         self._table.write([] if self._rerun else self.known)
         # No thread more than there are runs: each would begin and end for nothing.
-        executor = Executor(cpus[: len(to_run)])
+        executor = cluster or Executor(cpus[: len(to_run)])
         try:
             for one in to_run:
                 self._submit(one, executor)
-            while not executor.wait(SHOW_S):
+            while not (self._errors or executor.wait(SHOW_S)):
                 self._progress.show()
         except BaseException:
             # A task looks at _errors: with one in it, it starts no run and keeps no record.
@@ -167,11 +170,13 @@ class Execution:
         # campaign's.
         return interleaved(to_run) if self._in_real_time else to_run
 
-    def _submit(self, planned: PlannedRun, executor: Executor) -> None:
+    def _submit(self, planned: PlannedRun, executor: Executor | ClusterExecutor) -> None:
         """Add a run to the executor's queue; runs of the first seed come first if asked for."""
-        # Within a seed the order of the cells stays.
+        # Within a seed the order of the cells stays; on a cluster a batch has seeds of one cell.
         priority = planned.spec.seed if self._first and not self._in_real_time else 0
-        executor.submit(lambda cpu: self._try(planned, cpu, executor), priority)
+        if not isinstance(executor, Executor):
+            priority = int(planned.spec.run_id not in self._awaited)
+        executor.submit(lambda cpu: self._try(planned, cpu, executor), priority, planned)
 
     def _stop(self) -> None:
         """Stop every engine, even after one could not be stopped.
@@ -184,7 +189,7 @@ class Execution:
             for engine in engines.values():
                 stack.callback(engine.stop)
 
-    def _try(self, planned: PlannedRun, cpu: int, executor: Executor) -> None:
+    def _try(self, planned: PlannedRun, cpu: int, executor: Executor | ClusterExecutor) -> None:
         """Execute a run; after an error stop all others."""
         if self._errors:
             return

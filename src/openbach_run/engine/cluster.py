@@ -1,39 +1,38 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Runs on the workers of a Dask cluster, in place of the virtual engine of this machine.
 
-A worker executes a run with the virtual engine of its own checkout and sends the run's directory
-back. It refuses runs of another kernel, guest tree or code than its own: their packets would be
-others. The run of a worker that dies goes to another one; a run is kept here as soon as it is done,
-so no finished one is lost or repeated.
+A worker executes runs with the virtual engine of its own checkout and sends their directories back.
+It refuses runs of another kernel, guest tree or code than its own: their packets would be others.
 
-Dask's scheduler says which workers there are, and passes each run to one: a task that only the
-worker that this machine names may execute. It is named here, as soon as it has nothing to do,
-because who may execute a run depends on what is known of the workers' packets.
+A task of Dask is a batch of runs, most of them seeds of one cell. Dask gives it to a worker that
+has nothing to do, and to another one if that worker dies. A worker ends its batch after BATCH_S,
+and what it has not begun is sent anew: so no more than that is lost with a worker. There are as
+many tasks as the workers have threads, however many runs wait here.
 
-A worker may still give other packets than it should: of bad memory, say. So its first run, and then
-one of CHECK_EVERY, is executed a second time elsewhere. If that gives other packets, this machine
-decides between the two, the worker that is wrong gets no more runs, and those that it has done
-since its last check are done by others.
+A worker may still give other packets than it should: of bad memory, say. So one of its first runs,
+and then one of CHECK_EVERY, is executed a second time elsewhere. If that gives other packets, this
+machine decides between the two, the worker that is wrong gets no more runs, and those that it has
+done since its last check are done by others.
 """
 
 from __future__ import annotations
 
 import fcntl
 import io
-import math
 import os
+import queue
 import socket
 import tarfile
 import tempfile
-import threading
 import time
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
-from concurrent.futures import CancelledError, Future
-from contextlib import contextmanager
-from functools import cache
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from openbach_run.catalog import Uses
 from openbach_run.engine.contract import Outcome, Withdrawn
@@ -47,366 +46,340 @@ from openbach_run.results.record import FINISHED, LEFT_OUT
 
 if TYPE_CHECKING:
     from distributed import Client
-    from distributed import Future as Task
 
 CONNECT_LIMIT_S = 10
 LOOK_S = 2
-DEATHS_LIMIT = 3
-"""Workers that die of a run, one after the other."""
 WORKERS_LIMIT_S = 60
 """How long a cluster may have no worker (a nanny starts another one in the place of one that
 died)."""
+BATCH_S, BATCH_RUNS = 10, 20
+"""After how long a worker begins no further run of its batch, and how many a batch has at most."""
 CHECK_EVERY = 100
 """Runs of a worker from one that is executed elsewhere too to the next: how many a wrong worker can
-cost."""
+cost, with those that it does while it is checked."""
 Parts = tuple[tuple[str, str], ...]
 """The jobs and folders that a campaign uses (see `guest_code`), on the worker as here."""
+Spec = Mapping[str, Any]
 Left = tuple[Outcome, bytes]
 """Of a run the outcome and what it has left: its directory as a tar file, packed as in the results
 if it has finished."""
-Awaited = TypeVar("Awaited")
-
-
-class Workers:
-    """The workers of a cluster: which are there, which are idle, and what is known of them.
-
-    All engines of a command share them, as `_client`.
-    """
-
-    def __init__(self, client: Client) -> None:
-        self.client = client
-        self.lock = threading.RLock()
-        self.there: set[str] = set()
-        """Addresses of those that may get runs."""
-        self.names: dict[str, str] = {}
-        """What those that were there last are called, by address."""
-        self.seen_s = -math.inf
-        """When there was one."""
-        self.wrong: set[str] = set()
-        self.unchecked: dict[str, list[str]] = {}
-        """Runs since the last check of a worker that has passed one, by address."""
-        self.checks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
-        self.first = threading.Lock()
-        """Held while this machine executes what no other worker can check."""
-        self._looked_s = -math.inf
-        self._free: list[str] = []
-        """Addresses, each as often as the worker has threads with nothing to do."""
-        self._wishes: list[tuple[Future[str], str | None]] = []
-        self._going: dict[Future[Left], tuple[Task[Left], str]] = {}
-        """The runs that workers have, each with its task at the scheduler and the worker."""
-
-    def look(self, look_s: float) -> None:
-        """Asks the scheduler who is there, for all that want to know once in so many seconds."""
-        with self.lock:
-            if time.monotonic() - self._looked_s < look_s:
-                return
-            self._looked_s = time.monotonic()
-        found = self.client.scheduler_info(n_workers=-1)["workers"]
-        with self.lock:
-            if found:
-                self.names = {
-                    address: f"{one.get('name')} ({address})"
-                    for address, one in sorted(found.items())
-                }
-            if found.keys() - self.wrong:
-                self.seen_s = time.monotonic()
-            for address in self.there - found.keys():
-                self.lose(address)
-            for task, address in list(self._going.values()):
-                if address not in found:
-                    task.cancel()
-            for address in sorted(found.keys() - self.there - self.wrong):
-                self.there.add(address)
-                for _ in range(found[address]["nthreads"]):
-                    self.give(address)
-
-    def others(self, worker: str) -> Collection[str]:
-        """Return the other workers that have passed a check."""
-        return (self.unchecked.keys() & self.there) - {worker}
-
-    def wish(self, checked: str | None) -> Future[str]:
-        """A worker, as soon as one has nothing to do.
-
-        To check another one, which comes first, one that has passed a check; any when these have
-        gone.
-        """
-        wish: Future[str] = Future()
-        with self.lock:
-            self._wishes.insert(0 if checked else len(self._wishes), (wish, checked))
-            self._match()
-        return wish
-
-    def give(self, address: str) -> None:
-        """A thread of this worker has nothing to do."""
-        with self.lock:
-            if address in self.there:
-                self._free.append(address)
-                self._match()
-
-    def lose(self, address: str) -> None:
-        """Take a worker out: it gets no more runs.
-
-        It gets some again if it is there at the next look and is not wrong.
-        """
-        with self.lock:
-            self.there.discard(address)
-            self._free = [one for one in self._free if one != address]
-            self._match()
-
-    def _match(self) -> None:
-        for one in list(self._wishes):
-            if not self._free:
-                return
-            wish, checked = one
-            others = self.others(checked) if checked else ()
-            address = next((free for free in self._free if not others or free in others), None)
-            if address is not None:
-                self._wishes.remove(one)
-                if wish.set_running_or_notify_cancel():
-                    self._free.remove(address)
-                    wish.set_result(address)
-
-    def ask(self, address: str, spec: Mapping[str, Any], parts: Parts) -> Future[Left]:
-        """Send a run to a worker. The future is cancelled if the worker dies."""
-        future: Future[Left] = Future()
-        # Not pure: a check is the same run with the same arguments once more.
-        task = self.client.submit(execute, dict(spec), parts, workers=[address], pure=False)
-        with self.lock:
-            self._going[future] = task, address
-
-        def ended(task: Task[Left]) -> None:
-            _hand_on(task, future)
-            with self.lock:
-                self._going.pop(future)
-            self.give(address)
-
-        task.add_done_callback(ended)
-        future.add_done_callback(lambda one: task.cancel() if one.cancelled() else None)
-        return future
-
-
-def _hand_on(task: Task[Left], future: Future[Left]) -> None:
-    """Give a future what has come of its task, unless nobody waits for it any more.
-
-    The future is cancelled if the worker has died. Where it dies before its result is fetched, Dask
-    waits for that worker until the task is cancelled, by `look` or with the future.
-    """
-    from distributed import KilledWorker
-
-    try:
-        left = task.result()
-    except (CancelledError, KilledWorker):
-        future.cancel()
-    except Exception as error:
-        if future.set_running_or_notify_cancel():
-            future.set_exception(error)
-    else:
-        if future.set_running_or_notify_cancel():
-            future.set_result(left)
+Done = tuple[str, list[Left]]
+"""What comes of a batch: the worker, and what the first of its runs have left."""
 
 
 class ClusterEngine:
-    """An engine (see engine/contract.py) whose `run` waits for a worker of the cluster.
-
-    It is called from many threads.
-    """
+    """An engine (see engine/contract.py) whose runs a ClusterExecutor has had executed."""
 
     def __init__(self, virtual: VirtualEngine, scheduler: str, parts: Mapping[str, Path]) -> None:
         """Make an engine at a scheduler (`tcp://HOST:PORT`).
 
         `virtual`, of this machine, says what a run's identity is.
         """
-        self._virtual = virtual
+        self.virtual = virtual
+        self.parts: Parts = tuple((place, _portable(folder)) for place, folder in parts.items())
+        self.came: dict[str, Left | Exception] = {}
+        """What has come of a run that is kept next, by its name."""
         self._scheduler = scheduler
-        self._parts: Parts = tuple((place, _portable(folder)) for place, folder in parts.items())
-        self._futures: set[Future[Any]] = set()
-        self._lock = threading.Lock()
-        self._stopped = threading.Event()
-        self._start_s = time.monotonic()
 
     def prepare(self, progress: Progress) -> None:
         """Raises SetupError when the scheduler does not answer."""
-        self._virtual.prepare(progress)
-        self._workers = _workers(_client(self._scheduler))
-        self._expect_workers(
-            0
-        )  # who is there at the beginning: they may die before anybody asks again
+        self.virtual.prepare(progress)
+        _client(self._scheduler)
 
     def look(self) -> str:
         """Return what is to be made on this machine before a run's name is known; "" if nothing."""
-        return self._virtual.look()
+        return self.virtual.look()
 
     def identity_of(self, uses: Uses) -> dict[str, str]:
         """Return the identity of a run, which is the same on every worker."""
-        return self._virtual.identity_of(uses)
+        return self.virtual.identity_of(uses)
 
     @property
     def packages(self) -> tuple[str, ...]:
         """Return names and versions of the Debian packages in the guest."""
-        return self._virtual.packages
+        return self.virtual.packages
 
     def run(
-        self,
-        spec: Mapping[str, Any],
-        run_dir: Path,
-        cpu: int,
-        on_event: Callable[[Mapping[str, Any]], None],
+        self, spec: Spec, run_dir: Path, cpu: int, on_event: Callable[[Spec], None]
     ) -> Outcome:
-        """Execute a run on a worker. Raises SetupError, Withdrawn.
+        """Put what a worker has left into the run's directory. Raises SetupError, Withdrawn.
 
-        SetupError comes when a worker refuses the run, when one after the other died of it, and
-        when there is none; Withdrawn when the worker that did it is wrong.
+        SetupError comes when a worker refuses the run, or when one after the other died of it;
+        Withdrawn when a worker is wrong.
         """
-        worker, outcome, files = self._executed(spec)
-        if outcome.status == FINISHED:
-            with self._workers.lock:
-                check = self._workers.checks[worker]
-            with check:  # what comes from the worker meanwhile waits
-                self._check(worker, outcome, spec, run_dir.stem)
+        came = self.came.pop(run_dir.stem)
+        if isinstance(came, Exception):
+            raise came
+        outcome, files = came
         with tarfile.open(fileobj=io.BytesIO(files)) as archive:
             # Debian 12's Python, 3.11.2, has no filter: names are looked at here, too.
             archive.extraction_filter = getattr(tarfile, "data_filter", None)
             archive.extractall(run_dir, filter(stays_inside, archive))
         return outcome
 
-    def _executed(
-        self, spec: Mapping[str, Any], checked: str | None = None
-    ) -> tuple[str, Outcome, bytes]:
-        """Execute a run on the next free worker; return its address, the outcome and the files.
-
-        To check the worker `checked`, it is another one that has passed a check.
-        """
-        self._expect_right_ones()
-        for _ in range(DEATHS_LIMIT):
-            worker = self._awaited(self._workers.wish(checked))
-            called = self._called(worker)
-            try:
-                return worker, *self._awaited(self._workers.ask(worker, spec, self._parts))
-            except ModuleNotFoundError as error:
-                raise SetupError(
-                    f"{error} on a Dask worker; start workers as docs/clusters.md says"
-                ) from error
-            except CancelledError:
-                self._stopped.wait(LOOK_S)  # then others that died with it are known to be gone
-                self._expect_workers(0)
-        raise SetupError(
-            f"{DEATHS_LIMIT} Dask workers died of this run, one after the other, at last {called}"
-        )
-
-    def _awaited(self, future: Future[Awaited]) -> Awaited:
-        with self._lock:
-            self._futures.add(future)
-        if self._stopped.is_set():
-            future.cancel()
-        try:
-            return self._result(future)
-        except CancelledError:
-            if self._stopped.is_set():
-                raise SetupError("the run was taken back from the Dask cluster") from None
-            raise
-        finally:
-            with self._lock:
-                self._futures.discard(future)
-
-    def _expect_right_ones(self) -> None:
-        known = self._workers
-        if known.wrong and not known.there:
-            self._expect_workers(0)
-            if known.names.keys() <= known.wrong:
-                raise SetupError(
-                    f"all workers of the Dask cluster at {self._scheduler} give other packets than"
-                    " this machine"
-                )
-
-    def _check(self, worker: str, outcome: Outcome, spec: Mapping[str, Any], name: str) -> None:
-        """Check a worker now and then, and keep count. Raises Withdrawn if it is wrong."""
-        known = self._workers
-        with known.lock:
-            if worker in known.wrong:
-                raise Withdrawn(
-                    [name],
-                    f"{self._called(worker)} gives other packets than this machine: a run is"
-                    " repeated",
-                )
-            since = known.unchecked.get(worker)
-            if since is not None and len(since) < CHECK_EVERY - 1:
-                since.append(name)
-                return
-        with known.first:
-            if alone := not known.others(worker):
-                self._judge(worker, _same(outcome, self._here(spec)), name)
-        if alone:
-            return
-        other, second, _ = self._executed(spec, worker)
-        if other != worker and _same(outcome, second):
-            self._judge(worker, True, name)
-        elif _same(outcome, here := self._here(spec)):
-            self._judge(other, _same(second, here), name)
-        else:
-            self._judge(worker, False, name)
-
-    def _judge(self, worker: str, right: bool, name: str) -> None:
-        known = self._workers
-        with known.lock:
-            since = known.unchecked.pop(worker, [])
-            if right:
-                known.unchecked[worker] = []
-                return
-            known.wrong.add(worker)
-            known.lose(worker)
-        raise Withdrawn(
-            [*since, name],
-            f"{self._called(worker)} gives other packets than this machine: it gets no more runs,"
-            f" and {len(since) + 1} of those that it has done are repeated elsewhere",
-        )
-
-    def _here(self, spec: Mapping[str, Any]) -> Outcome:
-        with tempfile.TemporaryDirectory(prefix="openbach-run-") as place, _free_cpu() as cpu:
-            return self._virtual.run(spec, Path(place), cpu, lambda event: None)
-
-    def _called(self, worker: str) -> str:
-        return f"the Dask worker {self._workers.names.get(worker, worker)}"
-
-    def _result(self, future: Future[Awaited]) -> Awaited:
-        """Raises SetupError when there is no worker for it and none comes.
-
-        It is asked for when it is there.
-        """
-        ended = threading.Event()
-        future.add_done_callback(lambda _: ended.set())
-        while not ended.wait(LOOK_S):
-            self._expect_workers()
-        return future.result()
-
-    def _expect_workers(self, look_s: float | None = None) -> None:
-        known = self._workers
-        if known.client.status != "running":
-            raise SetupError(f"the scheduler of the Dask cluster at {self._scheduler} is gone")
-        known.look(LOOK_S if look_s is None else look_s)
-        if time.monotonic() - max(self._start_s, known.seen_s) > WORKERS_LIMIT_S:
-            gone = (
-                f"; the last ones were {', '.join([*known.names.values()][:3])}"
-                if known.names
-                else ""
-            )
-            raise SetupError(
-                f"the Dask cluster at {self._scheduler} has had no worker for {WORKERS_LIMIT_S}"
-                f" s{gone}. What finished is kept; start workers as docs/clusters.md says, and the"
-                " same command goes on from there"
-            )
-
     def stop(self) -> None:
-        """Takes back what has not begun; what a worker is running ends there and is dropped."""
-        self._stopped.set()
-        self._virtual.stop()
-        with self._lock:
-            futures = list(self._futures)
-        for future in futures:
-            future.cancel()
+        """End a run that checks a worker here."""
+        self.virtual.stop()
 
 
-def execute(spec: Mapping[str, Any], parts: Parts) -> Left:
-    """On a worker, in one of its threads. Raises SetupError when this machine differs."""
+@dataclass(eq=False)
+class _Run:
+    """A run that waits: `task` is called when it has come back."""
+
+    task: Callable[[int], None]
+    priority: float
+    planned: Any
+    """A PlannedRun of a ClusterEngine (campaign/execute.py)."""
+
+    @property
+    def name(self) -> str:
+        """Return the name of its record."""
+        return str(self.planned.spec.run_id)
+
+
+@dataclass(eq=False)
+class _Check:
+    """A batch that is kept when somebody else has repeated one of its runs."""
+
+    worker: str
+    run: _Run
+    outcome: Outcome
+    done: list[tuple[_Run, Left]]
+    unchecked: int
+    """How many runs of the worker it decides on."""
+
+
+class ClusterExecutor:
+    """An executor (see campaign/executor.py) whose tasks are called when their runs come back.
+
+    All of it happens in the thread that waits.
+    """
+
+    def __init__(self, scheduler: str) -> None:
+        """Raises SetupError when the scheduler does not answer."""
+        self._scheduler, self._client = scheduler, _client(scheduler)
+        self._waiting: dict[float, deque[_Run]] = {}
+        self._unfinished = self._asked = 0
+        self._going: dict[int, tuple[Any, Collection[str]]] = {}
+        """The tasks that the scheduler has; of a check with the workers that may do it."""
+        self._came: queue.SimpleQueue[tuple[int, Callable[[Any], None], Any]] = queue.SimpleQueue()
+        self._threads: dict[str, int] = {}
+        """The workers that get runs, by address."""
+        self._names: dict[str, str] = {}
+        """What those that were there last are called."""
+        self._seen_s, self._looked_s = time.monotonic(), float("-inf")
+        self._wrong: set[str] = set()
+        self._since: dict[str, list[str]] = {}
+        """Finished runs since the last check of a worker."""
+        self._passed: set[str] = set()
+        self._checks: list[_Check] = []
+
+    def submit(self, task: Callable[[int], None], priority: float = 0, run: Any = None) -> None:
+        """Add a task that keeps a run; those of a lower number come first."""
+        self._unfinished += 1
+        self._waiting.setdefault(priority, deque()).append(_Run(task, priority, run))
+
+    def wait(self, limit_s: float) -> bool:
+        """Keep what comes, for at most this time; return whether all tasks have ended.
+
+        Raises SetupError when the scheduler is gone, and when there is no worker and none comes.
+        """
+        self._look()
+        self._send()
+        with suppress(queue.Empty):
+            number, keep, came = self._came.get(timeout=limit_s)
+            del self._going[number]
+            keep(came)
+        return not self._unfinished
+
+    def close(self) -> None:
+        """Take back what the workers have not begun; what they are running is dropped."""
+        for task, _ in self._going.values():
+            task.cancel()
+
+    def _look(self) -> None:
+        """Ask the scheduler who is there, once in LOOK_S."""
+        if time.monotonic() - self._looked_s < LOOK_S:
+            return
+        self._looked_s = time.monotonic()
+        if self._client.status != "running":
+            raise SetupError(f"the scheduler of the Dask cluster at {self._scheduler} is gone")
+        found = self._client.scheduler_info(n_workers=-1)["workers"]
+        self._threads = {at: one["nthreads"] for at, one in found.items() if at not in self._wrong}
+        if found:
+            self._names = {at: f"{one.get('name')} ({at})" for at, one in sorted(found.items())}
+        if self._threads:
+            self._seen_s = self._looked_s
+        elif self._wrong and self._names.keys() <= self._wrong:
+            raise SetupError(
+                f"all workers of the Dask cluster at {self._scheduler} give other packets than this"
+                " machine"
+            )
+        elif self._looked_s - self._seen_s > WORKERS_LIMIT_S:
+            last = ", ".join([*self._names.values()][:3])
+            raise SetupError(
+                f"the Dask cluster at {self._scheduler} has had no worker for {WORKERS_LIMIT_S} s"
+                f"{last and f'; the last ones were {last}'}. What finished is kept; start workers"
+                " as docs/clusters.md says, and the same command goes on from there"
+            )
+        for task, workers in self._going.values():
+            if workers and not self._threads.keys() & workers:
+                task.cancel()  # Dask would wait for these very workers
+
+    def _send(self) -> None:
+        threads = sum(self._threads.values())
+        while self._waiting and len(self._going) < threads:
+            least = min(self._waiting)
+            waiting = self._waiting[least]
+            # Smaller ones to the end, so that no worker has much to do when others have nothing.
+            size = min(BATCH_RUNS, -(-sum(map(len, self._waiting.values())) // (2 * threads)))
+            batch = [waiting.popleft() for _ in range(min(size, len(waiting)))]
+            if not waiting:
+                del self._waiting[least]
+            self._ask(batch, partial(self._keep, batch))
+
+    def _ask(
+        self, batch: Sequence[_Run], keep: Callable[[Any], None], workers: Collection[str] = ()
+    ) -> None:
+        number = self._asked = self._asked + 1
+        sent: list[tuple[Spec, Parts]] = []
+        before = None
+        for run in batch:
+            spec = run.planned.spec
+            # A cell's spec is made, and sent, once for its seeds.
+            guest = sent[-1][0] if spec.cell is before else spec.for_guest()
+            sent.append(({**guest, "seed": spec.seed}, run.planned.engine.parts))
+            before = spec.cell
+        task = self._client.submit(
+            execute,
+            sent,
+            workers=sorted(workers) or None,
+            priority=1 if workers else 0,
+            pure=False,  # a check is the same run with the same arguments once more
+        )
+        self._going[number] = task, workers
+        task.add_done_callback(lambda done: self._came.put((number, keep, _result_of(done))))
+
+    def _keep(self, batch: Sequence[_Run], came: Done | Exception) -> None:
+        """Have the runs of a batch kept, unless one of them is to be checked first."""
+        if isinstance(came, CancelledError):
+            self._again(batch)
+            return
+        if isinstance(came, Exception):
+            self._end(batch[0], _in_words(came, len(batch)))
+            return
+        worker, lefts = came
+        self._again(batch if worker in self._wrong else batch[len(lefts) :])
+        if worker in self._wrong:
+            return
+        done = list(zip(batch, lefts, strict=False))
+        finished = [(run, left[0]) for run, left in done if left[0].status == FINISHED]
+        since = self._since.setdefault(worker, [])
+        since += [run.name for run, _ in finished]
+        due = worker not in self._passed or len(since) >= CHECK_EVERY
+        if due and finished and all(one.worker != worker for one in self._checks):
+            self._check(_Check(worker, *finished[-1], done, len(since)))
+            return
+        for run, left in done:
+            self._end(run, left)
+
+    def _again(self, runs: Sequence[_Run]) -> None:
+        for run in reversed(runs):
+            self._waiting.setdefault(run.priority, deque()).appendleft(run)
+
+    def _end(self, run: _Run, came: Left | Exception) -> None:
+        self._unfinished -= 1
+        run.planned.engine.came[run.name] = came
+        run.task(0)
+
+    def _check(self, check: _Check) -> None:
+        """Have a run repeated by another worker; here if it is the first of all, or the only."""
+        if check not in self._checks:
+            self._checks.append(check)
+        others = self._threads.keys() - {check.worker}
+        if self._passed and others:
+            self._ask([check.run], partial(self._checked, check), others)
+        else:
+            self._judge(check, None, _here(check.run))
+
+    def _checked(self, check: _Check, came: Done | Exception) -> None:
+        if check not in self._checks:
+            return
+        if isinstance(came, CancelledError):
+            self._check(check)
+        elif isinstance(came, Exception):
+            self._end(check.run, _in_words(came, 1))
+        else:
+            other, ((outcome, _),) = came
+            self._judge(check, other, outcome)
+
+    def _judge(self, check: _Check, by: str | None, second: Outcome) -> None:
+        """Keep a checked batch, and have what a wrong worker did repeated.
+
+        `by` is who has repeated its run; None if this machine has.
+        """
+        wrong = None
+        if not _same(check.outcome, second):
+            right = by is not None and _same(check.outcome, _here(check.run))
+            wrong = by if right else check.worker
+        if wrong != check.worker:
+            self._checks.remove(check)
+            self._passed.add(check.worker)
+            del self._since[check.worker][: check.unchecked]
+            for run, left in check.done:
+                if run is not check.run or wrong is None:
+                    self._end(run, left)
+        if wrong is not None:
+            self._exclude(wrong, check.run)
+
+    def _exclude(self, worker: str, run: _Run) -> None:
+        """Give a wrong worker no more runs, and have those that it did repeated: `run` with them.
+
+        `run` has not been kept.
+        """
+        self._wrong.add(worker)
+        self._threads.pop(worker, None)
+        self._client.retire_workers([worker])
+        self._looked_s = float("-inf")
+        names = {*self._since.pop(worker, ()), run.name}
+        kept = set(names)
+        for one in [one for one in self._checks if one.worker == worker]:
+            self._checks.remove(one)
+            held = [again for again, _ in one.done if again is not run]
+            self._again(held)
+            kept -= {again.name for again in held}
+        self._end(
+            run,
+            Withdrawn(
+                kept,
+                f"the Dask worker {self._names.get(worker, worker)} gives other packets than this"
+                f" machine: it gets no more runs, and {len(names)} of those that it has done are"
+                " repeated elsewhere",
+            ),
+        )
+
+
+def execute(runs: Sequence[tuple[Spec, Parts]]) -> Done:
+    """Execute a batch on a worker, in one of its threads, or the first runs of it.
+
+    Raises SetupError when this machine differs.
+    """
+    from distributed import get_worker
+
+    end_s, done = time.monotonic() + BATCH_S, list[Left]()
+    for spec, parts in runs:
+        try:
+            done.append(_executed(spec, parts))
+        except Exception:
+            if not done:
+                raise
+            break  # it is sent anew, and then says so
+        if time.monotonic() > end_s:
+            break
+    return get_worker().address, done
+
+
+def _executed(spec: Spec, parts: Parts) -> Left:
     engine = _worker_engine(parts)
     here = engine.identity_of(spec["uses"])
     if differing := [name for name, value in here.items() if spec["identity"].get(name) != value]:
@@ -440,6 +413,36 @@ def execute(spec: Mapping[str, Any], parts: Parts) -> Left:
     return outcome, archive.getvalue()
 
 
+def _here(run: _Run) -> Outcome:
+    """Execute a run on this machine, to check a worker."""
+    engine: VirtualEngine = run.planned.engine.virtual
+    with tempfile.TemporaryDirectory(prefix="openbach-run-") as place, _free_cpu() as cpu:
+        return engine.run(run.planned.spec.for_guest(), Path(place), cpu, lambda event: None)
+
+
+def _result_of(task: Any) -> Done | Exception:
+    try:
+        done: Done = task.result()
+    except Exception as error:  # CancelledError too, which is concurrent.futures' own
+        return error
+    return done
+
+
+def _in_words(error: Exception, runs: int) -> Exception:
+    """Return the error of a task as one for a person."""
+    from distributed import KilledWorker
+
+    if isinstance(error, ModuleNotFoundError):
+        return SetupError(f"{error} on a Dask worker; start workers as docs/clusters.md says")
+    if isinstance(error, KilledWorker):
+        return SetupError(
+            f"{error.allowed_failures + 1} Dask workers died of {'this run' * (runs == 1)}"
+            f"{f'one of these {runs} runs' * (runs > 1)}, one after the other, at last"
+            f" {getattr(error.last_worker, 'address', error.last_worker)}"
+        )
+    return error
+
+
 def stays_inside(member: tarfile.TarInfo) -> bool:
     """Return whether a member is a file or a folder below the directory it is unpacked in."""
     path = PurePosixPath(member.name)
@@ -459,10 +462,6 @@ def _client(scheduler: str) -> Client:
         return Client(scheduler, timeout=CONNECT_LIMIT_S, set_as_default=False)
     except (OSError, ValueError) as error:
         raise SetupError(f"no Dask scheduler answers at {scheduler}: {error}") from error
-
-
-_workers = cache(Workers)
-"""Of a client, always the same."""
 
 
 @cache
