@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import distributed
 import pytest
@@ -17,7 +17,7 @@ from helpers.fake_engine import FakeEngine, few_files
 from helpers.plans import planned
 from openbach_run.campaign.execute import Execution, PlannedRun
 from openbach_run.engine import cluster
-from openbach_run.engine.cluster import ClusterEngine, ClusterExecutor
+from openbach_run.engine.cluster import ClusterExecutor
 from openbach_run.engine.contract import Outcome
 from openbach_run.progress import Reporter
 from openbach_run.results.record import Store
@@ -70,9 +70,8 @@ class Cluster:
 
     def planned(self, runs: int = RUNS) -> list[PlannedRun]:
         """Return so many runs of two cells."""
-        engine = ClusterEngine(cast(Any, self.here), self.address, {})
         settings = "vpn=none,wireguard", "loss=0"
-        return planned(cast(Any, engine), *settings, seeds=tuple(range(runs // 2)))
+        return planned(self.here, *settings, seeds=tuple(range(runs // 2)))
 
     def execute(self, place: Path, runs: int = RUNS) -> Execution:
         """Execute runs of two cells as a command does."""
@@ -91,7 +90,7 @@ class Cluster:
 def cluster_of(workers: Mapping[str, Worker], monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     """A scheduler with a worker of one thread for each of these engines."""
     monkeypatch.setattr(
-        cluster, "_worker_engine", lambda parts: workers[distributed.get_worker().name]
+        cluster, "_worker_engine", lambda code: workers[distributed.get_worker().name]
     )
     monkeypatch.setattr(cluster, "CHECK_EVERY", CHECK_EVERY)
     monkeypatch.setattr(cluster, "BATCH_RUNS", BATCH_RUNS)

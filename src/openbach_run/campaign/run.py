@@ -117,7 +117,7 @@ def run_campaign(
     the same call goes on from there. `controller` is the platform if it has been asked already.
     """
     work = _Work(plan, options, controller)
-    cpus = work.cpus
+    cpus, cluster = work.cpus, work.cluster
     for text in (*plan.warnings(options.engine), *notes_on_inventories(plan, options)):
         callbacks.message(text)
     store = work.store
@@ -144,7 +144,7 @@ def run_campaign(
             return Result(store.directory, plan.campaigns, tuple(known), failed)
 
         try:
-            execution.execute(cpus, work.cluster)
+            execution.execute(cpus, cluster)
         finally:
             made = result()
             # Those that failed now were told of as they ended.

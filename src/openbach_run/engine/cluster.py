@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import fcntl
 import io
+import math
 import os
 import queue
 import socket
@@ -34,13 +35,11 @@ from functools import cache, partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from openbach_run.catalog import Uses
-from openbach_run.engine.contract import Outcome, Withdrawn
-from openbach_run.engine.local import guest_code
+from openbach_run.engine.contract import OnEvent, Outcome, Withdrawn
+from openbach_run.engine.local import LocalEngine
 from openbach_run.engine.virtual.engine import VirtualEngine
 from openbach_run.errors import SetupError
 from openbach_run.paths import REPOSITORY, cache_directory
-from openbach_run.progress import Progress
 from openbach_run.results import run_files
 from openbach_run.results.record import FINISHED, LEFT_OUT
 
@@ -57,8 +56,8 @@ BATCH_S, BATCH_RUNS = 10, 20
 CHECK_EVERY = 100
 """Runs of a worker from one that is executed elsewhere too to the next: how many a wrong worker can
 cost, with those that it does while it is checked."""
-Parts = tuple[tuple[str, str], ...]
-"""The jobs and folders that a campaign uses (see `guest_code`), on the worker as here."""
+Code = tuple[tuple[str, str], ...]
+"""The folders that a guest gets to see (`LocalEngine.code_folders`), on the worker as here."""
 Spec = Mapping[str, Any]
 Left = tuple[Outcome, bytes]
 """Of a run the outcome and what it has left: its directory as a tar file, packed as in the results
@@ -67,69 +66,14 @@ Done = tuple[str, list[Left]]
 """What comes of a batch: the worker, and what the first of its runs have left."""
 
 
-class ClusterEngine:
-    """An engine (see engine/contract.py) whose runs a ClusterExecutor has had executed."""
-
-    def __init__(self, virtual: VirtualEngine, scheduler: str, parts: Mapping[str, Path]) -> None:
-        """Make an engine at a scheduler (`tcp://HOST:PORT`).
-
-        `virtual`, of this machine, says what a run's identity is.
-        """
-        self.virtual = virtual
-        self.parts: Parts = tuple((place, _portable(folder)) for place, folder in parts.items())
-        self.came: dict[str, Left | Exception] = {}
-        """What has come of a run that is kept next, by its name."""
-        self._scheduler = scheduler
-
-    def prepare(self, progress: Progress) -> None:
-        """Raises SetupError when the scheduler does not answer."""
-        self.virtual.prepare(progress)
-        _client(self._scheduler)
-
-    def look(self) -> str:
-        """Return what is to be made on this machine before a run's name is known; "" if nothing."""
-        return self.virtual.look()
-
-    def identity_of(self, uses: Uses) -> dict[str, str]:
-        """Return the identity of a run, which is the same on every worker."""
-        return self.virtual.identity_of(uses)
-
-    @property
-    def packages(self) -> tuple[str, ...]:
-        """Return names and versions of the Debian packages in the guest."""
-        return self.virtual.packages
-
-    def run(
-        self, spec: Spec, run_dir: Path, cpu: int, on_event: Callable[[Spec], None]
-    ) -> Outcome:
-        """Put what a worker has left into the run's directory. Raises SetupError, Withdrawn.
-
-        SetupError comes when a worker refuses the run, or when one after the other died of it;
-        Withdrawn when a worker is wrong.
-        """
-        came = self.came.pop(run_dir.stem)
-        if isinstance(came, Exception):
-            raise came
-        outcome, files = came
-        with tarfile.open(fileobj=io.BytesIO(files)) as archive:
-            # Debian 12's Python, 3.11.2, has no filter: names are looked at here, too.
-            archive.extraction_filter = getattr(tarfile, "data_filter", None)
-            archive.extractall(run_dir, filter(stays_inside, archive))
-        return outcome
-
-    def stop(self) -> None:
-        """End a run that checks a worker here."""
-        self.virtual.stop()
-
-
 @dataclass(eq=False)
 class _Run:
     """A run that waits: `task` is called when it has come back."""
 
     task: Callable[[int], None]
-    priority: float
+    later: bool
     planned: Any
-    """A PlannedRun of a ClusterEngine (campaign/execute.py)."""
+    """A PlannedRun of the virtual engine (campaign/execute.py)."""
 
     @property
     def name(self) -> str:
@@ -158,7 +102,9 @@ class ClusterExecutor:
     def __init__(self, scheduler: str) -> None:
         """Raises SetupError when the scheduler does not answer."""
         self._scheduler, self._client = scheduler, _client(scheduler)
-        self._waiting: dict[float, deque[_Run]] = {}
+        self._waiting: tuple[deque[_Run], deque[_Run]] = deque(), deque()
+        """Those that come first, and those that come later."""
+        self._lowest = math.inf
         self._unfinished = self._asked = 0
         self._going: dict[int, tuple[Any, Collection[str]]] = {}
         """The tasks that the scheduler has; of a check with the workers that may do it."""
@@ -167,17 +113,38 @@ class ClusterExecutor:
         """The workers that get runs, by address."""
         self._names: dict[str, str] = {}
         """What those that were there last are called."""
-        self._seen_s, self._looked_s = time.monotonic(), float("-inf")
+        self._seen_s, self._looked_s = time.monotonic(), -math.inf
         self._wrong: set[str] = set()
         self._since: dict[str, list[str]] = {}
         """Finished runs since the last check of a worker."""
         self._passed: set[str] = set()
         self._checks: list[_Check] = []
+        self._left: dict[str, Left | Exception] = {}
+        """What has come of the run that is kept next, by its name."""
 
     def submit(self, task: Callable[[int], None], priority: float = 0, run: Any = None) -> None:
-        """Add a task that keeps a run; those of a lower number come first."""
+        """Add a task that keeps a run; those of the lowest number come first."""
         self._unfinished += 1
-        self._waiting.setdefault(priority, deque()).append(_Run(task, priority, run))
+        self._lowest = min(self._lowest, priority)
+        # All others as they came: seeds of one cell follow one another.
+        waits = _Run(task, priority > self._lowest, run)
+        self._waiting[waits.later].append(waits)
+
+    def run(self, spec: Spec, run_dir: Path, cpu: int, on_event: OnEvent) -> Outcome:
+        """Put what a worker has left into the run's directory, in place of an engine's `run`.
+
+        Raises SetupError when a worker refuses the run, or when one after the other died of it;
+        Withdrawn when a worker is wrong.
+        """
+        left = self._left.pop(run_dir.stem)
+        if isinstance(left, Exception):
+            raise left
+        outcome, files = left
+        with tarfile.open(fileobj=io.BytesIO(files)) as archive:
+            # Debian 12's Python, 3.11.2, has no filter: names are looked at here, too.
+            archive.extraction_filter = getattr(tarfile, "data_filter", None)
+            archive.extractall(run_dir, filter(stays_inside, archive))
+        return outcome
 
     def wait(self, limit_s: float) -> bool:
         """Keep what comes, for at most this time; return whether all tasks have ended.
@@ -228,27 +195,24 @@ class ClusterExecutor:
 
     def _send(self) -> None:
         threads = sum(self._threads.values())
-        while self._waiting and len(self._going) < threads:
-            least = min(self._waiting)
-            waiting = self._waiting[least]
+        while any(self._waiting) and len(self._going) < threads:
+            waiting = self._waiting[not self._waiting[0]]
             # Smaller ones to the end, so that no worker has much to do when others have nothing.
-            size = min(BATCH_RUNS, -(-sum(map(len, self._waiting.values())) // (2 * threads)))
+            size = min(BATCH_RUNS, math.ceil(sum(map(len, self._waiting)) / (2 * threads)))
             batch = [waiting.popleft() for _ in range(min(size, len(waiting)))]
-            if not waiting:
-                del self._waiting[least]
             self._ask(batch, partial(self._keep, batch))
 
     def _ask(
         self, batch: Sequence[_Run], keep: Callable[[Any], None], workers: Collection[str] = ()
     ) -> None:
         number = self._asked = self._asked + 1
-        sent: list[tuple[Spec, Parts]] = []
+        sent: list[tuple[Spec, Code]] = []
         before = None
         for run in batch:
             spec = run.planned.spec
             # A cell's spec is made, and sent, once for its seeds.
             guest = sent[-1][0] if spec.cell is before else spec.for_guest()
-            sent.append(({**guest, "seed": spec.seed}, run.planned.engine.parts))
+            sent.append(({**guest, "seed": spec.seed}, _portable(run.planned.engine)))
             before = spec.cell
         task = self._client.submit(
             execute,
@@ -285,11 +249,11 @@ class ClusterExecutor:
 
     def _again(self, runs: Sequence[_Run]) -> None:
         for run in reversed(runs):
-            self._waiting.setdefault(run.priority, deque()).appendleft(run)
+            self._waiting[run.later].appendleft(run)
 
     def _end(self, run: _Run, came: Left | Exception) -> None:
         self._unfinished -= 1
-        run.planned.engine.came[run.name] = came
+        self._left[run.name] = came
         run.task(0)
 
     def _check(self, check: _Check) -> None:
@@ -340,7 +304,7 @@ class ClusterExecutor:
         self._wrong.add(worker)
         self._threads.pop(worker, None)
         self._client.retire_workers([worker])
-        self._looked_s = float("-inf")
+        self._looked_s = -math.inf
         names = {*self._since.pop(worker, ()), run.name}
         kept = set(names)
         for one in [one for one in self._checks if one.worker == worker]:
@@ -359,7 +323,7 @@ class ClusterExecutor:
         )
 
 
-def execute(runs: Sequence[tuple[Spec, Parts]]) -> Done:
+def execute(runs: Sequence[tuple[Spec, Code]]) -> Done:
     """Execute a batch on a worker, in one of its threads, or the first runs of it.
 
     Raises SetupError when this machine differs.
@@ -367,9 +331,9 @@ def execute(runs: Sequence[tuple[Spec, Parts]]) -> Done:
     from distributed import get_worker
 
     end_s, done = time.monotonic() + BATCH_S, list[Left]()
-    for spec, parts in runs:
+    for spec, code in runs:
         try:
-            done.append(_executed(spec, parts))
+            done.append(_executed(spec, code))
         except Exception:
             if not done:
                 raise
@@ -379,27 +343,16 @@ def execute(runs: Sequence[tuple[Spec, Parts]]) -> Done:
     return get_worker().address, done
 
 
-def _executed(spec: Spec, parts: Parts) -> Left:
-    engine = _worker_engine(parts)
-    here = engine.identity_of(spec["uses"])
-    if differing := [name for name, value in here.items() if spec["identity"].get(name) != value]:
+def _executed(spec: Spec, code: Code) -> Left:
+    engine = _worker_engine(code)
+    here, there = engine.identity_of(spec["uses"]), spec["identity"]
+    if differing := [name for name, value in here.items() if there.get(name) != value]:
         raise SetupError(
-            "\n  ".join(
-                [
-                    (
-                        f"the Dask worker on {socket.gethostname()} refuses the run: {REPOSITORY}"
-                        " there is not what the campaign has"
-                    ),
-                    *(
-                        f"{name}: {here[name]} there, {spec['identity'].get(name)} here"
-                        for name in differing
-                    ),
-                    (
-                        "bring both to the same commit and package lists (remove kernel-* and"
-                        " image-* of the older cache)"
-                    ),
-                ]
-            )
+            f"the Dask worker on {socket.gethostname()} refuses the run: {REPOSITORY} there is not"
+            " what the campaign has\n  "
+            + "\n  ".join(f"{one}: {here[one]} there, {there.get(one)} here" for one in differing)
+            + "\n  bring both to the same commit and package lists (remove kernel-* and image-* of"
+            " the older cache)"
         )
     with tempfile.TemporaryDirectory(prefix="openbach-run-") as name, _free_cpu() as cpu:
         run_dir = Path(name) / "run"
@@ -415,7 +368,7 @@ def _executed(spec: Spec, parts: Parts) -> Left:
 
 def _here(run: _Run) -> Outcome:
     """Execute a run on this machine, to check a worker."""
-    engine: VirtualEngine = run.planned.engine.virtual
+    engine: VirtualEngine = run.planned.engine
     with tempfile.TemporaryDirectory(prefix="openbach-run-") as place, _free_cpu() as cpu:
         return engine.run(run.planned.spec.for_guest(), Path(place), cpu, lambda event: None)
 
@@ -465,17 +418,20 @@ def _client(scheduler: str) -> Client:
 
 
 @cache
-def _worker_engine(parts: Parts) -> VirtualEngine:
-    folders = {place: REPOSITORY / folder for place, folder in parts}
-    engine = VirtualEngine(REPOSITORY, guest_code(REPOSITORY, folders))
+def _worker_engine(code: Code) -> VirtualEngine:
+    engine = VirtualEngine(REPOSITORY, {place: REPOSITORY / folder for place, folder in code})
     engine.prepare(lambda text, part: print(f"{part:4.0%}  {text}", flush=True))
     return engine
 
 
-def _portable(folder: Path) -> str:
+def _portable(engine: LocalEngine) -> Code:
     """Relative to the checkout where it is in it, so that the worker's may lie elsewhere."""
-    place = folder.resolve()
-    return str(place.relative_to(REPOSITORY) if place.is_relative_to(REPOSITORY) else place)
+    found = []
+    for place, folder in engine.code_folders.items():
+        real = folder.resolve()
+        inside = real.is_relative_to(REPOSITORY)
+        found.append((place, str(real.relative_to(REPOSITORY) if inside else real)))
+    return tuple(found)
 
 
 @contextmanager

@@ -130,7 +130,7 @@ class VirtualEngine(LocalEngine):
     def _modules(self, progress: Progress) -> dict[str, Path]:
         kernel_dir = self._repository / "kernel"
         return ensure_modules(
-            self._cache, self.kernel, kernel_dir, self._code_folders, self.jail, progress
+            self._cache, self.kernel, kernel_dir, self.code_folders, self.jail, progress
         )
 
     def _kernel_identity(self) -> dict[str, str]:
