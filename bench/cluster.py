@@ -25,7 +25,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
@@ -93,6 +92,7 @@ def campaign(scheduler: str, runs: int, run_s: float, results: Path) -> None:
         nonlocal executed
         came = result_of(task)
         times_s.append(time.monotonic())
+        assert not isinstance(came, Exception), came
         executed += len(came[1])
         return came
 
