@@ -4,7 +4,7 @@
 
 DEV := OPENBACH_RUN_EXTRA=dev ./openbach-run
 SHELL_FILES := openbach-run .ci/run tools/dev tools/lock tools/try-empty bench/bare.sh pep/system/routes vpn-configs/lib.sh kernel/build/cc \
-	kernel/tests/init.sh kernel/upstream/tests/boot.sh $(wildcard kernel/upstream/tests/[!b]*) \
+	docs/clusters/slurm.sh tests/guest/slurm/nodes.sh kernel/tests/init.sh kernel/upstream/tests/boot.sh $(wildcard kernel/upstream/tests/[!b]*) \
 	$(wildcard vpn-configs/*/keygen vpn-configs/*/up vpn-configs/*/down)
 PARALLEL := --numprocesses $(shell nproc) --dist loadfile
 # tools/parts.py gives a file for the seconds of each test; MARK=nightly and GUEST=FILES are its nightly parts.
