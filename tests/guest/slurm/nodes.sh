@@ -81,7 +81,7 @@ count() { find "$root$records" -maxdepth 1 -mindepth 1 ! -name '*.*' 2> /dev/nul
 chroot "$root" "$@" &
 command=$!
 until [ "$(count)" -ge "$kill_at" ]; do
-	kill -0 "$command" "${nodes[@]}"
+	for process in "$command" "${nodes[@]}"; do kill -0 "$process"; done
 	sleep 0.2
 done
 ip link set v1 down

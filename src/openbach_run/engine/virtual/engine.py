@@ -110,6 +110,7 @@ class VirtualEngine(LocalEngine):
     def _prepare_kernel(self, progress: Progress) -> None:
         self.jail = self._ensure_jail(progress)
         kernel, tree = self.kernel_build(), self.tree()
+        kernel.take()
         with self._downloaded([kernel.entry, tree.entry], progress):
             # A kernel takes minutes on all CPUs, the tree seconds of downloading: they do not
             # disturb each other.
