@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -31,9 +32,12 @@ CELLS = ("geo_loss", "noise=off", "vpn=none,wireguard", "cc=bbr", "loss=0", "pep
 @pytest.mark.skipif(os.geteuid() != 0, reason="makes namespaces with networks and mounts")
 def test_a_node_of_slurm_dies_and_nothing_is_lost_or_kept_twice(tmp_path: Path) -> None:
     words = [*CELLS, "--seeds", str(RUNS // 2), "--results", "/tmp/results", "--quiet"]
-    environment = {**os.environ, "OPENBACH_RUN_EXTRA": "cluster"}
-    # The nodes reach no index of packages.
-    subprocess.run([REPOSITORY / "openbach-run", "true"], env=environment, check=True)
+    path = os.environ["PATH"].removeprefix(f"{sys.prefix}/bin:")  # as a person has it
+    environment = {**os.environ, "PATH": path}
+    # The nodes reach no index of packages: both environments are there before.
+    for extra, word in (("cluster", "true"), ("", "--version")):
+        told = {**environment, "OPENBACH_RUN_EXTRA": extra}
+        subprocess.run([REPOSITORY / "openbach-run", word], env=told, check=True)
     done = subprocess.run(
         [
             *(PLACE / "nodes.sh", tmp_path, "/tmp/results/runs", str(RUNS // 3)),
