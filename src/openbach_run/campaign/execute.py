@@ -211,7 +211,7 @@ class Execution:
         spec = planned.spec
         self._progress.started(spec.run_id)
         told = partial(self._progress.told, spec.run_id)
-        run = self._cluster and self._cluster.run
+        run = self._cluster.run if self._cluster else None
         place, record = execute_run(planned, self._store, cpu, told, run)
         if self._errors:
             return  # interrupted: no record of what was not let finish
