@@ -20,6 +20,7 @@ from openbach_run.results.record import Store
 PLACE = REPOSITORY / "tests/guest/slurm"
 EDITED = """
 sed -i s/cpus-per-task=8/cpus-per-task=2/ docs/clusters/slurm.sh
+cp -r tests/helpers src
 cat tests/guest/slurm/made_up.py >> src/openbach_run/engine/virtual/engine.py
 exec docs/clusters/slurm.sh 2 "$@"
 """
