@@ -4,7 +4,7 @@
 
 DEV := OPENBACH_RUN_EXTRA=dev ./openbach-run
 SHELL_FILES := openbach-run .ci/run tools/dev tools/lock tools/try-empty bench/bare.sh pep/system/routes vpn-configs/lib.sh kernel/build/cc \
-	kernel/tests/init.sh kernel/upstream/tests/boot.sh $(wildcard kernel/upstream/tests/[!b]*) \
+	docs/clusters/slurm.sh tests/guest/slurm/nodes.sh kernel/tests/init.sh kernel/upstream/tests/boot.sh $(wildcard kernel/upstream/tests/[!b]*) \
 	$(wildcard vpn-configs/*/keygen vpn-configs/*/up vpn-configs/*/down)
 PARALLEL := --numprocesses $(shell nproc) --dist loadfile
 # tools/parts.py gives a file for the seconds of each test; MARK=nightly and GUEST=FILES are its nightly parts.
@@ -16,7 +16,7 @@ JOBS := $(shell echo jobs/*/files | tr ' ' :)
 WITH_JOBS := env PYTHONPATH=src:src/openbach_run/guest/agent_library:tests:pep/tests:$(JOBS)
 
 .PHONY: check nightly smoke lint unit guest pages pep peers vpns newest fuzz house budget readme reports golden other-cpu openbach scenarios
-.PHONY: bench bench-clock wheel site results-site clean
+.PHONY: bench bench-clock wheel wheel-kernel site results-site clean
 
 check:
 	.ci/run
@@ -28,7 +28,7 @@ lint:
 	$(DEV) ruff check .
 	$(DEV) ruff format --check .
 	MYPYPATH=bench:pep/tests:tests/openbach:tests/peers:tests/satlink:$(JOBS) $(DEV) mypy --explicit-package-bases \
-		src jobs tests pep bench tools topologies docs/man docs/site kernel/tests
+		src jobs tests pep bench tools topologies docs/man docs/site kernel/tests kernel/wheel.py
 	$(DEV) shellcheck --external-sources --source-path SCRIPTDIR $(SHELL_FILES)
 
 SMOKE := budget campaign ci cli conformance director docs entries expand house inventory job_arguments jobs lint measures record \
@@ -104,6 +104,9 @@ wheel: # for `pipx install dist/openbach_run-….whl`, with the manual pages, fr
 	rm -rf build dist
 	$(DEV) pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 	rm -rf build src/openbach_run.egg-info
+
+wheel-kernel: # dist/openbach_run_kernel-….whl, the built kernel, and kernel/built.sha256, by which the command knows it
+	$(DEV) python kernel/wheel.py
 
 site: # the documentation, with a search that needs no network: site/index.html; a dead link fails
 	rm -rf build/pages site

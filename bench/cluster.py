@@ -25,7 +25,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
@@ -68,7 +67,7 @@ async def work(scheduler: str, numbers: range, run_s: float) -> None:
     """Keep workers in this process, until it is ended."""
     engine = Engine(run_s)
     # The worker's own code around an engine that takes a fixed time: what is measured is the rest.
-    cluster._worker_engine = lambda parts: engine  # type: ignore[assignment]
+    cluster._worker_engine = lambda code: engine  # type: ignore[assignment]
     async with AsyncExitStack() as stack:
         for number in numbers:
             await stack.enter_async_context(
@@ -83,24 +82,22 @@ def campaign(scheduler: str, runs: int, run_s: float, results: Path) -> None:
     here = Engine(run_s)
     setattr(engines, "VirtualEngine", lambda *_, **__: here)  # noqa: B010 - a name that it imports
     times_s: list[float] = []
-    lock, executed, cluster_run = threading.Lock(), 0, cluster.ClusterEngine.run
-    submitted = cluster.ClusterEngine._executed
+    executed, ask, result_of = 0, cluster.ClusterExecutor._ask, cluster._result_of
 
-    def timed(self: Any, *arguments: Any) -> Outcome:
+    def timed(self: Any, *arguments: Any) -> None:
         times_s.append(time.monotonic())
-        outcome = cluster_run(self, *arguments)
-        times_s.append(time.monotonic())
-        return outcome
+        ask(self, *arguments)
 
-    def counted(self: Any, *arguments: Any) -> Any:
+    def counted(task: Any) -> Any:
         nonlocal executed
-        # Runs end in several threads at once.
-        with lock:
-            executed += 1
-        return submitted(self, *arguments)
+        came = result_of(task)
+        times_s.append(time.monotonic())
+        assert not isinstance(came, Exception), came
+        executed += len(came[1])
+        return came
 
-    cluster.ClusterEngine.run = timed  # type: ignore[method-assign,assignment]
-    cluster.ClusterEngine._executed = counted  # type: ignore[method-assign,assignment]
+    cluster.ClusterExecutor._ask = timed  # type: ignore[method-assign,assignment]
+    cluster._result_of = counted
     words = [
         "geo_loss",
         "vpn=none",

@@ -62,6 +62,7 @@ class Engine:
     """Leaves the files of a run at once; `own_s` is the CPU time that this took."""
 
     packages = PACKAGES
+    code_folders: Mapping[str, Path] = {}
 
     def __init__(self) -> None:
         self.own_s = 0.0

@@ -49,7 +49,7 @@ NIGHTLY = {
     "upstream": ("test_kernel_upstream",),
     "bundles": ("test_bundle", "test_archive", "test_artifact", "test_prompt_docs"),
     "wheels": ("test_wheel",),
-    "clusters": ("test_cluster",),
+    "clusters": ("test_cluster", "test_slurm"),
     "chaos": ("test_chaos",),
     "native": ("test_native_runs",),
     "long": ("test_campaigns", "test_try", "test_module", "test_topologies", "test_workloads"),

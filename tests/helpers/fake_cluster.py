@@ -1,29 +1,29 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A Dask cluster that is made up: a client and its workers."""
+"""A Dask cluster in this process: its scheduler and workers are Dask's, their engine is made up."""
 
 from __future__ import annotations
 
-import pickle
 import threading
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
-from functools import cache, partial
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
+import distributed
 import pytest
 
 from helpers.fake_engine import FakeEngine, few_files
 from helpers.plans import planned
-from openbach_run.campaign.execute import Execution
+from openbach_run.campaign.execute import Execution, PlannedRun
 from openbach_run.engine import cluster
-from openbach_run.engine.cluster import ClusterEngine
+from openbach_run.engine.cluster import ClusterExecutor
 from openbach_run.engine.contract import Outcome
 from openbach_run.progress import Reporter
 from openbach_run.results.record import Store
 
 CHECK_EVERY = 10
+BATCH_RUNS = 4
 RUNS = 80
 Hash = Callable[[int], str]
 """A worker's capture, by how many it has made before."""
@@ -47,7 +47,7 @@ def wrong_after(good: int) -> Hash:
 class Worker(FakeEngine):
     """The engine of a worker, whose captures have the hashes of `hash_of`."""
 
-    def __init__(self, hash_of: Hash) -> None:
+    def __init__(self, hash_of: Hash = right) -> None:
         super().__init__(few_files)
         self._hash_of = hash_of
         self.got: list[tuple[str, int]] = []
@@ -59,74 +59,63 @@ class Worker(FakeEngine):
         )
 
 
-class Address:
-    """A worker as Dask's scheduler has it: one thread, which executes what is submitted."""
+@dataclass
+class Cluster:
+    """What a test needs of the cluster; `here` is the engine of the machine with the command."""
 
-    def __init__(self, address: str, workers: Mapping[str, Worker]) -> None:
-        self._address, self._workers = address, workers
-        self.executor = ThreadPoolExecutor(1, thread_name_prefix=address)
-        self.now = self.most = 0
-        """Runs that it has, and had at most."""
+    address: str
+    workers: Mapping[str, Worker]
+    here: FakeEngine
+    dask: Any
 
-    def execute(self, task: Future[Any], function: Callable[..., Any], *arguments: Any) -> None:
-        self.now += 1
-        self.most = max(self.most, self.now)
-        try:
-            left, error = function(*arguments), None
-        except Exception as raised:
-            left, error = None, raised
-        self.now -= 1
-        # Of a worker that has died meanwhile the scheduler hears nothing.
-        if self._address in self._workers:
-            task.set_exception(error) if error else task.set_result(left)
+    def planned(self, runs: int = RUNS) -> list[PlannedRun]:
+        """Return so many runs of two cells."""
+        settings = "vpn=none,wireguard", "loss=0"
+        return planned(self.here, *settings, seeds=tuple(range(runs // 2)))
 
+    def execute(self, place: Path, runs: int = RUNS) -> Execution:
+        """Execute runs of two cells as a command does."""
+        reporter, store = Reporter(quiet=False), Store(place)
+        execution = Execution(self.planned(runs), store, reporter.show, reporter.say)
+        with store.opened():
+            execution.execute([0], ClusterExecutor(self.address))
+        return execution
 
-class Client:
-    """A scheduler that knows workers, and passes tasks to them."""
-
-    status = "running"
-
-    def __init__(self, workers: dict[str, Worker], monkeypatch: pytest.MonkeyPatch) -> None:
-        self.workers = workers
-        self.at = cache(partial(Address, workers=workers))
-        monkeypatch.setattr(
-            cluster,
-            "_worker_engine",
-            lambda parts: self.workers[threading.current_thread().name.split("_")[0]],
-        )
-
-    def submit(
-        self, function: Callable[..., Any], *arguments: Any, workers: list[str], pure: bool
-    ) -> Future[Any]:
-        assert not pure, "the same run again is another one: it checks the first"
-        task: Future[Any] = Future()
-        place = self.at(workers[0])
-        sent = pickle.loads(pickle.dumps((function, *arguments)))
-        place.executor.submit(lambda: place.execute(task, *sent))
-        return task
-
-    def scheduler_info(self, n_workers: int) -> dict[str, Any]:
-        return {
-            "workers": {
-                address: {"name": address.upper(), "nthreads": 1} for address in list(self.workers)
-            }
-        }
+    def close(self, name: str) -> None:
+        """End a worker in the midst of what it does."""
+        self.dask.sync(self.dask.workers[name].close, executor_wait=False, nanny=False)
 
 
-def execute_by(
-    client: Client, here: FakeEngine, place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Execute RUNS runs on the workers of a client, with checks `here`."""
-    monkeypatch.setattr(cluster, "_client", lambda scheduler: client)
+@contextmanager
+def cluster_of(workers: Mapping[str, Worker], monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    """A scheduler with a worker of one thread for each of these engines."""
+    monkeypatch.setattr(
+        cluster, "_worker_engine", lambda code: workers[distributed.get_worker().name]
+    )
     monkeypatch.setattr(cluster, "CHECK_EVERY", CHECK_EVERY)
-    engine = ClusterEngine(cast(Any, here), "tcp://made-up:8786", {})
-    engine.prepare(lambda text, part: None)
-    runs = planned(cast(Any, engine), "vpn=none,wireguard", "loss=0", seeds=tuple(range(RUNS // 2)))
-    store = Store(place)
-    reporter = Reporter(quiet=False)
-    execution = Execution(runs, store, reporter.show, reporter.say)
-    with store.opened():
-        execution.execute([0] * 4)
-    assert not execution.failed
-    assert {one.name for one in store.runs.iterdir()} == {one.spec.run_id for one in runs}
-    assert len((place / "results.csv").read_text().splitlines()) == 1 + RUNS
+    monkeypatch.setattr(cluster, "BATCH_RUNS", BATCH_RUNS)
+    monkeypatch.setattr(cluster, "LOOK_S", 0.01)
+    local: dict[str, Any] = {"dashboard_address": None, "host": "127.0.0.1"}
+    scheduler = {"cls": distributed.Scheduler, "options": {"port": 0, **local}}
+    with distributed.SpecCluster(
+        {
+            name: {"cls": distributed.Worker, "options": {"nthreads": 1, **local}}
+            for name in workers
+        },
+        scheduler,
+        silence_logs=50,
+    ) as dask:
+        yield Cluster(dask.scheduler_address, workers, FakeEngine(few_files), dask)
+        cluster._client(dask.scheduler_address).close()
+
+
+def once(action: Callable[[], None], number: int) -> Callable[[int], None]:
+    """Return what does this before the run of that number, once."""
+    done = threading.Event()
+
+    def before(run: int) -> None:
+        if run == number and not done.is_set():
+            done.set()
+            action()
+
+    return before

@@ -45,6 +45,7 @@ class FakeEngine:
     """
 
     packages: tuple[str, ...] = ("made-up_1",)
+    code_folders: Mapping[str, Path] = {}
 
     def __init__(
         self,

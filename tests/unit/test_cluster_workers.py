@@ -1,348 +1,250 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a cluster's workers get runs.
-
-When they have nothing to do, and what becomes of the run of one that dies.
-"""
+"""How a cluster's workers get runs, and what becomes of those of a worker that dies."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import tarfile
 import threading
 from collections import Counter
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-import distributed
 import pytest
-from helpers.fake_cluster import RUNS, Client, Worker, execute_by, right, wrong
+from distributed import Client, KilledWorker
+from helpers import fake_cluster
+from helpers.fake_cluster import BATCH_RUNS, RUNS, Cluster, Worker, cluster_of, once
 from helpers.fake_engine import FakeEngine, few_files
 from helpers.waiting import HANG_S, wait_for
 
 from openbach_run.engine import cluster
-from openbach_run.engine.cluster import ClusterEngine, stays_inside
-from openbach_run.engine.contract import Withdrawn
+from openbach_run.engine.cluster import ClusterExecutor, _in_words, stays_inside
 from openbach_run.errors import SetupError
-from openbach_run.results.record import Store
-
-SPEC = {
-    "arguments": {"vpn": "none"},
-    "seed": 1,
-    "uses": {},
-    "identity": {"engine": "made up", "clock": "virtual"},
-}
+from openbach_run.results.record import Record, Store
 
 
-@pytest.fixture(autouse=True)
-def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "LOOK_S", 0.01)
-
-
-def engine_of(client: Any, monkeypatch: pytest.MonkeyPatch) -> ClusterEngine:
-    monkeypatch.setattr(cluster, "_client", lambda scheduler: client)
-    engine = ClusterEngine(cast(Any, FakeEngine(few_files)), "tcp://made-up:8786", {})
-    engine.prepare(lambda text, part: None)
-    return engine
-
-
-def test_a_worker_gets_a_run_when_it_has_nothing_to_do(
+def test_a_batch_has_seeds_of_one_cell_and_a_worker_has_one_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So that at the end none waits behind another one's.
+    sent: list[list[tuple[str, int]]] = []
+    most = 0
+    ask = ClusterExecutor._ask
 
-    The executor's four threads would give them more.
-    """
-    client = Client({"a": Worker(right), "b": Worker(right)}, monkeypatch)
-    execute_by(client, FakeEngine(few_files), tmp_path, monkeypatch)
-    assert [client.at(name).most for name in ("a", "b")] == [1, 1]
+    def counted(self: Any, batch: Any, *arguments: Any) -> None:
+        nonlocal most
+        sent.append([(one.planned.spec.values["vpn"], one.planned.spec.seed) for one in batch])
+        ask(self, batch, *arguments)
+        most = max(most, len(self._going))
 
-
-def test_a_worker_with_two_threads_gets_two(monkeypatch: pytest.MonkeyPatch) -> None:
-    client = Client({"a": Worker(right)}, monkeypatch)
-    monkeypatch.setattr(
-        client, "scheduler_info", lambda n_workers: {"workers": {"a": {"name": "A", "nthreads": 2}}}
-    )
-    both = threading.Barrier(2, timeout=HANG_S)
-    client.workers["a"].before = lambda number: cast(None, both.wait())
-    client.at("a").executor = ThreadPoolExecutor(2, thread_name_prefix="a")
-    engine = engine_of(client, monkeypatch)
-    with ThreadPoolExecutor(3) as threads:
-        list(threads.map(lambda _: engine._executed(SPEC), range(4)))
-    assert client.at("a").most == 2
+    monkeypatch.setattr(ClusterExecutor, "_ask", counted)
+    with cluster_of({"a": Worker(), "b": Worker()}, monkeypatch) as made:
+        assert len(made.execute(tmp_path).records) == RUNS
+    batches = [one for one in sent if len(one) > 1]
+    assert max(map(len, batches)) == BATCH_RUNS
+    assert all(len({vpn for vpn, _ in one}) == 1 for one in batches)
+    assert [len(one) for one in sent][-2:] == [1, 1], "at the end none has much to do"
+    assert most <= 3, "and a check beside them"
 
 
-def test_a_worker_dies_and_only_the_run_that_it_had_is_repeated(
+def test_runs_of_the_first_seed_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with cluster_of({"a": Worker()}, monkeypatch) as made:
+        executor, order = ClusterExecutor(made.address), list[int]()
+        for one in made.planned():
+            seed = one.spec.seed
+            executor.submit(cast(Any, lambda _, seed=seed: order.append(seed)), seed, one)
+        while not executor.wait(1):
+            pass
+    assert order[:2] == [0, 0] and order[2:] != sorted(order[2:])
+    assert len(order) == RUNS
+
+
+def test_a_worker_ends_its_batch_after_a_while(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    workers = {name: Worker(right) for name in "abc"}
-    client = Client(dict(workers), monkeypatch)
+    worker = Worker()
+    monkeypatch.setattr(cluster, "BATCH_S", 0)
+    with cluster_of({"a": worker}, monkeypatch) as made:
+        assert len(made.execute(tmp_path, 20).records) == 20
+    assert Counter(worker.got).most_common(1)[0][1] == 1, "the others were sent anew"
 
-    def die(number: int) -> None:
-        if number == 5:
-            del client.workers["b"]
 
-    workers["b"].before = die
-    execute_by(client, FakeEngine(few_files), tmp_path, monkeypatch)
-    assert len(workers["b"].got) == 6
+def test_a_worker_closes_and_only_the_batch_that_it_had_is_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workers, gate = {name: Worker() for name in "abc"}, threading.Event()
+    with cluster_of(workers, monkeypatch) as made:
+
+        def close() -> None:
+            threading.Thread(target=made.close, args=("b",)).start()
+            gate.wait(HANG_S)
+
+        workers["b"].before = once(close, 5)
+        execution = made.execute(tmp_path)
+        gate.set()
     got = Counter(run for one in workers.values() for run in one.got)
-    assert got[workers["b"].got[5]] >= 2, "its last one was done by another worker"
-    checks = sum(got.values()) - RUNS - 1
-    assert len(got) == RUNS and 0 <= checks <= 2 * RUNS // 10, "the others once, but for the checks"
+    assert len(execution.records) == len(got) == RUNS and not execution.failed
+    assert sum(got.values()) + made.here.runs <= RUNS + BATCH_RUNS + 4 + RUNS // 6, "and checks"
     assert {record.status for record in Store(tmp_path).all()} == {"Finished Ok"}
 
 
-def test_a_worker_that_comes_back_at_its_address_gets_runs_again(
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_worker_closes_before_its_result_is_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client = Client({"a": Worker(right)}, monkeypatch)
-    execute, known = client.at("a").execute, client.scheduler_info
+    """Dask then waited for that very worker, and the whole campaign did."""
+    result_of, closed = cluster._result_of, list[str]()
+    with cluster_of({name: Worker() for name in "ab"}, monkeypatch) as made:
 
-    def die(task: Any, *_: Any) -> None:
-        monkeypatch.setattr(client.at("a"), "execute", execute)
-        monkeypatch.setattr(client, "scheduler_info", gone)
+        def late(task: Any) -> Any:
+            holders = [
+                name
+                for name, worker in made.dask.workers.items()
+                if task.key in worker.data and not closed
+            ]
+            for name in holders[:1]:
+                closed.append(name)
+                made.close(name)
+            return result_of(task)
 
-    def gone(n_workers: int) -> dict[str, Any]:
-        monkeypatch.setattr(client, "scheduler_info", known)
-        return {"workers": {}}
-
-    monkeypatch.setattr(client.at("a"), "execute", die)
-    assert engine_of(client, monkeypatch)._executed(SPEC)[0] == "a"
+        monkeypatch.setattr(cluster, "_result_of", late)
+        assert len(made.execute(tmp_path).records) == RUNS
+    assert closed
 
 
-def test_a_worker_that_says_nothing_is_waited_for_until_the_scheduler_gives_it_up(
-    monkeypatch: pytest.MonkeyPatch,
+def test_what_finished_before_an_error_in_its_batch_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its machine has gone, say."""
-    client = Client({"a": Worker(right)}, monkeypatch)
-
-    def vanish(*_: Any) -> None:
-        client.workers.pop("a")
-        client.workers["b"] = Worker(right)
-
-    monkeypatch.setattr(client.at("a"), "execute", vanish)
-    assert engine_of(client, monkeypatch)._executed(SPEC)[0] == "b"
-
-
-def test_no_run_goes_to_a_worker_that_has_just_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    client = Client({"a": Worker(right)}, monkeypatch)
-    monkeypatch.setattr(client.at("a"), "execute", lambda *_: None)
-    known = cluster.Workers(cast(Any, client))
-    known.look(0)
-    run, waiting = known.ask(known.wish(None).result(0), SPEC, ()), known.wish(None)
-    client.workers.clear()
-    known.look(0)
-    assert run.cancelled() and not waiting.done()
-
-
-def test_a_run_that_workers_die_of_ends_the_campaign(monkeypatch: pytest.MonkeyPatch) -> None:
-    workers = {name: Worker(right) for name in "abcd"}
-    client = Client(dict(workers), monkeypatch)
-    for name, worker in workers.items():
-        worker.before = lambda number, name=name: cast(None, client.workers.pop(name))  # type: ignore[misc]
-    with pytest.raises(
-        SetupError,
-        match=(
-            r"3 Dask workers died of this run, one after the other, at last the Dask worker C \(c\)"
-        ),
-    ):
-        engine_of(client, monkeypatch)._executed(SPEC)
-    assert list(client.workers) == ["d"]
-
-
-def test_what_goes_wrong_on_a_worker_is_told_and_is_no_death(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    client = Client({"a": Worker(right)}, monkeypatch)
+    worker = Worker()
 
     def fail(number: int) -> None:
-        raise OSError(28, "No space left on device")
+        if worker.got.count(("none", 2)) or number >= 2:
+            raise OSError(28, "No space left on device")
 
-    client.workers["a"].before = fail
-    with pytest.raises(OSError, match="No space left"):
-        engine_of(client, monkeypatch)._executed(SPEC)
-    assert client.workers["a"].got == [("none", 1)]
+    worker.before = fail
+    with (
+        cluster_of({"a": worker}, monkeypatch) as made,
+        pytest.raises(OSError, match="No space left"),
+    ):
+        made.execute(tmp_path)
+    assert len(Store(tmp_path).all()) == 2
 
 
-def test_a_check_is_done_by_a_worker_that_has_passed_one_before_other_runs(
-    monkeypatch: pytest.MonkeyPatch,
+def test_what_a_worker_refuses_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with cluster_of({"a": Worker()}, monkeypatch) as made:
+        made.workers["a"].identity_of = lambda uses: {"engine": "another", "clock": "virtual"}  # type: ignore[method-assign]
+        with pytest.raises(SetupError) as refused:
+            made.execute(tmp_path)
+    assert "refuses the run" in str(refused.value)
+    assert "engine: another there, made up here" in str(refused.value)
+
+
+def test_a_campaign_that_is_interrupted_takes_its_runs_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By any other one when these have gone."""
-    known = cluster.Workers(cast(Any, Client({name: Worker(right) for name in "abc"}, monkeypatch)))
-    known.unchecked = {"a": [], "c": []}
-    run, check = known.wish(None), known.wish("a")
-    known.there = {"b"}
-    known.give("b")
-    assert check.result(0) == "b", "nobody else is there"
-    known.there = {"a", "b", "c"}
-    check = known.wish("a")
-    known.give("b")
-    assert run.result(0) == "b", "it has not passed one"
-    run = known.wish(None)
-    known.give("c")
-    assert check.result(0) == "c" and not run.done()
-    check = known.wish("a")
-    known.give("b")
-    assert run.result(0) == "b"
-    known.give("b")
-    assert not check.done()
-    known.lose("c")
-    assert check.result(0) == "b"
-
-
-def test_engines_of_a_command_share_what_they_know_of_workers(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A campaign file has an engine for each of its scenarios."""
-    client = Client({"a": Worker(wrong), "b": Worker(right)}, monkeypatch)
-    first, second = engine_of(client, monkeypatch), engine_of(client, monkeypatch)
-    with pytest.raises(Withdrawn):
-        first._judge("a", False, "run")
-    assert {second._executed(SPEC)[0] for _ in range(4)} == {"b"}
-
-
-def test_runs_are_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    client = Client({"a": Worker(right)}, monkeypatch)
-    begun, go_on = threading.Event(), threading.Event()
+    worker, begun, go_on = Worker(), threading.Event(), threading.Event()
 
     def wait(number: int) -> None:
         begun.set()
         go_on.wait(HANG_S)
 
-    client.workers["a"].before = wait
-    engine = engine_of(client, monkeypatch)
-    with ThreadPoolExecutor(3) as threads:
-        runs = [threads.submit(engine._executed, SPEC) for _ in range(3)]
-        begun.wait(HANG_S)
-        engine.stop()
-        for run in runs:
-            with pytest.raises(SetupError, match="taken back"):
-                run.result(HANG_S)
+    worker.before = wait
+    with cluster_of({"a": worker}, monkeypatch) as made:
+        keep = ClusterExecutor.wait
+
+        def interrupted(self: Any, limit_s: float) -> bool:
+            if begun.is_set():
+                raise KeyboardInterrupt
+            return keep(self, limit_s)
+
+        monkeypatch.setattr(ClusterExecutor, "wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            made.execute(tmp_path)
+        wait_for(lambda: not made.dask.scheduler.tasks, "the end of the tasks")
         go_on.set()
-    assert client.workers["a"].got == [("none", 1)], "the others had not begun"
-    with pytest.raises(SetupError, match="taken back"):
-        engine._executed(SPEC)
+    assert not Store(tmp_path).all()
+
+
+def test_no_worker_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "WORKERS_LIMIT_S", 0.05)
+    with (
+        cluster_of({}, monkeypatch) as made,
+        pytest.raises(SetupError, match=r"has had no worker for 0.05 s. What finished is kept"),
+    ):
+        made.execute(tmp_path)
 
 
 def test_a_scheduler_that_goes_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    client = Client({}, monkeypatch)
-    engine = engine_of(client, monkeypatch)
-    threading.Timer(0.1, setattr, (client, "status", "closed")).start()
-    with pytest.raises(
-        SetupError, match="the scheduler of the Dask cluster at tcp://made-up:8786 is gone"
-    ):
-        engine._executed(SPEC)
+    with cluster_of({}, monkeypatch) as made:
+        executor = ClusterExecutor(made.address)
+        executor._client.close()
+        executor.submit(lambda cpu: None, 0, made.planned(2)[0])
+        with pytest.raises(SetupError, match=r"the scheduler of the Dask cluster at .* is gone"):
+            executor.wait(1)
 
 
-# Dask's own
+def test_runs_that_workers_die_of_are_told() -> None:
+    last = SimpleNamespace(address="tcp://10.0.0.9:1")
+    told = [str(_in_words(KilledWorker("task", cast(Any, last), 3), count)) for count in (1, 7)]
+    assert told == [
+        f"4 Dask workers died of {what}, one after the other, at last tcp://10.0.0.9:1"
+        for what in ("this run", "one of these 7 runs")
+    ]
 
 
-@pytest.fixture
-def dask(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
-    """A real scheduler with two workers, whose engine is made up, and a client."""
-    engine = Worker(right)
-    monkeypatch.setattr(cluster, "_worker_engine", lambda parts: engine)
-    with (
-        distributed.LocalCluster(
-            n_workers=2,
-            threads_per_worker=1,
-            processes=False,
-            protocol="tcp://",
-            dashboard_address=":0",
-        ) as workers,
-        distributed.Client(workers.scheduler_address, set_as_default=False) as client,
-    ):
-        yield SimpleNamespace(workers=workers, client=client, engine=engine)
+MADE_UP = """
+from openbach_run.engine import cluster
+from helpers.fake_cluster import Worker
+worker = Worker()
+cluster._worker_engine = lambda code: worker
+"""
 
 
-def test_a_run_is_a_task_of_dask_that_is_forgotten_at_its_end(
-    dask: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+def test_a_worker_is_killed_and_nothing_is_lost_or_kept_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine = engine_of(dask.client, monkeypatch)
-    done = [engine._executed(SPEC) for _ in range(4)]
-    assert {worker for worker, *_ in done} == {
-        worker.address for worker in dask.workers.workers.values()
-    }
-    assert {outcome.capture_hash for _, outcome, _ in done} == {"ab"}
-    wait_for(lambda: not dask.workers.scheduler.tasks, "the end of what runs leave in memory")
+    """Processes of Dask's own, as on other machines."""
+    preload = tmp_path / "made_up.py"
+    preload.write_text(MADE_UP)
+    place = Path(fake_cluster.__file__).parents[1]
+    environment = {**os.environ, "PYTHONPATH": f"{place}:{place.parent / 'src'}"}
+    local = ("--host", "127.0.0.1", "--no-dashboard")
+    file = tmp_path / "scheduler.json"
+    with ExitStack() as stack:
 
+        def start(*words: str) -> subprocess.Popen[bytes]:
+            begun = subprocess.Popen(
+                [sys.executable, "-m", "dask", *words, "--scheduler-file", str(file), *local],
+                env=environment,
+                stderr=subprocess.DEVNULL,
+            )
+            stack.callback(begun.wait)
+            stack.callback(begun.kill)
+            return begun
 
-def test_what_a_worker_of_dask_refuses_is_told(
-    dask: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(number: int) -> None:
-        raise SetupError("the Dask worker refuses the run")
+        start("scheduler", "--port", "0")
+        wait_for(file.exists, "the scheduler")
+        worker = "worker", "--nthreads", "1", "--no-nanny", "--preload", str(preload)
+        first, _ = [start(*worker, "--local-directory", str(tmp_path)) for _ in range(2)]
+        with Client(scheduler_file=str(file), set_as_default=False) as client:
+            client.wait_for_workers(2, HANG_S)
+            address = str(client.scheduler_info()["address"])
+        kept: list[str] = []
+        keep = Store.keep
 
-    dask.engine.before = fail
-    with pytest.raises(SetupError, match="the Dask worker refuses the run"):
-        engine_of(dask.client, monkeypatch)._executed(SPEC)
+        def counted(self: Store, place: Path, record: Record) -> Path:
+            kept.append(record.run_id)
+            if len(kept) == 100:
+                first.kill()
+            return keep(self, place, record)
 
-
-def test_a_worker_of_dask_closes_while_it_has_a_run(
-    dask: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun, go_on = threading.Event(), threading.Event()
-
-    def wait(number: int) -> None:
-        if not begun.is_set():
-            begun.set()
-            go_on.wait(HANG_S)
-
-    dask.engine.before = wait
-    engine = engine_of(dask.client, monkeypatch)
-    with ThreadPoolExecutor(1) as threads:
-        run = threads.submit(engine._executed, SPEC)
-        begun.wait(HANG_S)
-        (first,) = (
-            address for address in engine._workers.there if address not in engine._workers._free
-        )
-        (worker,) = (one for one in dask.workers.workers.values() if one.address == first)
-        dask.workers.sync(worker.close, executor_wait=False, nanny=False)
-        assert run.result(HANG_S)[0] != first
-        go_on.set()
-
-
-@pytest.mark.parametrize("stopped", [False, True])
-def test_a_worker_of_dask_closes_before_its_result_is_fetched(
-    stopped: bool, dask: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Dask then waits for that very worker; the whole campaign did, and its end by Ctrl-C."""
-    hand_on, closed, handed_on = cluster._hand_on, list[str](), threading.Event()
-    is_stopped = threading.Event()
-
-    def stop() -> None:
-        engine.stop()
-        is_stopped.set()
-
-    def wait(number: int) -> None:
-        if stopped and closed:  # computed again: not before the stop
-            is_stopped.wait(HANG_S)
-
-    dask.engine.before = wait
-
-    def late(task: Any, future: Any) -> None:
-        workers = dask.workers.workers.values()
-        for worker in [one for one in workers if task.key in one.data and not closed]:
-            closed.append(worker.address)
-            dask.workers.sync(worker.close, executor_wait=False, nanny=False)
-            if stopped:
-                threading.Timer(0.1, stop).start()
-        hand_on(task, future)
-        handed_on.set()
-
-    monkeypatch.setattr(cluster, "_hand_on", late)
-    engine = engine_of(dask.client, monkeypatch)
-    with ThreadPoolExecutor(1) as threads:
-        run = threads.submit(engine._executed, SPEC)
-        try:
-            if stopped:
-                assert "taken back" in str(run.exception(HANG_S))
-            else:
-                assert run.result(HANG_S)[0] not in closed and closed
-            assert handed_on.wait(HANG_S)
-        finally:
-            engine.stop()
+        monkeypatch.setattr(Store, "keep", counted)
+        made = Cluster(address, {}, FakeEngine(few_files), None)
+        execution = made.execute(tmp_path / "results", 400)
+    assert len(kept) == len(set(kept)) == len(execution.records) == 400
+    assert len(Store(tmp_path / "results").all()) == 400
 
 
 @pytest.mark.parametrize(

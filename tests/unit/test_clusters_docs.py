@@ -1,23 +1,20 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The files of docs/clusters, as Dask's own deployments and their schemas read them.
+"""The resource of docs/clusters, as the schema of its operator reads it; no Kubernetes runs here.
 
-No Slurm or Kubernetes runs here.
+tests/guest/test_slurm.py executes the job script on a Slurm.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 import yaml
-from dask_jobqueue.slurm import SLURMJob
 
 ROOT = Path(__file__).resolve().parents[2]
 PLACE = ROOT / "docs/clusters"
@@ -25,37 +22,6 @@ OPERATOR = importlib.util.find_spec("dask_kubernetes")
 assert OPERATOR and OPERATOR.origin
 CRDS = Path(OPERATOR.origin).parent / "operator/deployment/helm/dask-kubernetes-operator/crds"
 """What the operator installs in a cluster, which then refuses resources that are not like that."""
-
-
-def job_script() -> str:
-    found = importlib.util.spec_from_file_location("slurm", PLACE / "slurm.py")
-    assert found and found.loader
-    example = importlib.util.module_from_spec(found)
-    found.loader.exec_module(example)
-    job: Any = SLURMJob  # which has no types
-    return str(job(scheduler="tcp://10.0.0.1:8786", name="worker-1", **example.JOB).job_script())
-
-
-def test_slurm_gets_a_script_that_shells_read(tmp_path: Path) -> None:
-    script = tmp_path / "job.sh"
-    script.write_text(job_script())
-    subprocess.run(["bash", "-n", script], check=True)
-    subprocess.run(["shellcheck", script], check=True)
-
-
-def test_slurm_is_asked_for_a_cpu_and_the_memory_of_a_guest_for_each_worker() -> None:
-    directives = dict(re.findall(r"^#SBATCH (--?[a-zA-Z-]+)[ =](.+)$", job_script(), re.MULTILINE))
-    workers = int(re.findall(r"--nworkers (\d+)", job_script())[0])
-    assert directives["--cpus-per-task"] == str(workers)
-    assert int(directives["--mem"].removesuffix("G")) / workers > 1
-    assert directives["-t"] and "--nthreads 1 " in job_script()
-
-
-def test_slurms_worker_starts_from_the_checkout() -> None:
-    line = job_script().splitlines()[-1]
-    assert "-m distributed.cli.dask_worker tcp://10.0.0.1:8786" in line
-    assert re.match(rf"env OPENBACH_RUN_EXTRA=cluster {ROOT}/openbach-run python ", line)
-    assert os.access(ROOT / "openbach-run", os.X_OK)
 
 
 def cluster() -> dict[str, Any]:

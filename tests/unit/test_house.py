@@ -160,6 +160,7 @@ def test_a_bundle_and_a_wheel_have_every_folder_and_file_that_the_command_reads(
 def test_the_locks_have_every_python_package_with_hashes() -> None:
     """A bundle has those of requirements.lock, the launcher installs those of all."""
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    assert project["optional-dependencies"].pop("kernel") == ["openbach-run-kernel"], "only ours"
     locked: set[str] = set()
     for extra, needed in {"": project["dependencies"], **project["optional-dependencies"]}.items():
         lock = (REPOSITORY / f"requirements{extra and '-'}{extra}.lock").read_text()

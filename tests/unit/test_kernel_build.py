@@ -6,10 +6,12 @@ What is damaged is noticed, named and made again, and a build that fails says wh
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -22,7 +24,9 @@ from openbach_run.engine.virtual.kernel import Kernel, KernelBuild
 from openbach_run.engine.virtual.lock import FILE, KERNEL, ROOT, Locked, write_lock
 from openbach_run.errors import SetupError
 
-GUEST = Path(__file__).resolve().parents[2] / "src/openbach_run/guest"
+REPOSITORY = Path(__file__).resolve().parents[2]
+GUEST = REPOSITORY / "src/openbach_run/guest"
+WHEEL = REPOSITORY / "kernel/wheel.py"
 MAKE = """#!/bin/sh
 for word; do case "$word" in O=*) out=${word#O=};; KCONFIG_ALLCONFIG=*) config=${word#*=};; esac; done
 echo "build $KBUILD_BUILD_VERSION: $@" >> "$MAKE_LOG"
@@ -245,3 +249,55 @@ def test_no_suite_is_read_after_the_first_that_has_a_source(
     monkeypatch.setattr(kernel, "Apt", SecondSuite)
     assert kernel.current_source(tmp_path) == SOURCE
     assert read == [(suite,) for suite in kernel.SUITES[:2]]
+
+
+# The built kernel as a Python package
+
+
+def test_a_kernel_from_a_wheel_is_taken_in_place_of_a_build(
+    tmp_path: Path, make_log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = built(tmp_path)
+    installed(first, tmp_path, monkeypatch)
+    build = KernelBuild(tmp_path / "other", kernel_dir(tmp_path), tmp_path / FILE, only_locked=True)
+    build.take()
+    taken = build.ensure(lambda text, part: None)
+    assert taken.identity == first.identity and os.access(taken.executable, os.X_OK)
+    assert taken.headers.read_bytes() == first.headers.read_bytes()
+    assert len(make_log.read_text().splitlines()) == 3, "built once"
+
+
+def test_a_kernel_from_a_wheel_that_nobody_has_named_is_not_taken(
+    tmp_path: Path, make_log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = installed(built(tmp_path), tmp_path, monkeypatch)
+    build = KernelBuild(tmp_path / "other", kernel_dir(tmp_path), tmp_path / FILE, only_locked=True)
+    with (package / "linux").open("ab") as file:
+        file.write(b"#")
+    with pytest.raises(SetupError, match=r"linux is not the file that .*built.sha256 names"):
+        build.take()
+    assert build.entry.place is None
+    for named in ("", f"{'0' * 64}  kernel-of-before/linux\n"):
+        (tmp_path / "kernel" / kernel.BUILT).write_text(named)
+        build.take()
+        assert build.entry.place is None
+
+
+def installed(made: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Install the wheel of a kernel; return where the kernel lies in it."""
+    found = importlib.util.spec_from_file_location("wheel_of_kernel", WHEEL)
+    assert found and found.loader
+    wheel = importlib.util.module_from_spec(found)
+    found.loader.exec_module(wheel)
+    entry = made.executable.parent
+    wheels = [wheel.build(entry, "1.2", tmp_path / name) for name in ("dist", "again")]
+    assert wheels[0][0].read_bytes() == wheels[1][0].read_bytes()
+    words = ["install", "--quiet", "--no-deps", "--no-index", "--target", str(tmp_path / "site")]
+    pip = [sys.executable, "-m", "pip", *words, str(wheels[0][0])]
+    subprocess.run(pip, check=True, capture_output=True)
+    (metadata,) = (tmp_path / "site").glob("*.dist-info/METADATA")
+    source = f"{SOURCE.path} of Debian, SHA-256 {SOURCE.sha256}"
+    assert source in metadata.read_text()
+    (tmp_path / "kernel" / kernel.BUILT).write_text(wheels[0][1])
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    return tmp_path / "site" / kernel.PACKAGE / entry.name

@@ -167,12 +167,12 @@ def test_an_interrupt_while_runs_are_queued_ends_the_guests(
 ) -> None:
     submit, submitted = Executor.submit, 0
 
-    def interrupted(self: Executor, task: Any, priority: float = 0) -> None:
+    def interrupted(self: Executor, *arguments: Any) -> None:
         nonlocal submitted
         submitted += 1
         if submitted == 2:
             raise KeyboardInterrupt
-        submit(self, task, priority)
+        submit(self, *arguments)
 
     engine = FakeEngine(few_files)
     runs = planned(engine, "vpn=none", "loss=0,1", seeds=(1, 2))

@@ -72,7 +72,7 @@ ALLOWED: dict[str, int] = {
     "docs/arguments.md": 14,
     "docs/bundle.md": 13,
     "docs/captures.md": 2,
-    "docs/clusters.md": 4,
+    "docs/clusters.md": 2,
     "docs/comparisons.md": 5,
     "docs/congestion-controls.md": 3,
     "docs/guide.md": 6,

@@ -72,7 +72,7 @@ def engine_of(
         return NativeEngine(REPOSITORY, guest_code(REPOSITORY, parts), locked=options.locked)
     # The native engine's agent has what this machine has; what a guest cannot have is refused here.
     check_installed(uses["jobs"], plan.packages)
-    virtual = VirtualEngine(
+    return VirtualEngine(
         REPOSITORY,
         guest_code(REPOSITORY, parts),
         pcap=options.pcap,
@@ -80,11 +80,6 @@ def engine_of(
         clock=options.clock,
         locked=options.locked,
     )
-    if options.scheduler is None:
-        return virtual
-    from openbach_run.engine.cluster import ClusterEngine
-
-    return ClusterEngine(virtual, options.scheduler, parts)
 
 
 def prepared_engine(

@@ -12,13 +12,14 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from openbach_run.campaign.executor import Executor
 from openbach_run.campaign.spec import RunSpec
 from openbach_run.campaign.sub_runs import parts_of, unfold, unfold_all
-from openbach_run.engine.contract import Engine, Withdrawn
+from openbach_run.engine.contract import Engine, OnEvent, Run, Withdrawn
 from openbach_run.openbach.measures import Declared, to_records
 from openbach_run.progress import Progress
 from openbach_run.results.files import columns_of, csv_line, csv_lines
@@ -26,6 +27,9 @@ from openbach_run.results.measures import brought_up_to_date, check_record, meas
 from openbach_run.results.python_packages import python_packages
 from openbach_run.results.record import DAMAGED, Record, Store, check
 from openbach_run.results.run_files import DamagedRecord, within
+
+if TYPE_CHECKING:
+    from openbach_run.engine.cluster import ClusterExecutor
 
 LONG_S = 2.0
 """Seconds after which the reading of records shows its progress."""
@@ -95,6 +99,7 @@ class Execution:
         self._runs, self._store, self._say = runs, store, say
         self._rerun, self._in_real_time, self._first = rerun, in_real_time, first
         self._lock = threading.Lock()
+        self._cluster: ClusterExecutor | None = None
         self._table = _Table(store)
         self._errors: list[BaseException] = []
         """Why no further run is begun."""
@@ -109,8 +114,8 @@ class Execution:
         names = [one.spec.run_id for one in self._runs]
         return [self.records[name] for name in names if name in self.records]
 
-    def execute(self, cpus: Sequence[int]) -> None:
-        """Execute the runs, one at a time on each CPU, and write results.csv.
+    def execute(self, cpus: Sequence[int], cluster: ClusterExecutor | None = None) -> None:
+        """Execute the runs, one at a time on each CPU, or on a cluster, and write results.csv.
 
         Each run is added to results.csv as it ends; at the end the file has the runs in the order
         in which they were planned. Raises what the first failing worker raised, for example for a
@@ -125,11 +130,12 @@ class Execution:
         # again is added as it ends.
         self._table.write([] if self._rerun else self.known)
         # No thread more than there are runs: each would begin and end for nothing.
-        executor = Executor(cpus[: len(to_run)])
+        self._cluster = cluster
+        executor = cluster or Executor(cpus[: len(to_run)])
         try:
             for one in to_run:
                 self._submit(one, executor)
-            while not executor.wait(SHOW_S):
+            while not (self._errors or executor.wait(SHOW_S)):
                 self._progress.show()
         except BaseException:
             # A task looks at _errors: with one in it, it starts no run and keeps no record.
@@ -167,11 +173,11 @@ class Execution:
         # campaign's.
         return interleaved(to_run) if self._in_real_time else to_run
 
-    def _submit(self, planned: PlannedRun, executor: Executor) -> None:
+    def _submit(self, planned: PlannedRun, executor: Executor | ClusterExecutor) -> None:
         """Add a run to the executor's queue; runs of the first seed come first if asked for."""
         # Within a seed the order of the cells stays.
         priority = planned.spec.seed if self._first and not self._in_real_time else 0
-        executor.submit(lambda cpu: self._try(planned, cpu, executor), priority)
+        executor.submit(lambda cpu: self._try(planned, cpu, executor), priority, planned)
 
     def _stop(self) -> None:
         """Stop every engine, even after one could not be stopped.
@@ -184,7 +190,7 @@ class Execution:
             for engine in engines.values():
                 stack.callback(engine.stop)
 
-    def _try(self, planned: PlannedRun, cpu: int, executor: Executor) -> None:
+    def _try(self, planned: PlannedRun, cpu: int, executor: Executor | ClusterExecutor) -> None:
         """Execute a run; after an error stop all others."""
         if self._errors:
             return
@@ -204,9 +210,9 @@ class Execution:
         """Execute a run, keep its record, and show what has become of it."""
         spec = planned.spec
         self._progress.started(spec.run_id)
-        place, record = execute_run(
-            planned, self._store, cpu, lambda event: self._progress.told(spec.run_id, event)
-        )
+        told = partial(self._progress.told, spec.run_id)
+        run = self._cluster.run if self._cluster else None
+        place, record = execute_run(planned, self._store, cpu, told, run)
         if self._errors:
             return  # interrupted: no record of what was not let finish
         where = self._store.keep(place, record)
@@ -320,9 +326,9 @@ def known_record(store: Store, planned: PlannedRun) -> Record | None:
 
 
 def execute_run(
-    planned: PlannedRun, store: Store, cpu: int, on_event: Callable[[Mapping[str, Any]], None]
+    planned: PlannedRun, store: Store, cpu: int, on_event: OnEvent, run: Run | None = None
 ) -> tuple[Path, Record]:
-    """Execute a run; return its directory and its record.
+    """Execute a run, by its engine or `run`; return its directory and its record.
 
     The directory has a temporary name until `store.keep` gives it its final one.
     """
@@ -330,7 +336,7 @@ def execute_run(
     # Measures are taken before the record is kept: a run whose files are damaged gets a status that
     # says so.
     place = store.begin(spec.run_id)
-    outcome = planned.engine.run(spec.for_guest(), place, cpu, on_event)
+    outcome = (run or planned.engine.run)(spec.for_guest(), place, cpu, on_event)
     try:
         check(place)
         measured = measures(place, planned.measures, spec.values)

@@ -42,8 +42,8 @@ class Executor:
         """Return the number of tasks that go on at the same time at most."""
         return len(self._threads)
 
-    def submit(self, task: Task, priority: float = 0) -> None:
-        """Add a task to the queue."""
+    def submit(self, task: Task, priority: float = 0, run: object = None) -> None:
+        """Add a task to the queue; `run` is what a ClusterExecutor sends elsewhere for it."""
         with self._changed:
             self._unfinished += 1
             # The number keeps the order, and keeps the queue from comparing two tasks.

@@ -36,10 +36,8 @@ from openbach_run.results.tables import Table, as_text
 from openbach_run.topology.hosts import Inventory
 
 if TYPE_CHECKING:
+    from openbach_run.engine.cluster import ClusterExecutor
     from openbach_run.engine.platform.rest import Controller
-
-REMOTE_RUNS = 256
-"""The most runs that wait at a Dask scheduler at the same time."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +117,7 @@ def run_campaign(
     the same call goes on from there. `controller` is the platform if it has been asked already.
     """
     work = _Work(plan, options, controller)
-    cpus = work.cpus
+    cpus, cluster = work.cpus, work.cluster
     for text in (*plan.warnings(options.engine), *notes_on_inventories(plan, options)):
         callbacks.message(text)
     store = work.store
@@ -146,9 +144,7 @@ def run_campaign(
             return Result(store.directory, plan.campaigns, tuple(known), failed)
 
         try:
-            # A run on a cluster needs no CPU here: as many wait as the scheduler may have at a
-            # time.
-            execution.execute(cpus if options.scheduler is None else REMOTE_RUNS * [0])
+            execution.execute(cpus, cluster)
         finally:
             made = result()
             # Those that failed now were told of as they ended.
@@ -273,6 +269,15 @@ class _Work:
         if self._controller is not None:
             return [0]
         return cpus_for(1 if self._options.in_real_time and workers is None else workers)
+
+    @property
+    def cluster(self) -> ClusterExecutor | None:
+        """Return the executor at the Dask scheduler that the options name. Raises SetupError."""
+        if self._options.scheduler is None:
+            return None
+        from openbach_run.engine.cluster import ClusterExecutor
+
+        return ClusterExecutor(self._options.scheduler)
 
     @cached_property
     def store(self) -> Store:

@@ -32,6 +32,10 @@ class Outcome:
     """What else this machine has measured itself: `Record.host`."""
 
 
+Run = Callable[[Mapping[str, Any], Path, int, OnEvent], Outcome]
+"""`Engine.run`."""
+
+
 class Withdrawn(Exception):
     """Results that are not what they should be; the text says why.
 

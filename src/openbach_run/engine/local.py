@@ -105,7 +105,8 @@ class LocalEngine(ABC):
         refuses packages other than those of debian.lock.
         """
         self._repository = repository
-        self._code_folders = code
+        self.code_folders = code
+        """The folders of `code`, by place; a worker of a cluster has the same (cluster.py)."""
         self._only_locked = locked
         self.silence_limit_s = silence_limit_s
         self.limit_bytes, self.limit_files = RUN_LIMIT_BYTES, RUN_LIMIT_FILES
@@ -152,7 +153,7 @@ class LocalEngine(ABC):
         try:
             self._make_what_is_missing(progress)
             # Last: the snapshot holds what was built, and is compiled by the guest tree's Python.
-            code = {**self._code_folders, **self._host_programs, **self._built}
+            code = {**self.code_folders, **self._host_programs, **self._built}
             self.code = ensure_code(self._cache, self.image, code)
         except OSError as error:
             raise SetupError(f"setting up the engine: {error}") from error
@@ -172,9 +173,9 @@ class LocalEngine(ABC):
     def _make_what_is_missing(self, progress: Progress) -> None:
         self._prepare_kernel(progress)
         # They are checked against the libraries of the guest tree, so that one comes first.
-        self._host_programs = host_programs(self._code_folders, self.image.root)
+        self._host_programs = host_programs(self.code_folders, self.image.root)
         programs = ensure_programs(
-            self._cache, self._code_folders, lambda: self._ensure_jail(progress), progress
+            self._cache, self.code_folders, lambda: self._ensure_jail(progress), progress
         )
         self._host_programs |= own_among(programs, self.image.root)
         self._built = {**programs, **self._modules(progress)}
@@ -232,7 +233,7 @@ class LocalEngine(ABC):
         ours = Catalog((self._repository,))
         folders = [folder for kind in DESCRIBED for folder in ours.all(kind).values()]
         folders += [
-            *self._code_folders.values(),
+            *self.code_folders.values(),
             *(folder / "files" for folder in ours.all("jobs").values()),
         ]
         return {name: why for folder in folders for name, why in wanted_by(folder).items()}
@@ -245,7 +246,7 @@ class LocalEngine(ABC):
         # Many cells of a campaign use the same folders; their identity is calculated once.
         key = json.dumps(uses, sort_keys=True)
         if key not in self._identities:
-            code = {**self._code_folders, **self._host_programs}
+            code = {**self.code_folders, **self._host_programs}
             # Only what this run uses: another VPN's change must not make its record stale.
             used = {place: folder for place, folder in code.items() if is_used(place, uses)}
             modules = [*uses.get(MODULES, ()), *([CPU_MODEL] if uses.get("cpus") else ())]

@@ -110,6 +110,7 @@ class VirtualEngine(LocalEngine):
     def _prepare_kernel(self, progress: Progress) -> None:
         self.jail = self._ensure_jail(progress)
         kernel, tree = self.kernel_build(), self.tree()
+        kernel.take()
         with self._downloaded([kernel.entry, tree.entry], progress):
             # A kernel takes minutes on all CPUs, the tree seconds of downloading: they do not
             # disturb each other.
@@ -130,7 +131,7 @@ class VirtualEngine(LocalEngine):
     def _modules(self, progress: Progress) -> dict[str, Path]:
         kernel_dir = self._repository / "kernel"
         return ensure_modules(
-            self._cache, self.kernel, kernel_dir, self._code_folders, self.jail, progress
+            self._cache, self.kernel, kernel_dir, self.code_folders, self.jail, progress
         )
 
     def _kernel_identity(self) -> dict[str, str]:

@@ -7,6 +7,7 @@ That is its configuration, patches and sources.
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import os
 import re
@@ -18,7 +19,7 @@ from pathlib import Path
 
 from openbach_run import semantic_hash
 from openbach_run.engine.virtual import series
-from openbach_run.engine.virtual.cache import content_hash, kept
+from openbach_run.engine.virtual.cache import content_hash, kept, made_once
 from openbach_run.engine.virtual.debian import Apt, Package, ensure_tools, run
 from openbach_run.engine.virtual.lock import (
     ARCHIVES,
@@ -98,6 +99,10 @@ UNUSED = (
 DOWNLOADING = "downloading the kernel's source"
 BUILD_STEPS = 1480  # lines that make prints for one build; only the progress bar depends on it
 KERNEL_FILE = "kernel.json"
+PACKAGE = "openbach_run_kernel"
+"""The Python package that has a built kernel (kernel/wheel.py)."""
+BUILT = "built.sha256"
+"""The file of kernel/ with the hashes of what the package has, as sha256sum writes them."""
 FIXED_BUILD = {
     "KBUILD_BUILD_VERSION": "1",
     "KBUILD_BUILD_TIMESTAMP": "2026-01-01",
@@ -143,6 +148,29 @@ class KernelBuild:
             return cache / f"kernel-{content_hash(made_from, kernel_dir, *made_of, *more)}"
 
         self.entry = Entry(place(), place(NOT_LOCKED), self._fetch, only_locked=only_locked)
+
+    def take(self) -> None:
+        """Take the kernel from the installed PACKAGE, if it is this one and not there yet.
+
+        Raises SetupError if its files are not those that BUILT names.
+        """
+        spec, named = importlib.util.find_spec(PACKAGE), self._kernel_dir / BUILT
+        if self.entry.place or spec is None or not spec.origin or not named.exists():
+            return
+        lines = [line.split() for line in named.read_text().splitlines()]
+        place, package = self.entry.locked, Path(spec.origin).parent
+        hashes = {name: digest for digest, name in lines if Path(name).parent.name == place.name}
+
+        def copy(directory: Path) -> None:
+            for name, digest in hashes.items():
+                content = (package / name).read_bytes()
+                if hashlib.sha256(content).hexdigest() != digest:
+                    raise SetupError(f"{package / name} is not the file that {named} names")
+                (directory / Path(name).name).write_bytes(content)
+            (directory / "linux").chmod(0o755)
+
+        if hashes and all((package / name).exists() for name in hashes):
+            made_once(place, copy)
 
     def ensure(self, progress: Progress) -> Kernel:
         """The kernel, built into the cache if it is not there."""

@@ -251,7 +251,7 @@ class Entry:
         *,
         only_locked: bool,
     ) -> None:
-        self._locked = locked
+        self.locked = locked
         self._other = other
         self._fetch = fetch
         self._only_locked = only_locked
@@ -260,8 +260,8 @@ class Entry:
     @property
     def place(self) -> Path | None:
         """The place of the entry; None if it has not been made."""
-        if self._locked.exists():
-            return self._locked
+        if self.locked.exists():
+            return self.locked
         return self._other if self._other.exists() and not self._only_locked else None
 
     def packages(self, progress: Progress) -> PackageSet:
@@ -279,11 +279,11 @@ class Entry:
         if place is None:
             # Another place for other packages: the entry of the locked ones is never made of
             # others.
-            place = self._other if self.packages(progress).differing else self._locked
+            place = self._other if self.packages(progress).differing else self.locked
 
         def make_here(directory: Path) -> None:
             packages = self.packages(progress)
-            if packages.differing and place == self._locked:
+            if packages.differing and place == self.locked:
                 raise SetupError(f"{place} cannot be made again: {in_words(packages.reasons)}")
             make(directory, packages)
             self._packages = None  # their files are unpacked and gone
