@@ -131,8 +131,8 @@ def test_the_heat_map_has_the_medians_of_the_records(services: Services) -> None
         and one.arguments["loss"] == "1"
     )
     cell = made.rows[0][1][1]
-    assert cell is not None and cell.found is not None
-    assert (cell.found.median, cell.found.low, cell.found.high, cell.level) == (
+    assert cell is not None and cell.estimate is not None
+    assert (cell.estimate.median, cell.estimate.low, cell.estimate.high, cell.level) == (
         wanted[1],
         wanted[0],
         wanted[2],

@@ -65,14 +65,16 @@ class Difference:
 def mechanism(cell: Cell, against: Cell, judged: str, declared: Sequence[Measure]) -> str:
     """Return what the runs of two cells show besides the measure that is judged; "" for nothing."""
     carried, ratio = _ratio(cell, against, CARRIED), _ratio(cell, against, judged)
-    seen = [one.told for one in differences(cell, against, judged, declared)]
+    seen = [difference.told for difference in differences(cell, against, judged, declared)]
     seen += _repeated_in_vain(cell, against)
     if carried is not None and abs(carried - 1) > SAME / 4:
         amount = f"{100 * abs(carried - 1):.1f} % {'more' if carried > 1 else 'fewer'}"
         on_link = f"the forward link carries {amount} bytes (headers, retransmits)"
         known = ratio or 1
         # More bytes on the same link explain a longer time as well as a lower rate, its inverse.
-        explained = known != 1 and any(abs(carried / one - 1) <= SAME for one in (known, 1 / known))
+        explained = known != 1 and any(
+            abs(carried / bound - 1) <= SAME for bound in (known, 1 / known)
+        )
         if explained:
             return f"{on_link}, which accounts for it within {100 * SAME:.0f} %"
         seen.append(on_link)
@@ -88,12 +90,12 @@ def _repeated_in_vain(cell: Cell, against: Cell) -> list[str]:
 
     # Segments repeated in vain, and all repeated ones; None where the link's counters do not show
     # it.
-    def in_vain(one: Cell) -> tuple[float, float] | None:
+    def in_vain(run_cell: Cell) -> tuple[float, float] | None:
         whole = (
-            one.values.get("loss_at", "satellite") == "satellite"
-            and one.values.get("direction") != "upload"
+            run_cell.values.get("loss_at", "satellite") == "satellite"
+            and run_cell.values.get("direction") != "upload"
         )
-        measured = [list(one.measured(name).values()) for name in REPEATED] if whole else []
+        measured = [list(run_cell.measured(name).values()) for name in REPEATED] if whole else []
         if not measured or not all(measured):
             return None
         sent_again, dropped, lost = map(median, measured)
@@ -126,14 +128,14 @@ def differences(
             names |= dict.fromkeys(run.record.measures)
     names.pop(judged, None)
     of_judged = _ratio(cell, against, judged)
-    found = []
+    differences_seen = []
     for name in names:
         changed = measured_against(cell, against, name, as_ratio=False)
         if changed is None or not changed.median or name == CARRIED:
             continue
         here, there = _median(cell, name), _median(against, name)
         units = in_good_units(measure_of(name, declared)[1], (here, there))
-        one = Difference(
+        difference = Difference(
             name, title_of(name, declared), here * units.factor, there * units.factor, units.unit
         )
         # With one seed there is no interval: the median counts as both ends.
@@ -146,10 +148,13 @@ def differences(
             and any(abs(ratio / known - 1) <= SAME for known in (of_judged, 1 / of_judged))
         )
         if is_relevant and not is_same and _same_sign(changed.low, changed.high):
-            found.append(one)
+            differences_seen.append(difference)
     order = list(SHOWS)
     place = {name: number for number, name in enumerate(order)}
-    return sorted(found, key=lambda one: (place.get(one.column, len(order)), -one.part))[:MOST]
+    return sorted(
+        differences_seen,
+        key=lambda difference: (place.get(difference.column, len(order)), -difference.part),
+    )[:MOST]
 
 
 def _number(value: float) -> str:
@@ -158,7 +163,7 @@ def _number(value: float) -> str:
 
 def _ratio(cell: Cell, against: Cell, measure: str) -> float | None:
     """Return the ratio of the medians of a measure; None if one is missing or 0."""
-    here, there = (list(one.measured(measure).values()) for one in (cell, against))
+    here, there = (list(each.measured(measure).values()) for each in (cell, against))
     return (
         median(here) / median(there) if here and there and median(here) and median(there) else None
     )

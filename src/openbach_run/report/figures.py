@@ -91,8 +91,8 @@ def values(cells: Sequence[Cell], name: str) -> list[str]:
 
     They are in the order of the cells; numbers are in their own order.
     """
-    found = list(dict.fromkeys(cell.values.get(name, "") for cell in cells))
-    return sorted(found, key=float) if all(map(is_numeral, found)) else found
+    values_there = list(dict.fromkeys(cell.values.get(name, "") for cell in cells))
+    return sorted(values_there, key=float) if all(map(is_numeral, values_there)) else values_there
 
 
 def find(cells: Sequence[Cell], **wanted: str) -> Cell | None:
@@ -145,14 +145,14 @@ def heat_map(
     texts = {}
     for (y, (vpn, pep)), (x, (loss, cc)) in itertools.product(enumerate(rows), enumerate(columns)):
         if cell := find(cells, vpn=vpn, pep=pep, loss=loss, cc=cc):
-            found = cell.estimate(measure)
-            medians[y, x] = found.median if found else numpy.nan
-            texts[y, x] = _word(cell, found)
+            estimate = cell.estimate(measure)
+            medians[y, x] = estimate.median if estimate else numpy.nan
+            texts[y, x] = _word(cell, estimate)
     with matplotlib.rc_context(SETTINGS):
         figure = Figure(figsize=(WIDTH_IN, 1.3 + 0.24 * len(rows)))
         axes = figure.subplots()
         estimates = [cell.estimate(measure) for cell in scaled]
-        others = [one.median for one in estimates if one]
+        others = [estimate.median for estimate in estimates if estimate]
         least, most = min([numpy.nanmin(medians), *others]), max([numpy.nanmax(medians), *others])
         logarithmic = least > 0
         # A logarithmic scale needs two different ends.
@@ -191,15 +191,15 @@ def heat_map(
     )
 
 
-def _word(cell: Cell, found: Estimate | None) -> str:
+def _word(cell: Cell, estimate: Estimate | None) -> str:
     """Return the text in a field of the heat map.
 
     A cell with runs that failed or are missing has a *.
     """
-    if found is None:
+    if estimate is None:
         return "failed" if cell.failed else "not run"
-    digits = 1 if found.median < 100 else 0
-    return f"{found.median:.{digits}f}" + ("" if cell.whole else "*")
+    digits = 1 if estimate.median < 100 else 0
+    return f"{estimate.median:.{digits}f}" + ("" if cell.whole else "*")
 
 
 def compared(
@@ -227,12 +227,12 @@ def compared(
         for number, cc in enumerate(transports):
             for y, (vpn, pep) in enumerate(rows):
                 cell = find(cells, vpn=vpn, pep=pep, cc=cc)
-                found = against(cell, cells, baseline, measure) if cell else None
-                if found:
+                ratio = against(cell, cells, baseline, measure) if cell else None
+                if ratio:
                     # The transports are beside one another, around the middle of the row.
                     at = y + (number - (len(transports) - 1) / 2) * 0.22
                     look = COLOURS[(number + 1) % len(COLOURS)], MARKERS[number % len(MARKERS)]
-                    _with_interval(axes, found, at, *look, named(cc))
+                    _with_interval(axes, ratio, at, *look, named(cc))
         least, most = axes.get_xlim()
         if most > WIDE * max(least, 1e-9):
             axes.set_xscale("log")
@@ -259,7 +259,7 @@ def compared(
     return Drawing(
         name,
         f"{title}: {without_unit(words)} compared with {shown},"
-        f" {change_notes([len(one.runs) for one in cells], pairings(cells), 'ratios')}",
+        f" {change_notes([len(cell.runs) for cell in cells], pairings(cells), 'ratios')}",
         figure,
     )
 
@@ -272,18 +272,22 @@ def against(
     None if there is no such cell, and for that cell itself.
     """
     same_otherwise = Partners(cells, baseline).of(cell)
-    partners = [one for one in same_otherwise if baseline.items() <= one.values.items()]
+    partners = [other for other in same_otherwise if baseline.items() <= other.values.items()]
     return measured_against(cell, partners[0], measure) if partners else None
 
 
 def _with_interval(
-    axes: Axes, found: Estimate, y: float, colour: str, marker: str, label: str
+    axes: Axes, estimate: Estimate, y: float, colour: str, marker: str, label: str
 ) -> None:
-    if found.low is not None and found.high is not None:
+    if estimate.low is not None and estimate.high is not None:
         axes.plot(
-            [found.low, found.high], [y, y], color=colour, linewidth=1.2, label=INTERVAL + label
+            [estimate.low, estimate.high],
+            [y, y],
+            color=colour,
+            linewidth=1.2,
+            label=INTERVAL + label,
         )
-    axes.plot(found.median, y, marker, color=colour, markersize=4, label=label)
+    axes.plot(estimate.median, y, marker, color=colour, markersize=4, label=label)
 
 
 def loss_curves(name: str, title: str, cells: Sequence[Cell], measure: str, words: str) -> Drawing:
@@ -300,23 +304,23 @@ def loss_curves(name: str, title: str, cells: Sequence[Cell], measure: str, word
             axes.set_title(f"{named(cc)}, {said('pep', pep)}" if pep else named(cc))
             axes.grid(color="#eeeeee")
             for number, vpn in enumerate(vpns):
-                found = []
+                points = []
                 for loss in losses:
                     cell = find(cells, vpn=vpn, pep=pep, cc=cc, loss=loss)
                     estimated = cell.estimate(measure) if cell else None
                     if estimated:
-                        found.append((float(loss), estimated))
+                        points.append((float(loss), estimated))
                 label = said("vpn", vpn)
                 axes.plot(
-                    [x for x, _ in found],
-                    [one.median for _, one in found],
+                    [x for x, _ in points],
+                    [estimate.median for _, estimate in points],
                     color=COLOURS[number % len(COLOURS)],
                     marker=MARKERS[number % len(MARKERS)],
                     markersize=3.5,
                     linewidth=1.1,
                     label=label,
                 )
-                _intervals(axes, found, COLOURS[number % len(COLOURS)], label)
+                _intervals(axes, points, COLOURS[number % len(COLOURS)], label)
             if measure == TRANSFER_TIME:
                 _least(axes, cells)
             if all(value > 0 for value in measured):
@@ -339,13 +343,13 @@ def _ends(cells: Sequence[Cell]) -> str:
 
 
 def _intervals(
-    axes: Axes, found: Sequence[tuple[float, Estimate]], colour: str, label: str
+    axes: Axes, points: Sequence[tuple[float, Estimate]], colour: str, label: str
 ) -> None:
-    for x, one in found:
-        if one.low is not None and one.high is not None:
+    for x, estimate in points:
+        if estimate.low is not None and estimate.high is not None:
             axes.plot(
                 [x, x],
-                [one.low, one.high],
+                [estimate.low, estimate.high],
                 color=colour,
                 linewidth=0.8,
                 alpha=0.6,
@@ -361,10 +365,10 @@ def curves(
     There is a line for each combination of the other values that were swept.
     """
     numbers = values(cells, argument)
-    swept = [one for one in cells[0].values if one != argument and len(values(cells, one)) > 1]
+    swept = [name for name in cells[0].values if name != argument and len(values(cells, name)) > 1]
     lines: dict[str, dict[str, Cell]] = {}
     for cell in cells:
-        label = ", ".join(said(one, cell.values[one]) for one in swept) or words
+        label = ", ".join(said(name, cell.values[name]) for name in swept) or words
         lines.setdefault(label, {})[cell.values[argument]] = cell
     with matplotlib.rc_context(SETTINGS):
         figure = Figure(figsize=(WIDTH_IN, 3.1))
@@ -374,18 +378,18 @@ def curves(
             estimates = [
                 (float(value), line[value].estimate(measure)) for value in numbers if value in line
             ]
-            found = [(value, one) for value, one in estimates if one]
+            points = [(value, estimate) for value, estimate in estimates if estimate]
             colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
             axes.plot(
-                [x for x, _ in found],
-                [one.median for _, one in found],
+                [x for x, _ in points],
+                [estimate.median for _, estimate in points],
                 marker=marker,
                 markersize=4,
                 color=colour,
                 linewidth=1.1,
                 label=label,
             )
-            _intervals(axes, found, colour, label)
+            _intervals(axes, points, colour, label)
         scale = _to_scale(axes, numbers)
         axes.set_ylim(bottom=0)
         axes.set_xlabel(heading(argument))
@@ -416,9 +420,9 @@ def distributions(
             axes.grid(color="#eeeeee")
             for number, vpn in enumerate(vpns):
                 cell = find(cells, vpn=vpn, pep=pep, cc=cc, loss=loss)
-                if cell and (found := sorted(cell.measured(measure).values())):
+                if cell and (times := sorted(cell.measured(measure).values())):
                     axes.ecdf(
-                        found,
+                        times,
                         color=COLOURS[number % len(COLOURS)],
                         linestyle=STYLES[number % len(STYLES)],
                         linewidth=1.1,
@@ -450,8 +454,8 @@ def _to_scale(axes: Axes, numbers: Sequence[str]) -> str:
 
     The axis is linear, or logarithmic above the least number that is greater than 0.
     """
-    at = [float(one) for one in numbers]
-    least, most = min((one for one in at if one > 0), default=1.0), max(at)
+    at = [float(number) for number in numbers]
+    least, most = min((number for number in at if number > 0), default=1.0), max(at)
     logarithmic = most > LINEAR * least
     if logarithmic:
         axes.set_xscale("symlog", linthresh=least)
@@ -513,15 +517,15 @@ def time_series(name: str, title: str, cells: Sequence[Cell], declared: Declared
         cell = find(cells, vpn=vpn, pep=pep)
         for statistic, lines in _series(cell).items() if cell else ():
             series.setdefault(statistic, {})[vpn, pep] = lines
-    made = []
+    drawings = []
     for (job, sent), drawn in sorted(series.items()):
         measure = over_time(sent, declared.get(job, ()))
         caption = (
             f"{title}: {measure.title} over time (job"
             f" {named(job)}){BURSTS if 'goodput' in measure.title else ''}"
         )
-        made.append(_drawn_over_time(file_name(name, job, sent), caption, measure, drawn))
-    return made
+        drawings.append(_drawn_over_time(file_name(name, job, sent), caption, measure, drawn))
+    return drawings
 
 
 def _series(cell: Cell) -> dict[tuple[str, str], Lines]:
@@ -530,20 +534,20 @@ def _series(cell: Cell) -> dict[tuple[str, str], Lines]:
     The times are in s from the first statistic of the run.
     """
     sent = statistics(cell.runs[0].run_dir) if cell.runs[0].has_files else []
-    start_ms = min((one["_metadata"]["time"] for one in sent), default=0)
-    found: dict[tuple[str, str], Lines] = {}
-    for one in sent:
-        metadata = one["_metadata"]
+    start_ms = min((row["_metadata"]["time"] for row in sent), default=0)
+    by_statistic: dict[tuple[str, str], Lines] = {}
+    for row in sent:
+        metadata = row["_metadata"]
         where = host_of(metadata["agent_name"]).replace("_", " ")
         line = ", ".join(filter(None, [where, suffix_in_words(metadata.get("suffix") or "")]))
-        for statistic, value in one.items():
+        for statistic, value in row.items():
             if run_files.is_number(value):
-                lines = found.setdefault((metadata["job_name"], statistic), {})
+                lines = by_statistic.setdefault((metadata["job_name"], statistic), {})
                 lines.setdefault(line, []).append(
                     ((metadata["time"] - start_ms) / 1000, float(value))
                 )
     long: dict[tuple[str, str], Lines] = {}
-    for key, lines in found.items():
+    for key, lines in by_statistic.items():
         long_lines = {
             line: points for line, points in lines.items() if len(points) >= SERIES_LENGTH
         }

@@ -61,7 +61,7 @@ class Cell:
     name: str
     arguments: dict[str, str]
     runs: list[Row]
-    found: Estimate | None
+    estimate: Estimate | None
     level: str = "plain"
     ratio: float | None = None
 
@@ -73,16 +73,18 @@ class Cell:
     @property
     def text(self) -> str:
         """Return the median as the matrix shows it."""
-        return f"{self.found.median:.4g}" if self.found else "failed"
+        return f"{self.estimate.median:.4g}" if self.estimate else "failed"
 
     @property
     def command(self) -> str:
         """Return the command that runs the cell again, with every argument that has a value."""
-        given = [f"{name}={shlex.quote(value)}" for name, value in self.arguments.items() if value]
+        values = [f"{name}={shlex.quote(value)}" for name, value in self.arguments.items() if value]
         seeds = ",".join(str(run["seed"]) for run in self.runs)
         if len(self.runs) == 1:
             seeds += ","
-        return " ".join(["./openbach-run", str(self.runs[0]["scenario"]), *given, "--seeds", seeds])
+        return " ".join(
+            ["./openbach-run", str(self.runs[0]["scenario"]), *values, "--seeds", seeds]
+        )
 
 
 @dataclass(frozen=True)
@@ -142,11 +144,11 @@ def matrices(
     InputError.
     """
     arguments, rows = read_rows(directory)
-    found = []
+    tables = []
     for scenario in dict.fromkeys(row["scenario"] for row in rows):
         of_scenario = [row for row in rows if row["scenario"] == scenario]
-        found.append(_matrix(directory, scenario, arguments, of_scenario, declared, measure))
-    return found
+        tables.append(_matrix(directory, scenario, arguments, of_scenario, declared, measure))
+    return tables
 
 
 def _matrix(
@@ -173,7 +175,7 @@ def _matrix(
         grouped.setdefault(tuple(row[name] or "" for name in arguments), []).append(row)
     cells: dict[tuple[tuple[str, ...], str, str], Cell] = {}
     for place_in_file, (key, runs) in enumerate(grouped.items(), 1):
-        given = dict(zip(arguments, key, strict=True))
+        of_cell = dict(zip(arguments, key, strict=True))
         finished = [
             float(run[column])
             for run in runs
@@ -181,11 +183,11 @@ def _matrix(
         ]
         name = f"{_safe(directory.resolve().name)}-{_safe(scenario)}-{place_in_file}"
         place = (
-            tuple(given.get(one, "") for one in row_names),
-            _in_words(given, link),
-            _in_words(given, transport),
+            tuple(of_cell.get(name, "") for name in row_names),
+            _in_words(of_cell, link),
+            _in_words(of_cell, transport),
         )
-        cells[place] = Cell(name, given, runs, estimate(finished))
+        cells[place] = Cell(name, of_cell, runs, estimate(finished))
     measured = measure_of(column, declared)[1]
     _compare(cells, measured.better)
     links: dict[str, list[str]] = {}
@@ -224,15 +226,15 @@ def _column(rows: Sequence[Row], wanted: str | None, file: Path, scenario: str) 
     return wanted or measured[0]
 
 
-def _in_words(given: Mapping[str, str], names: Iterable[str]) -> str:
-    return ", ".join(f"{name}={given[name]}" for name in names if given.get(name))
+def _in_words(values: Mapping[str, str], names: Iterable[str]) -> str:
+    return ", ".join(f"{name}={values[name]}" for name in names if values.get(name))
 
 
-def _order(given: Mapping[str, str], names: Sequence[str]) -> list[tuple[int, float, str]]:
+def _order(values: Mapping[str, str], names: Sequence[str]) -> list[tuple[int, float, str]]:
     """Return a key by which numbers sort as numbers, and words in front of them."""
     keys = []
     for name in names:
-        value = given.get(name, "")
+        value = values.get(name, "")
         amount = number(value)
         keys.append((0, 0.0, value) if amount is None else (1, amount, value))
     return keys
@@ -244,13 +246,13 @@ def _compare(cells: Mapping[tuple[tuple[str, ...], str, str], Cell], better: str
     for (_, path, carried), cell in cells.items():
         columns.setdefault((path, carried), []).append(cell)
     for column in columns.values():
-        values = [cell.found.median for cell in column if cell.found]
+        values = [cell.estimate.median for cell in column if cell.estimate]
         for cell in column:
             if cell.failed:
                 cell.level = "failed"
-            elif cell.found and better and len(values) > 1 and min(values) > 0:
+            elif cell.estimate and better and len(values) > 1 and min(values) > 0:
                 best = min(values) if better == "less" else max(values)
-                ratio = cell.found.median / best
+                ratio = cell.estimate.median / best
                 cell.ratio = ratio if better == "less" else 1 / ratio
                 cell.level = next(name for most, name in LEVELS if cell.ratio <= most)
 
@@ -268,27 +270,27 @@ def write_site(
     `reports`: for a campaign's name, where its report is, as seen from the output. Raises
     InputError; nothing is written then.
     """
-    found = [one for place in directories for one in matrices(place, declared, measure)]
-    pages = templates(REPOSITORY / "reports/templates", lambda one: shown(f"{one}"), html=True)
+    tables = [table for place in directories for table in matrices(place, declared, measure)]
+    pages = templates(REPOSITORY / "reports/templates", lambda value: shown(f"{value}"), html=True)
     cell_page = pages.get_template("matrix_cell.html.j2")
     (output / "cells").mkdir(parents=True)
     (output / "records").mkdir()
     (output / "curves").mkdir()
     places = {place.resolve().name: place for place in directories}
-    for one in found:
-        given = {"matrix": one, "signs": SIGNS, "words": WORDS, "figure": figure}
-        report = (reports or {}).get(one.campaign)
-        text = pages.get_template("matrix.html.j2").render(**given, report=report)
-        (output / one.page).write_text(text)
-        for cell in one.cells.values():
-            records = _copy_records(cell, places[one.campaign], output / "records")
-            curves = _draw_curves(cell, places[one.campaign], output / "curves", draw)
-            text = cell_page.render(**given, cell=cell, records=records, curves=curves)
+    for table in tables:
+        context = {"matrix": table, "signs": SIGNS, "words": WORDS, "figure": figure}
+        report = (reports or {}).get(table.campaign)
+        text = pages.get_template("matrix.html.j2").render(**context, report=report)
+        (output / table.page).write_text(text)
+        for cell in table.cells.values():
+            records = _copy_records(cell, places[table.campaign], output / "records")
+            curves = _draw_curves(cell, places[table.campaign], output / "curves", draw)
+            text = cell_page.render(**context, cell=cell, records=records, curves=curves)
             (output / "cells" / f"{cell.name}.html").write_text(text)
     (output / "index.html").write_text(
-        pages.get_template("matrices.html.j2").render(matrices=found, words=WORDS, signs=SIGNS)
+        pages.get_template("matrices.html.j2").render(matrices=tables, words=WORDS, signs=SIGNS)
     )
-    return found
+    return tables
 
 
 def _copy_records(cell: Cell, directory: Path, place: Path) -> dict[str, str]:

@@ -117,7 +117,7 @@ def settings(campaigns: Campaigns) -> list[Setting]:
         )
         key = tuple((k, v) for k, v in cell.values.items() if k not in apart)
         groups.setdefault(key, []).append(cell)
-    found = []
+    sections = []
     # The values that each argument has within a scenario, and within one of its orbits.
     of_scenario: dict[tuple[str, str], set[str]] = {}
     of_orbit: dict[tuple[str, str, str], set[str]] = {}  # what follows from the orbit tells nothing
@@ -141,7 +141,7 @@ def settings(campaigns: Campaigns) -> list[Setting]:
         inside = [said("scenario", scenario)]
         if "access" in told_apart or "dama_values" in told_apart:
             inside.append(access_in_words(shared))
-            told_apart = {one: value for one, value in told_apart.items() if one not in ACCESS}
+            told_apart = {name: value for name, value in told_apart.items() if name not in ACCESS}
         inside += [said(name, value) for name, value in unusual(told_apart).items()]
         title = ", ".join(inside)
         if shared.get("orbit"):
@@ -150,9 +150,10 @@ def settings(campaigns: Campaigns) -> list[Setting]:
             name: value for name, value in cells[0].values.items() if len(values(cells, name)) == 1
         }
         plot = campaigns.plots.get(scenario, DEFAULT)
-        found.append(Setting(named, title, of_all, cells, campaigns.declared, plot))
+        sections.append(Setting(named, title, of_all, cells, campaigns.declared, plot))
     return sorted(
-        found, key=lambda one: (not one.is_matrix, one.shared.get(SECOND, "none") != "none")
+        sections,
+        key=lambda setting: (not setting.is_matrix, setting.shared.get(SECOND, "none") != "none"),
     )
 
 
@@ -173,16 +174,16 @@ def conditions(setting: Setting) -> list[str]:
     """
     link = _link(setting)
     replaced = {"scenario", "orbit", *(LINK if link else ()), *(("link_file",) if link else ())}
-    told = []
+    parts = []
     for name, value in setting.shared.items():
         if name in replaced or not value or (name in UNSAID and value in UNUSED):
             continue
         if name in OF_A_CPU and value in (SAME, FREE, "1") and setting.shared.get("cpu") == FREE:
             continue
-        if (name, value) == ("cpu", FREE) and not all(one.is_paired for one in setting.cells):
+        if (name, value) == ("cpu", FREE) and not all(cell.is_paired for cell in setting.cells):
             continue  # it costs what it costs there
-        told.append(said(name, value))
-    return [*link, *told, *_bottleneck(setting)]
+        parts.append(said(name, value))
+    return [*link, *parts, *_bottleneck(setting)]
 
 
 def _of_a_run(setting: Setting) -> Mapping[str, object]:
@@ -211,13 +212,13 @@ def _link(setting: Setting) -> list[str]:
         copy.write(text)
         copy.flush()
         summary = link_file.check(copy.name)
-    told = [
-        f"{value_of('rate', str(round(one.rate_bps.mean)))} {words} on average (from"
-        f" {value_of('rate', str(round(one.rate_bps.least)))} to"
-        f" {value_of('rate', str(round(one.rate_bps.greatest)))}), one-way delay"
-        f" {one.delay_ms.mean:.4g} ms (from {one.delay_ms.least:.4g} to {one.delay_ms.greatest:.4g}"
-        f" ms), loss {one.loss_pct.mean:.3g} %"
-        for one, words in (
+    rates = [
+        f"{value_of('rate', str(round(link.rate_bps.mean)))} {words} on average (from"
+        f" {value_of('rate', str(round(link.rate_bps.least)))} to"
+        f" {value_of('rate', str(round(link.rate_bps.greatest)))}), one-way delay"
+        f" {link.delay_ms.mean:.4g} ms (from {link.delay_ms.least:.4g} to"
+        f" {link.delay_ms.greatest:.4g} ms), loss {link.loss_pct.mean:.3g} %"
+        for link, words in (
             (summary.forward, "on the forward link"),
             (summary.back, "on the return link"),
         )
@@ -225,7 +226,7 @@ def _link(setting: Setting) -> list[str]:
     again = " and begins again" if summary.repeats else ""
     return [
         f"link file {Path(file).name}, which lasts {summary.duration_s:g} s{again}:"
-        f" {'; '.join(told)}"
+        f" {'; '.join(rates)}"
     ]
 
 
@@ -236,11 +237,11 @@ def _bottleneck(setting: Setting) -> list[str]:
     """
     run_dir = _first_run_dir(setting)
     sizes, delays_ms = {}, []
-    for one in statistics(run_dir) if run_dir and len(_buffers(setting.cells)) == 1 else ():
-        if isinstance(one.get("buffer_bytes"), int | float):
-            sizes[one["_metadata"].get("suffix") or ""] = one["buffer_bytes"]
-            delays_ms += [one["asked_delay_ms"]] if "asked_delay_ms" in one else []
-    told = [
+    for link in statistics(run_dir) if run_dir and len(_buffers(setting.cells)) == 1 else ():
+        if isinstance(link.get("buffer_bytes"), int | float):
+            sizes[link["_metadata"].get("suffix") or ""] = link["buffer_bytes"]
+            delays_ms += [link["asked_delay_ms"]] if "asked_delay_ms" in link else []
+    parts = [
         f"{value_of('size', str(round(size)))} {suffix_in_words(suffix)}"
         for suffix, size in sizes.items()
     ]
@@ -248,7 +249,7 @@ def _bottleneck(setting: Setting) -> list[str]:
     first = (
         [f"the one-way delay of the first seed begins with {delays_ms[0]:.4g} ms"] if moves else []
     )
-    return [*first, *([f"the bottleneck's buffer holds {' and '.join(told)}"] if told else [])]
+    return [*first, *([f"the bottleneck's buffer holds {' and '.join(parts)}"] if parts else [])]
 
 
 def _buffers(cells: Sequence[Cell]) -> set[tuple[str | None, ...]]:

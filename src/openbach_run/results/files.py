@@ -62,14 +62,14 @@ def columns_of(records: Iterable[Record]) -> list[str]:
     A measure for which no record has a value gets no column.
     """
     kinds: dict[tuple[str, ...], dict[str, Any]] = {}
-    for one in records:
+    for record in records:
         # Rows with the same columns are alike here: one row of each kind is enough.
-        lacking = {name for name, value in one.measures.items() if value is None}
-        having = (name for name in one.measures if name not in lacking)
-        marked = TOO_SHORT if too_short_by_s(one) else ""
-        key = (*one.arguments, *one.texts, marked, *having)
+        lacking = {name for name, value in record.measures.items() if value is None}
+        having = (name for name in record.measures if name not in lacking)
+        marked = TOO_SHORT if too_short_by_s(record) else ""
+        key = (*record.arguments, *record.texts, marked, *having)
         if key not in kinds:
-            kinds[key] = {name: value for name, value in row(one).items() if name not in lacking}
+            kinds[key] = {name: value for name, value in row(record).items() if name not in lacking}
     return columns(kinds.values())
 
 
@@ -79,9 +79,9 @@ def columns(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     A column that only some rows have comes before the column that follows it in those rows.
     """
     merged: list[str] = []
-    for one in rows:
+    for row in rows:
         place = 0
-        for name in one:
+        for name in row:
             if name not in merged:
                 merged.insert(place, name)
             place = merged.index(name) + 1
@@ -150,7 +150,7 @@ def write_parquet(
     here the identity of each run, such as its clock.
     """
     about = about or {}
-    rows = {"identity": places([one.identity for one in records]), **about.get("rows", {})}
+    rows = {"identity": places([record.identity for record in records]), **about.get("rows", {})}
     pyarrow = arrow()
     declared = flat(measures_of_all(records))
     measured: dict[str, Measure] = {}
@@ -195,10 +195,10 @@ def write_parquet(
 
 def places(values: Sequence[Any]) -> dict[str, list[Any]]:
     """Return the different `values`, and `in_a_row`: place among those, how often in a row."""
-    texts = [json.dumps(one, sort_keys=True) for one in values]
+    texts = [json.dumps(value, sort_keys=True) for value in values]
     place = {text: number for number, text in enumerate(dict.fromkeys(texts))}
-    runs = [[place[one], len([*several])] for one, several in groupby(texts)]
-    return {"values": [json.loads(one) for one in place], "in_a_row": runs}
+    runs = [[place[text], len([*several])] for text, several in groupby(texts)]
+    return {"values": [json.loads(text) for text in place], "in_a_row": runs}
 
 
 def _table(records: Sequence[Record], schema: Any) -> Any:
@@ -225,6 +225,6 @@ def _type(measure: Measure, values: Iterable[Any]) -> str:
     """
     return (
         "int64"
-        if measure.type == "int" and not any(isinstance(one, float) for one in values)
+        if measure.type == "int" and not any(isinstance(value, float) for value in values)
         else "float64"
     )

@@ -465,11 +465,15 @@ def _wrong_part(fields: Mapping[str, Any]) -> str | None:
     texts = *fields["arguments"].values(), *fields.get("texts", {}).values()
     if not all(type(value) is str for value in texts):
         return "an argument, or what a job told, is no text"
-    numbers = [one for one in (*fields["measures"].values(), fields.get("seed")) if one is not None]
+    numbers = [
+        number
+        for number in (*fields["measures"].values(), fields.get("seed"))
+        if number is not None
+    ]
     # A table or a figure would fail far from here, and not name the record.
     if not all(map(run_files.is_number, numbers)):
         return "a measure is no number"
-    too_large = any(isinstance(one, int) and abs(one) > LARGEST for one in numbers)
+    too_large = any(isinstance(number, int) and abs(number) > LARGEST for number in numbers)
     return f"a number is more than {LARGEST}" if too_large else None
 
 
@@ -479,13 +483,15 @@ def _wrong_shared(fields: Any) -> str | None:
         {"declared": {}, **fields} if isinstance(fields, dict) else fields, SHARED_FIELDS
     ):
         return wrong
-    if not all(type(one) is str for one in (*fields["identity"].values(), *fields["packages"])):
+    if not all(type(text) is str for text in (*fields["identity"].values(), *fields["packages"])):
         return "identity and packages should be texts"
     for measures in fields.get("declared", {}).values():
-        for one in measures if isinstance(measures, list) else [None]:
+        for measure in measures if isinstance(measures, list) else [None]:
             # Only the column is required: the other fields have defaults.
             known = (
-                {**dict.fromkeys(MEASURE, ""), "factor": 1, **one} if isinstance(one, dict) else one
+                {**dict.fromkeys(MEASURE, ""), "factor": 1, **measure}
+                if isinstance(measure, dict)
+                else measure
             )
             if wrong := run_files.fields(known, {"column": str, **MEASURE}):
                 return f"declared: {wrong}"
@@ -498,24 +504,22 @@ def failures_in_words(failed: Iterable[Mapping[str, Any]]) -> str:
     `failed` are entries as the director leaves them; "" if there are none.
     """
     lines = []
-    for one in failed:
-        if "job" in one:
-            exit_code = one["exit_code"]
-            lines.append(
-                f"job {one['job']} on {one['entity']}: {one['status']}, exit code {exit_code}"
-            )
-            lines += [f"    {line}" for line in one["last_lines"]]
+    for failure in failed:
+        if "job" in failure:
+            job = f"job {failure['job']} on {failure['entity']}"
+            lines.append(f"{job}: {failure['status']}, exit code {failure['exit_code']}")
+            lines += [f"    {line}" for line in failure["last_lines"]]
         else:
-            where = "" if one["function"] is None else f"function {one['function']}: "
-            lines.append(f"{where}{one['error']}")
+            where = "" if failure["function"] is None else f"function {failure['function']}: "
+            lines.append(f"{where}{failure['error']}")
     return "\n".join(lines)
 
 
 def not_locked(records: Iterable[Record]) -> list[str]:
     """Return a sentence with the packages that are not debian.lock's; [] if there are none."""
     texts: set[str] = set()
-    for one in records:
-        texts.update(one.identity.get(NOT_LOCKED, "").split("; "))
+    for record in records:
+        texts.update(record.identity.get(NOT_LOCKED, "").split("; "))
     every = sorted(texts - {""})
     if not every:
         return []
@@ -573,10 +577,10 @@ def _wrong_statistic(
     """
     if wrong := run_files.fields(line, {"_metadata": dict}):
         return wrong
-    given = {**absent, **line["_metadata"]}
-    wrong = run_files.fields(given, metadata)
-    if not wrong and abs(given["time"]) > LATEST_MS:
-        wrong = f'"time" is {given["time"]}; at most {LATEST_MS} ms was expected'
+    completed = {**absent, **line["_metadata"]}
+    wrong = run_files.fields(completed, metadata)
+    if not wrong and abs(completed["time"]) > LATEST_MS:
+        wrong = f'"time" is {completed["time"]}; at most {LATEST_MS} ms was expected'
     return wrong and f"_metadata: {wrong}"
 
 

@@ -98,8 +98,8 @@ def refuse(request: Request, refusal: Exception) -> JSONResponse:
 
 def services(request: Request) -> Services:
     """Return the services of the application that got a request."""
-    found: Services = request.app.state.services
-    return found
+    services: Services = request.app.state.services
+    return services
 
 
 async def json_body(request: Request) -> dict[str, Any]:

@@ -104,9 +104,9 @@ def instance(number: int, request: Request, services: With) -> Any:
 def _files_count(services: Services, row: Row) -> dict[str, dict[str, int]]:
     """Return how many files the jobs have sent, by job and statistic."""
     counts: dict[str, dict[str, int]] = {}
-    for one in instances.measured(services, row):
-        for name in one["values"] if one["is_file"] else ():
-            of_job = counts.setdefault(one["job_name"], {})
+    for sent in instances.measured(services, row):
+        for name in sent["values"] if sent["is_file"] else ():
+            of_job = counts.setdefault(sent["job_name"], {})
             of_job[name] = of_job.get(name, 0) + 1
     return counts
 
@@ -181,11 +181,13 @@ def download_archive(number: int, request: Request, services: With) -> Response:
     """
     contents = {f"scenario_instance_{number}.csv": _csv(services, number)}
     row = instances.find_instance(services, number)
-    for one in instances.measured(services, row):
-        for statistic in set(request.query_params.getlist(one["job_name"])) & one["values"].keys():
-            if one["is_file"] and (found := _stored(services, row, one["values"][statistic])):
-                folder = f"{one['job_name']}_({one['job_instance_id']}).{statistic}"
-                contents[f"{folder.replace('/', '_')}/{found[0]}"] = found[1]
+    for sent in instances.measured(services, row):
+        for statistic in (
+            set(request.query_params.getlist(sent["job_name"])) & sent["values"].keys()
+        ):
+            if sent["is_file"] and (stored := _stored(services, row, sent["values"][statistic])):
+                folder = f"{sent['job_name']}_({sent['job_instance_id']}).{statistic}"
+                contents[f"{folder.replace('/', '_')}/{stored[0]}"] = stored[1]
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as tar:
         for name, content in contents.items():
@@ -345,19 +347,22 @@ def statistic(number: int, request: Request, services: With) -> Any:
     """
     query = request.query_params
     owner, _ = _job(services, number)
-    lines = [one for one in instances.measured(services, owner) if one["job_instance_id"] == number]
+    lines = [
+        sent for sent in instances.measured(services, owner) if sent["job_instance_id"] == number
+    ]
     if "name" not in query:
         if "origin" in query:
-            return min((one["time"] for one in lines), default=None)
+            return min((line["time"] for line in lines), default=None)
         return {
-            "statistics": sorted(set().union(*(one["values"] for one in lines))),
-            "suffixes": sorted({one["suffix"] for one in lines if one.get("suffix")}),
+            "statistics": sorted(set().union(*(line["values"] for line in lines))),
+            "suffixes": sorted({line["suffix"] for line in lines if line.get("suffix")}),
         }
     name, suffix = query["name"], query.get("suffix")
     points = [
-        (one["time"], one["values"][name])
-        for one in lines
-        if is_drawable(one["values"].get(name)) and (suffix is None or one.get("suffix") == suffix)
+        (line["time"], line["values"][name])
+        for line in lines
+        if is_drawable(line["values"].get(name))
+        and (suffix is None or line.get("suffix") == suffix)
     ]
     return _series(request, name, points)
 

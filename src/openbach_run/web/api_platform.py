@@ -28,12 +28,12 @@ MAX_DELAY_MS = 10**12
 
 def project_of_agents(services: Services) -> dict[str, str]:
     """Return, by an agent's address, the first project with an entity on it."""
-    found: dict[str, str] = {}
+    projects: dict[str, str] = {}
     for name, document in services.database.projects().items():
         for entity in document["entity"]:
             if entity["agent"]:
-                found.setdefault(entity["agent"]["address"], name)
-    return found
+                projects.setdefault(entity["agent"]["address"], name)
+    return projects
 
 
 # Agents and collectors
@@ -58,10 +58,10 @@ def agents(request: Request, services: With) -> list[dict[str, Any]]:
 @router.get("/agent/{address}/")
 def agent(address: str, services: With) -> dict[str, Any]:
     """Return the agent at an address. Raises Refusal (404)."""
-    found = services.platform.agent(address, project_of_agents(services).get(address))
-    if found is None:
+    described = services.platform.agent(address, project_of_agents(services).get(address))
+    if described is None:
         raise not_found("Agent", agent_address=address)
-    return found
+    return described
 
 
 @router.get("/agent/{address}/state/")
@@ -123,10 +123,12 @@ def jobs(request: Request, services: With) -> Any:
         if services.platform.host_at(query["address"]) is None:
             raise not_found("Agent", agent_address=query["address"])
         return {"agent": query["address"], "installed_jobs": services.platform.installed_jobs()}
-    found = [services.platform.job(name) for name in services.platform.packages]
+    installed = [services.platform.job(name) for name in services.platform.packages]
     if "string_to_search" in query:
-        return [job for job in found if job and _is_like(job["general"], query["string_to_search"])]
-    return found
+        return [
+            job for job in installed if job and _is_like(job["general"], query["string_to_search"])
+        ]
+    return installed
 
 
 def _is_like(general: dict[str, Any], searched: str) -> bool:
@@ -165,7 +167,7 @@ def job(name: str, request: Request, services: With) -> Any:
         case "keywords":
             return {"job_name": name, "keywords": described["general"]["keywords"]}
         case "agents":
-            installed = name in {one["name"] for one in services.platform.installed_jobs()}
+            installed = name in {job["name"] for job in services.platform.installed_jobs()}
             hosts = services.platform.addresses.items() if installed else ()
             on = [{"agent__name": entity, "agent__address": address} for entity, address in hosts]
             return {"job_name": name, "installed_on": on}
@@ -200,12 +202,12 @@ def statistics_names(project: str, services: With) -> dict[str, list[str]]:
     """Return the names of the statistics that each job says it sends."""
     if services.database.project(project) is None:
         raise not_found("Project", project_name=project)
-    found = {}
+    names = {}
     for name in services.platform.packages:
         job = services.platform.job(name)
         if job:
-            found[name] = sorted(one["name"] for one in job["statistics"])
-    return found
+            names[name] = sorted(statistic["name"] for statistic in job["statistics"])
+    return names
 
 
 # Logs

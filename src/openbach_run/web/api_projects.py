@@ -136,9 +136,9 @@ def topology(name: str, body: Body, services: With) -> dict[str, Any]:
     """Rename a project's networks; the networks themselves are those of the inventory."""
     with services.database.transaction():
         document = document_of(services, name)
-        given = body.get("networks")
+        networks = body.get("networks")
         renamed = {}
-        for network in given if isinstance(given, list) else []:
+        for network in networks if isinstance(networks, list) else []:
             if _is_named(network):
                 renamed[network["address"]] = network["name"]
         of_entities = chain.from_iterable(entity["networks"] for entity in document["entity"])
@@ -174,11 +174,11 @@ def _register(
         networks = [
             _network(network, f"network.{index}") for index, network in enumerate(lists["network"])
         ]
-        hidden = [one for one in lists["hidden_network"] if isinstance(one, str)]
+        hidden = [name for name in lists["hidden_network"] if isinstance(name, str)]
         description = body.get("description")
         document = {
             "description": description if isinstance(description, str) else None,
-            "owners": [one for one in lists["owners"] if isinstance(one, str)],
+            "owners": [name for name in lists["owners"] if isinstance(name, str)],
             "entity": list(entities.values()),
             "network": networks,
             "hidden_network": hidden,
@@ -321,7 +321,9 @@ def delete_entity(name: str, entity_name: str, services: With) -> dict[str, Any]
     entity(name, entity_name, services)
     with services.database.transaction():
         document = document_of(services, name)
-        document["entity"] = [one for one in document["entity"] if one["name"] != entity_name]
+        document["entity"] = [
+            entity for entity in document["entity"] if entity["name"] != entity_name
+        ]
         services.database.put_project(name, document)
     return project(name, services)
 
@@ -338,7 +340,7 @@ def _put_entity(services: Services, project_name: str, body: Mapping[str, Any]) 
     if agent and host is None:
         raise not_found("Agent", agent_address=address)
     # Its networks are those that the inventory gives the host.
-    default = {one["name"]: one for one in services.platform.default_project()["entity"]}
+    default = {entity["name"]: entity for entity in services.platform.default_project()["entity"]}
     try:
         # Its networks are not read: they are those of its host.
         added = _entity(body, 0, need_networks=False)
@@ -348,10 +350,10 @@ def _put_entity(services: Services, project_name: str, body: Mapping[str, Any]) 
     added["networks"] = default[host]["networks"] if host else []
     with services.database.transaction():
         document = document_of(services, project_name)
-        entities = {one["name"]: one for one in document["entity"]}
+        entities = {entity["name"]: entity for entity in document["entity"]}
         if added["agent"] and any(
-            one["agent"] == added["agent"] and one["name"] != added["name"]
-            for one in entities.values()
+            entity["agent"] == added["agent"] and entity["name"] != added["name"]
+            for entity in entities.values()
         ):
             raise Refusal(409, f"The agent {address} is attached to another entity of this project")
         if len(entities) >= LIMIT:
@@ -402,10 +404,10 @@ def add_scenario(name: str, body: Body, services: With) -> dict[str, Any]:
 def scenario(name: str, scenario: str, services: With) -> dict[str, Any]:
     """Return a scenario of a project. Raises Refusal (404)."""
     document_of(services, name)
-    found = services.database.scenarios(name).get(scenario)
-    if found is None:
+    row = services.database.scenarios(name).get(scenario)
+    if row is None:
         raise not_found("Scenario", scenario_name=scenario, project_name=name)
-    return found
+    return row
 
 
 @router.put("/project/{name}/scenario/{scenario_name}/")

@@ -127,7 +127,7 @@ def add_web_ui(app: FastAPI, folder: Path) -> None:
     def web_ui() -> HTMLResponse:
         """Return the one page of the web UI, with a link back to ours."""
         return HTMLResponse(
-            BODY.sub(lambda found: found[0] + BACK, index.read_text(encoding="utf-8"), count=1)
+            BODY.sub(lambda match: match[0] + BACK, index.read_text(encoding="utf-8"), count=1)
         )
 
     app.mount("/", StaticFiles(directory=folder))

@@ -48,9 +48,13 @@ class Connection(H11Protocol):
         self.since_s = self.loop.time()
         super().connection_made(transport)
         if len(self.connections) > self.most:
-            waiting = [one for one in self.connections if isinstance(one, Connection) and one.waits]
+            waiting = [
+                connection
+                for connection in self.connections
+                if isinstance(connection, Connection) and connection.waits
+            ]
             # The new client waits itself, so there is always one.
-            min(waiting, key=lambda one: one.since_s).give_up()
+            min(waiting, key=lambda connection: connection.since_s).give_up()
         self._expect()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -48,7 +48,7 @@ class Cell:
     """A cell of the map, with the results of its runs."""
 
     key: str
-    found: Estimate | None
+    estimate: Estimate | None
     level: int | None
     """The shade, from 0 (least) to LEVELS - 1; None without a value."""
     total: int
@@ -88,7 +88,7 @@ class Heat:
 
 
 def heat(
-    services: Services, item: str, runs: Sequence[Run], asked: Mapping[str, str]
+    services: Services, item: str, runs: Sequence[Run], query: Mapping[str, str]
 ) -> Heat | None:
     """Return the page of the map that is asked for; None for a set without runs.
 
@@ -97,17 +97,19 @@ def heat(
     """
     # The cells of the scenario that is asked for.
     known = services.index.cells_by_id(list(dict.fromkeys(run.cell for run in runs)))
-    names = dict.fromkeys(one.scenario for one in known.values())
+    names = dict.fromkeys(cell.scenario for cell in known.values())
     if not names:
         return None
-    scenario = asked["scenario"] if asked.get("scenario") in names else next(iter(names))
-    of_cells = {number: one.values for number, one in known.items() if one.scenario == scenario}
+    scenario = query["scenario"] if query.get("scenario") in names else next(iter(names))
+    of_cells = {number: cell.values for number, cell in known.items() if cell.scenario == scenario}
     swept = _swept(services, item, scenario, list(of_cells.values()))
     # Only those with the values that are asked for, and their runs.
     only = {
-        name: asked[f"only.{name}"] for name in swept if asked.get(f"only.{name}") in swept[name]
+        name: query[f"only.{name}"] for name in swept if query.get(f"only.{name}") in swept[name]
     }
-    of_cells = {one: values for one, values in of_cells.items() if only.items() <= values.items()}
+    of_cells = {
+        number: values for number, values in of_cells.items() if only.items() <= values.items()
+    }
     by_cell: dict[int, list[Run]] = {}
     for run in runs:
         if run.cell in of_cells:
@@ -115,23 +117,23 @@ def heat(
     shown_runs = chain.from_iterable(by_cell.values())
     measures = measures_of_set(services, [run.row for run in shown_runs if run.row is not None])
     measure = (
-        asked["measure"]
-        if asked.get("measure") in measures
+        query["measure"]
+        if query.get("measure") in measures
         else main_measure(services, scenario, measures)
     )
     values = values_of(services, item, measure)
     # The rows and columns. Medians and places of all cells are kept until the results change.
     down, across = _axes(
-        [name for name in swept if name not in only], swept, asked.get("across", "")
+        [name for name in swept if name not in only], swept, query.get("across", "")
     )
-    there = {one.get(across) for one in of_cells.values()}
-    columns = [value for value in swept[across] if value in there] if across else [""]
+    columns_there = {values.get(across) for values in of_cells.values()}
+    columns = [value for value in swept[across] if value in columns_there] if across else [""]
     every = services.index.remembered((item, "medians", measure), lambda: medians_of(runs, values))
-    medians = {one: every[one] for one in by_cell if one in every}
+    medians = {number: every[number] for number in by_cell if number in every}
     least, most = (min(medians.values()), max(medians.values())) if medians else (None, None)
     key = (item, "places", scenario, across, *map("=".join, only.items()))
     places = services.index.remembered(key, lambda: _places(of_cells, swept, down, across))
-    page, pages, lines = _page(list(places.items()), len(columns), asked.get("page", "1"))
+    page, pages, lines = _page(list(places.items()), len(columns), query.get("page", "1"))
 
     def shown(cell: int) -> Cell:
         level = _level(medians.get(cell), least, most)
@@ -142,7 +144,7 @@ def heat(
         cells = [shown(row[value]) if value in row else None for value in columns]
         rows.append((list(place), cells))
     timed = _records(scenario, of_cells, by_cell, values, values_of(services, item, RECEIVED))
-    told = notes_on_times(list(timed), list(swept)) if measure == USUAL else []
+    notes = notes_on_times(list(timed), list(swept)) if measure == USUAL else []
     sample: dict[str, str] = next(iter(of_cells.values()), {})
     words, better = measures.get(measure, (from_name(measure).words if measure else "runs", ""))
     return Heat(
@@ -151,7 +153,7 @@ def heat(
         measure=measure,
         words=words,
         better=better,
-        measures={name: told[0] for name, told in measures.items()},
+        measures={name: words_of[0] for name, words_of in measures.items()},
         swept=swept,
         fixed={name: value for name, value in sample.items() if name not in swept} | only,
         down=down,
@@ -163,7 +165,7 @@ def heat(
         cells=len(of_cells),
         page=page,
         pages=pages,
-        notes=_notes(measure, of_cells.values(), by_cell.values()) + told,
+        notes=_notes(measure, of_cells.values(), by_cell.values()) + notes,
     )
 
 
@@ -188,18 +190,18 @@ def _swept(
     services: Services, item: str, scenario: str, cells: Sequence[Mapping[str, str]]
 ) -> dict[str, list[str]]:
     """Return the settings that a scenario's cells differ in, and their values, the usual first."""
-    listed = [(scenario, one) for one in cells]
+    listed = [(scenario, values) for values in cells]
     _, differ = services.index.remembered((item, "differing", scenario), lambda: differing(listed))
     places = {name: place for place, name in enumerate(FIRST)}
     names = sorted(differ, key=lambda name: places.get(name, len(FIRST)))
     return {name: ordered(differ[name]) for name in names}
 
 
-def _page(lines: Sequence[T], columns: int, asked: str) -> tuple[int, int, Sequence[T]]:
+def _page(lines: Sequence[T], columns: int, wanted: str) -> tuple[int, int, Sequence[T]]:
     """Return the number of the page that is asked for, the number of pages, and its lines."""
     per_page = max(1, SHOWN_CELLS // columns)
     pages = -(-len(lines) // per_page)  # rounded up
-    page = min(max(number_of(asked), 1), pages)
+    page = min(max(number_of(wanted), 1), pages)
     return page, pages, lines[(page - 1) * per_page : page * per_page]
 
 
@@ -218,17 +220,17 @@ def values_of(services: Services, item: str, measure: str) -> dict[int, float]:
     named = name if kind == "folder" else number_of(name)
     rows = services.database.rows
     return services.index.remembered(
-        (item, "values", measure), lambda: {one[0]: one[1] for one in rows(sql, measure, named)}
+        (item, "values", measure), lambda: {row[0]: row[1] for row in rows(sql, measure, named)}
     )
 
 
 def medians_of(runs: Iterable[Run], values: Mapping[int, float]) -> dict[int, float]:
     """Return the median of each cell's finished runs."""
-    found: dict[int, list[float]] = {}
+    by_cell: dict[int, list[float]] = {}
     for run in runs:
         if run.row is not None and run.row in values and run.finished:
-            found.setdefault(run.cell, []).append(values[run.row])
-    return {cell: median(listed) for cell, listed in found.items()}
+            by_cell.setdefault(run.cell, []).append(values[run.row])
+    return {cell: median(listed) for cell, listed in by_cell.items()}
 
 
 def measures_of_set(services: Services, rows: Sequence[int]) -> dict[str, tuple[str, str]]:
@@ -238,12 +240,12 @@ def measures_of_set(services: Services, rows: Sequence[int]) -> dict[str, tuple[
     """
     some = rows[:: -(-len(rows) // 50) or 1]
     marks = ",".join("?" * len(some))
-    found = services.database.rows(
+    measured = services.database.rows(
         "SELECT DISTINCT v.name, m.words, m.better FROM measured v LEFT JOIN measure m ON m.name ="
         f" v.name WHERE v.run IN ({marks}) ORDER BY v.name",
         *some,
     )
-    return {row["name"]: (row["words"] or row["name"], row["better"] or "") for row in found}
+    return {row["name"]: (row["words"] or row["name"], row["better"] or "") for row in measured}
 
 
 def main_measure(services: Services, scenario: str, measures: Iterable[str]) -> str:
@@ -251,16 +253,16 @@ def main_measure(services: Services, scenario: str, measures: Iterable[str]) -> 
     row = services.database.scenario(PROJECT, scenario)
     sweep = json.loads(row["source"]).get("x-sweep") if row else None
     named = str(sweep.get(MEASURE, "")) if isinstance(sweep, dict) else ""
-    there = list(measures)
+    names = list(measures)
     # That of the worse direction, where there may be two.
-    named = f"worse_{named}" if f"worse_{named}" in there else named
-    return named if named in there else USUAL if USUAL in there or not there else there[0]
+    named = f"worse_{named}" if f"worse_{named}" in names else named
+    return named if named in names else USUAL if USUAL in names or not names else names[0]
 
 
 def ordered(values: Sequence[str]) -> list[str]:
     """Return values in order: numbers from the least, texts as they are with `none` first."""
     numbers = [number(value) for value in values]
-    if all(one is not None for one in numbers):
+    if all(amount is not None for amount in numbers):
         pairs = zip(numbers, values, strict=True)
         return [value for _, value in sorted(pairs, key=lambda pair: (pair[0] or 0.0, pair[1]))]
     return sorted(values, key=lambda value: value != "none")
@@ -287,14 +289,14 @@ def _places(
     for name in filter(None, (*down, across)):
         ranks[name] = {value: at for at, value in enumerate(swept[name])}
 
-    def order(one: int) -> list[int]:
-        return [rank.get(cells[one].get(name, ""), len(rank)) for name, rank in ranks.items()]
+    def order(cell: int) -> list[int]:
+        return [rank.get(cells[cell].get(name, ""), len(rank)) for name, rank in ranks.items()]
 
-    found: dict[tuple[str, ...], dict[str, int]] = {}
-    for one in sorted(cells, key=order):
-        place = tuple(str(cells[one].get(name, "–")) for name in down)
-        found.setdefault(place, {})[str(cells[one].get(across, "")) if across else ""] = one
-    return found
+    grid: dict[tuple[str, ...], dict[str, int]] = {}
+    for cell in sorted(cells, key=order):
+        place = tuple(str(cells[cell].get(name, "–")) for name in down)
+        grid.setdefault(place, {})[str(cells[cell].get(across, "")) if across else ""] = cell
+    return grid
 
 
 def _found(runs: Sequence[Run], values: Mapping[int, float]) -> list[float]:
@@ -353,9 +355,9 @@ def _notes(
     if len(seeds) == 1 and any(map(is_random, listed)):
         notes.append(WARNING)
     # The time is computed once for all cells with the same deciding arguments.
-    asked = {tuple(map(one.get, DECIDING)): one for one in listed}.values()
-    least_s = [least_transfer_time_s(one) for one in asked]
-    times_s = {one for one in least_s if one is not None}
+    distinct = {tuple(map(values.get, DECIDING)): values for values in listed}.values()
+    least_s = [least_transfer_time_s(values) for values in distinct]
+    times_s = {seconds for seconds in least_s if seconds is not None}
     # Where a cell's rate changes with time the sentence would be wrong of it.
     if measure == USUAL and times_s and None not in least_s:
         shown = (

@@ -176,7 +176,7 @@ class Index:
             name.removesuffix(".unfinished") for name in inodes if name.endswith(".unfinished")
         }
         # Runs that go on, have failed or were replaced have an ending after a ".".
-        there = {
+        files = {
             name: inode
             for name, inode in inodes.items()
             if "." not in name and not name.startswith("stopped-")
@@ -186,8 +186,8 @@ class Index:
         )
         known = {row["run_id"]: row["inode"] for row in rows}
         # A run that was repeated has a new directory under its name: another inode.
-        gone = [name for name, inode in known.items() if there.get(name) != inode]
-        new = [name for name in there if known.get(name) != there[name]]
+        gone = [name for name, inode in known.items() if files.get(name) != inode]
+        new = [name for name in files if known.get(name) != files[name]]
         with self._database.transaction():
             for name in gone:
                 self._remove(folder, name)
@@ -199,7 +199,7 @@ class Index:
             self.behind += 0 if first else len(new)
             with self._database.transaction():
                 for name in new[first : first + BATCH]:
-                    self._add(folder, place, name, there[name])
+                    self._add(folder, place, name, files[name])
             self.behind -= len(new[first : first + BATCH])
             self.version += 1
             if time.monotonic() > end_s or self._ending.is_set():
@@ -224,29 +224,29 @@ class Index:
             return
         try:
             ended = (run_dir / "record.json").stat().st_mtime
-            for part, one in enumerate(unfold(record, run_dir)):
-                cell = self.cell(one.scenario, one.arguments)
+            for part, unfolded in enumerate(unfold(record, run_dir)):
+                cell = self.cell(unfolded.scenario, unfolded.arguments)
                 row = self._database.execute(
                     "INSERT OR REPLACE INTO run VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     folder,
                     run_id,
                     part,
                     cell,
-                    one.seed,
-                    one.status,
-                    _plain(one.error),
-                    one.virtual_s,
-                    one.wall_s,
+                    unfolded.seed,
+                    unfolded.status,
+                    _plain(unfolded.error),
+                    unfolded.virtual_s,
+                    unfolded.wall_s,
                     ended,
                     inode,
                 )
-                found = [
+                measured = [
                     (row, name, float(value))
-                    for name, value in one.measures.items()
+                    for name, value in unfolded.measures.items()
                     if is_drawable(value)
                 ]
                 self._database.execute_many(
-                    "INSERT OR REPLACE INTO measured VALUES (?, ?, ?)", found
+                    "INSERT OR REPLACE INTO measured VALUES (?, ?, ?)", measured
                 )
             self._learn_words(record)
         except (
@@ -292,13 +292,13 @@ class Index:
 
         Only the results for the keys that were asked for last are kept.
         """
-        version, found = self._remembered.pop(key, (None, None))
+        version, value = self._remembered.pop(key, (None, None))
         if version != self.version:
-            version, found = self.version, make()
-        self._remembered[key] = version, found
+            version, value = self.version, make()
+        self._remembered[key] = version, value
         for oldest in list(self._remembered)[:-REMEMBERED]:
             self._remembered.pop(oldest, None)
-        return cast(T, found)
+        return cast(T, value)
 
     def cells_by_id(self, ids: Sequence[int]) -> dict[int, Cell]:
         """Return the cells in the order of the ids."""
@@ -306,7 +306,7 @@ class Index:
         if len(self._known) > MOST_KNOWN:
             self._known = {}
         known = self._known
-        new = [one for one in ids if one not in known]
+        new = [number for number in ids if number not in known]
         for first in range(0, len(new), SQL_LIMIT):
             some = new[first : first + SQL_LIMIT]
             marks = ",".join("?" * len(some))
@@ -317,7 +317,7 @@ class Index:
                     for name, value in json.loads(row["values"]).items()
                 }
                 known[row["id"]] = Cell(row["key"], row["scenario"], values)
-        return {one: known[one] for one in ids if one in known}
+        return {number: known[number] for number in ids if number in known}
 
     def _plan(self, folder: str, place: Path) -> None:
         """Store the runs that the last command in a folder was to run."""
@@ -334,17 +334,17 @@ class Index:
         )
         # A campaign.json of another version, or half of one: the folder is shown without its plan.
         with suppress(OSError, *broken):
-            for kind, told in campaign_file.parts(place):
+            for kind, content in campaign_file.parts(place):
                 if kind == "command":
-                    command = str(told)
+                    command = str(content)
                 else:
-                    cell = self.cell(told["scenario"], told["arguments"])
+                    cell = self.cell(content["scenario"], content["arguments"])
                     self._database.execute(
                         "INSERT OR REPLACE INTO planned VALUES (?, ?, ?, ?)",
                         folder,
-                        told["run_id"],
+                        content["run_id"],
                         cell,
-                        told["seed"],
+                        content["seed"],
                     )
         self._database.execute(
             "INSERT INTO folder VALUES (?, '', ?, '[]', '{}') ON CONFLICT (name) DO UPDATE SET"
@@ -396,7 +396,7 @@ def _seen(place: Path) -> str:
             times.append((place / name).stat().st_mtime_ns / 1e9)
         except OSError:
             times.append(0.0)
-    return " ".join(f"{one:.9f}" for one in times)
+    return " ".join(f"{seconds:.9f}" for seconds in times)
 
 
 def cell_key(scenario: str, values: Mapping[str, str]) -> str:
@@ -411,11 +411,13 @@ def differing(
 ) -> tuple[list[str], dict[str, list[str]]]:
     """Return the scenarios of cells, and the settings that differ, with their values."""
     scenarios = list(dict.fromkeys(scenario for scenario, _ in cells))
-    found: dict[str, dict[str, None]] = {}
+    values_by_name: dict[str, dict[str, None]] = {}
     for _, values in cells:
         for name, value in values.items():
-            found.setdefault(name, {})[str(value)] = None
-    return scenarios, {name: list(values) for name, values in found.items() if len(values) > 1}
+            values_by_name.setdefault(name, {})[str(value)] = None
+    return scenarios, {
+        name: list(values) for name, values in values_by_name.items() if len(values) > 1
+    }
 
 
 def _plain(text: str | None) -> str | None:

@@ -85,7 +85,7 @@ def find_scenario(
     return scenario, sub_scenarios(scenario, find), versions
 
 
-def start(services: Services, project: str, name: str, given: Any) -> int:
+def start(services: Services, project: str, name: str, body: Any) -> int:
     """Start one instance as the API does, without defaults and with seed 1; return its id.
 
     As in OpenBACH the hosts are checked before the arguments, and arguments that are refused leave
@@ -93,9 +93,9 @@ def start(services: Services, project: str, name: str, given: Any) -> int:
     """
     scenario, subs, versions = find_scenario(services, project, name)
     inventory = project_inventory(services, project, Campaign(Path(name), scenario, subs, {}, (1,)))
-    if not isinstance(given, dict) or not all(is_value(value) for value in given.values()):
+    if not isinstance(body, dict) or not all(is_value(value) for value in body.values()):
         raise Refusal(400, "Arguments are an object of texts by name", scenario_name=name)
-    arguments = {argument: str(value) for argument, value in given.items()}
+    arguments = {argument: str(value) for argument, value in body.items()}
     try:
         check_values(scenario, arguments, services.platform.jobs)
     except Malformed as error:
@@ -133,8 +133,8 @@ def project_inventory(services: Services, project: str, campaign: Campaign) -> I
     if own := services.platform.topology_of(campaign.scenario):
         return own
     entities = {
-        one["name"]: one["agent"]
-        for one in (services.database.project(project) or {"entity": []})["entity"]
+        entity["name"]: entity["agent"]
+        for entity in (services.database.project(project) or {"entity": []})["entity"]
     }
     needed = jobs_by_entity((campaign.scenario, *campaign.sub_scenarios.values()))
     name = campaign.scenario.name
@@ -205,9 +205,11 @@ def states_of(services: Services, owner: Row) -> tuple[dict[int, ScenarioState],
         }
         event = {"arguments": arguments, "scenario_instance_id": 1, "t_s": 0.0}
         states[1] = begin(event, stored[owner["scenario"]])
-    given = json.loads(owner["arguments"])
+    launch_arguments = json.loads(owner["arguments"])
     for state in states.values():
-        state.constants = {name: given.get(name, value) for name, value in state.constants.items()}
+        state.constants = {
+            name: launch_arguments.get(name, value) for name, value in state.constants.items()
+        }
     begun = datetime.fromisoformat(owner["start_date"])
     if owner["stop_date"]:
         end(
@@ -246,14 +248,14 @@ def _replayed(run_dir: Path, stored: Mapping[str, Mapping[str, Any]]) -> dict[in
 
 def agents_of(services: Services, project: str) -> dict[str, dict[str, str]]:
     """Return the name and address of each agent, by the project's entities."""
-    found = services.database.project(project) or {"entity": []}
+    document = services.database.project(project) or {"entity": []}
     return {
-        one["name"]: {
-            "name": services.platform.host_at(one["agent"]["address"]) or one["name"],
-            "address": one["agent"]["address"],
+        entity["name"]: {
+            "name": services.platform.host_at(entity["agent"]["address"]) or entity["name"],
+            "address": entity["agent"]["address"],
         }
-        for one in found["entity"]
-        if one["agent"]
+        for entity in document["entity"]
+        if entity["agent"]
     }
 
 
@@ -333,9 +335,9 @@ def _is_whole(line: Any) -> bool:
 def _numbers(state: ScenarioState) -> Iterator[int]:
     """Yield the numbers, in the record, of a scenario instance and of its sub-scenarios."""
     yield state.number
-    for one in state.functions:
-        if one.scenario:
-            yield from _numbers(one.scenario)
+    for function in state.functions:
+        if function.scenario:
+            yield from _numbers(function.scenario)
 
 
 def jobs_in(shown: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
@@ -369,14 +371,14 @@ def as_csv(services: Services, row: Row) -> str:
     # Without any statistics there is a row per job.
     lines = [
         {
-            **about[one["job_instance_id"]],
-            "@stored_file": one["is_file"],
-            "@suffix": one.get("suffix"),
-            "time": _local_ms(one["time"]),
-            **one["values"],
+            **about[sent["job_instance_id"]],
+            "@stored_file": sent["is_file"],
+            "@suffix": sent.get("suffix"),
+            "time": _local_ms(sent["time"]),
+            **sent["values"],
         }
-        for one in measured(services, row)
-        if one["job_instance_id"] in about
+        for sent in measured(services, row)
+        if sent["job_instance_id"] in about
     ] or list(about.values())
     text = io.StringIO()
     writer = csv.DictWriter(text, sorted(set(chain.from_iterable(lines))))

@@ -63,18 +63,21 @@ def given_values(fields: FormData | QueryParams) -> dict[str, list[str]]:
     A field `value.<argument>` is one value (a ticked box), `values.<argument>` a text with commas.
     An argument that has only a field `asked.<argument>` has no value: [].
     """
-    given: dict[str, dict[str, None]] = {}
+    form_values: dict[str, dict[str, None]] = {}
     for key, text in fields.multi_items():
         kind, _, name = key.partition(".")
         if kind in ("value", "values", "asked") and isinstance(text, str):
             texts = {"value": [text], "values": text.split(","), "asked": []}[kind]
             parts = filter(None, map(str.strip, texts))
-            given.setdefault(name, {}).update(dict.fromkeys(parts))
-    return {name: list(values) for name, values in given.items()}
+            form_values.setdefault(name, {}).update(dict.fromkeys(parts))
+    return {name: list(values) for name, values in form_values.items()}
 
 
 def fields_of(
-    found: Scenario, subs: dict[str, Scenario], services: Services, given: Mapping[str, list[str]]
+    scenario: Scenario,
+    subs: dict[str, Scenario],
+    services: Services,
+    form_values: Mapping[str, list[str]],
 ) -> list[dict[str, Any]]:
     """Return the fields of the form, one for each argument and constant.
 
@@ -84,38 +87,38 @@ def fields_of(
     """
     try:
         choices: dict[str, Sequence[str]] = dict(
-            argument_choices(found, services.platform.jobs, subs)
+            argument_choices(scenario, services.platform.jobs, subs)
         )
         untested = services.platform.catalog.untested()
     except InputError:  # of its x-same, or of a folder; a launch says so
         choices, untested = {}, set()
-    settings = settings_of(found, subs)
-    constants = defaults_of((*subs.values(), found))
+    settings = settings_of(scenario, subs)
+    constants = defaults_of((*subs.values(), scenario))
     try:
         defaults, swept = (
-            sweep_table(found, Path(found.name), key) for key in ("defaults", "values")
+            sweep_table(scenario, Path(scenario.name), key) for key in ("defaults", "values")
         )
     except InputError:
         defaults, swept = {}, {}
     names = dict.fromkeys(
         [
-            *(name for name in swept if name in found.arguments),
-            *found.arguments,
+            *(name for name in swept if name in scenario.arguments),
+            *scenario.arguments,
             SERIES,
             *swept,
             *settings,
         ]
     )
     of_links = links.arguments_with_links(
-        Campaign(Path(found.name), found, subs, dict.fromkeys(settings, ()), (1,))
+        Campaign(Path(scenario.name), scenario, subs, dict.fromkeys(settings, ()), (1,))
     )
     choices |= {name: (NO_FILE, *links.all_links(services.launcher.results)) for name in of_links}
     fields = []
     for name in (name for name in names if name in settings):
         whole = [str(value) for value in swept.get(name, [])]
-        own = defaults if name in found.arguments else constants
+        own = defaults if name in scenario.arguments else constants
         default = whole[:1] if name in swept or name not in own else [str(own[name])]
-        chosen = given.get(name, default)
+        chosen = form_values.get(name, default)
         known = list(choices.get(name, ()))
         more = [value for value in chosen if known and value not in known]
         # What is chosen, and what a sweep would take, stays in sight; untested VPNs come last.
@@ -129,14 +132,14 @@ def fields_of(
                 "choices": several[:FIRST_CHOICES],
                 "more": several[FIRST_CHOICES:],
                 "unknown": more,
-                "is_common": name in found.arguments or name == SERIES or name in swept,
+                "is_common": name in scenario.arguments or name == SERIES or name in swept,
                 "whole": whole or default,
                 "chosen": chosen,
                 "untested": untested,
                 "is_link": name in of_links,
             }
         )
-    return sorted(fields, key=lambda one: not one["is_common"])
+    return sorted(fields, key=lambda field: not field["is_common"])
 
 
 # What is said of their values
@@ -151,15 +154,19 @@ def asked_seeds(text: str) -> Seeds:
 
 
 def check(
-    services: Services, project: str, name: str, given: Mapping[str, list[str]], seeds: str
+    services: Services, project: str, name: str, form_values: Mapping[str, list[str]], seeds: str
 ) -> Checked:
     """Return what can be said of a form's values.
 
     Raises Refusal (404) if there is no such scenario.
     """
-    found, subs, _ = find_scenario(services, project, name)
-    errors = {one: "choose at least one value" for one, values in given.items() if not values}
-    errors |= {one: "choose at least one value" for one in found.arguments if one not in given}
+    scenario, subs, _ = find_scenario(services, project, name)
+    errors = {
+        name: "choose at least one value" for name, values in form_values.items() if not values
+    }
+    errors |= {
+        name: "choose at least one value" for name in scenario.arguments if name not in form_values
+    }
     try:
         numbers = asked_seeds(seeds)
     except InputError as error:
@@ -167,11 +174,11 @@ def check(
             str(error).removeprefix("--seeds ").replace("--seeds", "seeds"),
             (1,),
         )
-    chosen = {one: tuple(values) for one, values in given.items() if values}
+    chosen = {name: tuple(values) for name, values in form_values.items() if values}
     try:
         campaign = draft_of(
             Path(name),
-            found,
+            scenario,
             subs,
             chosen,
             numbers,
@@ -185,7 +192,7 @@ def check(
             launches.asked_campaign(services, project, name, chosen, numbers)
             project_inventory(services, project, campaign)
     except (InputError, Refusal) as error:
-        errors.setdefault(_field_of(str(error), given), str(error).removeprefix(f"{name}: "))
+        errors.setdefault(_field_of(str(error), form_values), str(error).removeprefix(f"{name}: "))
     if errors:
         listed = ", ".join(filter(None, errors)) or "the values"
         return Checked(errors, f"not yet: look at {listed}")
@@ -197,14 +204,14 @@ def _wrong(services: Services, campaign: Campaign) -> dict[str, str]:
     jobs = services.platform.jobs
     errors: dict[str, str] = {}
     for cell, wrong in wrong_in(campaign, jobs):
-        for one in wrong:
+        for fault in wrong:
             # The field that has the value, or else the one that the words name.
             own = (
-                one.name
-                if one.name in campaign.values and one.value in campaign.values[one.name]
+                fault.name
+                if fault.name in campaign.values and fault.value in campaign.values[fault.name]
                 else None
             )
-            errors.setdefault(own or _field_of(str(one), campaign.values), str(one))
+            errors.setdefault(own or _field_of(str(fault), campaign.values), str(fault))
         if not wrong:
             arguments = {
                 name: value for name, value in cell.items() if name in campaign.scenario.arguments
@@ -216,13 +223,13 @@ def _wrong(services: Services, campaign: Campaign) -> dict[str, str]:
     return errors
 
 
-def _field_of(words: str, given: Mapping[str, Sequence[str]]) -> str:
+def _field_of(words: str, form_values: Mapping[str, Sequence[str]]) -> str:
     """Return the field whose value an error names, or "".
 
     An error names a value like `loss=-1: …` or `'0' is not a buffer …`.
     """
-    named = [name for name in NAMED.findall(words) if name in given]
-    for name, values in given.items():
+    named = [name for name in NAMED.findall(words) if name in form_values]
+    for name, values in form_values.items():
         if name.split("_")[0] in words and any(f"'{value}'" in words for value in values):
             named.append(name)
     return next(iter(named), "")
@@ -240,7 +247,7 @@ def forecast(services: Services, campaign: Campaign) -> str:
     """Return the number of runs, how many seem to be there, and the time of the others."""
     cells, scenario = campaign.cells, campaign.scenario.name
     known = _known(services, scenario)
-    there, walls_s = 0, []
+    finished, walls_s = 0, []
     sample = [
         (json.loads(row["values"]), [row["wall_s"]])
         for row in known[:: -(-len(known) // SAMPLE) or 1]
@@ -251,7 +258,7 @@ def forecast(services: Services, campaign: Campaign) -> str:
         seeds, row = campaign.every_seed, by_key.get(cell_key(scenario, cell))
         # By cell and seed, not by the run's name: to name a run its engine has to be asked.
         done = len({*map(int, row["seeds"].split(","))} & {*seeds}) if row else 0
-        there += done
+        finished += done
         if row:
             wall_s = row["wall_s"]
         else:
@@ -269,7 +276,7 @@ def forecast(services: Services, campaign: Campaign) -> str:
         if known
         else "assumed: none was measured yet"
     )
-    already = f", {there} there already (unless the code has changed since)" if there else ""
+    already = f", {finished} there already (unless the code has changed since)" if finished else ""
     return (
         f"{count}{already}; about {duration(sum(walls_s) / workers)} on {_several(workers, 'CPU')}"
         f" ({source})"

@@ -79,9 +79,9 @@ def _home(request: Request, services: Services, status: int = 200, error: str = 
 @router.get("/page/scenario/{project}/{name}")
 def scenario(project: str, name: str, request: Request, services: With) -> Response:
     """Show the form with the values of the address: `?values.vpn=none,wireguard&seeds=5`."""
-    given = launch_form.given_values(request.query_params)
+    chosen = launch_form.given_values(request.query_params)
     return _scenario(
-        request, services, project, name, given, request.query_params.get("seeds", "")[:1000]
+        request, services, project, name, chosen, request.query_params.get("seeds", "")[:1000]
     )
 
 
@@ -90,15 +90,15 @@ def _scenario(
     services: Services,
     project: str,
     name: str,
-    given: Mapping[str, list[str]],
+    chosen: Mapping[str, list[str]],
     seeds: str,
     status: int = 200,
     errors: Mapping[str, str] | None = None,
 ) -> Response:
     """Show the form; errors of fields that it does not have are shown apart."""
-    found, subs, _ = find_scenario(services, project, name)
-    fields = launch_form.fields_of(found, subs, services, given)
-    names = [one["name"] for one in fields]
+    scenario, subs, _ = find_scenario(services, project, name)
+    fields = launch_form.fields_of(scenario, subs, services, chosen)
+    names = [field["name"] for field in fields]
     elsewhere = {
         name: words
         for name, words in (errors or {}).items()
@@ -110,16 +110,16 @@ def _scenario(
         "scenario.html",
         status,
         project=project,
-        scenario=found,
+        scenario=scenario,
         fields=fields,
         seeds=seeds,
         errors=errors or {},
         elsewhere=elsewhere,
-        files=[Path(one) for one in links.all_links(services.launcher.results)],
+        files=[Path(file) for file in links.all_links(services.launcher.results)],
         opened=[
-            one["name"]
-            for one in fields
-            if one["name"] in given and given[one["name"]] != one["whole"]
+            field["name"]
+            for field in fields
+            if field["name"] in chosen and chosen[field["name"]] != field["whole"]
         ],
     )
 
@@ -128,17 +128,19 @@ def _scenario(
 def start(project: str, name: str, request: Request, form: Form, services: With) -> Response:
     """Launch the form's values; show its results, or the form with what is wrong."""
     check_token(request, services, form)
-    given, seeds = launch_form.given_values(form), str(form.get("seeds", ""))[:1000]
-    errors = launch_form.check(services, project, name, given, seeds).errors
+    chosen, seeds = launch_form.given_values(form), str(form.get("seeds", ""))[:1000]
+    errors = launch_form.check(services, project, name, chosen, seeds).errors
     if not errors:
         try:
-            number = launches.launch(services, project, name, given, launch_form.asked_seeds(seeds))
+            number = launches.launch(
+                services, project, name, chosen, launch_form.asked_seeds(seeds)
+            )
             return RedirectResponse(address(f"launch/{number}"), 303)
         except InputError as error:
             errors = {"": str(error)}
     # A field without a value is shown as empty, not with its default.
-    given = {**{one: [] for one in errors}, **given}
-    return _scenario(request, services, project, name, given, seeds, 422, errors)
+    chosen = {**{name: [] for name in errors}, **chosen}
+    return _scenario(request, services, project, name, chosen, seeds, 422, errors)
 
 
 @router.post("/page/check/{project}/{name}")
@@ -146,10 +148,10 @@ def check(project: str, name: str, request: Request, form: Form, services: With)
     """Return what is to be said of the form's values as they are now; nothing is launched."""
     check_token(request, services, form)
     services.index.look(LOOK_S)
-    found = launch_form.check(
+    errors = launch_form.check(
         services, project, name, launch_form.given_values(form), str(form.get("seeds", ""))[:1000]
     )
-    return Json({"errors": found.errors, "text": found.text, "notes": found.notes})
+    return Json({"errors": errors.errors, "text": errors.text, "notes": errors.notes})
 
 
 @router.post("/page/link/{project}/{name}")
@@ -163,10 +165,10 @@ def upload_link(project: str, name: str, request: Request, form: Form, services:
         kept = links.keep(services.launcher.results, file.filename, file.file.read())
     except InputError as error:
         return _scenario(request, services, project, name, {}, "", 422, {"link file": str(error)})
-    found, subs, _ = find_scenario(services, project, name)
-    fields = launch_form.fields_of(found, subs, services, {})
+    scenario, subs, _ = find_scenario(services, project, name)
+    fields = launch_form.fields_of(scenario, subs, services, {})
     is_es_n0 = is_es_n0_file(Path(kept))
-    names = [one["name"] for one in fields if one["is_link"]]
+    names = [field["name"] for field in fields if field["is_link"]]
     argument = next((name for name in names if (name == ES_N0_FILE) == is_es_n0), "")
     chosen = f"?{urlencode({f'values.{argument}': kept})}" if argument else ""
     return RedirectResponse(
@@ -206,14 +208,14 @@ def _campaign_file(
     """Return the page of a campaign file, with an error if there is one."""
     campaigns = launches.campaigns_of_file(services, name)
     lines = []
-    for one in campaigns:
+    for campaign in campaigns:
         swept = [
             f"{argument}: {', '.join(values)}"
-            for argument, values in one.values.items()
+            for argument, values in campaign.values.items()
             if len(values) > 1
         ]
-        runs = len(one.cells) * len(one.every_seed)
-        lines.append({"scenario": one.scenario.name, "swept": swept, "runs": runs})
+        runs = len(campaign.cells) * len(campaign.every_seed)
+        lines.append({"scenario": campaign.scenario.name, "swept": swept, "runs": runs})
     return shown(
         request,
         services,

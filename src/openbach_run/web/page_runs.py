@@ -30,9 +30,9 @@ router = APIRouter()
 def one_run(folder: str, name: str, request: Request, services: With) -> Response:
     """Show a run: its path, jobs, curves and files."""
     run = find_run(services, folder, name)
-    given = run.spec.get("values")
+    arguments = run.spec.get("values")
     values: dict[str, Any] = (
-        run.record.arguments if run.record else given if isinstance(given, dict) else {}
+        run.record.arguments if run.record else arguments if isinstance(arguments, dict) else {}
     )
     return shown(
         request,
@@ -61,10 +61,10 @@ def words_of(services: Services, run: Run) -> list[tuple[str, str]]:
         row["name"]: row["words"]
         for row in services.database.rows("SELECT name, words FROM measure")
     }
-    found = {**run.record.measures, **run.record.texts}.items()
+    values = {**run.record.measures, **run.record.texts}.items()
     return [
         (known.get(name, name), f"{value:.6g}" if isinstance(value, float) else str(value))
-        for name, value in found
+        for name, value in values
         if value is not None
     ]
 
@@ -92,11 +92,11 @@ def instance_of(services: Services, run: Run) -> int | None:
 def job(folder: str, name: str, number: int, request: Request, services: With) -> Response:
     """Show what a job was started with, and what it wrote."""
     run = find_run(services, folder, name)
-    found = [one for one in runs.jobs_of(run) if one["number"] == number]
-    if not found:
+    jobs = [job for job in runs.jobs_of(run) if job["number"] == number]
+    if not jobs:
         raise not_found("Job", number=number)
     texts = {key: text[:SHOWN_LETTERS] for key, text in runs.outputs(run, number).items()}
-    return shown(request, services, "job.html", run=run, job=found[0], texts=texts)
+    return shown(request, services, "job.html", run=run, job=jobs[0], texts=texts)
 
 
 @router.get("/page/run/{folder}/{name}/events")
@@ -109,14 +109,14 @@ def told(folder: str, name: str, request: Request, services: With) -> Response:
         lines = []
     shown_rows = []
     # The whole file can be downloaded.
-    for one in lines[:5000]:
+    for line in lines[:5000]:
         more = []
-        for key, value in one.items():
+        for key, value in line.items():
             if key not in ("t_s", "event"):
                 more.append(
                     f"{key} {json.dumps(value) if isinstance(value, dict | list) else value}"
                 )
-        shown_rows.append((one["t_s"], one["event"], ", ".join(more)))
+        shown_rows.append((line["t_s"], line["event"], ", ".join(more)))
     return shown(request, services, "events.html", run=run, rows=shown_rows)
 
 

@@ -45,7 +45,7 @@ class Platform:
     @property
     def jobs(self) -> dict[str, Job]:
         """Return the jobs by name."""
-        return {name: one.job for name, one in self.packages.items()}
+        return {name: package.job for name, package in self.packages.items()}
 
     def host_at(self, address: str) -> str | None:
         """Return the entity of the inventory whose agent has this address, or None."""
@@ -97,8 +97,8 @@ class Platform:
                 "default_stat_policy": {"local": True, "storage": True, "broadcast": False},
                 "statistic_instances": [],
             }
-            for name, one in self.packages.items()
-            if one.files is not None
+            for name, job in self.packages.items()
+            if job.files is not None
         ]
 
     def job(self, name: str) -> dict[str, Any] | None:
@@ -124,7 +124,9 @@ class Platform:
             },
             "platform_configuration": _platforms(description.get("platform_configuration")),
             "arguments": _arguments(known.job.tree),
-            "statistics": [_statistic(one) for one in description.get("statistics") or []],
+            "statistics": [
+                _statistic(statistic) for statistic in description.get("statistics") or []
+            ],
         }
 
     def help(self, name: str) -> str:
@@ -137,15 +139,15 @@ class Platform:
 
     def default_project(self) -> dict[str, Any]:
         """Return the project that exists from the beginning, with its agents attached."""
-        made = project.project(PROJECT, self.inventory, [])
-        for entity in made["entity"]:
+        document = project.project(PROJECT, self.inventory, [])
+        for entity in document["entity"]:
             entity["agent"] = {"address": self.addresses[entity["name"]]}
-        return made
+        return document
 
 
-def _statistic(given: Mapping[str, Any]) -> dict[str, str]:
+def _statistic(described: Mapping[str, Any]) -> dict[str, str]:
     """Return a statistic as the API shows it: its keys as texts."""
-    return {key: str(given.get(key) or "") for key in ("name", "description", "frequency")}
+    return {key: str(described.get(key) or "") for key in ("name", "description", "frequency")}
 
 
 def _description(known: Package) -> dict[str, Any]:
@@ -170,11 +172,11 @@ def _platforms(block: Any) -> list[dict[str, Any]]:
         "command",
         "command_stop",
     )
-    found = []
-    for one in block.get("supported_platforms") or [{}]:
-        platform = {**common, **one}
-        found.append({key: platform.get(key) for key in keys})
-    return found
+    platforms = []
+    for supported in block.get("supported_platforms") or [{}]:
+        platform = {**common, **supported}
+        platforms.append({key: platform.get(key) for key in keys})
+    return platforms
 
 
 def _arguments(tree: Mapping[str, Any]) -> dict[str, Any]:

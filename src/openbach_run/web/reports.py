@@ -63,7 +63,7 @@ def make_report(services: Services, item: str) -> None:
     directory, records = _prepared(services, item)
     words = [str(directory), "-o", str(directory / "report"), "--quiet"]
     # The command's usual baseline compares nothing here: take the first run's configuration.
-    if not any(BASELINE.items() <= one.arguments.items() for one in records):
+    if not any(BASELINE.items() <= record.arguments.items() for record in records):
         first = records[0].arguments
         compared = [name for name in ("vpn", "pep", "cc") if name in first] or list(first)[:1]
         words += ["--baseline", *(f"{name}={first[name]}" for name in compared)]
@@ -82,11 +82,11 @@ def make_first_page(services: Services, item: str) -> None:
     """
     directory = directory_of(services, item)
     runs = [run for run in runs_of(services, item) if run.row is not None]
-    state = hashlib.sha256(json.dumps(sorted((one.run_id, one.status) for one in runs)).encode())
-    made, mark = directory / "first-page", directory / "first-page.state"
-    if not (made / FIRST).exists() or not mark.exists() or mark.read_text() != state.hexdigest():
+    state = hashlib.sha256(json.dumps(sorted((run.run_id, run.status) for run in runs)).encode())
+    page, mark = directory / "first-page", directory / "first-page.state"
+    if not (page / FIRST).exists() or not mark.exists() or mark.read_text() != state.hexdigest():
         _prepared(services, item)
-        _run(item, [str(directory), "-o", str(made), "--first-page", "--quiet"])
+        _run(item, [str(directory), "-o", str(page), "--first-page", "--quiet"])
         mark.write_text(state.hexdigest())
 
 
@@ -97,7 +97,7 @@ def first_page(services: Services, item: str) -> str:
 
 def _prepared(services: Services, item: str) -> tuple[Path, list[Record]]:
     """Return a results directory with the runs of a set that have ended, and their records."""
-    found, directory = find_set(services, item), directory_of(services, item)
+    results, directory = find_set(services, item), directory_of(services, item)
     runs = [run for run in runs_of(services, item) if run.row is not None]
     records = records_of(services, runs)
     if not records:
@@ -106,21 +106,22 @@ def _prepared(services: Services, item: str) -> tuple[Path, list[Record]]:
     share_runs(directory)
     measures = heat.measures_of_set(services, [run.row for run in runs if run.row is not None])
     planned = (
-        campaign_file.AskedRun(one.run_id, one.scenario, one.arguments, one.seed) for one in records
+        campaign_file.AskedRun(record.run_id, record.scenario, record.arguments, record.seed)
+        for record in records
     )
-    plots = {name: _plot(services, name, measures) for name in found.scenarios}
+    plots = {name: _plot(services, name, measures) for name in results.scenarios}
     Store(directory).write(
-        campaign_file.FILE, campaign_file.text(_command(services, found), planned, plots=plots)
+        campaign_file.FILE, campaign_file.text(_command(services, results), planned, plots=plots)
     )
     return directory, records
 
 
-def _command(services: Services, found: Results) -> str:
+def _command(services: Services, results: Results) -> str:
     """Return the command that makes the same results again."""
-    kind, _, name = found.item.partition("/")
+    kind, _, name = results.item.partition("/")
     if kind == "folder":
         return (
-            found.command
+            results.command
             or f"cat results/{name}/runs/*/record.json"
             "  # launched from the page: each has its command"
         )

@@ -65,7 +65,7 @@ class Run:
 def find_run(services: Services, folder: str, name: str) -> Run:
     """Return a run that has ended, was stopped, or goes on. Raises Refusal (404)."""
     # The names come from an address: they must not lead out of the results directory.
-    if any(not one or one.startswith(".") or {"/", "\0"} & {*one} for one in (folder, name)):
+    if any(not part or part.startswith(".") or {"/", "\0"} & {*part} for part in (folder, name)):
         raise not_found("Run", folder=folder, run=name)
     directory = services.launcher.results / folder
     place, goes_on = directory / "runs" / name, False
@@ -106,12 +106,12 @@ def jobs_of(run: Run) -> list[dict[str, Any]]:
 
 
 def _jobs_in(
-    told: Iterable[Mapping[str, Any]], labels: Mapping[Any, str]
+    events: Iterable[Mapping[str, Any]], labels: Mapping[Any, str]
 ) -> Iterator[dict[str, Any]]:
     """Yield the jobs that events tell of; one that has not ended lasts until the last event."""
     jobs: dict[int, dict[str, Any]] = {}
     now_s = 0.0
-    for event in told:
+    for event in events:
         now_s = float(event["t_s"])
         if event["event"] == "job_started":
             jobs[event["instance_id"]] = {
@@ -135,7 +135,8 @@ def _labels(spec: Mapping[str, Any]) -> dict[Any, str]:
     """Return the labels of the scenario's functions by their id; {} if they make no sense."""
     with suppress(Exception):
         return {
-            one["id"]: str(one.get("label") or "") for one in spec["scenario"]["openbach_functions"]
+            function["id"]: str(function.get("label") or "")
+            for function in spec["scenario"]["openbach_functions"]
         }
     return {}
 
@@ -147,17 +148,17 @@ def outputs(run: Run, number: int) -> dict[str, str]:
     )  # job.json: of runs of older versions
     names = [name for name in _names(run.place) if prefix.fullmatch(name)]
     written = {name.rpartition("/")[2]: content(run, name) for name in sorted(names)}
-    found = {name: text for name, text in written.items() if text is not None}
-    return found if "job.json" in found else {**_start(run, number), **found}
+    texts = {name: text for name, text in written.items() if text is not None}
+    return texts if "job.json" in texts else {**_start(run, number), **texts}
 
 
 def _start(run: Run, number: int) -> dict[str, str]:
     """Return a job's start from the first file that has it; after the run also how it ended."""
     for name in ("jobs.jsonl", "events.jsonl"):
         with suppress(Exception):  # a guest's: they may be anything
-            for one in run_files.lines(run.place, name, lambda line: None):
-                if one.get("instance_id") == number:
-                    return {name: json.dumps(one, indent=1)}
+            for line in run_files.lines(run.place, name, lambda line: None):
+                if line.get("instance_id") == number:
+                    return {name: json.dumps(line, indent=1)}
     return {}
 
 
@@ -222,16 +223,16 @@ def _path(spec: Mapping[str, Any]) -> Route:
     started = list(_started(spec))
     notes: dict[str, list[str]] = {}
     ends, kind = [], ""
-    for entity, job, given in started:
-        if job == "vpn" and given.get("kind", "none") != "none" and "wait" not in given:
+    for entity, job, arguments in started:
+        if job == "vpn" and arguments.get("kind", "none") != "none" and "wait" not in arguments:
             ends.append(entity)
-            kind = given["kind"]
+            kind = arguments["kind"]
         # Records of before have the job by its old name.
         is_proxy = RENAMED.get(job, (job,))[0] == PROXY
         if (
             is_proxy
-            and "wait" not in given
-            and given.get("position") in given.get("at", "").split(",")
+            and "wait" not in arguments
+            and arguments.get("position") in arguments.get("at", "").split(",")
         ):
             notes.setdefault(entity, []).append("PEP")
     for entity in dict.fromkeys(ends):
@@ -241,18 +242,18 @@ def _path(spec: Mapping[str, Any]) -> Route:
     in_column: dict[int, int] = {}
     hosts: dict[str, Host] = {}
     names = {str(host["entity"]): str(host["name"]) for host in listed}
-    for entity, column in sorted(columns.items(), key=lambda one: one[1]):
+    for entity, column in sorted(columns.items(), key=lambda item: item[1]):
         row = in_column.get(column, 0)
         in_column[column] = row + 1
         hosts[entity] = Host(
             names[entity], column, row, tuple(dict.fromkeys(notes.get(entity, ())))
         )
     links = []
-    for network, there in networks.items():
+    for network, members in networks.items():
         # A network with more than two hosts is drawn as a chain.
-        for one, other in itertools.pairwise(there):
-            left, right = sorted((hosts[one], hosts[other]), key=lambda host: host.column)
-            links.append((left, right, network, one in sat or other in sat))
+        for host, other in itertools.pairwise(members):
+            left, right = sorted((hosts[host], hosts[other]), key=lambda host: host.column)
+            links.append((left, right, network, host in sat or other in sat))
     two = list(dict.fromkeys(ends))
     tunnel = (hosts[two[0]], hosts[two[-1]], kind) if len(two) > 1 else None
     if tunnel and tunnel[0].column > tunnel[1].column:
@@ -284,21 +285,21 @@ def _columns(entities: Sequence[str], networks: Mapping[str, Sequence[str]]) -> 
     beside: dict[str, list[str]] = {}
     often: dict[str, int] = {}
     for entity in entities:
-        its_networks = [there for there in networks.values() if entity in there]
+        its_networks = [hosts for hosts in networks.values() if entity in hosts]
         beside[entity] = list(itertools.chain.from_iterable(its_networks))
         often[entity] = len(its_networks)
     # From each host that has no column yet, those on the fewest networks first, breadth first.
-    found: dict[str, int] = {}
+    columns: dict[str, int] = {}
     for first in sorted(entities, key=lambda entity: often[entity]):
-        waiting = [] if first in found else [first]
-        found.setdefault(first, 0)
+        waiting = [] if first in columns else [first]
+        columns.setdefault(first, 0)
         # The list grows while it is read.
         for entity in waiting:
             for other in beside[entity]:
-                if other not in found:
-                    found[other] = found[entity] + 1
+                if other not in columns:
+                    columns[other] = columns[entity] + 1
                     waiting.append(other)
-    return found
+    return columns
 
 
 def _started(spec: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, str]]]:
@@ -325,14 +326,14 @@ def _flat(arguments: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, 
 
     A subcommand has the value "".
     """
-    found: dict[str, str] = {}
-    for name, given in arguments.items():
-        if isinstance(given, dict):
-            found |= {name: "", **_flat(given, values)}
+    flat: dict[str, str] = {}
+    for name, argument in arguments.items():
+        if isinstance(argument, dict):
+            flat |= {name: "", **_flat(argument, values)}
         else:
-            parts = itertools.chain.from_iterable(given)
-            found[name] = ",".join(Template(str(one)).safe_substitute(values) for one in parts)
-    return found
+            parts = itertools.chain.from_iterable(argument)
+            flat[name] = ",".join(Template(str(part)).safe_substitute(values) for part in parts)
+    return flat
 
 
 # The packets

@@ -112,13 +112,14 @@ def application(
 ) -> FastAPI:
     """Return the web application; it prepares an engine with all jobs first."""
     inventory = load_inventory(options.inventory)
-    given = agent_addresses(options.inventory)
+    known_hosts = agent_addresses(options.inventory)
     addresses = {
-        host.entity: given.get(host.entity, host.interfaces[0].address) for host in inventory.hosts
+        host.entity: known_hosts.get(host.entity, host.interfaces[0].address)
+        for host in inventory.hosts
     }
     scenarios = scenarios_of(catalog, packages)
     with Reporter(quiet=False) as reporter:
-        every_job = {"jobs": [name for name, one in packages.items() if one.files]}
+        every_job = {"jobs": [name for name, package in packages.items() if package.files]}
         prepared_engine(every_job, packages, catalog, reporter.show)
 
     def make_engine(uses: Uses) -> Engine:
@@ -144,7 +145,7 @@ def scenarios_of(catalog: Catalog, packages: Mapping[str, Package]) -> list[Scen
     """
     topologies = sorted((REPOSITORY / "topologies").glob("*.json"))
     files = [*catalog.all("scenarios").values(), *topologies]
-    return in_order(one for _, one in read_scenarios(files, packages, _warn))
+    return in_order(scenario for _, scenario in read_scenarios(files, packages, _warn))
 
 
 @contextmanager
@@ -241,18 +242,18 @@ def listen(address: str, port: int) -> socket.socket:
         family, kind, protocol, _, place = socket.getaddrinfo(
             address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        made = socket.socket(
+        listening = socket.socket(
             family, kind, protocol
         )  # asyncio switches Nagle off only where the protocol is said
         try:
             # The port of a server that has just ended can be taken again.
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            made.bind(place)
-            made.listen(BACKLOG)
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(place)
+            listening.listen(BACKLOG)
         except OSError:
-            made.close()
+            listening.close()
             raise
-        return made
+        return listening
     except OSError as error:
         raise InputError(
             f"{address} port {port}: {error.strerror}; --port and --listen name another place"

@@ -171,9 +171,9 @@ def _opened(file: Path) -> sqlite3.Connection:
             "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=ON;"
         )
         connection.executescript(SCHEMA)
-        (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-        if found != "ok":
-            raise _Damaged(found)
+        (state,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        if state != "ok":
+            raise _Damaged(state)
         connection.execute(
             f"PRAGMA user_version = {FORMAT}"
         )  # also tells whether it can be written
@@ -249,8 +249,8 @@ class Database:
     def row(self, sql: str, *values: Any) -> Row | None:
         """Return the first row, or None."""
         with self._lock:
-            found: Row | None = self._connection.execute(sql, values).fetchone()
-            return found
+            row: Row | None = self._connection.execute(sql, values).fetchone()
+            return row
 
     def execute_many(self, sql: str, values: Iterable[Sequence[Any]]) -> None:
         """Execute a statement for each of several rows of values."""
@@ -356,13 +356,13 @@ class Database:
 
     def children(self, numbers: Sequence[int]) -> dict[int, list[int]]:
         """Return the ids of the sub-scenario instances that each instance has started."""
-        found: dict[int, list[int]] = {number: [] for number in numbers}
+        children: dict[int, list[int]] = {number: [] for number in numbers}
         marks = ",".join("?" * len(numbers))
         for row in self.rows(
             f"SELECT id, parent FROM instance WHERE parent IN ({marks}) ORDER BY id", *numbers
         ):
-            found[row["parent"]].append(row["id"])
-        return found
+            children[row["parent"]].append(row["id"])
+        return children
 
     def ids(self, owner: int) -> tuple[dict[int, int], dict[int, int]]:
         """Return ids by the numbers in the record: of scenario instances, and of jobs."""
