@@ -68,24 +68,26 @@ class Side:
 
 def measured_side(name: str, parts: list[Part]) -> Side:
     """Return a measurement as a side. Raises ValueError if it has no delay."""
-    probes = next((one.measured.probes for one in parts if one.measured.probes is not None), None)
+    probes = next(
+        (part.measured.probes for part in parts if part.measured.probes is not None), None
+    )
     ways = 2
-    found = fit.Fitted()
+    fitted = fit.Fitted()
     with suppress(ValueError):  # too short for a grid: everything is within
-        found = fit.fit(parts)
+        fitted = fit.fit(parts)
     rates = {}
     for part in parts:
-        for one in part.measured.series:
-            if one.quantity == "rate_bps":
-                direction = part.direction if part.direction != "both" else one.direction
+        for curve in part.measured.series:
+            if curve.quantity == "rate_bps":
+                direction = part.direction if part.direction != "both" else curve.direction
                 for each in ("forward", "return") if direction == "both" else (direction,):
-                    rates[each] = (one.times_s, one.values)
-            elif one.quantity == "delay_ms" and probes is None:
-                lost = np.zeros(len(one.values), dtype=np.int8)
-                probes, ways = Probes(one.times_s, one.values, lost), 1
+                    rates[each] = (curve.times_s, curve.values)
+            elif curve.quantity == "delay_ms" and probes is None:
+                lost = np.zeros(len(curve.values), dtype=np.int8)
+                probes, ways = Probes(curve.times_s, curve.values, lost), 1
     if probes is None:
         raise ValueError(f"{name}: no delay in it")
-    return Side(name, probes, ways, rates, found.boundaries_s)
+    return Side(name, probes, ways, rates, fitted.boundaries_s)
 
 
 def link_file_side(name: str, path: Path, like: Side | None, seed: int) -> Side:
@@ -174,8 +176,8 @@ def _pinged(
         part = Part(name, "both", Measured(probes, (), probes.end_s, [], None, "pings"))
         boundaries_s = measured_side(name, [part]).boundaries_s
     rates = {}
-    for direction, one in states.items():
-        rates[direction] = (one.times_s, one.rates_bps)
+    for direction, direction_states in states.items():
+        rates[direction] = (direction_states.times_s, direction_states.rates_bps)
     return Side(name, probes, ways, rates, boundaries_s)
 
 
@@ -186,11 +188,11 @@ class Row:
         self,
         name: str,
         unit: str,
-        one: float,
+        first: float,
         other: float,
         chance: tuple[float, float] | None = None,
     ) -> None:
-        self.name, self.unit, self.values = name, unit, (one, other)
+        self.name, self.unit, self.values = name, unit, (first, other)
         self.chance = chance
         """Between which values the second side has it in a time as short as the first one."""
 
@@ -202,17 +204,17 @@ class Row:
     @property
     def off_pct(self) -> float:
         """Return by how much the second side differs; nan where the first is 0 or not known."""
-        one, other = self.values
-        return 100 * (other - one) / one if one and math.isfinite(one) else math.nan
+        first, other = self.values
+        return 100 * (other - first) / first if first and math.isfinite(first) else math.nan
 
 
 def table(
-    one: Side, other: Side, chance: dict[str, tuple[float, float]] | None = None
+    first: Side, other: Side, chance: dict[str, tuple[float, float]] | None = None
 ) -> list[Row]:
     """Return the statistics that both sides have. `chance` is what by_chance() returned."""
-    found, others = _statistics(one), _statistics(other)
+    statistics, others = _statistics(first), _statistics(other)
     rows = []
-    for name, (unit, value) in found.items():
+    for name, (unit, value) in statistics.items():
         if name in others:
             rows.append(Row(name, unit, value, others[name][1], (chance or {}).get(name)))
     return rows
@@ -238,39 +240,39 @@ def by_chance(
         for statistic, (_, value) in _statistics(side).items():
             drawn.setdefault(statistic, []).append(value)
     outside_pct = (100 - CHANCE_PCT) / 2
-    found = {}
+    by_statistic = {}
     for statistic, values in drawn.items():
         if len(values) == draws and all(math.isfinite(value) for value in values):
             low, high = np.percentile(values, [outside_pct, 100 - outside_pct])
-            found[statistic] = (float(low), float(high))
-    return found
+            by_statistic[statistic] = (float(low), float(high))
+    return by_statistic
 
 
 def _statistics(side: Side) -> dict[str, tuple[str, float]]:
     probes, around = side.probes, side.is_around()
     word = "RTT" if side.ways == 2 else "delay"
     lost = probes.lost > 0
-    found: dict[str, tuple[str, float]] = {}
+    statistics: dict[str, tuple[str, float]] = {}
     for place, mine in (("within intervals", ~around), ("around reconfigurations", around)):
         values = probes.rtts_ms[mine & ~lost]
         if not len(values):
             continue
         for quantile in QUANTILES:
             if quantile in (5, 50, 95, 99) or mine is not around:
-                found[f"{word} {place}, {quantile} %"] = (
+                statistics[f"{word} {place}, {quantile} %"] = (
                     "ms",
                     float(np.percentile(values, quantile)),
                 )
-        found[f"{word} {place}, highest"] = "ms", float(values.max())
+        statistics[f"{word} {place}, highest"] = "ms", float(values.max())
         if side.ways == 2:
-            found[f"loss {place}"] = "%", 100 * float(lost[mine].mean())
+            statistics[f"loss {place}"] = "%", 100 * float(lost[mine].mean())
     if side.ways == 2:
-        found |= _bursts(side)
+        statistics |= _bursts(side)
     for direction, (times_s, rates_bps) in side.rates.items():
-        found |= _rates(side, direction, times_s, rates_bps)
+        statistics |= _rates(side, direction, times_s, rates_bps)
     for lag_s, value in zip(LAGS_S, autocorrelation(side), strict=True):
-        found[f"autocorrelation of the {word} after {lag_s:g} s"] = "", value
-    return found
+        statistics[f"autocorrelation of the {word} after {lag_s:g} s"] = "", value
+    return statistics
 
 
 def burst_lengths_s(side: Side) -> Numbers:
@@ -284,13 +286,13 @@ def burst_lengths_s(side: Side) -> Numbers:
 
 def _bursts(side: Side) -> dict[str, tuple[str, float]]:
     lengths_s = burst_lengths_s(side)
-    found = {
+    bursts = {
         "bursts of loss in an hour": ("", 3600 * len(lengths_s) / float(side.probes.end_s)),
     }
     if len(lengths_s):
-        found["burst of loss, 50 %"] = "ms", 1000 * float(np.median(lengths_s))
-        found["burst of loss, 90 %"] = "ms", 1000 * float(np.percentile(lengths_s, 90))
-    return found
+        bursts["burst of loss, 50 %"] = "ms", 1000 * float(np.median(lengths_s))
+        bursts["burst of loss, 90 %"] = "ms", 1000 * float(np.percentile(lengths_s, 90))
+    return bursts
 
 
 def interval_rates_bps(side: Side, direction: str) -> Numbers:
@@ -315,13 +317,13 @@ def _rates(
     means = interval_rates_bps(side, direction) / 1e6
     if len(means) < 2 or not np.any(rates_bps > 0):
         return {}
-    found = {}
+    rates = {}
     for quantile in (5, 50, 95):
         value = float(np.percentile(means, quantile))
-        found[f"rate of an interval, {direction}, {quantile} %"] = "Mbit/s", value
+        rates[f"rate of an interval, {direction}, {quantile} %"] = "Mbit/s", value
     steps = float(np.abs(np.diff(means)).mean())
-    found[f"step of the rate, {direction}, mean"] = "Mbit/s", steps
-    return found
+    rates[f"step of the rate, {direction}, mean"] = "Mbit/s", steps
+    return rates
 
 
 def autocorrelation(side: Side, lags_s: tuple[float, ...] = LAGS_S) -> list[float]:
@@ -338,14 +340,14 @@ def autocorrelation(side: Side, lags_s: tuple[float, ...] = LAGS_S) -> list[floa
     values = np.minimum(values, np.percentile(values, 99))
     rest = values - values.mean()
     variance = float((rest * rest).mean())
-    found = []
+    correlations = []
     for lag_s in lags_s:
         lag = round(lag_s / period_s)
         if not 0 < lag < len(rest) / 2 or not variance:
-            found.append(math.nan)
+            correlations.append(math.nan)
             continue
-        found.append(float((rest[lag:] * rest[:-lag]).mean()) / variance)
-    return found
+        correlations.append(float((rest[lag:] * rest[:-lag]).mean()) / variance)
+    return correlations
 
 
 def lines(rows: list[Row], names: tuple[str, str]) -> list[str]:
@@ -356,7 +358,9 @@ def lines(rows: list[Row], names: tuple[str, str]) -> list[str]:
     head = f"{'':{width}}  {heads[0]:>16}  {heads[1]:>16}  difference"
     shown = [head + (f"  {'by chance':>20}" if is_drawn else "")]
     for row in rows:
-        cells = ["-" if math.isnan(one) else f"{one:.4g} {row.unit}".strip() for one in row.values]
+        cells = [
+            "-" if math.isnan(value) else f"{value:.4g} {row.unit}".strip() for value in row.values
+        ]
         off = "" if math.isnan(row.off_pct) else f"{row.off_pct:+.1f} %"
         line = f"{row.name:{width}}  {cells[0]:>16}  {cells[1]:>16}  {off:>10}"
         if row.chance:
@@ -366,14 +370,14 @@ def lines(rows: list[Row], names: tuple[str, str]) -> list[str]:
     return shown
 
 
-def draw(one: Side, other: Side, output: Path) -> None:
+def draw(first: Side, other: Side, output: Path) -> None:
     """Draw both sides in one picture. Raises ValueError for a figure of unknown kind."""
     kind_of(output)
-    word = "RTT" if one.ways == 2 else "one-way delay"
+    word = "RTT" if first.ways == 2 else "one-way delay"
     with matplotlib.rc_context(SETTINGS):
         figure = Figure(figsize=(WIDTH_IN, 5.2), layout="constrained")
         (delays, folded), (bursts, lags) = figure.subplots(2, 2)
-        for number, side in enumerate((one, other)):
+        for number, side in enumerate((first, other)):
             look = {"color": COLOURS[number + 1], "linestyle": STYLES[number], "label": side.name}
             answered = np.sort(side.probes.rtts_ms[side.probes.lost == 0])
             delays.plot(answered, np.arange(1, len(answered) + 1) / len(answered), **look)
@@ -381,7 +385,7 @@ def draw(one: Side, other: Side, output: Path) -> None:
             _draw_last(bursts, side, look)
             steps_s = tuple(np.arange(0.5, 31, 0.5).tolist())
             lags.plot(steps_s, autocorrelation(side, steps_s), **look)
-        high_ms = max(float(np.nanpercentile(side.probes.rtts_ms, 99.5)) for side in (one, other))
+        high_ms = max(float(np.nanpercentile(side.probes.rtts_ms, 99.5)) for side in (first, other))
         delays.set(xlabel=f"{word} (ms)", ylabel="share", xlim=(None, high_ms), ylim=(0, 1))
         folded.set(xlabel="time from a reconfiguration (s)", ylabel=f"{word}, 90 % (ms)")
         lags.set(xlabel="lag (s)", ylabel="autocorrelation")

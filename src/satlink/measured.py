@@ -124,13 +124,13 @@ def content(path: Path) -> bytes:
             raise LinkFileError(path, "not a regular file")
         packed = path.open("rb").read(2) == GZIP
         with gzip.open(path) if packed else path.open("rb") as file:
-            found = file.read(FILE_BYTES + 1)
+            data = file.read(FILE_BYTES + 1)
     except (OSError, EOFError, zlib.error) as error:
         text = getattr(error, "strerror", None) or str(error)
         raise LinkFileError(path, text) from error
-    if len(found) > FILE_BYTES:
+    if len(data) > FILE_BYTES:
         raise LinkFileError(path, f"more than {FILE_BYTES >> 20} MiB: measure for a shorter time")
-    return found
+    return data
 
 
 def text_of(raw: bytes) -> str:

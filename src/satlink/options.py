@@ -96,10 +96,10 @@ A file that cannot be made whole is not made. exit codes: 0 all well, 2 bad inpu
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     raw = argparse.RawDescriptionHelpFormatter
-    made = argparse.ArgumentParser(
+    link_parser = argparse.ArgumentParser(
         "openbach-run link", description=DESCRIPTION, epilog=EPILOG, formatter_class=raw
     )
-    commands = made.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    commands = link_parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
 
     def command(name: str, what: str, description: str | None = None) -> argparse.ArgumentParser:
         return commands.add_parser(name, help=what, description=description, formatter_class=raw)
@@ -152,8 +152,8 @@ def parser() -> argparse.ArgumentParser:
     trips.add_argument(
         "file", type=Path, metavar="FILE", nargs=1, help="any file that `link import` reads"
     )
-    for one in (measured, trips):
-        _add_import(one)
+    for subcommand in (measured, trips):
+        _add_import(subcommand)
 
     of_fit = "a satellite's file from measurements, with the uncertainty of each value"
     fitted = command("fit", of_fit, fit.__doc__)
@@ -195,7 +195,7 @@ def parser() -> argparse.ArgumentParser:
     plot = command("plot", "draws rate, delay and loss over time")
     plot.add_argument("file", type=Path, metavar="FILE")
     _add_output(plot, "FIGURE", ".svg, .pdf or .png")
-    return made
+    return link_parser
 
 
 def _add_output(
@@ -259,11 +259,11 @@ def _add_tle(parser: argparse.ArgumentParser) -> None:
     )
     known = constellation.Constellation.parameters()
     for name in TLE_VALUES:
-        one = known[name]
+        parameter = known[name]
         parser.add_argument(
             "--" + name.replace("_", "-"),
             type=float,
-            help=f"{one.meaning} (default {one.default:g})",
+            help=f"{parameter.meaning} (default {parameter.default:g})",
         )
 
 
@@ -379,9 +379,12 @@ def _rate(text: str) -> float:
 
 def _add_parameters(parser: argparse.ArgumentParser, model: type[constellation.Model]) -> None:
     """Add an option for each parameter of a model."""
-    for name, one in model.parameters().items():
+    for name, parameter in model.parameters().items():
         option = "--" + name.replace("_", "-")
-        kind = type(one.default)
+        kind = type(parameter.default)
         parser.add_argument(
-            option, type=kind, default=one.default, help=f"{one.meaning} (default {one.default:g})"
+            option,
+            type=kind,
+            default=parameter.default,
+            help=f"{parameter.meaning} (default {parameter.default:g})",
         )

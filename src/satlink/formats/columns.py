@@ -144,7 +144,7 @@ def is_heading(line: str) -> bool:
     """Return whether a line may be the header of such a file."""
     for delimiter in DELIMITERS:
         names = _names(line, delimiter)
-        if len(names) > 1 and any(_is_time(one) for one in names):
+        if len(names) > 1 and any(_is_time(name) for name in names):
             return True
         if len(names) > 1 and any(map(column_of, names)):
             return True
@@ -158,8 +158,8 @@ def is_table(lines: Sequence[str]) -> bool:
     return (
         len(cells) == 2
         and len(cells[0]) == len(cells[1]) > 1
-        and all(NAME.fullmatch(one.strip()) for one in cells[0])
-        and any(one.strip(' "')[:1].isdigit() for one in cells[1])
+        and all(NAME.fullmatch(cell.strip()) for cell in cells[0])
+        and any(cell.strip(' "')[:1].isdigit() for cell in cells[1])
     )
 
 
@@ -175,10 +175,10 @@ def read(path: Path, text: str, given: Given) -> Measured:
         assumed.append("the rate of the link is the throughput that was used")
     elif used:
         known = {name: column for name, column in known.items() if not column.is_used}
-        said = f"{' and '.join(used)}: what was used, not what the link could carry"
+        remark = f"{' and '.join(used)}: what was used, not what the link could carry"
         if not known:
-            raise LinkFileError(path, f"{said}; --take-throughput takes it")
-        assumed.append(f"{said}, left out (--take-throughput)")
+            raise LinkFileError(path, f"{remark}; --take-throughput takes it")
+        assumed.append(f"{remark}, left out (--take-throughput)")
     left_out = [name for name in table.columns if name not in (*known, *used, time)]
     if left_out:
         assumed.append(f"left out: {', '.join(left_out)}")
@@ -214,8 +214,8 @@ def _of_whiles(
         row = values[name][order]
         quantity = column.quantity
         # A mean of 0 ms is that of a while without an answer.
-        there = np.isfinite(row) & ((row > 0) | (quantity != "mean_rtt_ms"))
-        if not there.any():
+        is_known = np.isfinite(row) & ((row > 0) | (quantity != "mean_rtt_ms"))
+        if not is_known.any():
             raise LinkFileError(path, "no value in it", column=name)
         if quantity in ("mean_rtt_ms", "rtt_ms"):
             quantity, row = "delay_ms", row / 2
@@ -224,8 +224,8 @@ def _of_whiles(
         if quantity == "loss_pct" and column.direction == "both":
             # A loss of round trips: each direction survives with the root.
             row = np.round(100 * (1 - np.sqrt(1 - row / 100)), 6)
-        series.append(Series(quantity, column.direction, shorter_s[there], row[there]))
-    if any(one.quantity == "delay_ms" for one in series) and not any(
+        series.append(Series(quantity, column.direction, shorter_s[is_known], row[is_known]))
+    if any(curve.quantity == "delay_ms" for curve in series) and not any(
         column.quantity == "delay_ms" for column in known.values()
     ):
         assumed.append("each direction has half of the round-trip time, and loses the same")
@@ -241,7 +241,7 @@ def _of_whiles(
 
 
 def _checked_twice(path: Path, series: list[Series]) -> list[Series]:
-    names = [(one.quantity, one.direction) for one in series]
+    names = [(curve.quantity, curve.direction) for curve in series]
     if len(set(names)) < len(names):
         raise LinkFileError(path, "two columns say the same: leave one out")
     return series
@@ -328,9 +328,9 @@ def _with_gaps(probes: Probes, given: Given, assumed: list[str]) -> Probes:
 
 def _known(times_s: Numbers, values: Numbers) -> tuple[Numbers, Numbers]:
     """Return the times and the values of those that are there, in the order of time."""
-    there = np.isfinite(values)
-    order = np.argsort(times_s[there], kind="stable")
-    return times_s[there][order], values[there][order]
+    is_known = np.isfinite(values)
+    order = np.argsort(times_s[is_known], kind="stable")
+    return times_s[is_known][order], values[is_known][order]
 
 
 def _one_ways(
@@ -354,9 +354,9 @@ def _one_ways(
             of_direction[column.direction] = values[name]
     if not of_direction:
         return []
-    for one, other in (("forward", "return"), ("return", "forward")):
-        if one not in of_direction:
-            of_direction[one] = rtts_ms - of_direction[other]
+    for direction, other in (("forward", "return"), ("return", "forward")):
+        if direction not in of_direction:
+            of_direction[direction] = rtts_ms - of_direction[other]
     sums_ms = of_direction["forward"] + of_direction["return"]
     off_ms = float(np.nanmedian(np.abs(sums_ms - rtts_ms)))
     if off_ms > TOLERANCE_MS + 0.1 * float(np.nanmedian(rtts_ms)):
@@ -390,7 +390,7 @@ def _runs(times_s: Numbers, headings: Sequence[int]) -> list[int]:
 
 
 def _names(line: str, delimiter: str) -> list[str]:
-    return [one.strip().strip('"').strip().lower() for one in line.split(delimiter)]
+    return [name.strip().strip('"').strip().lower() for name in line.split(delimiter)]
 
 
 def _is_time(name: str) -> bool:
@@ -437,10 +437,10 @@ def _table(path: Path, text: str) -> _Table:
     by_column = dict(zip(columns, map(list, zip(*split, strict=True)), strict=True))
     for row in by_column.values():
         if quoted:
-            row[:] = [one.strip(' "') for one in row]
+            row[:] = [cell.strip(' "') for cell in row]
         if delimiter == ";":
             # Where the decimal sign is a comma, the delimiter is a semicolon.
-            row[:] = [one.replace(",", ".") for one in row]
+            row[:] = [cell.replace(",", ".") for cell in row]
     return _Table(columns, by_column, lines, starts, assumed)
 
 
@@ -452,13 +452,13 @@ def _only(path: Path, table: _Table, given: Given) -> _Table:
             raise LinkFileError(
                 path, f"--only {name}: no such column; there are {', '.join(table.columns)}"
             )
-        there = np.array([one.strip() == wanted for one in table.cells[name]])
-        if not there.any():
-            values = sorted({one.strip() for one in table.cells[name]})
+        rows = np.array([cell.strip() == wanted for cell in table.cells[name]])
+        if not rows.any():
+            values = sorted({cell.strip() for cell in table.cells[name]})
             raise LinkFileError(
                 path, f"--only {name}={wanted}: no row has it; there are {', '.join(values[:10])}"
             )
-        keep &= there
+        keep &= rows
     if not given.only:
         return table
     if not keep.any():
@@ -477,7 +477,7 @@ def _roles(path: Path, columns: list[str], line: int = 0) -> tuple[str, dict[str
     times = [name for name in columns if _is_time(name)]
     meanings = {name: column_of(name) for name in columns}
     known = {name: column for name, column in meanings.items() if column}
-    has_rtt = any(one.quantity == "rtt_ms" for one in known.values())
+    has_rtt = any(column.quantity == "rtt_ms" for column in known.values())
     if not has_rtt:
         for name in ("uplink", "downlink"):
             if name in known:
@@ -508,8 +508,8 @@ def _times_s(path: Path, table: _Table, name: str) -> tuple[Numbers, float | Non
         raw = np.array(cells, dtype=np.float64)
     except ValueError:
         raw, has_no_zone = _dates_s(path, table, name)
-        said = ["times without a zone are UTC"] if has_no_zone else []
-        return raw, float(raw.min()), said
+        remarks = ["times without a zone are UTC"] if has_no_zone else []
+        return raw, float(raw.min()), remarks
     bad = ~(np.isfinite(raw) & (raw >= 0))
     if bad.any():
         place = int(np.argmax(bad))
@@ -517,22 +517,22 @@ def _times_s(path: Path, table: _Table, name: str) -> tuple[Numbers, float | Non
             path, f"{shown(cells[place])} is not a number from 0 on", table.lines[place], name
         )
     if name in TIMES:
-        factor, said = TIMES[name], []
+        factor, remarks = TIMES[name], []
     else:
         size = float(np.median(raw))
-        factor, unit = next((one[1], one[2]) for one in UNIT_OF_SIZE if size >= one[0])
-        said = [f"{name} is in {unit}, by its size"]
+        factor, unit = next((unit[1], unit[2]) for unit in UNIT_OF_SIZE if size >= unit[0])
+        remarks = [f"{name} is in {unit}, by its size"]
     # Seconds since 1970 in whole units would lose digits: subtract first.
     times_s = raw if factor == 1.0 else (raw - raw.min()) * factor + raw.min() * factor
     begin_s = float(raw.min() * factor)
     is_day = begin_s > SINCE_1970_S
-    return (times_s - begin_s if is_day else times_s), begin_s if is_day else None, said
+    return (times_s - begin_s if is_day else times_s), begin_s if is_day else None, remarks
 
 
 def _dates_s(path: Path, table: _Table, name: str) -> tuple[Numbers, bool]:
     """Return dates (ISO 8601) in s since 1970, and whether one has no zone."""
     has_no_zone = False
-    found = np.empty(len(table.lines))
+    times_s = np.empty(len(table.lines))
     for row, cell in enumerate(table.cells[name]):
         try:
             moment = datetime.fromisoformat(cell.strip().replace("Z", "+00:00"))
@@ -546,8 +546,8 @@ def _dates_s(path: Path, table: _Table, name: str) -> tuple[Numbers, bool]:
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=UTC)
             has_no_zone = True
-        found[row] = moment.timestamp()
-    return found, has_no_zone
+        times_s[row] = moment.timestamp()
+    return times_s, has_no_zone
 
 
 def _values(path: Path, table: _Table, name: str, column: Column) -> Numbers:

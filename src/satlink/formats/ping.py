@@ -195,12 +195,14 @@ class _Unknown:
 
     def said(self) -> list[str]:
         """Return what the user is told of them."""
-        told = []
+        lines = []
         if self.cut:
-            told.append(f"line {self.cut}, the last one, is cut off: it is left out")
+            lines.append(f"line {self.cut}, the last one, is cut off: it is left out")
         if self.count:
-            told.append(f"{self.count} lines say nothing of a probe and are skipped ({self.first})")
-        return told
+            lines.append(
+                f"{self.count} lines say nothing of a probe and are skipped ({self.first})"
+            )
+        return lines
 
 
 def _runs(path: Path, text: str) -> tuple[list[Run], list[str]]:
@@ -221,8 +223,8 @@ def _runs(path: Path, text: str) -> tuple[list[Run], list[str]]:
                 if is_last:
                     unknown.cut = line_number
                     continue
-                said = f"{shown(line)} is no answer that is understood: it has no time=… ms"
-                raise LinkFileError(path, said, line_number)
+                reason = f"{shown(line)} is no answer that is understood: it has no time=… ms"
+                raise LinkFileError(path, reason, line_number)
             run = _other_line(path, line, line_number, runs, unknown)
             continue
         if "DUP!" in line:
@@ -262,12 +264,12 @@ def _other_line(path: Path, line: str, line_number: int, runs: list[Run], unknow
     if BEGIN.match(line):
         if run.numbers or run.sent:
             runs.append(Run())
-    elif found := SENT.search(line):
-        run.sent = int(found[1])
-        run.sending_s = int(found[2]) / 1000 if found[2] else None
-    elif found := UNANSWERED.match(line):
+    elif match := SENT.search(line):
+        run.sent = int(match[1])
+        run.sending_s = int(match[2]) / 1000 if match[2] else None
+    elif match := UNANSWERED.match(line):
         if not run.sent:
-            number = int(found[1])
+            number = int(match[1])
             is_again = number < run.newest - SEQUENCE_NUMBERS // 2
             run.unanswered = max(run.unanswered, number + run.wrapped + SEQUENCE_NUMBERS * is_again)
     elif not KNOWN.match(line):
@@ -361,8 +363,8 @@ def read_fping(path: Path, text: str, given: Given) -> Measured:
     unknown = _Unknown()
     wanted = dict(given.only).get("target")
     for line_number, line, is_last in _numbered(text):
-        if found := FPING.match(line):
-            at_text, target, number, rtt_text = found.groups()
+        if match := FPING.match(line):
+            at_text, target, number, rtt_text = match.groups()
             run = of_target.setdefault(target, Run())
             if int(number) in run.seen or int(number) < run.newest - OUT_OF_ORDER:
                 raise LinkFileError(
@@ -376,10 +378,10 @@ def read_fping(path: Path, text: str, given: Given) -> Measured:
             else:
                 at_s = float(at_text) if at_text else np.nan
                 run.add(int(number), at_s, number_of(path, rtt_text, "time", line_number))
-        elif found := FPING_ROW.match(line):
-            rows[found[1]] = [
+        elif match := FPING_ROW.match(line):
+            rows[match[1]] = [
                 np.nan if cell == "-" else number_of(path, cell, "time", line_number)
-                for cell in found[2].split()
+                for cell in match[2].split()
             ]
         elif FPING_HALF.match(line) and not KNOWN.match(line):
             if not is_last:

@@ -70,7 +70,7 @@ def read(path: Path, text: str, given: Given) -> Measured:
 def _documents(path: Path, text: str) -> list[Any]:
     """Return the JSON documents in a text, one after the other; a list's elements of objects."""
     decoder = json.JSONDecoder()
-    found: list[Any] = []
+    documents: list[Any] = []
     place, end = 0, len(text)
     while place < end:
         if text[place] in " \t\r\n":
@@ -87,10 +87,10 @@ def _documents(path: Path, text: str) -> list[Any]:
             raise LinkFileError(path, f"{cut}not JSON: {error.msg}", error.lineno) from error
         except ValueError as error:  # Python reads no whole number of thousands of digits
             raise LinkFileError(path, f"not JSON that can be read: {error}") from error
-        found += document if isinstance(document, list) else [document]
-    if not found or not all(isinstance(one, dict) for one in found):
+        documents += document if isinstance(document, list) else [document]
+    if not documents or not all(isinstance(document, dict) for document in documents):
         raise LinkFileError(path, f"JSON that is not understood; known are {UNDERSTOOD}")
-    return found
+    return documents
 
 
 def _several(count: int, what: str) -> list[str]:
@@ -172,16 +172,16 @@ def _iperf3(path: Path, documents: Sequence[Any], given: Given) -> Measured:
             for name in ("sum", "sum_bidir_reverse"):
                 if name not in interval:
                     continue
-                one = interval[name]
+                stream = interval[name]
                 backwards = bool(test.get("reverse")) != (name == "sum_bidir_reverse")
                 direction = "forward" if backwards else "return"
-                at_s = begin_s + float(one["start"])
-                rate_bps = float(one["bits_per_second"])
+                at_s = begin_s + float(stream["start"])
+                rate_bps = float(stream["bits_per_second"])
                 if not 0 <= rate_bps <= 1e12:
-                    raise ValueError(f"bits_per_second is {one['bits_per_second']}")
-                rates.add(direction, at_s, begin_s + float(one["end"]), rate_bps)
-                if one.get("packets") and "lost_packets" in one:
-                    rates.add_loss(direction, at_s, one["lost_packets"], one["packets"])
+                    raise ValueError(f"bits_per_second is {stream['bits_per_second']}")
+                rates.add(direction, at_s, begin_s + float(stream["end"]), rate_bps)
+                if stream.get("packets") and "lost_packets" in stream:
+                    rates.add_loss(direction, at_s, stream["lost_packets"], stream["packets"])
         begin_s = rates.end_s
     if not rates.rates:
         raise LinkFileError(path, "no interval in it that is not omitted")
@@ -198,7 +198,7 @@ def _iperf3(path: Path, documents: Sequence[Any], given: Given) -> Measured:
 
 def _whole(documents: Sequence[Any]) -> list[tuple[Any, list[Any]]]:
     """Return start and intervals of each run of `iperf3 --json`."""
-    return [(one["start"], one["intervals"]) for one in documents]
+    return [(document["start"], document["intervals"]) for document in documents]
 
 
 def _streamed(documents: Sequence[Any]) -> list[tuple[Any, list[Any]]]:
@@ -226,14 +226,16 @@ def _atlas(path: Path, documents: Sequence[Any], given: Given) -> Measured:
     _unlike(path, documents, "RIPE Atlas")
     wanted = dict(given.only)
     for name in ("prb_id", "msm_id"):
-        there = list(dict.fromkeys(str(one.get(name)) for one in documents))
+        values = list(dict.fromkeys(str(document.get(name)) for document in documents))
         if name in wanted:
-            documents = [one for one in documents if str(one.get(name)) == wanted[name]]
+            documents = [
+                document for document in documents if str(document.get(name)) == wanted[name]
+            ]
             if not documents:
-                raise LinkFileError(path, f"no {name} {wanted[name]}; there are {there[:10]}")
-        elif len(there) > 1:
+                raise LinkFileError(path, f"no {name} {wanted[name]}; there are {values[:10]}")
+        elif len(values) > 1:
             raise LinkFileError(
-                path, f"results of {len(there)} {name}: give one with --only {name}={there[0]}"
+                path, f"results of {len(values)} {name}: give one with --only {name}={values[0]}"
             )
     for document in documents:
         if document.get("type", "ping") != "ping":
@@ -242,7 +244,7 @@ def _atlas(path: Path, documents: Sequence[Any], given: Given) -> Measured:
             )
     times_s: list[float] = []
     rtts_ms: list[float] = []
-    for document in sorted(documents, key=lambda one: float(one["timestamp"])):
+    for document in sorted(documents, key=lambda answer: float(answer["timestamp"])):
         for number, packet in enumerate(document["result"]):
             if "dup" in packet:
                 continue
@@ -287,12 +289,12 @@ def _dish(path: Path, documents: Sequence[Any], given: Given) -> Measured:
     if len(documents) > 1:
         raise LinkFileError(path, f"{len(documents)} documents: give a file with one history")
     history = _history(documents[0])
-    found = {name: history.get(name, history.get(other)) for name, other in DISH.items()}
-    latencies_ms, drops = _floats(found["popPingLatencyMs"]), _floats(found["popPingDropRate"])
+    columns = {name: history.get(name, history.get(other)) for name, other in DISH.items()}
+    latencies_ms, drops = _floats(columns["popPingLatencyMs"]), _floats(columns["popPingDropRate"])
     if len(latencies_ms) != len(drops):
         raise ValueError(f"{len(latencies_ms)} latencies, {len(drops)} drop rates")
     size = len(drops)
-    count = int(found["current"]) if found["current"] is not None else size
+    count = int(columns["current"]) if columns["current"] is not None else size
     if not 0 < count < 2**63:
         raise ValueError(f"current is {count}")
     # A ring: `current` seconds were written, the newest at (current - 1) modulo its size.
@@ -318,8 +320,8 @@ def _dish(path: Path, documents: Sequence[Any], given: Given) -> Measured:
         ("downlinkThroughputBps", "forward"),
         ("uplinkThroughputBps", "return"),
     ):
-        if given.take_throughput and found[name] is not None:
-            series.append(Series("rate_bps", direction, times_s, _floats(found[name])[order]))
+        if given.take_throughput and columns[name] is not None:
+            series.append(Series("rate_bps", direction, times_s, _floats(columns[name])[order]))
     if given.take_throughput:
         assumed.append("the rate of the link is the throughput that was used")
     else:
@@ -334,7 +336,7 @@ def _floats(values: Any) -> Numbers:
     """Return a list of numbers; `null` and "NaN" are nan."""
     if not isinstance(values, list) or not values:
         raise ValueError("a list of numbers is missing")
-    return np.array([math.nan if one is None else float(one) for one in values])
+    return np.array([math.nan if value is None else float(value) for value in values])
 
 
 # flent
@@ -368,7 +370,7 @@ def _flent(path: Path, documents: Sequence[Any], given: Given) -> Measured:
     step_s = float(np.median(np.diff(times_s)))
     ping = _ping(path, results, dict(given.only).get("ping"))
     raw = document.get("raw_values", {}).get(ping or "VoIP", [])
-    is_one_way = any("size" in one for one in raw)
+    is_one_way = any("size" in answer for answer in raw)
     probes = _flent_probes(path, raw, is_one_way)
     if probes is not None:
         assumed.append(f"the delay is that of {ping or 'VoIP'!r}, with the queue of the test")
@@ -390,8 +392,8 @@ def _flent(path: Path, documents: Sequence[Any], given: Given) -> Measured:
                 series.append(Series(quantity, "return", times_s[known], row[known] * factor))
         assumed += [f"VoIP::loss counts packets, {a_second} of which are sent a second", VOIP]
     for word, direction in (("download", "forward"), ("upload", "return")):
-        if found := _throughput_mbps(results, word):
-            names, row = found
+        if rate_mbps := _throughput_mbps(results, word):
+            names, row = rate_mbps
             known = np.isfinite(row)
             rates_bps = np.where(row[known] * 1e6 < 1000, 0.0, row[known] * 1e6)
             series.append(Series("rate_bps", direction, times_s[known], rates_bps))
@@ -415,7 +417,7 @@ def _ping(path: Path, results: Mapping[str, Numbers], wanted: str | None) -> str
             f"{len(pings)} pings, which may be to different servers: give one with --only"
             f" 'ping={pings[0]}'; there are {', '.join(pings)}",
         )
-    ping = wanted or next((one for one in pings if one == f"{PING} ICMP"), pings[0])
+    ping = wanted or next((name for name in pings if name == f"{PING} ICMP"), pings[0])
     if ping not in results:
         raise LinkFileError(path, f"no {ping!r} in it; there are {', '.join(pings)}")
     return ping
@@ -426,23 +428,23 @@ def _flent_probes(path: Path, raw: Sequence[Mapping[str, Any]], is_one_way: bool
 
     D-ITG's have a size, and go from client to server only: their delay is that of one way.
     """
-    numbered = [one for one in raw if "seq" in one]
+    numbered = [answer for answer in raw if "seq" in answer]
     run = pings_of.Run()
-    for one in numbered:
-        number = int(one["seq"])
+    for answer in numbered:
+        number = int(answer["seq"])
         run.unanswered = max(run.unanswered, number)
-        if not one.get("lost") and number not in run.seen:
-            rtt_ms = float(one["val"]) * (2 if is_one_way else 1)
+        if not answer.get("lost") and number not in run.seen:
+            rtt_ms = float(answer["val"]) * (2 if is_one_way else 1)
             if rtt_ms < 0:
                 raise LinkFileError(path, "a delay is below 0: the two clocks did not agree")
-            run.add(number, float(one["t"]), _ms(rtt_ms, "val"))
+            run.add(number, float(answer["t"]), _ms(rtt_ms, "val"))
     if not run.numbers:
         return None
     probes = pings_of.sent_by(path, run, None)
     lost = probes.lost.copy()
-    for one in numbered:
-        if one.get("lost_dir") and (place := int(one["seq"]) - min(run.numbers)) >= 0:
-            lost[place] = LOST_RETURN if one["lost_dir"] == "up" else LOST_FORWARD
+    for answer in numbered:
+        if answer.get("lost_dir") and (place := int(answer["seq"]) - min(run.numbers)) >= 0:
+            lost[place] = LOST_RETURN if answer["lost_dir"] == "up" else LOST_FORWARD
     return replace(probes, lost=np.where(lost * is_one_way, LOST_RETURN, lost).astype("i1"))
 
 
@@ -455,7 +457,7 @@ def _throughput_mbps(results: Mapping[str, Numbers], word: str) -> tuple[str, Nu
     names = []
     for name in results:
         is_stream = word in name.lower() and name.split()[0] in ("TCP", "UDP")
-        if is_stream and not any(one in name for one in left_out):
+        if is_stream and not any(word in name for word in left_out):
             names.append(name)
     if not names:
         return None
