@@ -7,7 +7,6 @@ cell>`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -80,16 +79,11 @@ def _told_apart(item: Item) -> Item:
 def _run(services: Services, text: str) -> Item | None:
     """Return the run `<folder>/<run_id>` as an item, or None."""
     folder, _, run_id = text.partition("/")
-    rows = services.database.rows(
-        "SELECT folder, run_id, cell, seed, status, error, virtual_s, id AS row FROM run WHERE"
-        " folder = ? AND run_id = ?",
-        folder,
-        run_id,
+    sql = f"{result_sets.RUNS} WHERE folder = ? AND run_id = ?"
+    runs = tuple(map(result_sets.Run._make, services.database.rows(sql, folder, run_id)))
+    return (
+        _item(services, f"run={text}", f"/page/run/{text}", runs, is_cell=False) if runs else None
     )
-    if not rows:
-        return None
-    runs = tuple(map(result_sets.Run._make, rows))
-    return _item(services, f"run={text}", f"/page/run/{text}", runs[0].cell, runs, is_cell=False)
 
 
 def _cell(services: Services, text: str) -> Item | None:
@@ -100,28 +94,16 @@ def _cell(services: Services, text: str) -> Item | None:
         return None
     of_cell = [run for run in result_sets.runs_of(services, item) if run.cell == row["id"]]
     runs = tuple(sorted(of_cell, key=lambda run: run.seed))
-    return (
-        _item(
-            services, f"cell={text}", f"/page/set/{item}/cell/{key}", row["id"], runs, is_cell=True
-        )
-        if runs
-        else None
-    )
+    href = f"/page/set/{item}/cell/{key}"
+    return _item(services, f"cell={text}", href, runs, is_cell=True) if runs else None
 
 
 def _item(
-    services: Services,
-    word: str,
-    href: str,
-    cell: int,
-    runs: tuple[result_sets.Run, ...],
-    *,
-    is_cell: bool,
+    services: Services, word: str, href: str, runs: tuple[result_sets.Run, ...], *, is_cell: bool
 ) -> Item:
     """Return an item without its label, which depends on the others."""
-    row = services.database.row('SELECT scenario, "values" FROM cell WHERE id = ?', cell)
-    assert row is not None
-    return Item(word, href, "", row["scenario"], json.loads(row["values"]), runs, is_cell)
+    cell = services.index.cells_by_id([runs[0].cell])[runs[0].cell]
+    return Item(word, href, "", cell.scenario, cell.values, runs, is_cell)
 
 
 def _label(item: Item, names: Sequence[str]) -> str:
@@ -156,13 +138,11 @@ def warnings(items: Sequence[Item], *, paired: bool = True) -> list[str]:
     for name in AMOUNTS:
         if name in names:
             values = ", ".join(dict.fromkeys(item.values.get(name, "none") for item in items))
-            texts.append(
-                f"{name} differs ({values}): the measures are not of the same amount of work"
-            )
+            what = "the measures are not of the same amount of work"
+            texts.append(f"{name} differs ({values}): {what}")
     if "scenario" in names:
-        texts.append(
-            f"the scenarios differ ({', '.join(dict.fromkeys(item.scenario for item in items))})"
-        )
+        scenarios = dict.fromkeys(item.scenario for item in items)
+        texts.append(f"the scenarios differ ({', '.join(scenarios)})")
     seeds = [tuple(item.seeds) for item in items]
     if len(set(seeds)) > 1 and paired:
         lists = [", ".join(map(str, several)) for several in dict.fromkeys(seeds)]
@@ -194,11 +174,7 @@ def ratios(
     """Return the ratios of every measure that the item number `base` and another one have."""
     runs = chain.from_iterable(item.runs for item in items)
     # A run that failed was cut short: its measures say nothing.
-    rows = [run.row for run in runs if run.row is not None and run.finished]
-    marks = ",".join("?" * len(rows))
-    by_row: dict[int, dict[str, float]] = {}
-    for row in services.database.rows(f"SELECT * FROM measured WHERE run IN ({marks})", *rows):
-        by_row.setdefault(row["run"], {})[row["name"]] = row["value"]
+    by_row = result_sets.measured_by(services, [run for run in runs if run.finished])
     words = {row["name"]: dict(row) for row in services.database.rows("SELECT * FROM measure")}
     measured: set[str] = set().union(*by_row.values())
     # The usual measure first, then those of which it is said what is better.
@@ -241,14 +217,11 @@ def curves(services: Services, items: Sequence[Item], seed: int | None) -> list[
     named = []
     for item in items:
         for run in _drawn_runs(items, item, seed):
-            curves_of_item = curves_of(
-                find_run(services, run.folder, run.run_id).place, services.platform.packages
-            )
-            alone = len(items) == 1 and not item.is_cell
-            label = (
-                "" if alone else f"{item.label} seed {run.seed}" if len(items) == 1 else item.label
-            )
-            named.append((label, curves_of_item))
+            place = find_run(services, run.folder, run.run_id).place
+            label = item.label
+            if len(items) == 1:
+                label = f"{label} seed {run.seed}" if item.is_cell else ""
+            named.append((label, curves_of(place, services.platform.packages)))
     return overlaid(named)
 
 

@@ -122,9 +122,8 @@ def from_first(curves: Sequence[Curve]) -> list[Curve]:
     moved = []
     for curve in curves:
         _, start_s = begin_s[curve.run]
-        moved.append(
-            replace(curve, times_s=[round(time_s - start_s, 6) for time_s in curve.times_s])
-        )
+        times_s = [round(time_s - start_s, 6) for time_s in curve.times_s]
+        moved.append(replace(curve, times_s=times_s))
     return moved
 
 
@@ -135,11 +134,8 @@ def as_json(curves: Sequence[Curve]) -> dict[str, Any]:
         line = {"line": curve.line, "run": curve.run, "t": curve.times_s, "v": curve.values}
         plots.setdefault(curve.plot, []).append(line)
     first = first_plots(curves)
-    return {
-        "plots": [
-            {"name": name, "first": name in first, "lines": lines} for name, lines in plots.items()
-        ]
-    }
+    lines_of = plots.items()
+    return {"plots": [{"name": n, "first": n in first, "lines": lines} for n, lines in lines_of]}
 
 
 def as_csv(curves: Iterable[Curve]) -> Iterator[str]:
@@ -168,11 +164,8 @@ def cut(
     parts = []
     for curve in curves:
         if (not plots or curve.plot in plots) and curve.line not in hidden:
-            kept = [
-                (t, v)
-                for t, v in zip(curve.times_s, curve.values, strict=True)
-                if from_s <= t <= to_s
-            ]
+            points = zip(curve.times_s, curve.values, strict=True)
+            kept = [(t, v) for t, v in points if from_s <= t <= to_s]
             parts.append(replace(curve, times_s=[t for t, _ in kept], values=[v for _, v in kept]))
     return [curve for curve in parts if curve.times_s]
 
@@ -197,21 +190,13 @@ def drawn(curves: Sequence[Curve], kind: str) -> bytes:
             for number, curve in enumerate(here):
                 own = [other for other in here[:number] if other.run == curve.run]
                 # With several runs a colour for each run, else a colour for each line.
-                which, style = (
-                    (curve.run, len(own)) if any(curve.run for curve in curves) else (number, 0)
-                )
-                colour, dashes = (
-                    COLOURS[1:][which % (len(COLOURS) - 1)],
-                    STYLES[style % len(STYLES)],
-                )
-                place.plot(
-                    curve.times_s,
-                    curve.values,
-                    color=colour,
-                    linestyle=dashes,
-                    label=curve.line,
-                    linewidth=1,
-                )
+                several = any(curve.run for curve in curves)
+                which, style = (curve.run, len(own)) if several else (number, 0)
+                look = {
+                    "color": COLOURS[1:][which % (len(COLOURS) - 1)],
+                    "linestyle": STYLES[style % len(STYLES)],
+                }
+                place.plot(curve.times_s, curve.values, label=curve.line, linewidth=1, **look)
             place.set_ylabel(name)
             place.legend()
         axes[-1].set_xlabel("time (s)")

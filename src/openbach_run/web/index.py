@@ -44,6 +44,8 @@ MOST_KNOWN = 10_000
 REMEMBERED = 12
 """The most lists of a set's runs, or of their values, that are kept: five make a heat map."""
 T = TypeVar("T")
+MEMBER = "INSERT OR REPLACE INTO member VALUES (?, ?, ?, ?, ?, ?)"
+"""The statement that adds a run to a launch."""
 SQL_LIMIT = 30_000
 """The most values in one SQL statement."""
 LARGEST_NUMBER = 1e150
@@ -98,19 +100,10 @@ class Index:
         )
         with self._database.transaction():
             for row in rows:
-                place = Path(row["run_dir"])
+                *_, folder, _, run_id = Path(row["run_dir"]).parts
                 cell = self.cell(row["scenario"], json.loads(row["arguments"]))
-                values = (
-                    row["launch"],
-                    place.parent.parent.name,
-                    place.name,
-                    cell,
-                    row["seed"],
-                    row["id"],
-                )
-                self._database.execute(
-                    "INSERT OR REPLACE INTO member VALUES (?, ?, ?, ?, ?, ?)", *values
-                )
+                values = row["launch"], folder, run_id, cell, row["seed"], row["id"]
+                self._database.execute(MEMBER, *values)
 
     def close(self) -> None:
         """End that thread."""
@@ -136,14 +129,9 @@ class Index:
             return
         try:
             end_s = time.monotonic() + limit_s
-            folders = {
-                place.name: place for place in self._results.iterdir() if (place / "runs").is_dir()
-            }
-
-            known = {
-                row["name"]: row["seen"]
-                for row in self._database.rows("SELECT name, seen FROM folder")
-            }
+            places = [place for place in self._results.iterdir() if (place / "runs").is_dir()]
+            folders = {place.name: place for place in places}
+            known = self._database.pairs("SELECT name, seen FROM folder")
             # Somebody has removed or renamed them.
             for name in known.keys() - folders.keys():
                 self._forget(name)
@@ -157,9 +145,8 @@ class Index:
     def _forget(self, folder: str) -> None:
         """Remove a folder that no longer exists from the index."""
         with self._database.transaction():
-            self._database.execute(
-                "DELETE FROM measured WHERE run IN (SELECT id FROM run WHERE folder = ?)", folder
-            )
+            of_it = "SELECT id FROM run WHERE folder = ?"
+            self._database.execute(f"DELETE FROM measured WHERE run IN ({of_it})", folder)
             for table, column in (("run", "folder"), ("planned", "folder"), ("folder", "name")):
                 self._database.execute(f"DELETE FROM {table} WHERE {column} = ?", folder)
         for known in (self._stores, self._plans, self._cells, self.running):
@@ -181,10 +168,7 @@ class Index:
             for name, inode in inodes.items()
             if "." not in name and not name.startswith("stopped-")
         }
-        rows = self._database.rows(
-            "SELECT DISTINCT run_id, inode FROM run WHERE folder = ?", folder
-        )
-        known = {row["run_id"]: row["inode"] for row in rows}
+        known = self._database.pairs("SELECT run_id, inode FROM run WHERE folder = ?", folder)
         # A run that was repeated has a new directory under its name: another inode.
         gone = [name for name, inode in known.items() if files.get(name) != inode]
         new = [name for name in files if known.get(name) != files[name]]
@@ -224,53 +208,33 @@ class Index:
             return
         try:
             ended = (run_dir / "record.json").stat().st_mtime
-            for part, unfolded in enumerate(unfold(record, run_dir)):
-                cell = self.cell(unfolded.scenario, unfolded.arguments)
+            for part, of_part in enumerate(unfold(record, run_dir)):
+                cell = self.cell(of_part.scenario, of_part.arguments)
+                how = of_part.status, _plain(of_part.error), of_part.virtual_s, of_part.wall_s
+                values = folder, run_id, part, cell, of_part.seed, *how, ended, inode
                 row = self._database.execute(
-                    "INSERT OR REPLACE INTO run VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    folder,
-                    run_id,
-                    part,
-                    cell,
-                    unfolded.seed,
-                    unfolded.status,
-                    _plain(unfolded.error),
-                    unfolded.virtual_s,
-                    unfolded.wall_s,
-                    ended,
-                    inode,
+                    f"INSERT OR REPLACE INTO run VALUES (NULL{', ?' * len(values)})", *values
                 )
-                measured = [
-                    (row, name, float(value))
-                    for name, value in unfolded.measures.items()
-                    if is_drawable(value)
-                ]
+                measures = of_part.measures.items()
                 self._database.execute_many(
-                    "INSERT OR REPLACE INTO measured VALUES (?, ?, ?)", measured
+                    "INSERT OR REPLACE INTO measured VALUES (?, ?, ?)",
+                    [(row, name, float(value)) for name, value in measures if is_drawable(value)],
                 )
             self._learn_words(record)
-        except (
-            OSError,
-            TypeError,
-            ValueError,
-            AttributeError,
-        ) as error:  # of another version, or damaged
+        # Of another version, or damaged.
+        except (OSError, TypeError, ValueError, AttributeError) as error:
             logging.getLogger(__name__).warning("%s: is not shown: %s", run_dir, error)
 
     def _learn_words(self, record: Record) -> None:
         """Store the words of measures that are new."""
-        new = record.measures.keys() - self._words
-        if new:
+        if new := record.measures.keys() - self._words:
             declared = flat(measures_of(record))
+            rows = []
             for name in new:
                 suffix, measure = measure_of(name, declared)
                 words = f"{suffix.replace('_', ' ')} {measure.words}".strip()
-                self._database.execute(
-                    "INSERT OR REPLACE INTO measure VALUES (?, ?, ?)",
-                    name,
-                    words,
-                    measure.better or "",
-                )
+                rows.append((name, words, measure.better or ""))
+            self._database.execute_many("INSERT OR REPLACE INTO measure VALUES (?, ?, ?)", rows)
             self._words |= new
 
     def cell(self, scenario: str, values: Mapping[str, str]) -> int:
@@ -309,13 +273,10 @@ class Index:
         new = [number for number in ids if number not in known]
         for first in range(0, len(new), SQL_LIMIT):
             some = new[first : first + SQL_LIMIT]
-            marks = ",".join("?" * len(some))
-            for row in self._database.rows(f"SELECT * FROM cell WHERE id IN ({marks})", *some):
-                values = {
-                    # Thousands of cells have the same few names and values.
-                    intern(name): intern(str(value))
-                    for name, value in json.loads(row["values"]).items()
-                }
+            for row in self._database.rows_of("SELECT * FROM cell WHERE id IN ({})", some):
+                # Thousands of cells have the same few names and values.
+                values = json.loads(row["values"]).items()
+                values = {intern(name): intern(str(value)) for name, value in values}
                 known[row["id"]] = Cell(row["key"], row["scenario"], values)
         return {number: known[number] for number in ids if number in known}
 
@@ -323,29 +284,17 @@ class Index:
         """Store the runs that the last command in a folder was to run."""
         self._database.execute("DELETE FROM planned WHERE folder = ?", folder)
         command = ""
-        broken = (
-            DamagedRecord,
-            ValueError,
-            KeyError,
-            TypeError,
-            AttributeError,
-            RecursionError,
-            OverflowError,
-        )
+        broken = DamagedRecord, ValueError, KeyError, TypeError, AttributeError
         # A campaign.json of another version, or half of one: the folder is shown without its plan.
-        with suppress(OSError, *broken):
+        with suppress(OSError, RecursionError, OverflowError, *broken):
             for kind, content in campaign_file.parts(place):
                 if kind == "command":
                     command = str(content)
                 else:
                     cell = self.cell(content["scenario"], content["arguments"])
-                    self._database.execute(
-                        "INSERT OR REPLACE INTO planned VALUES (?, ?, ?, ?)",
-                        folder,
-                        content["run_id"],
-                        cell,
-                        content["seed"],
-                    )
+                    values = folder, content["run_id"], cell, content["seed"]
+                    sql = "INSERT OR REPLACE INTO planned VALUES (?, ?, ?, ?)"
+                    self._database.execute(sql, *values)
         self._database.execute(
             "INSERT INTO folder VALUES (?, '', ?, '[]', '{}') ON CONFLICT (name) DO UPDATE SET"
             " command = excluded.command",
@@ -373,13 +322,8 @@ class Index:
             [(row["scenario"], json.loads(row["values"])) for row in rows]
         )
         shown = {name: listed[:LISTED_VALUES] for name, listed in values.items()}
-        self._database.execute(
-            'UPDATE folder SET seen = ?, scenarios = ?, "values" = ? WHERE name = ?',
-            seen,
-            json.dumps(scenarios),
-            json.dumps(shown),
-            folder,
-        )
+        sql = 'UPDATE folder SET seen = ?, scenarios = ?, "values" = ? WHERE name = ?'
+        self._database.execute(sql, seen, json.dumps(scenarios), json.dumps(shown), folder)
         self._cells[folder] = count
 
 
@@ -401,9 +345,8 @@ def _seen(place: Path) -> str:
 
 def cell_key(scenario: str, values: Mapping[str, str]) -> str:
     """Return the key by which a cell is named in addresses."""
-    return hashlib.sha256(
-        json.dumps([scenario, dict(values)], sort_keys=True).encode()
-    ).hexdigest()[:16]
+    text = json.dumps([scenario, dict(values)], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def differing(
@@ -415,9 +358,8 @@ def differing(
     for _, values in cells:
         for name, value in values.items():
             values_by_name.setdefault(name, {})[str(value)] = None
-    return scenarios, {
-        name: list(values) for name, values in values_by_name.items() if len(values) > 1
-    }
+    several = {name: list(values) for name, values in values_by_name.items() if len(values) > 1}
+    return scenarios, several
 
 
 def _plain(text: str | None) -> str | None:

@@ -25,13 +25,15 @@ from openbach_run.results import run_files
 from openbach_run.results.record import events, statistics
 from openbach_run.results.run_files import DamagedRecord
 from openbach_run.topology.hosts import Inventory
-from openbach_run.web.answers import Refusal, Services, not_found, refused_scenario
+from openbach_run.web.answers import Refusal, Services, not_found, project_of, refused_scenario
 from openbach_run.web.replay import Names, ScenarioState, as_date, begin, document, end, replay
 from openbach_run.web.store import STOPPED, Row
 
 GUEST_START_MS = GUEST_START_NS // 1_000_000
 NUMBERS = ("time", "is_file", "job_instance_id", "scenario_instance_id")
 """The fields of a statistic's metadata that are whole numbers."""
+TEXTS = ("job_name", "agent_name", "suffix")
+"""The fields that are texts, or missing."""
 
 # Starting
 
@@ -43,22 +45,15 @@ def read_scenario(services: Services, sent: Any) -> Scenario:
     then it cannot show the scenario, and it refuses them in projects.
     """
     scenario = parse_scenario(sent, services.platform.jobs)
+    text = ""
     if "/" in scenario.name:
-        raise Malformed(
-            400, {"error": "'/' character forbidden in scenario name", "name": scenario.name}
-        )
-    if scenario.name in ("", ".", ".."):
-        raise Malformed(
-            400, {"error": "You must provide a name to create a Scenario", "name": scenario.name}
-        )
-    if not is_place(scenario.name):
-        raise Malformed(
-            400,
-            {
-                "error": "Unprintable or '\\' character forbidden in scenario name",
-                "name": scenario.name,
-            },
-        )
+        text = "'/' character forbidden in scenario name"
+    elif scenario.name in ("", ".", ".."):
+        text = "You must provide a name to create a Scenario"
+    elif not is_place(scenario.name):
+        text = "Unprintable or '\\' character forbidden in scenario name"
+    if text:
+        raise Malformed(400, {"error": text, "name": scenario.name})
     return scenario
 
 
@@ -79,8 +74,7 @@ def find_scenario(
         except Malformed as error:
             raise refused_scenario(error) from None
 
-    if services.database.project(project) is None:
-        raise not_found("Project", project_name=project)
+    project_of(services, project)
     scenario = find(name)
     return scenario, sub_scenarios(scenario, find), versions
 
@@ -115,9 +109,7 @@ def start(services: Services, project: str, name: str, body: Any) -> int:
             error=str(error),
         )
         raise refused_scenario(error) from None
-    values: dict[str, tuple[str, ...]] = {
-        argument: (value,) for argument, value in arguments.items()
-    }
+    values: dict[str, tuple[str, ...]] = {name: (value,) for name, value in arguments.items()}
     campaign = Campaign(Path(scenario.name), scenario, subs, values, (1,))
     (order,) = services.launcher.launch(campaign, inventory, project, versions, None)
     return order.instance
@@ -137,19 +129,11 @@ def project_inventory(services: Services, project: str, campaign: Campaign) -> I
         for entity in (services.database.project(project) or {"entity": []})["entity"]
     }
     needed = jobs_by_entity((campaign.scenario, *campaign.sub_scenarios.values()))
-    name = campaign.scenario.name
+    cannot = f"Cannot start scenario {campaign.scenario.name}: some"
     if absent := [entity for entity in needed if entity not in entities]:
-        raise Refusal(
-            422,
-            f"Cannot start scenario {name}: some entities are not in the project.",
-            entities=absent,
-        )
+        raise Refusal(422, f"{cannot} entities are not in the project.", entities=absent)
     if bare := [entity for entity in needed if entities[entity] is None]:
-        raise Refusal(
-            422,
-            f"Cannot start scenario {name}: some entities are missing an attached agent.",
-            entities=bare,
-        )
+        raise Refusal(422, f"{cannot} entities are missing an attached agent.", entities=bare)
     # A job of which only the arguments are known cannot run here.
     runnable = {job["name"] for job in services.platform.installed_jobs()}
     lacking = {
@@ -161,9 +145,7 @@ def project_inventory(services: Services, project: str, campaign: Campaign) -> I
         if jobs - runnable
     }
     if lacking:
-        raise Refusal(
-            422, f"Cannot start scenario {name}: some jobs are missing on agents.", entities=lacking
-        )
+        raise Refusal(422, f"{cannot} jobs are missing on agents.", entities=lacking)
     # The project may call its entities otherwise than the inventory; the run has the project's
     # names.
     called = {
@@ -195,34 +177,23 @@ def states_of(services: Services, owner: Row) -> tuple[dict[int, ScenarioState],
     """
     stored = {**services.database.stored(json.loads(owner["versions"])), **_as_run(owner)}
     states = _replayed(Path(owner["run_dir"]), stored) if owner["run_dir"] else {}
+    values = json.loads(owner["arguments"])
     if 1 not in states:
         # The engine has not begun, or its events make no sense: nothing has run yet.
-        values = json.loads(owner["arguments"])
-        arguments = {
-            name: value
-            for name, value in values.items()
-            if name in stored[owner["scenario"]]["arguments"]
-        }
+        scenario = stored[owner["scenario"]]
+        arguments = {name: value for name, value in values.items() if name in scenario["arguments"]}
         event = {"arguments": arguments, "scenario_instance_id": 1, "t_s": 0.0}
-        states[1] = begin(event, stored[owner["scenario"]])
-    launch_arguments = json.loads(owner["arguments"])
+        states[1] = begin(event, scenario)
     for state in states.values():
-        state.constants = {
-            name: launch_arguments.get(name, value) for name, value in state.constants.items()
-        }
+        state.constants |= {name: values[name] for name in state.constants if name in values}
     begun = datetime.fromisoformat(owner["start_date"])
     if owner["stop_date"]:
-        end(
-            states[1],
-            owner["status"],
-            (datetime.fromisoformat(owner["stop_date"]) - begun).total_seconds(),
-        )
+        lasted = datetime.fromisoformat(owner["stop_date"]) - begun
+        end(states[1], owner["status"], lasted.total_seconds())
     else:  # its record is not whole before the database says so
         states[1].status, states[1].stop_s = owner["status"], None
-    instances, jobs = services.database.ids(owner["id"])
-    return states, Names(
-        owner["project"], owner["id"], instances, jobs, agents_of(services, owner["project"]), begun
-    )
+    ids, agents = services.database.ids(owner["id"]), agents_of(services, owner["project"])
+    return states, Names(owner["project"], owner["id"], *ids, agents, begun)
 
 
 def _as_run(owner: Row) -> dict[str, dict[str, Any]]:
@@ -325,10 +296,7 @@ def _is_whole(line: Any) -> bool:
     return (
         isinstance(metadata, dict)
         and all(isinstance(metadata.get(name), int) for name in NUMBERS)
-        and all(
-            isinstance(metadata.get(name), str | None)
-            for name in ("job_name", "agent_name", "suffix")
-        )
+        and all(isinstance(metadata.get(name), str | None) for name in TEXTS)
     )
 
 

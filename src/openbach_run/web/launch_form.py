@@ -41,6 +41,9 @@ FIRST_CHOICES = 6
 SAMPLE = 300
 """The number of known cells that a forecast looks at."""
 NAMED = re.compile(r"([A-Za-z_]\w*)=")
+"""A name before `=`, as errors have the field that they are of."""
+Values = Mapping[str, list[str]]
+"""Argument → the values that somebody has typed or ticked."""
 
 
 @dataclass(frozen=True)
@@ -63,21 +66,18 @@ def given_values(fields: FormData | QueryParams) -> dict[str, list[str]]:
     A field `value.<argument>` is one value (a ticked box), `values.<argument>` a text with commas.
     An argument that has only a field `asked.<argument>` has no value: [].
     """
-    form_values: dict[str, dict[str, None]] = {}
+    typed: dict[str, dict[str, None]] = {}
     for key, text in fields.multi_items():
         kind, _, name = key.partition(".")
         if kind in ("value", "values", "asked") and isinstance(text, str):
             texts = {"value": [text], "values": text.split(","), "asked": []}[kind]
             parts = filter(None, map(str.strip, texts))
-            form_values.setdefault(name, {}).update(dict.fromkeys(parts))
-    return {name: list(values) for name, values in form_values.items()}
+            typed.setdefault(name, {}).update(dict.fromkeys(parts))
+    return {name: list(values) for name, values in typed.items()}
 
 
 def fields_of(
-    scenario: Scenario,
-    subs: dict[str, Scenario],
-    services: Services,
-    form_values: Mapping[str, list[str]],
+    scenario: Scenario, subs: dict[str, Scenario], services: Services, typed: Values
 ) -> list[dict[str, Any]]:
     """Return the fields of the form, one for each argument and constant.
 
@@ -86,29 +86,20 @@ def fields_of(
     curves.
     """
     try:
-        choices: dict[str, Sequence[str]] = dict(
-            argument_choices(scenario, services.platform.jobs, subs)
-        )
+        known = argument_choices(scenario, services.platform.jobs, subs)
+        choices: dict[str, Sequence[str]] = {**known}
         untested = services.platform.catalog.untested()
     except InputError:  # of its x-same, or of a folder; a launch says so
         choices, untested = {}, set()
     settings = settings_of(scenario, subs)
     constants = defaults_of((*subs.values(), scenario))
     try:
-        defaults, swept = (
-            sweep_table(scenario, Path(scenario.name), key) for key in ("defaults", "values")
-        )
+        file = Path(scenario.name)
+        defaults, swept = (sweep_table(scenario, file, key) for key in ("defaults", "values"))
     except InputError:
         defaults, swept = {}, {}
-    names = dict.fromkeys(
-        [
-            *(name for name in swept if name in scenario.arguments),
-            *scenario.arguments,
-            SERIES,
-            *swept,
-            *settings,
-        ]
-    )
+    swept_arguments = [name for name in swept if name in scenario.arguments]
+    names = dict.fromkeys([*swept_arguments, *scenario.arguments, SERIES, *swept, *settings])
     of_links = links.arguments_with_links(
         Campaign(Path(scenario.name), scenario, subs, dict.fromkeys(settings, ()), (1,))
     )
@@ -118,20 +109,18 @@ def fields_of(
         whole = [str(value) for value in swept.get(name, [])]
         own = defaults if name in scenario.arguments else constants
         default = whole[:1] if name in swept or name not in own else [str(own[name])]
-        chosen = form_values.get(name, default)
-        known = list(choices.get(name, ()))
-        more = [value for value in chosen if known and value not in known]
+        chosen = typed.get(name, default)
+        offered = list(choices.get(name, ()))
         # What is chosen, and what a sweep would take, stays in sight; untested VPNs come last.
-        several = sorted(
-            known, key=lambda value: (value not in (*chosen, *whole), value in untested)
-        )
+        ahead = {*chosen, *whole}
+        several = sorted(offered, key=lambda value: (value not in ahead, value in untested))
         fields.append(
             {
                 "name": name,
                 "description": settings[name],
                 "choices": several[:FIRST_CHOICES],
                 "more": several[FIRST_CHOICES:],
-                "unknown": more,
+                "unknown": [value for value in chosen if offered and value not in offered],
                 "is_common": name in scenario.arguments or name == SERIES or name in swept,
                 "whole": whole or default,
                 "chosen": chosen,
@@ -153,38 +142,23 @@ def asked_seeds(text: str) -> Seeds:
     return parse_seeds(text) if text.strip() else None
 
 
-def check(
-    services: Services, project: str, name: str, form_values: Mapping[str, list[str]], seeds: str
-) -> Checked:
+def check(services: Services, project: str, name: str, typed: Values, seeds: str) -> Checked:
     """Return what can be said of a form's values.
 
     Raises Refusal (404) if there is no such scenario.
     """
     scenario, subs, _ = find_scenario(services, project, name)
-    errors = {
-        name: "choose at least one value" for name, values in form_values.items() if not values
-    }
-    errors |= {
-        name: "choose at least one value" for name in scenario.arguments if name not in form_values
-    }
+    names = (*typed, *scenario.arguments)
+    errors = {name: "choose at least one value" for name in names if not typed.get(name)}
     try:
         numbers = asked_seeds(seeds)
     except InputError as error:
-        errors[SEEDS], numbers = (
-            str(error).removeprefix("--seeds ").replace("--seeds", "seeds"),
-            (1,),
-        )
-    chosen = {name: tuple(values) for name, values in form_values.items() if values}
+        numbers = (1,)
+        errors[SEEDS] = str(error).removeprefix("--seeds ").replace("--seeds", "seeds")
+    chosen = {name: tuple(values) for name, values in typed.items() if values}
+    limits = services.platform.packages, launches.RUNS_LIMIT
     try:
-        campaign = draft_of(
-            Path(name),
-            scenario,
-            subs,
-            chosen,
-            numbers,
-            services.platform.packages,
-            launches.RUNS_LIMIT,
-        )
+        campaign = draft_of(Path(name), scenario, subs, chosen, numbers, *limits)
         for field_name, words in _wrong(services, campaign).items():
             errors.setdefault(field_name, words)
         if not errors:
@@ -192,7 +166,7 @@ def check(
             launches.asked_campaign(services, project, name, chosen, numbers)
             project_inventory(services, project, campaign)
     except (InputError, Refusal) as error:
-        errors.setdefault(_field_of(str(error), form_values), str(error).removeprefix(f"{name}: "))
+        errors.setdefault(_field_of(str(error), typed), str(error).removeprefix(f"{name}: "))
     if errors:
         listed = ", ".join(filter(None, errors)) or "the values"
         return Checked(errors, f"not yet: look at {listed}")
@@ -206,16 +180,14 @@ def _wrong(services: Services, campaign: Campaign) -> dict[str, str]:
     for cell, wrong in wrong_in(campaign, jobs):
         for fault in wrong:
             # The field that has the value, or else the one that the words name.
-            own = (
-                fault.name
-                if fault.name in campaign.values and fault.value in campaign.values[fault.name]
-                else None
+            name = fault.name or ""
+            has_it = fault.value in campaign.values.get(name, ())
+            errors.setdefault(
+                name if has_it else _field_of(str(fault), campaign.values), str(fault)
             )
-            errors.setdefault(own or _field_of(str(fault), campaign.values), str(fault))
         if not wrong:
-            arguments = {
-                name: value for name, value in cell.items() if name in campaign.scenario.arguments
-            }
+            names = campaign.scenario.arguments
+            arguments = {name: value for name, value in cell.items() if name in names}
             try:
                 check_values(campaign.scenario.with_constants(cell), arguments, jobs)
             except InputError as error:
@@ -223,13 +195,13 @@ def _wrong(services: Services, campaign: Campaign) -> dict[str, str]:
     return errors
 
 
-def _field_of(words: str, form_values: Mapping[str, Sequence[str]]) -> str:
+def _field_of(words: str, values_of: Mapping[str, Sequence[str]]) -> str:
     """Return the field whose value an error names, or "".
 
     An error names a value like `loss=-1: …` or `'0' is not a buffer …`.
     """
-    named = [name for name in NAMED.findall(words) if name in form_values]
-    for name, values in form_values.items():
+    named = [name for name in NAMED.findall(words) if name in values_of]
+    for name, values in values_of.items():
         if name.split("_")[0] in words and any(f"'{value}'" in words for value in values):
             named.append(name)
     return next(iter(named), "")
@@ -248,10 +220,8 @@ def forecast(services: Services, campaign: Campaign) -> str:
     cells, scenario = campaign.cells, campaign.scenario.name
     known = _known(services, scenario)
     finished, walls_s = 0, []
-    sample = [
-        (json.loads(row["values"]), [row["wall_s"]])
-        for row in known[:: -(-len(known) // SAMPLE) or 1]
-    ]
+    some = known[:: -(-len(known) // SAMPLE) or 1]
+    sample = [(json.loads(row["values"]), [row["wall_s"]]) for row in some]
     by_key = {row["key"]: row for row in known}
     likely: dict[int, float] = {}
     for cell in cells:
@@ -271,11 +241,9 @@ def forecast(services: Services, campaign: Campaign) -> str:
     workers = services.launcher.workers
     runs = len(cells) * len(campaign.every_seed)
     count = f"{_several(len(cells), 'cell')}, {_several(runs, 'run')}"
-    source = (
-        f"from {_several(len(known), 'known cell')} of {scenario}"
-        if known
-        else "assumed: none was measured yet"
-    )
+    source = "assumed: none was measured yet"
+    if known:
+        source = f"from {_several(len(known), 'known cell')} of {scenario}"
     already = f", {finished} there already (unless the code has changed since)" if finished else ""
     return (
         f"{count}{already}; about {duration(sum(walls_s) / workers)} on {_several(workers, 'CPU')}"

@@ -18,11 +18,12 @@ from openbach_run.paths import PROJECT
 from openbach_run.results.record import Record, Store
 from openbach_run.web import links
 from openbach_run.web.answers import Services, not_found
+from openbach_run.web.index import MEMBER
 from openbach_run.web.instances import find_scenario, project_inventory
 from openbach_run.web.launcher import Order
 from openbach_run.web.replay import as_date
 from openbach_run.web.result_sets import Run, mark
-from openbach_run.web.store import LARGEST_ID, Row
+from openbach_run.web.store import Row
 
 # A launch is planned while its visitor waits.
 RUNS_LIMIT = 2000
@@ -44,13 +45,10 @@ def launch(
         raise InputError(f"{', '.join(missing)}: choose at least one value")
     campaign = asked_campaign(services, project, name, arguments, seeds)
     inventory = project_inventory(services, project, campaign)
+    asked = json.dumps(campaign.values), json.dumps(seeds)
     number = services.database.execute(
         'INSERT INTO launch (project, scenario, created, "values", seeds) VALUES (?, ?, ?, ?, ?)',
-        project,
-        name,
-        as_date(datetime.now(UTC)),
-        json.dumps(campaign.values),
-        json.dumps(seeds),
+        *(project, name, as_date(datetime.now(UTC)), *asked),
     )
     try:
         services.launcher.launch(
@@ -109,27 +107,17 @@ def asked_campaign(
 
 def _remember(services: Services, number: int, orders: Sequence[Order]) -> None:
     """Store which runs a launch has, so that it also finds results that others have made."""
-    rows = [
-        (
-            number,
-            order.directory.name,
-            order.spec.run_id,
-            services.index.cell(order.spec.scenario_name, order.spec.values),
-            order.spec.seed,
-            order.instance,
-        )
-        for order in orders
-    ]
-    services.database.execute_many("INSERT OR REPLACE INTO member VALUES (?, ?, ?, ?, ?, ?)", rows)
+    rows = []
+    for order in orders:
+        spec, folder = order.spec, order.directory.name
+        cell = services.index.cell(spec.scenario_name, spec.values)
+        rows.append((number, folder, spec.run_id, cell, spec.seed, order.instance))
+    services.database.execute_many(MEMBER, rows)
 
 
 def find_launch(services: Services, number: int) -> Row:
     """Return the row of a launch. Raises Refusal (404)."""
-    row = (
-        services.database.row("SELECT * FROM launch WHERE id = ?", number)
-        if number <= LARGEST_ID
-        else None
-    )
+    row = services.database.by_id("launch", number)
     if row is None:
         raise not_found("Launch", launch=number)
     return row
@@ -178,9 +166,8 @@ def resume(services: Services, number: int) -> int:
         for row in services.database.rows("SELECT run_id FROM member WHERE launch = ?", number):
             # Of a version of the code, or of the scenario, that is no longer there.
             if row["run_id"] not in known:
-                services.database.execute(
-                    "DELETE FROM member WHERE launch = ? AND run_id = ?", number, row["run_id"]
-                )
+                sql = "DELETE FROM member WHERE launch = ? AND run_id = ?"
+                services.database.execute(sql, number, row["run_id"])
         _remember(services, number, orders)
 
     orders = services.launcher.launch(

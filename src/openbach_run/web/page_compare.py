@@ -15,7 +15,7 @@ from fastapi.responses import StreamingResponse
 from starlette.datastructures import QueryParams
 
 from openbach_run.web import compare, curves
-from openbach_run.web.answers import Json, Services, With, not_found
+from openbach_run.web.answers import Json, Services, With, download, not_found
 from openbach_run.web.compare import Item
 from openbach_run.web.curves import Curve
 from openbach_run.web.page_results import LOOK_S
@@ -53,7 +53,6 @@ def comparison(request: Request, services: With) -> Response:
     pairs = [*words, *((name, value) for name, value in kept.items() if value)]
     return shown(
         request,
-        services,
         "compare.html",
         items=items,
         base=base,
@@ -129,22 +128,14 @@ def as_figure(kind: str, request: Request, services: With) -> Response:
     shown_curves = _cut(request.query_params, found_curves(services, request.query_params))
     names = request.query_params.getlist("plot") or curves.first_plots(shown_curves)
     image = curves.drawn([curve for curve in shown_curves if curve.plot in names], kind)
-    headers = {
-        "Content-Disposition": f'attachment; filename="curves.{kind}"',
-        "Content-Security-Policy": "default-src 'none'",
-    }
-    return Response(image, media_type=curves.MIME[kind], headers=headers)
+    policy = {"Content-Security-Policy": "default-src 'none'"}
+    return download(image, f"curves.{kind}", curves.MIME[kind], **policy)
 
 
 def _cut(query: QueryParams, whole: Sequence[Curve]) -> list[Curve]:
     """Return the curves that the address shows."""
-    return curves.cut(
-        whole,
-        query.getlist("plot"),
-        query.getlist("hide"),
-        _time(query, "from", -math.inf),
-        _time(query, "to", math.inf),
-    )
+    span = _time(query, "from", -math.inf), _time(query, "to", math.inf)
+    return curves.cut(whole, query.getlist("plot"), query.getlist("hide"), *span)
 
 
 def _time(query: QueryParams, name: str, otherwise: float) -> float:

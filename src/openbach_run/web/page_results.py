@@ -16,8 +16,8 @@ from openbach_run.paths import PROJECT
 from openbach_run.results.files import as_csv
 from openbach_run.results.intervals import estimate
 from openbach_run.web import heat, launches, reports, result_sets
-from openbach_run.web.answers import Json, Services, With, not_found
-from openbach_run.web.render import POLICY, Form, check_token, shown
+from openbach_run.web.answers import Json, Services, With, download, not_found
+from openbach_run.web.render import POLICY, Form, shown
 from openbach_run.web.result_sets import Results, Run
 
 LOOK_S = 0.1
@@ -34,19 +34,16 @@ router = APIRouter()
 def results(request: Request, services: With) -> Response:
     """Show the sets that fit what is asked for."""
     services.index.look(LOOK_S)
-    filters = {
-        name: request.query_params[name].strip() for name in ASKED if request.query_params.get(name)
-    }
+    query = request.query_params
+    filters = {name: query[name].strip() for name in ASKED if query.get(name)}
     every, folders = result_sets.all_sets(services), result_sets.deleted_folders(services)
-    back = {results.item for results in every if results.deleted} | {
-        f"folder/{copy}" for copy in folders
-    }
+    back = {results.item for results in every if results.deleted}
+    back |= {f"folder/{copy}" for copy in folders}
     matching = result_sets.matching(services, every, filters)
-    page = max(1, result_sets.number_of(request.query_params.get("page", "1")))
+    page = max(1, result_sets.number_of(query.get("page", "1")))
     first = (page - 1) * result_sets.PER_PAGE
     return shown(
         request,
-        services,
         "results.html",
         sets=matching[first : first + result_sets.PER_PAGE],
         asked=filters,
@@ -58,7 +55,7 @@ def results(request: Request, services: With) -> Response:
         scenarios=sorted(set().union(*(results.scenarios for results in every))),
         tags=sorted(set().union(*(results.tags for results in every))),
         folders=folders if filters.get("deleted") else {},
-        just=" ".join(back & {request.query_params.get("just", "")}),
+        just=" ".join(back & {query.get("just", "")}),
         behind=services.index.behind,
         swept=swept_in_words,
     )
@@ -77,39 +74,34 @@ def swept_in_words(results: Results) -> str:
 
 
 @router.post("/page/mark/{kind}/{name}")
-def mark(kind: str, name: str, request: Request, form: Form, services: With) -> Response:
+def mark(kind: str, name: str, form: Form, services: With) -> Response:
     """Change the name, note and tags of a set, and show it."""
-    check_token(request, services, form)
     marks = {column: str(form.get(column, "")).strip() for column in ("name", "note", "tags")}
     with services.database.transaction():
         results = result_sets.find_set(services, f"{kind}/{name}")
         if form.get("seen", results.said) != results.said:
-            raise InputError(
-                f"{results.title}: name, note or tags have changed meanwhile: look again"
-            )
+            what = "name, note or tags have changed meanwhile: look again"
+            raise InputError(f"{results.title}: {what}")
         result_sets.mark(services, results.item, **marks)
     return RedirectResponse(address(results.item), 303)
 
 
 @router.post("/page/delete/{kind}/{name}")
-def delete(kind: str, name: str, request: Request, form: Form, services: With) -> Response:
+def delete(kind: str, name: str, form: Form, services: With) -> Response:
     """Delete a set; the list then offers to bring it back."""
-    check_token(request, services, form)
     kept = result_sets.delete(services, f"{kind}/{name}")
     return RedirectResponse(f"/page/results?just={quote(kept, safe='')}", 303)
 
 
 @router.post("/page/restore/{kind}/{name}")
-def restore(kind: str, name: str, request: Request, form: Form, services: With) -> Response:
+def restore(kind: str, name: str, form: Form, services: With) -> Response:
     """Bring a deleted set back, and show it."""
-    check_token(request, services, form)
     return RedirectResponse(address(result_sets.restore(services, f"{kind}/{name}")), 303)
 
 
 @router.post("/page/remove/{kind}/{name}")
-def remove(kind: str, name: str, request: Request, form: Form, services: With) -> Response:
+def remove(kind: str, name: str, form: Form, services: With) -> Response:
     """Remove a deleted set for good."""
-    check_token(request, services, form)
     result_sets.remove_for_good(services, f"{kind}/{name}")
     return RedirectResponse("/page/results?deleted=yes", 303)
 
@@ -142,7 +134,6 @@ def one_set(kind: str, name: str, request: Request, services: With) -> Response:
     template = "map.html" if "part" in query else "set.html"
     return shown(
         request,
-        services,
         template,
         results=results,
         heat=table,
@@ -166,11 +157,8 @@ def again(services: Services, results: Results, row: Any, runs: list[Run]) -> st
     """
     if row is not None:
         values: dict[str, list[str]] = json.loads(row["values"])
-        place, seeds = (
-            f"{quote(row['project'], safe='')}/{quote(row['scenario'], safe='')}",
-            launches.seeds_of(row),
-        )
-        return f"/page/scenario/{place}?{form_query(values, seeds)}"
+        place = f"{quote(row['project'], safe='')}/{quote(row['scenario'], safe='')}"
+        return f"/page/scenario/{place}?{form_query(values, launches.seeds_of(row))}"
     if (
         not runs
         or len(results.scenarios) != 1
@@ -193,11 +181,8 @@ def form_query(values: dict[str, list[str]], seeds: Sequence[int] | None) -> str
 
 def seeds_in_words(seeds: Sequence[int]) -> str:
     """Return seeds as the form and --seeds take them: `5` for 1 to 5, else `2,7,`."""
-    return (
-        str(len(seeds))
-        if list(seeds) == list(range(1, len(seeds) + 1))
-        else ",".join(map(str, seeds)) + ","
-    )
+    first = list(range(1, len(seeds) + 1))
+    return str(len(seeds)) if list(seeds) == first else ",".join(map(str, seeds)) + ","
 
 
 @router.get("/page/set/{kind}/{name}/state")
@@ -209,10 +194,8 @@ def state(kind: str, name: str, services: With) -> Response:
 
 def state_of(services: Services, results: Results) -> dict[str, Any]:
     """Return a set's counts, and a version, which changes when the page is to be drawn again."""
-    counted = {
-        name: getattr(results, name)
-        for name in ("total", "done", "failed", "stopped", "running", "state", "title")
-    }
+    names = ("total", "done", "failed", "stopped", "running", "state", "title")
+    counted = {name: getattr(results, name) for name in names}
     return {**counted, "version": f"{services.index.version}.{results.done}.{results.running}"}
 
 
@@ -222,33 +205,27 @@ def set_csv(kind: str, name: str, services: With) -> Response:
     results = result_sets.find_set(services, f"{kind}/{name}")
     text = as_csv(launches.unfolded(services, result_sets.runs_of(services, results.item)))
     named = f"launch{result_sets.number_of(name)}" if kind == "launch" else "results"
-    headers = {"Content-Disposition": f'attachment; filename="{named}.csv"'}
-    return Response(text.encode(errors="replace"), media_type="text/csv", headers=headers)
+    return download(text.encode(errors="replace"), f"{named}.csv", "text/csv")
 
 
 @router.post("/page/launch/{number:int}/stop")
-def stop(number: int, request: Request, form: Form, services: With) -> Response:
+def stop(number: int, form: Form, services: With) -> Response:
     """Stop the runs of a launch."""
-    check_token(request, services, form)
     launches.find_launch(services, number)
     launches.stop(services, number)
     return RedirectResponse(address(f"launch/{number}"), 303)
 
 
 @router.post("/page/launch/{number:int}/resume")
-def resume(number: int, request: Request, form: Form, services: With) -> Response:
+def resume(number: int, form: Form, services: With) -> Response:
     """Start those runs of a launch again that have not finished."""
-    check_token(request, services, form)
     launches.resume(services, number)
     return RedirectResponse(address(f"launch/{number}"), 303)
 
 
 @router.post("/page/set/{kind}/{name}/report")
-async def make_report(
-    kind: str, name: str, request: Request, form: Form, services: With
-) -> Response:
+async def make_report(kind: str, name: str, form: Form, services: With) -> Response:
     """Make the report of a set, and show it."""
-    check_token(request, services, form)
     item = f"{kind}/{name}"
     # Several visitors who ask at the same time wait for the same report.
     await services.once.do(f"report {item}", lambda: reports.make_report(services, item))
@@ -287,29 +264,23 @@ def cell(kind: str, name: str, key: str, request: Request, services: With) -> Re
     services.index.look(LOOK_S)
     results = result_sets.find_set(services, f"{kind}/{name}")
     row = services.database.row("SELECT * FROM cell WHERE key = ?", key)
-    runs = [
-        run
-        for run in result_sets.runs_of(services, results.item)
-        if row is not None and run.cell == row["id"]
-    ]
+    cell_id = row["id"] if row else None
+    runs = [run for run in result_sets.runs_of(services, results.item) if run.cell == cell_id]
     if row is None or not runs:
         raise not_found("Cell", key=key)
     runs.sort(key=lambda run: run.seed)
-    measured = measured_by(services, runs)
+    measured = result_sets.measured_by(services, runs)
     words = heat.measures_of_set(services, [run.row for run in runs if run.row is not None])
     main = heat.main_measure(services, row["scenario"], words)
     names = sorted(words, key=lambda name: (name != main, name))
     finished = [measured[run.row] for run in runs if run.row is not None and run.finished]
     estimates = {}
-    for column in names:
-        estimates[column] = estimate(
-            [values_of_run[column] for values_of_run in finished if column in values_of_run]
-        )
+    for name in names:
+        estimates[name] = estimate([of_run[name] for of_run in finished if name in of_run])
     values = json.loads(row["values"])
     differs = [name for name in results.values if name in values]
     return shown(
         request,
-        services,
         "cell.html",
         results=results,
         key=key,
@@ -322,13 +293,3 @@ def cell(kind: str, name: str, key: str, request: Request, services: With) -> Re
         values=values,
         differs=differs,
     )
-
-
-def measured_by(services: Services, runs: list[Run]) -> dict[int, dict[str, float]]:
-    """Return what runs have measured: row → column → value."""
-    rows = [run.row for run in runs if run.row is not None]
-    marks = ",".join("?" * len(rows))
-    values: dict[int, dict[str, float]] = {row: {} for row in rows}
-    for row in services.database.rows(f"SELECT * FROM measured WHERE run IN ({marks})", *rows):
-        values[row["run"]][row["name"]] = row["value"]
-    return values

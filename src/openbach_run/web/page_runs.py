@@ -16,7 +16,7 @@ from openbach_run.web.answers import Services, With, not_found
 from openbach_run.web.instances import find_instance
 from openbach_run.web.launch_form import SERIES
 from openbach_run.web.page_results import form_query
-from openbach_run.web.render import Form, check_token, shown
+from openbach_run.web.render import Form, shown
 from openbach_run.web.runs import Run, find_run
 
 PLAIN = {"Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'"}
@@ -36,7 +36,6 @@ def one_run(folder: str, name: str, request: Request, services: With) -> Respons
     )
     return shown(
         request,
-        services,
         "run.html",
         run=run,
         record=run.record,
@@ -96,7 +95,7 @@ def job(folder: str, name: str, number: int, request: Request, services: With) -
     if not jobs:
         raise not_found("Job", number=number)
     texts = {key: text[:SHOWN_LETTERS] for key, text in runs.outputs(run, number).items()}
-    return shown(request, services, "job.html", run=run, job=jobs[0], texts=texts)
+    return shown(request, "job.html", run=run, job=jobs[0], texts=texts)
 
 
 @router.get("/page/run/{folder}/{name}/events")
@@ -117,7 +116,7 @@ def told(folder: str, name: str, request: Request, services: With) -> Response:
                     f"{key} {json.dumps(value) if isinstance(value, dict | list) else value}"
                 )
         shown_rows.append((line["t_s"], line["event"], ", ".join(more)))
-    return shown(request, services, "events.html", run=run, rows=shown_rows)
+    return shown(request, "events.html", run=run, rows=shown_rows)
 
 
 @router.get("/page/run/{folder}/{name}/file/{file}")
@@ -133,11 +132,8 @@ def one_file(folder: str, name: str, file: str, services: With) -> Response:
 
 
 @router.post("/page/run/{folder}/{name}/capture")
-async def make_capture(
-    folder: str, name: str, request: Request, form: Form, services: With
-) -> Response:
+async def make_capture(folder: str, name: str, form: Form, services: With) -> Response:
     """Repeat a run for its packets, and offer them."""
-    check_token(request, services, form)
     run = find_run(services, folder, name)
     await services.once.do(f"capture {folder}/{name}", lambda: runs.make_capture(services, run))
     return RedirectResponse(f"/page/run/{folder}/{name}/capture.pcapng", 303)

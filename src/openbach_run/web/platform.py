@@ -29,6 +29,12 @@ from openbach_run.yaml_files import read_yaml
 VERSION = "2.7.0"
 """The version of OpenBACH whose API this is."""
 COLLECTOR = "127.0.0.1"
+"""Address of the collector that the API shows: there is none."""
+PLATFORM_KEYS = (
+    *("ansible_system", "ansible_distribution", "ansible_distribution_release"),
+    *("command", "command_stop"),
+)
+"""Keys of a platform that a job says it supports."""
 AGENT_PORT = 1112
 STARTED = as_date(datetime.now(UTC))
 
@@ -101,10 +107,6 @@ class Platform:
             if job.files is not None
         ]
 
-    def job(self, name: str) -> dict[str, Any] | None:
-        """Return the answer to GET job/<name>/, or None."""
-        return self.described.get(name)
-
     @cached_property
     def described(self) -> dict[str, dict[str, Any]]:
         """Return all jobs as the API shows them, by name."""
@@ -132,8 +134,7 @@ class Platform:
     def help(self, name: str) -> str:
         """Return the job's help, or its description if it has none."""
         known = self.packages[name]
-        file = known.files / f"{name}.help" if known.files else None
-        if file is not None and file.exists():
+        if known.files and (file := known.files / f"{name}.help").exists():
             return file.read_text()
         return str(self.described[name]["general"]["description"])
 
@@ -165,18 +166,9 @@ def _platforms(block: Any) -> list[dict[str, Any]]:
     if not isinstance(block, dict):
         return []
     common = {key: value for key, value in block.items() if key != "supported_platforms"}
-    keys = (
-        "ansible_system",
-        "ansible_distribution",
-        "ansible_distribution_release",
-        "command",
-        "command_stop",
-    )
-    platforms = []
-    for supported in block.get("supported_platforms") or [{}]:
-        platform = {**common, **supported}
-        platforms.append({key: platform.get(key) for key in keys})
-    return platforms
+    common = dict.fromkeys(PLATFORM_KEYS) | common
+    platforms = [common | supported for supported in block.get("supported_platforms") or [{}]]
+    return [{key: platform[key] for key in PLATFORM_KEYS} for platform in platforms]
 
 
 def _arguments(tree: Mapping[str, Any]) -> dict[str, Any]:

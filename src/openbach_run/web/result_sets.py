@@ -103,8 +103,9 @@ class Run(NamedTuple):
 
 # Runs
 
-RUNS_OF_FOLDER = """
-SELECT folder, run_id, cell, seed, status, error, virtual_s, id AS row FROM run WHERE folder = ?1
+RUNS = "SELECT folder, run_id, cell, seed, status, error, virtual_s, id AS row FROM run"
+RUNS_OF_FOLDER = f"""
+{RUNS} WHERE folder = ?1
 UNION ALL SELECT p.folder, p.run_id, p.cell, p.seed, 'Waiting', NULL, 0, NULL FROM planned p
     WHERE p.folder = ?1 AND NOT EXISTS
         (SELECT 1 FROM run r WHERE r.folder = p.folder AND r.run_id = p.run_id)
@@ -127,21 +128,27 @@ def runs_of(services: Services, item: str) -> list[Run]:
     """Return the runs of a set, in the order in which they were asked for if that is known."""
     kind, _, name = item.partition("/")
     if kind == "launch":
-        rows = services.database.rows(
-            RUNS_OF_LAUNCH + " ORDER BY m.instance, r.part", number_of(name)
-        )
-        return list(map(Run._make, rows))
+        sql = RUNS_OF_LAUNCH + " ORDER BY m.instance, r.part"
+        return list(map(Run._make, services.database.rows(sql, number_of(name))))
     running = services.index.running.get(name, set())
     ask = services.database.rows
     runs = services.index.remembered(
         (item, "runs"), lambda: list(map(Run._make, ask(RUNS_OF_FOLDER, name)))
     )
-    if not running:
-        return runs
-    return [
-        run._replace(status=RUNNING) if run.row is None and run.run_id in running else run
-        for run in runs
-    ]
+
+    def now(run: Run) -> Run:
+        goes_on = run.row is None and run.run_id in running
+        return run._replace(status=RUNNING) if goes_on else run
+
+    return list(map(now, runs)) if running else runs
+
+
+def measured_by(services: Services, runs: Iterable[Run]) -> dict[int, dict[str, float]]:
+    """Return what runs have measured: row → column → value."""
+    values: dict[int, dict[str, float]] = {run.row: {} for run in runs if run.row is not None}
+    for row in services.database.rows_of("SELECT * FROM measured WHERE run IN ({})", values):
+        values[row["run"]][row["name"]] = row["value"]
+    return values
 
 
 def number_of(text: str) -> int:
@@ -193,10 +200,8 @@ def folder_rows(services: Services) -> dict[str, Row]:
 def find_set(services: Services, item: str) -> Results:
     """Return a set. Raises Refusal (404) if there is none."""
     kind, _, name = item.partition("/")
-    marks = {
-        row["item"]: row
-        for row in services.database.rows("SELECT * FROM mark WHERE item = ?", item)
-    }
+    rows = services.database.rows("SELECT * FROM mark WHERE item = ?", item)
+    marks = {row["item"]: row for row in rows}
     if kind == "launch":
         sql = OF_LAUNCHES.replace("i.id = m.instance)", "i.id = m.instance WHERE m.launch = ?1)")
         if row := services.database.row(sql, number_of(name)):
@@ -220,16 +225,9 @@ def _folder(row: Row, marks: Mapping[str, Row], services: Services) -> Results:
     running = len(services.index.running.get(row["name"], ())) if row["done"] < row["total"] else 0
     counted = [row["total"], row["done"], row["failed"] or 0, 0, running]
     date = as_date(datetime.fromtimestamp(row["ended"] or 0, UTC))[:19]
-    scenarios = tuple(json.loads(row["scenarios"]))
-    return _marked(
-        f"folder/{row['name']}",
-        marks,
-        scenarios,
-        json.loads(row["values"]),
-        row["command"],
-        counted,
-        date,
-    )
+    scenarios, values = tuple(json.loads(row["scenarios"])), json.loads(row["values"])
+    item = f"folder/{row['name']}"
+    return _marked(item, marks, scenarios, values, row["command"], counted, date)
 
 
 def _marked(
@@ -261,7 +259,7 @@ def matching(
 ) -> list[Results]:
     """Return the sets that fit what is asked for.
 
-    `asked` may have `q` (words and NAME=VALUE, all of which have to fit), `scenario`, `state`,
+    `filters` may have `q` (words and NAME=VALUE, all of which have to fit), `scenario`, `state`,
     `tag`, `from` and `to` (dates, both included), `deleted`.
     """
     words = filters.get("q", "").lower().split()
@@ -286,36 +284,21 @@ def matching(
 
 def _text(results: Results) -> str:
     """Return all that is searched for the words of a query."""
-    return " ".join(
-        [
-            results.title,
-            results.item,
-            *results.scenarios,
-            results.note,
-            *results.tags,
-            results.command,
-        ]
-    ).lower()
+    texts = results.title, results.item, *results.scenarios, results.note, *results.tags
+    return " ".join([*texts, results.command]).lower()
 
 
 def _having(services: Services, name: str, value: str) -> set[str]:
     """Return the sets with a cell that has this value; * stands for any letters."""
     cells = "SELECT cell FROM setting WHERE name = ? AND value LIKE ?"
     pattern = value.replace("*", "%")
-    folders = services.database.rows(
-        f"SELECT DISTINCT folder AS name FROM run WHERE cell IN ({cells}) "
-        f"UNION SELECT DISTINCT folder FROM planned WHERE cell IN ({cells})",
-        name,
-        pattern,
-        name,
-        pattern,
+    rows = services.database.rows(
+        f"SELECT 'folder/' || folder FROM run WHERE cell IN ({cells})"
+        f" UNION SELECT 'folder/' || folder FROM planned WHERE cell IN ({cells})"
+        f" UNION SELECT 'launch/' || launch FROM member WHERE cell IN ({cells})",
+        *(name, pattern) * 3,
     )
-    launches = services.database.rows(
-        f"SELECT DISTINCT launch AS name FROM member WHERE cell IN ({cells})", name, pattern
-    )
-    return {f"folder/{row['name']}" for row in folders} | {
-        f"launch/{row['name']}" for row in launches
-    }
+    return {item for (item,) in rows}
 
 
 # What people say of them
@@ -323,10 +306,8 @@ def _having(services: Services, name: str, value: str) -> set[str]:
 
 def mark(services: Services, item: str, **marks: str) -> None:
     """Change `name`, `note`, `tags` (words) or `deleted` of a set."""
-    cut = {
-        column: text[:MARK_LENGTH].encode(errors="replace").decode()
-        for column, text in marks.items()
-    }
+    cut = {name: text[:MARK_LENGTH] for name, text in marks.items()}
+    cut = {name: text.encode(errors="replace").decode() for name, text in cut.items()}
     if "tags" in cut:
         cut["tags"] = " ".join(dict.fromkeys(re.split(r"[\s,]+", cut["tags"].strip())))
     services.database.execute("INSERT OR IGNORE INTO mark (item) VALUES (?)", item)
@@ -344,9 +325,8 @@ def delete(services: Services, item: str) -> str:
         results = find_set(services, item)
         kind, _, name = results.item.partition("/")
         place = services.launcher.results / name
-        running = {
-            services.launcher.directory(row["scenario"]) for row in services.database.running()
-        }
+        scenarios = {row["scenario"] for row in services.database.running()}
+        running = set(map(services.launcher.directory, scenarios))
         if results.done < results.total if kind == "launch" else place in running:
             raise InputError(f"{results.title}: runs go on there: stop them first")
         if kind == "launch":
