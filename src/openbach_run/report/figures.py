@@ -34,6 +34,7 @@ from openbach_run.report.charts import INTERVAL, NARROW, points_csv
 from openbach_run.report.svg import slim
 from openbach_run.report.words import heading, in_good_units, named, said, suffix_in_words
 from openbach_run.results import run_files
+from openbach_run.results.grid import grid_of
 from openbach_run.results.intervals import Estimate, change_notes, ends
 from openbach_run.results.record import statistics
 from openbach_run.topology.inventory import host_of
@@ -141,10 +142,11 @@ def heat_map(
     """
     rows, losses, transports = configurations(cells), values(cells, "loss"), values(cells, "cc")
     columns = list(itertools.product(losses, transports))
+    grid = grid_of([(cell, cell.values) for cell in cells], ("vpn", "pep"), ("loss", "cc"))
     medians = numpy.full((len(rows), len(columns)), numpy.nan)
     texts = {}
-    for (y, (vpn, pep)), (x, (loss, cc)) in itertools.product(enumerate(rows), enumerate(columns)):
-        if cell := find(cells, vpn=vpn, pep=pep, loss=loss, cc=cc):
+    for (y, row), (x, column) in itertools.product(enumerate(rows), enumerate(columns)):
+        if cell := grid.cells.get((row, column)):
             estimate = cell.estimate(measure)
             medians[y, x] = estimate.median if estimate else numpy.nan
             texts[y, x] = _word(cell, estimate)

@@ -25,6 +25,7 @@ from openbach_run.progress import shown
 from openbach_run.report.document import templates
 from openbach_run.report.runs_file import record_of
 from openbach_run.results.files import arrow
+from openbach_run.results.grid import Grid, Key, grid_of
 from openbach_run.results.intervals import Estimate, estimate
 from openbach_run.results.least_transfer_time import TIME, notes
 from openbach_run.results.tables import figure
@@ -95,11 +96,11 @@ class Matrix:
     scenario: str
     measure: Measure
     column: str
-    rows: list[tuple[str, ...]]
     row_names: tuple[str, ...]
     links: list[tuple[str, list[str]]]
     """The groups of columns: the path in words, and the transports with that path."""
-    cells: dict[tuple[tuple[str, ...], str, str], Cell]
+    grid: Grid[Cell]
+    """The columns have two values: the path and the transport in words."""
     fixed: dict[str, str]
     """The arguments that all cells have alike."""
     notes: list[str]
@@ -173,38 +174,34 @@ def _matrix(
     grouped: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         grouped.setdefault(tuple(row[name] or "" for name in arguments), []).append(row)
-    cells: dict[tuple[tuple[str, ...], str, str], Cell] = {}
+    cells: list[Cell] = []
     for place_in_file, (key, runs) in enumerate(grouped.items(), 1):
         of_cell = dict(zip(arguments, key, strict=True))
-        finished = [
-            float(run[column])
-            for run in runs
-            if run["status"] == FINISHED and run[column] is not None
-        ]
+        finished = [run[column] for run in runs if run["status"] == FINISHED]
+        figures = [float(value) for value in finished if value is not None]
         name = f"{_safe(directory.resolve().name)}-{_safe(scenario)}-{place_in_file}"
-        place = (
-            tuple(of_cell.get(name, "") for name in row_names),
-            _in_words(of_cell, link),
-            _in_words(of_cell, transport),
-        )
-        cells[place] = Cell(name, of_cell, runs, estimate(finished))
+        cells.append(Cell(name, of_cell, runs, estimate(figures)))
+
+    def words_of(cell: Cell) -> dict[str, str]:
+        parts = {"link": link, "transport": transport}
+        return {part: _in_words(cell.arguments, names) for part, names in parts.items()}
+
+    described = [(cell, {**cell.arguments, **words_of(cell)}) for cell in cells]
+    grid = grid_of(described, row_names, ("link", "transport"))
     measured = measure_of(column, declared)[1]
-    _compare(cells, measured.better)
+    _compare(grid, measured.better)
     links: dict[str, list[str]] = {}
-    ordered = sorted(cells, key=lambda place: _order(cells[place].arguments, (*link, *transport)))
-    for _, path, carried in ordered:
-        transports = links.setdefault(path, [])
-        if carried not in transports:
-            transports.append(carried)
+    ordered = sorted(cells, key=lambda cell: _order(cell.arguments, (*link, *transport)))
+    for path, carried in dict.fromkeys(tuple(words_of(cell).values()) for cell in ordered):
+        links.setdefault(path, []).append(carried)
     return Matrix(
         directory.resolve().name,
         scenario,
         measured,
         column,
-        list(dict.fromkeys(place[0] for place in cells)),
         row_names,
         list(links.items()),
-        cells,
+        grid,
         {name: different[0] for name, different in values.items() if len(different) == 1},
         notes([record_of(row, {}) for row in rows], swept) if column == TIME else [],
     )
@@ -240,11 +237,11 @@ def _order(values: Mapping[str, str], names: Sequence[str]) -> list[tuple[int, f
     return keys
 
 
-def _compare(cells: Mapping[tuple[tuple[str, ...], str, str], Cell], better: str | None) -> None:
+def _compare(grid: Grid[Cell], better: str | None) -> None:
     """Give every cell its level: how far it is from the best of its column."""
-    columns: dict[tuple[str, str], list[Cell]] = {}
-    for (_, path, carried), cell in cells.items():
-        columns.setdefault((path, carried), []).append(cell)
+    columns: dict[Key, list[Cell]] = {}
+    for (_, key), cell in grid.cells.items():
+        columns.setdefault(key, []).append(cell)
     for column in columns.values():
         values = [cell.estimate.median for cell in column if cell.estimate]
         for cell in column:
@@ -282,7 +279,7 @@ def write_site(
         report = (reports or {}).get(table.campaign)
         text = pages.get_template("matrix.html.j2").render(**context, report=report)
         (output / table.page).write_text(text)
-        for cell in table.cells.values():
+        for cell in table.grid.cells.values():
             records = _copy_records(cell, places[table.campaign], output / "records")
             curves = _draw_curves(cell, places[table.campaign], output / "curves", draw)
             text = cell_page.render(**context, cell=cell, records=records, curves=curves)

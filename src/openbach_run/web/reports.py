@@ -18,7 +18,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from openbach_run.errors import InputError
-from openbach_run.paths import PROJECT
 from openbach_run.report.cells import BASELINE
 from openbach_run.report.document import script
 from openbach_run.results import campaign_file
@@ -53,9 +52,8 @@ def directory_of(services: Services, item: str) -> Path:
     if kind == "folder":
         return services.launcher.results / name / "all-runs"
     number = number_of(name)
-    return (
-        services.launcher.directory(find_launch(services, number)["scenario"]) / f"launch-{number}"
-    )
+    scenario = find_launch(services, number)["scenario"]
+    return services.launcher.directory(scenario) / f"launch-{number}"
 
 
 def make_report(services: Services, item: str) -> None:
@@ -120,11 +118,8 @@ def _command(services: Services, results: Results) -> str:
     """Return the command that makes the same results again."""
     kind, _, name = results.item.partition("/")
     if kind == "folder":
-        return (
-            results.command
-            or f"cat results/{name}/runs/*/record.json"
-            "  # launched from the page: each has its command"
-        )
+        note = "# launched from the page: each has its command"
+        return results.command or f"cat results/{name}/runs/*/record.json  {note}"
     row = find_launch(services, number_of(name))
     values: dict[str, list[str]] = json.loads(row["values"])
     settings = [f"{name}={','.join(listed)}" for name, listed in values.items()]
@@ -135,13 +130,9 @@ def _command(services: Services, results: Results) -> str:
 
 def _plot(services: Services, scenario: str, measures: Iterable[str]) -> dict[str, str]:
     """Return the figure and measure that the scenario asks for."""
-    row = services.database.scenario(PROJECT, scenario)
-    sweep = json.loads(row["source"]).get("x-sweep") if row else None
-    figure = sweep.get("figure") if isinstance(sweep, dict) else None
-    return {
-        "measure": heat.main_measure(services, scenario, measures),
-        **({"figure": str(figure)} if figure else {}),
-    }
+    figure = heat.sweep_of(services, scenario).get("figure")
+    plot = {"measure": heat.main_measure(services, scenario, measures)}
+    return plot | ({"figure": str(figure)} if figure else {})
 
 
 def _run(item: str, words: list[str]) -> None:
@@ -166,11 +157,6 @@ def _run(item: str, words: list[str]) -> None:
         "report of %s: exit code %d: %s", item, done.returncode, done.stderr
     )
     if done.returncode == BAD_INPUT:
-        reason = (
-            done.stderr.strip()
-            .rpartition("\n")[2]
-            .removeprefix("openbach-run: ")
-            .replace(words[0], "these results")
-        )
-        raise InputError(f"openbach-run report: {reason}")
+        reason = done.stderr.strip().rpartition("\n")[2].removeprefix("openbach-run: ")
+        raise InputError(f"openbach-run report: {reason.replace(words[0], 'these results')}")
     raise InputError("the report could not be made; what openbach-run serve printed says why")
