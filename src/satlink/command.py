@@ -8,6 +8,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,11 +67,8 @@ Made = tuple[Iterator[link_file.Change], float, list[str]]
 def _leo(arguments: argparse.Namespace) -> Made:
     """Return what a constellation of low satellites makes."""
     parameters = _parameters(arguments, constellation.Constellation)
-    return (
-        constellation.changes(parameters),
-        _duration_s(arguments),
-        _described_parameters(parameters),
-    )
+    comments = _described_parameters(parameters)
+    return constellation.changes(parameters), _duration_s(arguments), comments
 
 
 def _tle(arguments: argparse.Namespace) -> Made:
@@ -169,27 +167,35 @@ def _write_es_n0(arguments: argparse.Namespace) -> None:
             f"--duration-s {until_s:g} in steps of {parameters.step_s:g} s are more than"
             f" {dvbs2.MOST_ROWS} rows"
         )
-    new = output.with_name(f".{output.name}.new")
     own = {name: value for name, value in vars(parameters).items() if name not in OF_THE_LINK}
-    comments = [
-        "openbach-run link acm --es-n0",
-        *(f"{name} = {value}" for name, value in own.items()),
-    ]
-    try:
+    lines = [f"# {name} = {value}" for name, value in own.items()]
+    lines = ["# openbach-run link acm --es-n0", *lines, ",".join(dvbs2.COLUMNS)]
+    with _replaced(output) as new:
         with new.open("w") as out:
-            out.writelines(f"# {comment}\n" for comment in comments)
-            out.write(",".join(dvbs2.COLUMNS) + "\n")
+            out.writelines(f"{line}\n" for line in lines)
             for time_s, es_n0_db in acm.es_n0s_db(parameters, until_s):
                 out.write(f"{time_s:g},{arguments.terminal},{es_n0_db:.2f}\n")
-        text = described_series(output, dvbs2.read_series(new))
+        try:
+            text = described_series(output, dvbs2.read_series(new))
+        except dvbs2.SeriesError as error:
+            raise InputError(f"what would be written is no file of Es/N0: {error}") from error
+    print(text)
+
+
+@contextmanager
+def _replaced(output: Path) -> Iterator[Path]:
+    """Give a new file, which takes the place of another one at the end. Raises InputError.
+
+    It has another name until it is checked: the file is written whole or not at all.
+    """
+    new = output.with_name(f".{output.stem}.new{output.suffix}")
+    try:
+        yield new
         os.replace(new, output)
     except OSError as error:
         raise InputError(f"{output}: {error.strerror}") from error
-    except dvbs2.SeriesError as error:
-        raise InputError(f"what would be written is no file of Es/N0: {error}") from error
     finally:
         new.unlink(missing_ok=True)
-    print(text)
 
 
 def described_series(path: Path, rows: dvbs2.Rows) -> str:
@@ -265,11 +271,9 @@ def _opensand_satellite(arguments: argparse.Namespace) -> None:
     output: Path = arguments.output
     if output.suffix != ".yml":
         raise ValueError(f"{output}: a topology makes a satellite's file, which ends in .yml")
-    for option, value in (
-        ("--refresh-period-ms", arguments.refresh_period_ms is not None),
-        ("--loop", arguments.loop),
-    ):
-        if value:
+    period = arguments.refresh_period_ms is not None
+    for option, is_there in (("--refresh-period-ms", period), ("--loop", arguments.loop)):
+        if is_there:
             raise ValueError(f"{option} is for delay files, not for a topology and a profile")
     given = opensand_files.Given(arguments.delay_ms, arguments.rate_bps, arguments.gateway_id)
     satellite = opensand_files.read(arguments.file, given)
@@ -279,26 +283,17 @@ def _opensand_satellite(arguments: argparse.Namespace) -> None:
 
 def _write_satellite(output: Path, lines: list[str]) -> None:
     """Write a satellite's file, which is checked first. Raises PresetError, InputError."""
-    new = output.with_name(f".{output.stem}.new.yml")
-    try:
+    with _replaced(output) as new:
         new.write_text("".join(f"{line}\n" for line in lines))
         presets.read(new)
-        os.replace(new, output)
-    except OSError as error:
-        raise InputError(f"{output}: {error.strerror}") from error
-    finally:
-        new.unlink(missing_ok=True)
 
 
 def _parts(arguments: argparse.Namespace) -> list[imported.Part]:
     """Return the measurements of the files that are given."""
     options = _given(arguments)
+    named = {"both": arguments.file, "forward": arguments.forward, "return": arguments.back}
     parts = []
-    for direction, paths in (
-        ("both", arguments.file),
-        ("forward", arguments.forward),
-        ("return", arguments.back),
-    ):
+    for direction, paths in named.items():
         for path in paths:
             parts.append(imported.Part(path.name, direction, table.read(path, options)))
     if not parts:
@@ -310,10 +305,8 @@ def _cut(parts: list[imported.Part], arguments: argparse.Namespace) -> list[impo
     """Return the part of the measurements that is asked for."""
     if not 0 <= arguments.from_s < math.inf:
         raise ValueError(f"--from-s {arguments.from_s:g}: it must be from 0 on")
-    return [
-        part._replace(measured=imported.cut(part.measured, arguments.from_s, arguments.to_s))
-        for part in parts
-    ]
+    span_s = arguments.from_s, arguments.to_s
+    return [part._replace(measured=imported.cut(part.measured, *span_s)) for part in parts]
 
 
 def _fit(arguments: argparse.Namespace) -> None:
@@ -416,9 +409,8 @@ def _import(arguments: argparse.Namespace) -> Made:
     comments = []
     for part in parts:
         where = "" if part.direction == "both" else f", {part.direction}"
-        comments.append(
-            f"{part.name}: {part.measured.format}{where}{_probes(part, arguments.bin_s)}"
-        )
+        probes = _probes(part, arguments.bin_s)
+        comments.append(f"{part.name}: {part.measured.format}{where}{probes}")
         comments += [f"{ASSUMED}{text}" for text in part.measured.assumed]
     comments += [f"{ASSUMED}{text}" for text in link.assumed]
     if arguments.loop:
@@ -469,12 +461,8 @@ def _binned(probes: Probes, bin_s: float | None) -> str:
     """Return a text on what became of the lost probes."""
     if bin_s is not None:
         in_a_bin = len(probes) * bin_s / max(float(probes.times_s[-1]), bin_s)
-        few = (
-            f", which hold {in_a_bin:.3g} probes: too few for a rate"
-            if in_a_bin < rtt.LEAST_PROBES
-            else ""
-        )
-        return f", in bins of {bin_s:g} s{few}"
+        few = f", which hold {in_a_bin:.3g} probes: too few for a rate"
+        return f", in bins of {bin_s:g} s{few if in_a_bin < rtt.LEAST_PROBES else ''}"
     if not probes.lost.any():
         return ""
     rows = rtt.rows_of(probes)
@@ -489,9 +477,8 @@ def _rate_bps(arguments: argparse.Namespace) -> tuple[float, list[str]]:
     """Return the rate of each direction, and a comment if the user did not give the rate."""
     if arguments.rate_bps is not None:
         return arguments.rate_bps, []
-    return RATE_BPS, [
-        f"{ASSUMED}a rate of {RATE_BPS / 1e6:g} Mbit/s in each direction (--rate-bps)"
-    ]
+    text = f"{ASSUMED}a rate of {RATE_BPS / 1e6:g} Mbit/s in each direction (--rate-bps)"
+    return RATE_BPS, [text]
 
 
 def write(
@@ -502,21 +489,14 @@ def write(
 ) -> None:
     """Write a link file and check it. It is written whole or not at all. Raises InputError."""
     output: Path = arguments.output
-    # Under another name until it is checked.
-    new = output.with_name(f".{output.name}.new")
-    try:
-        with Reporter(arguments.quiet) as reporter:
+    comments = [f"openbach-run link {arguments.command}", *comments]
+    with _replaced(output) as new, Reporter(arguments.quiet) as reporter:
+        try:
             with new.open("w") as out:
-                comments = [f"openbach-run link {arguments.command}", *comments]
                 link_file.write(_shown(changes, until_s, reporter), until_s, comments, out)
             summary = link_file.check(new)
-            os.replace(new, output)
-    except link_file.LinkFileError as error:
-        raise InputError(f"what would be written is no link file: {error}") from error
-    except OSError as error:
-        raise InputError(f"{output}: {error.strerror}") from error
-    finally:
-        new.unlink(missing_ok=True)
+        except link_file.LinkFileError as error:
+            raise InputError(f"what would be written is no link file: {error}") from error
     print(described(output, summary))
     # Assumptions are shown: the user may not know what the file takes for granted.
     for comment in comments[1:]:
@@ -535,22 +515,11 @@ def described(path: Path, summary: link_file.Summary) -> str:
         f" {summary.mean_rtt_ms:.2f} ms"
     ]
     for name, way in (("forward", summary.forward), ("return", summary.back)):
-        rates = " / ".join(
-            f"{value / 1e6:.4g}"
-            for value in (
-                way.rate_bps.least,
-                way.rate_bps.mean,
-                way.rate_bps.greatest,
-            )
-        )
-        delays = " / ".join(
-            f"{value:.2f}"
-            for value in (
-                way.delay_ms.least,
-                way.delay_ms.mean,
-                way.delay_ms.greatest,
-            )
-        )
+        rate_bps, delay_ms = way.rate_bps, way.delay_ms
+        rates_bps = (rate_bps.least, rate_bps.mean, rate_bps.greatest)
+        rates = " / ".join(f"{value / 1e6:.4g}" for value in rates_bps)
+        delays_ms = (delay_ms.least, delay_ms.mean, delay_ms.greatest)
+        delays = " / ".join(f"{value:.2f}" for value in delays_ms)
         losses = f"{way.loss_pct.mean:.3g} % lost" if way.loss_pct.greatest else "no loss"
         outages = f"{way.outages} outages, {way.outage_s:.3g} s" if way.outages else "no outage"
         lines.append(

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib
 import numpy as np
@@ -23,7 +23,7 @@ from openbach_jobs import constellation, link_file, netem, presets, reconfigurat
 from openbach_run.drawing import COLOURS, SETTINGS, STYLES, WIDTH_IN
 from openbach_run.progress import Progress
 from satlink import fit, pings, rtt
-from satlink.imported import Part
+from satlink.imported import Part, first_probes
 from satlink.measured import Measured, Numbers, Probes
 from satlink.plot import kind_of, save
 
@@ -68,9 +68,7 @@ class Side:
 
 def measured_side(name: str, parts: list[Part]) -> Side:
     """Return a measurement as a side. Raises ValueError if it has no delay."""
-    probes = next(
-        (part.measured.probes for part in parts if part.measured.probes is not None), None
-    )
+    probes = first_probes(parts)
     ways = 2
     fitted = fit.Fitted()
     with suppress(ValueError):  # too short for a grid: everything is within
@@ -100,11 +98,7 @@ def link_file_side(name: str, path: Path, like: Side | None, seed: int) -> Side:
 
 
 def satellite_side(
-    name: str,
-    preset: presets.Preset,
-    like: Side | None,
-    seed: int,
-    until_s: float | None = None,
+    name: str, preset: presets.Preset, like: Side | None, seed: int, until_s: float | None = None
 ) -> Side:
     """Return a satellite as a side: what pings would meet on it.
 
@@ -118,18 +112,11 @@ def satellite_side(
             f"{name}: only links of rates are compared, not a return link that has to be asked for"
             " (access: dama) or a forward link in frames (forward: dvbs2)"
         )
-    if texts["return_rate"] == presets.SAME:
-        texts["return_rate"] = texts["rate"]
-    if texts["return_loss"] == presets.SAME:
-        texts["return_loss"] = texts["loss"]
-    rates_bps = {
-        "forward": presets.rate_bps(texts["rate"]),
-        "return": presets.rate_bps(texts["return_rate"]),
-    }
-    loss_pct = {
-        "forward": netem.percent(texts["loss"]),
-        "return": netem.percent(texts["return_loss"]),
-    }
+    rates_bps, loss_pct = {}, {}
+    for direction, prefix in (("forward", ""), ("return", "return_")):
+        rate, loss = texts[f"{prefix}rate"], texts[f"{prefix}loss"]
+        rates_bps[direction] = presets.rate_bps(texts["rate"] if rate == presets.SAME else rate)
+        loss_pct[direction] = netem.percent(texts["loss"] if loss == presets.SAME else loss)
     if until_s is None:
         until_s = max(LEAST_S, float(like.probes.times_s[-1]) if like else 0.0)
     grid = preset.reconfigurations
@@ -146,9 +133,8 @@ def satellite_side(
             else change
             for change in constellation.changes(preset.constellation)
         )
-        boundaries_s = np.arange(
-            preset.constellation.handover_s, until_s, preset.constellation.handover_s
-        )
+        handover_s = preset.constellation.handover_s
+        boundaries_s = np.arange(handover_s, until_s, handover_s)
     else:
         raise ValueError(f"{name} does not change with time: nothing to compare")
     return _pinged(name, played, until_s, like, seed, boundaries_s, loss_pct)
@@ -167,34 +153,25 @@ def _pinged(
     times_s = np.arange(0, until_s, period_s)
     states = pings.states(played, until_s + pings.TAIL_S)
     ways = like.ways if like else 2
-    probes = (
-        pings.sent(states, times_s, seed, loss_pct)
-        if ways == 2
-        else pings.sent_one_way(states["forward"], times_s)
-    )
+    if ways == 2:
+        probes = pings.sent(states, times_s, seed, loss_pct)
+    else:
+        probes = pings.sent_one_way(states["forward"], times_s)
     if boundaries_s is None:
         part = Part(name, "both", Measured(probes, (), probes.end_s, [], None, "pings"))
         boundaries_s = measured_side(name, [part]).boundaries_s
-    rates = {}
-    for direction, direction_states in states.items():
-        rates[direction] = (direction_states.times_s, direction_states.rates_bps)
+    rates = {way: (of_way.times_s, of_way.rates_bps) for way, of_way in states.items()}
     return Side(name, probes, ways, rates, boundaries_s)
 
 
-class Row:
+class Row(NamedTuple):
     """A line of the table: a statistic of both sides."""
 
-    def __init__(
-        self,
-        name: str,
-        unit: str,
-        first: float,
-        other: float,
-        chance: tuple[float, float] | None = None,
-    ) -> None:
-        self.name, self.unit, self.values = name, unit, (first, other)
-        self.chance = chance
-        """Between which values the second side has it in a time as short as the first one."""
+    name: str
+    unit: str
+    values: tuple[float, float]
+    chance: tuple[float, float] | None = None
+    """Interval of its values on the second side in a time as short as that of the first one."""
 
     @property
     def is_chance(self) -> bool:
@@ -216,7 +193,7 @@ def table(
     rows = []
     for name, (unit, value) in statistics.items():
         if name in others:
-            rows.append(Row(name, unit, value, others[name][1], (chance or {}).get(name)))
+            rows.append(Row(name, unit, (value, others[name][1]), (chance or {}).get(name)))
     return rows
 
 
@@ -259,10 +236,8 @@ def _statistics(side: Side) -> dict[str, tuple[str, float]]:
             continue
         for quantile in QUANTILES:
             if quantile in (5, 50, 95, 99) or mine is not around:
-                statistics[f"{word} {place}, {quantile} %"] = (
-                    "ms",
-                    float(np.percentile(values, quantile)),
-                )
+                value = float(np.percentile(values, quantile))
+                statistics[f"{word} {place}, {quantile} %"] = "ms", value
         statistics[f"{word} {place}, highest"] = "ms", float(values.max())
         if side.ways == 2:
             statistics[f"loss {place}"] = "%", 100 * float(lost[mine].mean())
@@ -286,9 +261,8 @@ def burst_lengths_s(side: Side) -> Numbers:
 
 def _bursts(side: Side) -> dict[str, tuple[str, float]]:
     lengths_s = burst_lengths_s(side)
-    bursts = {
-        "bursts of loss in an hour": ("", 3600 * len(lengths_s) / float(side.probes.end_s)),
-    }
+    in_an_hour = 3600 * len(lengths_s) / float(side.probes.end_s)
+    bursts = {"bursts of loss in an hour": ("", in_an_hour)}
     if len(lengths_s):
         bursts["burst of loss, 50 %"] = "ms", 1000 * float(np.median(lengths_s))
         bursts["burst of loss, 90 %"] = "ms", 1000 * float(np.percentile(lengths_s, 90))
@@ -334,19 +308,17 @@ def autocorrelation(side: Side, lags_s: tuple[float, ...] = LAGS_S) -> list[floa
     probes = side.probes
     known = ~np.isnan(probes.rtts_ms)
     period_s = probes.period_s
-    values = np.interp(
-        np.arange(0, probes.times_s[-1], period_s), probes.times_s[known], probes.rtts_ms[known]
-    )
+    times_s = np.arange(0, probes.times_s[-1], period_s)
+    values = np.interp(times_s, probes.times_s[known], probes.rtts_ms[known])
     values = np.minimum(values, np.percentile(values, 99))
     rest = values - values.mean()
     variance = float((rest * rest).mean())
     correlations = []
     for lag_s in lags_s:
         lag = round(lag_s / period_s)
-        if not 0 < lag < len(rest) / 2 or not variance:
-            correlations.append(math.nan)
-            continue
-        correlations.append(float((rest[lag:] * rest[:-lag]).mean()) / variance)
+        is_known = 0 < lag < len(rest) / 2 and variance
+        covariance = float((rest[lag:] * rest[:-lag]).mean()) if is_known else math.nan
+        correlations.append(covariance / variance if is_known else math.nan)
     return correlations
 
 
@@ -358,9 +330,8 @@ def lines(rows: list[Row], names: tuple[str, str]) -> list[str]:
     head = f"{'':{width}}  {heads[0]:>16}  {heads[1]:>16}  difference"
     shown = [head + (f"  {'by chance':>20}" if is_drawn else "")]
     for row in rows:
-        cells = [
-            "-" if math.isnan(value) else f"{value:.4g} {row.unit}".strip() for value in row.values
-        ]
+        texts = [f"{value:.4g} {row.unit}".strip() for value in row.values]
+        cells = ["-" if text.startswith("nan") else text for text in texts]
         off = "" if math.isnan(row.off_pct) else f"{row.off_pct:+.1f} %"
         line = f"{row.name:{width}}  {cells[0]:>16}  {cells[1]:>16}  {off:>10}"
         if row.chance:

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from satlink import rtt
-from satlink.imported import Part, aligned
+from satlink.imported import Part, aligned, first_probes
 from satlink.measured import (
     LOST,
     LOST_FORWARD,
@@ -95,9 +95,7 @@ def fit(parts: Sequence[Part], grid_s: float | None = None) -> Fitted:
     """Return the parameters that the measurements have. Raises ValueError if they tell none."""
     parts, remarks = aligned(parts)
     fitted = Fitted(remarks=remarks)
-    probes = next(
-        (part.measured.probes for part in parts if part.measured.probes is not None), None
-    )
+    probes = first_probes(parts)
     series: dict[tuple[str, str], Series] = {}
     for part in parts:
         fitted.sources.append(f"{part.name} ({part.measured.format})")
@@ -106,11 +104,7 @@ def fit(parts: Sequence[Part], grid_s: float | None = None) -> Fitted:
             series[curve.quantity, direction] = curve
     end_s = min(part.measured.end_s for part in parts)
     delays = _delays(probes, series)
-    rates = {
-        direction: curve
-        for (quantity, direction), curve in series.items()
-        if quantity == "rate_bps"
-    }
+    rates = {way: curve for (quantity, way), curve in series.items() if quantity == "rate_bps"}
     if delays is None and not rates:
         raise ValueError("neither a delay nor a rate in it")
     grid, phase = _grid(fitted, delays, rates, end_s, grid_s)
@@ -152,9 +146,8 @@ def _grid(
     """Return period and phase of the grid, and put them among the values."""
     events_s = _events_s(delays) if delays is not None else np.zeros(0)
     grid = Estimate(given_s or USUAL_GRID_S)
-    by_events = None
-    if len(events_s) >= LEAST_EVENTS:
-        by_events = _grid_of_events(events_s, given_s)
+    enough = len(events_s) >= LEAST_EVENTS
+    by_events = _grid_of_events(events_s, given_s) if enough else None
     if by_events is not None:
         grid, phase, used = by_events
         # Before a reconfiguration packets are under way, which it loses or holds; and the first
@@ -384,9 +377,8 @@ def _inside(
     """Return the places of the values of each interval, without those near its ends."""
     groups = []
     for start_s, stop_s in pairwise(edges_s):
-        first, last = np.searchsorted(
-            delays.times_s, [start_s + over_s + GUARD_S, stop_s - before_s - GUARD_S]
-        )
+        ends_s = [start_s + over_s + GUARD_S, stop_s - before_s - GUARD_S]
+        first, last = np.searchsorted(delays.times_s, ends_s)
         groups.append(np.arange(first, max(first, last)))
     return groups
 
@@ -494,10 +486,8 @@ def _fit_levels(
         # high ones are cut: no packet overtakes another, so those after a high one are too high.
         kept.append(_correlation(np.minimum(values, middle)))
     if len(bases_ms) < LEAST_INTERVALS:
-        raise ValueError(
-            f"{len(bases_ms)} intervals have enough values, {LEAST_INTERVALS} are the least:"
-            " measure for a longer time, or more often"
-        )
+        text = f"{len(bases_ms)} intervals have enough values, {LEAST_INTERVALS} are the least"
+        raise ValueError(f"{text}: measure for a longer time, or more often")
     bases = np.array(bases_ms) / delays.ways
     step, delay = _steps(bases)
     fitted.values["delay_ms"], fitted.values["delay_step_ms"] = delay, step
@@ -506,10 +496,9 @@ def _fit_levels(
     for name in names:
         fitted.values[name] = Estimate(*(max(share, 0.0) for share in spread))
     if delays.period_s <= 0.05 and spread.value > 0:
-        correlation = _mean(np.array(kept))
-        fitted.values["spread_hold_ms"] = Estimate(
-            *(_hold_ms(min(max(share, 0.0), 0.999), delays.period_s) for share in correlation)
-        )
+        shares = [min(max(share, 0.0), 0.999) for share in _mean(np.array(kept))]
+        held_ms = [_hold_ms(share, delays.period_s) for share in shares]
+        fitted.values["spread_hold_ms"] = Estimate(*held_ms)
     fitted.remarks.append(f"{len(bases_ms)} intervals")
 
 
@@ -572,9 +561,8 @@ def _fit_rates(
     mean = _mean(np.array(means))
     follows = np.diff(kept) == 1
     if not follows.any():
-        fitted.remarks.append(
-            "no two intervals with a rate follow each other: no step of it is known"
-        )
+        text = "no two intervals with a rate follow each other: no step of it is known"
+        fitted.remarks.append(text)
         return
     deviation = _deviation_of_steps(np.diff(means)[follows])
     share = Estimate(*(min(100 * value / mean.value, 100.0) for value in deviation))
@@ -698,11 +686,9 @@ def satellite_lines(fitted: Fitted, title: str) -> list[str]:
         *(f"# {remark}" for remark in fitted.remarks),
     ]
     for name, text in TEXTS.items():
-        if name in fitted.values:
-            estimate = fitted.values[name]
-            lines.append(
-                f"{name}: {_text(name, estimate.value)}  # {text}{_interval(name, estimate)}"
-            )
+        if estimate := fitted.values.get(name):
+            value = _text(name, estimate.value)
+            lines.append(f"{name}: {value}  # {text}{_interval(name, estimate)}")
     if "rate" not in fitted.values:
         lines.append("# rate: not measured, so the default")
     return lines

@@ -86,6 +86,12 @@ def _whole_bins_s(measured: Measured, bin_s: float) -> float:
     return round((int(last_s / bin_s + 1e-12) + 1) * bin_s, 9)
 
 
+def first_probes(parts: Sequence[Part]) -> Probes | None:
+    """Return the probes of the first measurement that has any."""
+    every = (part.measured.probes for part in parts)
+    return next((probes for probes in every if probes is not None), None)
+
+
 def aligned(parts: Sequence[Part]) -> tuple[list[Part], list[str]]:
     """Return the measurements on one clock: by the time of day if all say it, else from 0 on."""
     begun_s = [part.measured.start_unix_s for part in parts]

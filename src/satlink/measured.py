@@ -189,6 +189,12 @@ def one_after_the_other(runs: Sequence[Probes]) -> Probes:
     )
 
 
+def several(runs: Sequence[Any], what: str) -> list[str]:
+    """Return what is assumed of a file with several runs; [] for one run."""
+    text = "are in the file: one follows the other, without the time between them"
+    return [f"{len(runs)} {what} {text}"] if len(runs) > 1 else []
+
+
 def with_gaps_lost(probes: Probes) -> tuple[Probes, int, float]:
     """Return probes with a lost one for each usual interval of each gap.
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -128,6 +129,10 @@ class Satellite:
         place = f"{printable(element.file.name)}, line {element.line}"
         self.places[name] = f"{place}: {note}" if note else place
 
+    def say(self, name: str, text: str, place: str) -> None:
+        """Put a value that no element says, and where it is from."""
+        self.values[name], self.places[name] = text, place
+
     def lines(self) -> list[str]:
         """Return the lines of the satellite's file."""
         named = (f"{name}: {text}  # {self.places[name]}" for name, text in self.values.items())
@@ -220,8 +225,7 @@ def _satellite(files: Mapping[str, Element], given: Given) -> Satellite:
     es_n0_db = _es_n0_db(terminal, gateway, satellite)
     _put_forward(satellite, topology, spot, group, es_n0_db[FORWARD], given)
     _put_buffer(satellite, terminal)
-    satellite.values["access"] = presets.DAMA
-    satellite.places["access"] = "these files"
+    satellite.say("access", presets.DAMA, "these files")
     _put_times(satellite, topology, terminal)
     _put_carrier(satellite, topology, spot, group, es_n0_db[RETURN])
     _put_encapsulation(satellite, terminal)
@@ -235,16 +239,14 @@ def _satellite(files: Mapping[str, Element], given: Given) -> Satellite:
         )
     _check_classes(satellite, terminal)
     _put_assigned(satellite)
+    by_part: dict[str, dict[str, str]] = {"": {}, "dama": {}, "forward": {}}
+    for name, text in satellite.values.items():
+        part = "dama" if name in dama.VALUES else ""
+        part = "forward" if name.startswith(dvbs2.IN_FILE) else part
+        by_part[part][name.removeprefix(dvbs2.IN_FILE)] = text
     try:
-        of_link: dict[str, str] = {}
-        of_dama: dict[str, str] = {}
-        of_forward: dict[str, str] = {}
-        for name, text in satellite.values.items():
-            if name.startswith(dvbs2.IN_FILE):
-                of_forward[name.removeprefix(dvbs2.IN_FILE)] = text
-            else:
-                (of_dama if name in dama.VALUES else of_link)[name] = text
-        presets.in_force({}, presets.Preset(of_link, dama=of_dama, forward=of_forward))
+        of_dama, of_forward = by_part["dama"], by_part["forward"]
+        presets.in_force({}, presets.Preset(by_part[""], dama=of_dama, forward=of_forward))
     except ValueError as error:
         raise terminal.wrong(f"with {topology.file}: {error}") from None
     return satellite
@@ -274,9 +276,8 @@ def _spot(
             " infrastructure would say which one it is"
         )
     wanted = gateway.read() if given.gateway_id is None else given.gateway_id
-    spots = topology.items("frequency_plan/spots")
     gateways = []
-    for spot in spots:
+    for spot in topology.items("frequency_plan/spots"):
         number = spot.need("assignments/gateway_id")
         gateways.append(number.text)
         if number.text == wanted:
@@ -284,10 +285,9 @@ def _spot(
                 part.read()  # which satellite: there is one
             _check_transparent(spot)
             return spot, group.read()
-    raise topology.need("frequency_plan").wrong(
-        f"no spot has the gateway {printable(wanted)!r}; there are"
-        f" {', '.join(map(printable, gateways[:20])) or 'none'}"
-    )
+    there_are = ", ".join(map(printable, gateways[:20])) or "none"
+    reason = f"no spot has the gateway {printable(wanted)!r}; there are {there_are}"
+    raise topology.need("frequency_plan").wrong(reason)
 
 
 def _own_number(infrastructure: Element | None) -> str:
@@ -313,8 +313,7 @@ def _put_delay(
 ) -> None:
     """Put the delay of both hops together."""
     if given.delay_ms is not None:
-        satellite.values["delay_ms"] = f"{given.delay_ms:g}"
-        satellite.places["delay_ms"] = "--delay-ms"
+        satellite.say("delay_ms", f"{given.delay_ms:g}", "--delay-ms")
         return
     hops_ms = []
     for profile in (terminal, gateway or terminal):
@@ -350,10 +349,8 @@ def _hop_db(profile: Element, way: str, satellite: Satellite) -> float:
     clear = part.need("clear_sky").number(-100, 100, "a C/N in dB")
     kind = part.need("attenuation_type")
     if kind.read() != "Ideal":
-        text = (
-            f"{printable(profile.file.name)}, line {kind.line}: {kind.path}:"
-            f" {printable(kind.text)}: no weather; the sky is clear"
-        )
+        place = f"{printable(profile.file.name)}, line {kind.line}: {kind.path}"
+        text = f"{place}: {printable(kind.text)}: no weather; the sky is clear"
         if text not in satellite.not_modelled:
             satellite.not_modelled.append(text)
         return clear
@@ -370,23 +367,19 @@ def _put_forward(
 ) -> None:
     """Put the forward link's rate: symbols of its carrier by bits of its MODCOD."""
     if given.rate_bps is not None:
-        satellite.values["rate"] = f"{given.rate_bps:.0f}"
-        satellite.places["rate"] = "--rate-bps"
+        satellite.say("rate", f"{given.rate_bps:.0f}", "--rate-bps")
         return
-    margin = topology.need("advanced_settings/links/forward_margin").number(
-        0, 100, "a margin in dB"
-    )
+    margins = topology.need("advanced_settings/links/forward_margin")
+    margin = margins.number(0, 100, "a margin in dB")
     known = _waveforms(topology, "dvb_s2", None)
     carrier = _carrier(spot, FORWARD, ("ACM",), group, known, es_n0_db - margin)
     bps = carrier.symbols * carrier.waveform.efficiency
     _put_frames(satellite, topology, carrier, es_n0_db, margin)
-    satellite.put(
-        "rate",
-        f"{round(bps)}",
-        carrier.element.need("bandwidth"),
+    note = (
         f"{carrier.symbols / 1e6:.6g} Msymbol/s, MODCOD {carrier.waveform.number} of"
-        f" {carrier.waveform.efficiency:g} bit/symbol at {es_n0_db:.2f} dB",
+        f" {carrier.waveform.efficiency:g} bit/symbol at {es_n0_db:.2f} dB"
     )
+    satellite.put("rate", f"{round(bps)}", carrier.element.need("bandwidth"), note)
 
 
 def _put_frames(
@@ -404,16 +397,13 @@ def _put_frames(
     settings = topology.need("advanced_settings")
     loop = settings.need("timers/acm_refresh")
     band = carrier.element.need("bandwidth")
-    satellite.values["forward"] = presets.DVBS2
-    satellite.places["forward"] = "carrier of type ACM; forward=rate is the rate above"
+    satellite.say("forward", presets.DVBS2, "carrier of type ACM; forward=rate is the rate above")
     satellite.put("forward_symbols", f"{round(carrier.symbols)}", band, f"{band.text} kHz")
     satellite.put("forward_es_n0_db", f"{es_n0_db:.4g}", carrier.element, "of a clear sky")
-    satellite.put(
-        "forward_loop_ms", f"{loop.whole(0, 100_000, 'a duration in ms')}", loop, "of ACM"
-    )
+    loop_ms = loop.whole(0, 100_000, "a duration in ms")
+    satellite.put("forward_loop_ms", f"{loop_ms}", loop, "of ACM")
     satellite.put("forward_margin_db", f"{margin_db:g}", settings.need("links/forward_margin"))
-    satellite.values["forward_hysteresis_db"] = "0"
-    satellite.places["forward_hysteresis_db"] = "OpenSAND has none"
+    satellite.say("forward_hysteresis_db", "0", "OpenSAND has none")
 
 
 def _put_carrier(
@@ -434,10 +424,9 @@ def _put_carrier(
     length_bytes = waveform.efficiency * int(length.split()[0]) / 8
     expected = dama.WAVEFORMS[waveform.number]
     if abs(length_bytes - expected) > max(BITS_AGREE * expected, 1):
-        raise waveform.element.need("efficiency").wrong(
-            f"waveform {waveform.number} would carry {length_bytes:.1f} bytes in {length}; by"
-            f" DVB-RCS2 it carries {expected}"
-        )
+        what = f"waveform {waveform.number} would carry {length_bytes:.1f} bytes in {length}"
+        element = waveform.element.need("efficiency")
+        raise element.wrong(f"{what}; by DVB-RCS2 it carries {expected}")
 
 
 def _waveforms(topology: Element, name: str, length: str | None) -> dict[int, Waveform]:
@@ -447,13 +436,10 @@ def _waveforms(topology: Element, name: str, length: str | None) -> dict[int, Wa
         number = item.need("id")
         if length is not None and item.need("burst_length").text != length:
             continue
+        texts = item.need("efficiency").text, item.need("threshold").text
         try:
-            waveform = Waveform(
-                int(number.text),
-                float(item.need("efficiency").text),
-                float(item.need("threshold").text),
-                item,
-            )
+            efficiency, threshold_db = map(float, texts)
+            waveform = Waveform(int(number.text), efficiency, threshold_db, item)
         except ValueError:
             raise item.wrong("id, efficiency and threshold of a waveform are numbers") from None
         if waveform.number in waveforms:
@@ -477,37 +463,30 @@ def _carrier(
     Raises LinkFileError if there is none.
     """
     roll_off = spot.need(f"roll_off/{direction}").number(0, 1, "a roll-off")
+    by_threshold = attrgetter("threshold_db")
     carriers = []
     for item in spot.items(f"{direction}_band"):
         if item.need("type").text not in types or item.need("group").text != group:
             continue
         offered = [known[number] for number in _numbers(item.need("wave_form")) if number in known]
         if not offered:
-            raise item.need("wave_form").wrong(
-                f"{printable(item.need('wave_form').text)!r}: none of them is in wave_forms with"
-                " the burst's length"
-            )
+            element, reason = item.need("wave_form"), "none of them is in wave_forms with"
+            raise element.wrong(f"{printable(element.text)!r}: {reason} the burst's length")
         heard = [waveform for waveform in offered if waveform.threshold_db <= es_n0_db]
         # OpenSAND takes the most robust one as well where none gets through.
-        best = max(heard, key=_threshold) if heard else min(offered, key=_threshold)
+        best = max(heard, key=by_threshold) if heard else min(offered, key=by_threshold)
         khz = item.need("bandwidth").whole(1, 100_000_000, "a bandwidth in kHz")
         carriers.append(Carrier(item, khz * 1000 / (1 + roll_off), best))
     if not carriers:
         way = " --rate-bps gives a rate." if direction == FORWARD else ""
-        raise spot.wrong(
-            f"{direction}_band has no carrier of type {' or '.join(types)} for the group"
-            f" {printable(group)!r}.{way}"
-        )
-    chosen = max(carriers, key=lambda carrier: _threshold(carrier.waveform))
+        what = f"{direction}_band has no carrier of type {' or '.join(types)}"
+        raise spot.wrong(f"{what} for the group {printable(group)!r}.{way}")
+    chosen = max(carriers, key=lambda carrier: carrier.waveform.threshold_db)
     for name in ("type", "group", "wave_form"):
         chosen.element.need(name).read()
     for part in chosen.waveform.element.children:
         part.read()
     return chosen
-
-
-def _threshold(waveform: Waveform) -> float:
-    return waveform.threshold_db
 
 
 def _numbers(element: Element) -> list[int]:
@@ -539,7 +518,9 @@ def _put_times(satellite: Satellite, topology: Element, terminal: Element) -> No
     settings = topology.need("advanced_settings")
     frame = settings.need("links/return_duration")
     superframe_ms = frame.number(1, 1000, "a duration in ms")
-    satellite.put("algorithm", "opensand", _algorithm(terminal), "Legacy, as it is meant")
+    algorithm = terminal.need("access/dama/algorithm")
+    algorithm.one_of(("Legacy",))
+    satellite.put("algorithm", "opensand", algorithm, "Legacy, as it is meant")
     satellite.remarks.append(
         "algorithm: opensand is Legacy without the mistakes of OpenSAND 8.2; with them it is"
         " dama.algorithm=opensand_8_2"
@@ -559,22 +540,14 @@ def _put_times(satellite: Satellite, topology: Element, terminal: Element) -> No
         satellite.put(name, f"{period + LIFE_SUPERFRAMES}", synchro, "one more than the period")
 
 
-def _algorithm(terminal: Element) -> Element:
-    element = terminal.need("access/dama/algorithm")
-    element.one_of(("Legacy",))
-    return element
-
-
 def _put_encapsulation(satellite: Satellite, terminal: Element) -> None:
     """Put what RLE adds to a packet."""
     kind = terminal.get("encap/rle/alpdu_protection")
     if kind is None:
-        satellite.remarks.append(
-            "assumed: packets that are cut have a sequence number (no encap/rle)"
-        )
-        satellite.values["label_bytes"] = f"{LABEL_BYTES}"
-        satellite.values["check_bytes"] = f"{SEQUENCE_NUMBER_BYTES}"
-        satellite.places |= dict.fromkeys(("label_bytes", "check_bytes"), "OpenSAND's RLE")
+        text = "assumed: packets that are cut have a sequence number (no encap/rle)"
+        satellite.remarks.append(text)
+        satellite.say("label_bytes", f"{LABEL_BYTES}", "OpenSAND's RLE")
+        satellite.say("check_bytes", f"{SEQUENCE_NUMBER_BYTES}", "OpenSAND's RLE")
         return
     names = {"Sequence Number": SEQUENCE_NUMBER_BYTES, "CRC": CRC_BYTES}
     check_bytes = names[kind.one_of(tuple(names))]
@@ -648,13 +621,11 @@ def _put_gateway(satellite: Satellite, gateway: Element) -> None:
 
 def _put_assigned(satellite: Satellite) -> None:
     """Put the return link's rate for access=assigned: what the terminal has and may ask for."""
-    bps = sum(
-        netem.number(satellite.values.get(name, "0"), 0, 1e12, "a rate") for name in ("cra", "rbdc")
-    )
+    texts = [satellite.values.get(name, "0") for name in ("cra", "rbdc")]
+    bps = sum(netem.number(text, 0, 1e12, "a rate") for text in texts)
     bps = min(max(bps, presets.LEAST_BPS), presets.MOST_BPS)
-    satellite.values["return_rate"] = f"{bps:.0f}"
-    satellite.places["return_rate"] = (
-        "of access=assigned: cra and rbdc together, at least 32 kbit/s"
+    satellite.say(
+        "return_rate", f"{bps:.0f}", "of access=assigned: cra and rbdc together, at least 32 kbit/s"
     )
 
 

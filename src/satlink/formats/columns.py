@@ -27,6 +27,7 @@ from satlink.measured import (
     Series,
     one_after_the_other,
     probes_of,
+    several,
     shown,
     with_gaps_lost,
     without_gaps,
@@ -225,26 +226,21 @@ def _of_whiles(
             # A loss of round trips: each direction survives with the root.
             row = np.round(100 * (1 - np.sqrt(1 - row / 100)), 6)
         series.append(Series(quantity, column.direction, shorter_s[is_known], row[is_known]))
-    if any(curve.quantity == "delay_ms" for curve in series) and not any(
-        column.quantity == "delay_ms" for column in known.values()
-    ):
+    kinds = {column.quantity for column in known.values()}
+    if "delay_ms" not in kinds and kinds & {"mean_rtt_ms", "rtt_ms"}:
         assumed.append("each direction has half of the round-trip time, and loses the same")
     steps_s = np.diff(shorter_s)
     step_s = float(np.median(steps_s[steps_s > 0])) if np.any(steps_s > 0) else 1.0
-    return Measured(
-        None,
-        tuple(_checked_twice(path, series)),
-        float(shorter_s[-1]) + step_s,
-        assumed,
-        None if gaps and not given.whole_minutes else start_unix_s,
-    )
+    start = None if gaps and not given.whole_minutes else start_unix_s
+    end_s = float(shorter_s[-1]) + step_s
+    return Measured(None, _checked_twice(path, series), end_s, assumed, start)
 
 
-def _checked_twice(path: Path, series: list[Series]) -> list[Series]:
+def _checked_twice(path: Path, series: list[Series]) -> tuple[Series, ...]:
     names = [(curve.quantity, curve.direction) for curve in series]
     if len(set(names)) < len(names):
         raise LinkFileError(path, "two columns say the same: leave one out")
-    return series
+    return tuple(series)
 
 
 def _of_probes(
@@ -289,16 +285,10 @@ def _of_probes(
         parts.append(part)
     if backwards:
         back = int(np.argmax(np.diff(times_s) < 0)) + 1
-        assumed.append(
-            f"times go back (first in line {table.lines[back]}): the probes are in the order of"
-            " their times"
-        )
-    if len(parts) > 1:
-        assumed.append(
-            f"{len(parts)} measurements are in the file: one follows the other, without the time"
-            " between them"
-        )
-        start_unix_s = None
+        what = "the probes are in the order of their times"
+        assumed.append(f"times go back (first in line {table.lines[back]}): {what}")
+    assumed += several(parts, "measurements")
+    start_unix_s = start_unix_s if len(parts) == 1 else None
     probes = one_after_the_other(parts)
     series = _one_ways(path, known, values, shifted_s, rtts_ms)
     if series:
@@ -308,9 +298,7 @@ def _of_probes(
         for name, column in known.items()
         if column.quantity == "rate_bps"
     ]
-    return Measured(
-        probes, tuple(_checked_twice(path, series)), probes.end_s, assumed, start_unix_s
-    )
+    return Measured(probes, _checked_twice(path, series), probes.end_s, assumed, start_unix_s)
 
 
 def _with_gaps(probes: Probes, given: Given, assumed: list[str]) -> Probes:
@@ -345,12 +333,9 @@ def _one_ways(
     for name, column in known.items():
         if column.quantity == "delay_ms":
             if column.direction == "both":
-                raise LinkFileError(
-                    path,
-                    "a delay of one way beside a round trip: which way? Name it uplink_ms or"
-                    " downlink_ms",
-                    column=name,
-                )
+                reason = "a delay of one way beside a round trip: which way?"
+                hint = "Name it uplink_ms or downlink_ms"
+                raise LinkFileError(path, f"{reason} {hint}", column=name)
             of_direction[column.direction] = values[name]
     if not of_direction:
         return []
@@ -367,10 +352,8 @@ def _one_ways(
         )
     if min(float(np.nanmin(row)) for row in of_direction.values()) < 0:
         raise LinkFileError(path, "a one-way delay is below 0: the two clocks did not agree")
-    return [
-        Series("delay_ms", direction, *_known(times_s, row))
-        for direction, row in sorted(of_direction.items())
-    ]
+    rows = sorted(of_direction.items())
+    return [Series("delay_ms", direction, *_known(times_s, row)) for direction, row in rows]
 
 
 def _runs(times_s: Numbers, headings: Sequence[int]) -> list[int]:
@@ -449,24 +432,20 @@ def _only(path: Path, table: _Table, given: Given) -> _Table:
     keep = np.ones(len(table.lines), dtype=bool)
     for name, wanted in given.only:
         if name not in table.cells:
-            raise LinkFileError(
-                path, f"--only {name}: no such column; there are {', '.join(table.columns)}"
-            )
+            reason = f"no such column; there are {', '.join(table.columns)}"
+            raise LinkFileError(path, f"--only {name}: {reason}")
         rows = np.array([cell.strip() == wanted for cell in table.cells[name]])
         if not rows.any():
             values = sorted({cell.strip() for cell in table.cells[name]})
-            raise LinkFileError(
-                path, f"--only {name}={wanted}: no row has it; there are {', '.join(values[:10])}"
-            )
+            reason = f"no row has it; there are {', '.join(values[:10])}"
+            raise LinkFileError(path, f"--only {name}={wanted}: {reason}")
         keep &= rows
     if not given.only:
         return table
     if not keep.any():
         raise LinkFileError(path, "no row has all the values of --only")
     places = np.flatnonzero(keep).tolist()
-    cells = {}
-    for name, row in table.cells.items():
-        cells[name] = [row[place] for place in places]
+    cells = {name: [row[place] for place in places] for name, row in table.cells.items()}
     assumed = [*table.assumed, f"{len(places)} of {len(keep)} rows, by --only"]
     starts = sorted({int(keep[:start].sum()) for start in table.starts})
     return _Table(table.columns, cells, [table.lines[place] for place in places], starts, assumed)
@@ -481,12 +460,9 @@ def _roles(path: Path, columns: list[str], line: int = 0) -> tuple[str, dict[str
     if not has_rtt:
         for name in ("uplink", "downlink"):
             if name in known:
-                raise LinkFileError(
-                    path,
-                    f"no rtt beside it, so is it a delay or a rate? Name it {name}_ms or"
-                    f" {name}_mbps",
-                    column=name,
-                )
+                hint = f"Name it {name}_ms or {name}_mbps"
+                reason = f"no rtt beside it, so is it a delay or a rate? {hint}"
+                raise LinkFileError(path, reason, column=name)
     if not times or not known:
         missing = "time" if not times else "value"
         right = "time_s" if not times else "rtt_ms"
@@ -513,9 +489,8 @@ def _times_s(path: Path, table: _Table, name: str) -> tuple[Numbers, float | Non
     bad = ~(np.isfinite(raw) & (raw >= 0))
     if bad.any():
         place = int(np.argmax(bad))
-        raise LinkFileError(
-            path, f"{shown(cells[place])} is not a number from 0 on", table.lines[place], name
-        )
+        reason = f"{shown(cells[place])} is not a number from 0 on"
+        raise LinkFileError(path, reason, table.lines[place], name)
     if name in TIMES:
         factor, remarks = TIMES[name], []
     else:
@@ -537,12 +512,8 @@ def _dates_s(path: Path, table: _Table, name: str) -> tuple[Numbers, bool]:
         try:
             moment = datetime.fromisoformat(cell.strip().replace("Z", "+00:00"))
         except ValueError:
-            raise LinkFileError(
-                path,
-                f"{shown(cell)} is neither a number nor a date like 2024-01-31 12:00:00",
-                table.lines[row],
-                name,
-            ) from None
+            reason = f"{shown(cell)} is neither a number nor a date like 2024-01-31 12:00:00"
+            raise LinkFileError(path, reason, table.lines[row], name) from None
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=UTC)
             has_no_zone = True

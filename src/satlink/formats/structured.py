@@ -31,6 +31,7 @@ from satlink.measured import (
     Series,
     one_after_the_other,
     probes_of,
+    several,
 )
 
 IRTT_LOST = {
@@ -61,9 +62,8 @@ def read(path: Path, text: str, given: Given) -> Measured:
             except LinkFileError:
                 raise
             except PROBLEMS as error:
-                raise LinkFileError(
-                    path, f"not the JSON of {name}: {type(error).__name__}: {error}"
-                ) from error
+                reason = f"not the JSON of {name}: {type(error).__name__}: {error}"
+                raise LinkFileError(path, reason) from error
     raise LinkFileError(path, f"JSON that is not understood; known are {UNDERSTOOD}")
 
 
@@ -81,9 +81,8 @@ def _documents(path: Path, text: str) -> list[Any]:
         except RecursionError as error:
             raise LinkFileError(path, "JSON that is nested too deeply") from error
         except json.JSONDecodeError as error:
-            cut = (
-                "it is cut off, or " if error.pos >= end - 1 or "Unterminated" in error.msg else ""
-            )
+            is_cut = error.pos >= end - 1 or "Unterminated" in error.msg
+            cut = "it is cut off, or " if is_cut else ""
             raise LinkFileError(path, f"{cut}not JSON: {error.msg}", error.lineno) from error
         except ValueError as error:  # Python reads no whole number of thousands of digits
             raise LinkFileError(path, f"not JSON that can be read: {error}") from error
@@ -93,20 +92,13 @@ def _documents(path: Path, text: str) -> list[Any]:
     return documents
 
 
-def _several(count: int, what: str) -> list[str]:
-    if count < 2:
-        return []
-    return [f"{count} {what} are in the file: one follows the other, without the time between them"]
-
-
 def _unlike(path: Path, documents: Sequence[Any], name: str) -> None:
     """Raise LinkFileError for a document of another format."""
     is_it, _ = READERS[name]
     for number, document in enumerate(documents, 1):
         if not is_it(document):
-            raise LinkFileError(
-                path, f"document {number} is not of {name}, as the first one is: one format a file"
-            )
+            reason = f"document {number} is not of {name}, as the first one is: one format a file"
+            raise LinkFileError(path, reason)
 
 
 def _ms(value: Any, what: str) -> float:
@@ -133,7 +125,7 @@ def _irtt(path: Path, documents: Sequence[Any], given: Given) -> Measured:
     if len(documents) == 1:
         send = documents[0]["round_trips"][0]["timestamps"]["client"]["send"]
         start = send["wall"] / 1e9 if "wall" in send else None
-    return Measured(probes, (), probes.end_s, _several(len(runs), "runs of irtt"), start)
+    return Measured(probes, (), probes.end_s, several(runs, "runs of irtt"), start)
 
 
 def _irtt_run(trips: Sequence[Any]) -> Probes:
@@ -159,7 +151,8 @@ def _iperf3(path: Path, documents: Sequence[Any], given: Given) -> Measured:
     """Return the rates of each interval of `iperf3 --json` or `--json-stream`."""
     _unlike(path, documents, "iperf3")
     is_stream = "event" in documents[0]
-    runs = _streamed(documents) if is_stream else _whole(documents)
+    whole = [] if is_stream else [(each["start"], each["intervals"]) for each in documents]
+    runs = _streamed(documents) if is_stream else whole
     rates = Rates()
     begin_s = 0.0
     for start, intervals in runs:
@@ -189,16 +182,11 @@ def _iperf3(path: Path, documents: Sequence[Any], given: Given) -> Measured:
         "the rate of the link is what iperf3 got through in each interval; its RTTs are not taken:"
         " they have its own queue in them",
         "iperf3's client is on the user's side: what it sends is the return direction",
-        *_several(len(runs), "runs of iperf3"),
+        *several(runs, "runs of iperf3"),
     ]
     begun = runs[0][0].get("timestamp", {}).get("timesecs") if len(runs) == 1 else None
     start_s = None if begun is None else float(begun)
     return replace(rates.measured(path, assumed), start_unix_s=start_s)
-
-
-def _whole(documents: Sequence[Any]) -> list[tuple[Any, list[Any]]]:
-    """Return start and intervals of each run of `iperf3 --json`."""
-    return [(document["start"], document["intervals"]) for document in documents]
 
 
 def _streamed(documents: Sequence[Any]) -> list[tuple[Any, list[Any]]]:
@@ -228,20 +216,16 @@ def _atlas(path: Path, documents: Sequence[Any], given: Given) -> Measured:
     for name in ("prb_id", "msm_id"):
         values = list(dict.fromkeys(str(document.get(name)) for document in documents))
         if name in wanted:
-            documents = [
-                document for document in documents if str(document.get(name)) == wanted[name]
-            ]
+            documents = [each for each in documents if str(each.get(name)) == wanted[name]]
             if not documents:
                 raise LinkFileError(path, f"no {name} {wanted[name]}; there are {values[:10]}")
         elif len(values) > 1:
-            raise LinkFileError(
-                path, f"results of {len(values)} {name}: give one with --only {name}={values[0]}"
-            )
+            hint = f"give one with --only {name}={values[0]}"
+            raise LinkFileError(path, f"results of {len(values)} {name}: {hint}")
     for document in documents:
-        if document.get("type", "ping") != "ping":
-            raise LinkFileError(
-                path, f"a result of type {document['type']}: results of type ping are understood"
-            )
+        if (kind := document.get("type", "ping")) != "ping":
+            reason = f"a result of type {kind}: results of type ping are understood"
+            raise LinkFileError(path, reason)
     times_s: list[float] = []
     rtts_ms: list[float] = []
     for document in sorted(documents, key=lambda answer: float(answer["timestamp"])):
@@ -316,10 +300,8 @@ def _dish(path: Path, documents: Sequence[Any], given: Given) -> Measured:
         "each direction has half of the latency to the point of presence; a direction loses what"
         " makes the drop rate of both",
     ]
-    for name, direction in (
-        ("downlinkThroughputBps", "forward"),
-        ("uplinkThroughputBps", "return"),
-    ):
+    throughputs = {"downlinkThroughputBps": "forward", "uplinkThroughputBps": "return"}
+    for name, direction in throughputs.items():
         if given.take_throughput and columns[name] is not None:
             series.append(Series("rate_bps", direction, times_s, _floats(columns[name])[order]))
     if given.take_throughput:
@@ -400,10 +382,9 @@ def _flent(path: Path, documents: Sequence[Any], given: Given) -> Measured:
             assumed.append(f"the rate {direction} is what the test got through: {names}")
     if not series and probes is None:
         raise LinkFileError(path, "neither a ping, nor a call, nor a throughput in it")
-    start = str(
-        document.get("metadata", {}).get("T0") or document.get("metadata", {}).get("TIME", "")
-    )
-    return Measured(probes, tuple(series), float(times_s[-1]) + step_s, assumed, _unix_s(start))
+    metadata = document.get("metadata", {})
+    start = _unix_s(str(metadata.get("T0") or metadata.get("TIME", "")))
+    return Measured(probes, tuple(series), float(times_s[-1]) + step_s, assumed, start)
 
 
 def _ping(path: Path, results: Mapping[str, Numbers], wanted: str | None) -> str:
@@ -412,11 +393,8 @@ def _ping(path: Path, results: Mapping[str, Numbers], wanted: str | None) -> str
     if not pings and not wanted:
         return f"{PING} avg" if f"{PING} avg" in results else ""
     if wanted is None and len(pings) > 1 and f"{PING} ICMP" not in pings:
-        raise LinkFileError(
-            path,
-            f"{len(pings)} pings, which may be to different servers: give one with --only"
-            f" 'ping={pings[0]}'; there are {', '.join(pings)}",
-        )
+        reason = f"{len(pings)} pings, which may be to different servers: give one with --only"
+        raise LinkFileError(path, f"{reason} 'ping={pings[0]}'; there are {', '.join(pings)}")
     ping = wanted or next((name for name in pings if name == f"{PING} ICMP"), pings[0])
     if ping not in results:
         raise LinkFileError(path, f"no {ping!r} in it; there are {', '.join(pings)}")
