@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import chain, product
 from textwrap import wrap
+from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from openbach_run.drawing import COLOURS, MARKERS, SETTINGS, WIDTH_IN
 from openbach_run.report.cells import Cell, is_numeral, pairings
 from openbach_run.report.charts import INTERVAL
 from openbach_run.report.effects import change, widest_tie
-from openbach_run.report.figures import WIDE, Drawing, least_times_s, plain_log
+from openbach_run.report.figures import WIDE, Drawing, Look, least_times_s, legend, plain_log
 from openbach_run.report.page_model import Block
 from openbach_run.report.page_words import (
     at_loss,
@@ -311,9 +311,8 @@ def _drawn(
         room = 0.25 if len(series) > 1 and scale[1] < math.inf else 0.0
         axes.set_ylim(len(vpns) - 0.5 + room, -0.5)
         axes.yaxis.set_major_locator(FixedLocator(range(len(vpns))))
-        axes.set_yticks(
-            range(len(vpns)), [_lines(said("vpn", vpn), longest) if vpn else "" for vpn in vpns]
-        )
+        names = [_lines(said("vpn", vpn), longest) if vpn else "" for vpn in vpns]
+        axes.set_yticks(range(len(vpns)), names)
         axes.tick_params(axis="y", length=0)
         axes.xaxis.set_minor_locator(NullLocator())
 
@@ -334,9 +333,8 @@ def _drawn(
                     # Now it is the lowest one of its column.
                     above[column].tick_params(axis="x", labelbottom=True)
         _label(wide, words, series, LEGEND_COLUMNS)
-    with matplotlib.rc_context(
-        {**SETTINGS, "font.size": 9, "axes.titlesize": 9, "legend.fontsize": 8}
-    ):
+    sizes: Any = {"font.size": 9, "axes.titlesize": 9, "legend.fontsize": 8}
+    with matplotlib.rc_context({**SETTINGS, **sizes}):
         each = height + 0.05 + NUMBERS_IN
         narrow = Figure(figsize=(NARROW_IN, 0.9 + 0.2 * len(series) + each * len(flat)))
         stacked = narrow.subplots(len(flat), 1, sharex=True, squeeze=False)
@@ -369,9 +367,8 @@ def _point(
     middle, low, high = values
     left, right = scale
     if high > low:
-        axes.plot(
-            [low, high], [y, y], color=series.colour, linewidth=1.2, label=INTERVAL + series.label
-        )
+        look: Look = {"color": series.colour, "linewidth": 1.2, "label": INTERVAL + series.label}
+        axes.plot([low, high], [y, y], **look)
     has_marker = left <= middle <= right  # else not a half of one at the edge; the CSV has it
     size = 5 if has_marker else 0
     axes.plot(middle, y, series.marker, color=series.colour, markersize=size, label=series.label)
@@ -381,30 +378,20 @@ def _point(
     ends = [(1.0, f"→ {short(high)}")] if high > right else []
     ends += [(0.01, f"← {short(low)}".replace("-", "−"))] if low < left else []
     for place, end in ends:
-        axes.text(
-            place,
-            y + shift,
-            end,
-            ha="right" if place == 1 else "left",
-            va=("bottom" if shift < 0 else "top") if has_bar else "center",
-            fontsize=6.5,
-            color=series.colour,
-            transform=axes.get_yaxis_transform(),
-        )
+        across = "right" if place == 1 else "left"
+        up = ("bottom" if shift < 0 else "top") if has_bar else "center"
+        look: Look = {
+            "fontsize": 6.5,
+            "color": series.colour,
+            "transform": axes.get_yaxis_transform(),
+        }
+        axes.text(place, y + shift, end, ha=across, va=up, **look)
 
 
 def _label(figure: Figure, words: str, series: Sequence[Series], columns: int) -> None:
     figure.supxlabel(words, fontsize=8)
-    handles = [
-        Line2D(
-            [],
-            [],
-            color=marked.colour,
-            marker=marked.marker,
-            linestyle="",
-            markersize=5,
-            label=marked.label,
-        )
-        for marked in series
-    ]
-    figure.legend(handles=handles, loc="outside upper left", ncols=columns, frameon=False)
+    looks = []
+    for marked in series:
+        look: Look = {"color": marked.colour, "marker": marked.marker, "label": marked.label}
+        looks.append({**look, "linestyle": "", "markersize": 5})
+    legend(figure, looks, columns)
