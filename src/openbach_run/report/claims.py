@@ -256,10 +256,8 @@ class Claim:
 
         Also if they could with a narrower interval.
         """
-        comparisons = itertools.chain.from_iterable(
-            finding.comparisons for finding in self.findings
-        )
-        return any(pair.why_not is None or pair.part.not_comparable for pair in comparisons)
+        pairs = itertools.chain(*(finding.comparisons for finding in self.findings))
+        return any(pair.why_not is None or pair.part.not_comparable for pair in pairs)
 
     @property
     def verdicts(self) -> dict[str, str]:
@@ -267,9 +265,8 @@ class Claim:
         order = (HOLDS, BUT_FOR, CANNOT_TELL, DOES_NOT, OTHER)
         worst: dict[str, str] = {}
         for finding in self.findings:
-            worst[finding.orbit] = max(
-                worst.get(finding.orbit, HOLDS), finding.verdict, key=order.index
-            )
+            so_far = worst.get(finding.orbit, HOLDS)
+            worst[finding.orbit] = max(so_far, finding.verdict, key=order.index)
         return worst
 
 
@@ -289,15 +286,13 @@ class Group:
 
 def _grouped(some: Sequence[Comparison], rest: Sequence[Comparison]) -> list[Group]:
     """Return groups of `some` comparisons, in few values that tell them from the `rest`."""
-    findings = []
-    for named, members in groups(
-        [_values(member) for member in some], [_values(member) for member in rest]
-    ):
+    grouped = []
+    for named, members in groups(list(map(_values, some)), list(map(_values, rest))):
         first = some[members[0]]  # has the values in their order, which a set has not
         own = {name: value for name, value in first.own.items() if (0, name, value) in named}
         other = {name: value for name, value in first.other.items() if (1, name, value) in named}
-        findings.append(Group(own, other, [some[number] for number in members]))
-    return findings
+        grouped.append(Group(own, other, [some[number] for number in members]))
+    return grouped
 
 
 def _values(pair: Comparison) -> frozenset[tuple[int, str, str]]:
@@ -351,13 +346,8 @@ def judge(name: str, described: dict[str, Any], campaigns: Campaigns) -> Claim:
     of_all = {"not_comparable": described.get("not_comparable", "")}
     for part in described["parts"]:
         findings += _findings(_part({**of_all, **part}), campaigns.cells)
-    return Claim(
-        name,
-        described["statement"],
-        described.get("reading", ""),
-        findings,
-        described.get("document", SATCOM),
-    )
+    reading, document = described.get("reading", ""), described.get("document", SATCOM)
+    return Claim(name, described["statement"], reading, findings, document)
 
 
 def _findings(part: Part, cells: Sequence[Cell]) -> list[Finding]:
@@ -427,21 +417,17 @@ def _best(cells: Sequence[Cell], over: Sequence[str], part: Part) -> list[Cell]:
         groups.setdefault(rest, []).append(cell)
 
     def badness(cell: Cell) -> float:
-        estimate = cell.estimate(part.measure)
-        return (
-            math.inf if estimate is None else estimate.median * (1 if part.better == "less" else -1)
-        )
+        estimate, sign = cell.estimate(part.measure), 1 if part.better == "less" else -1
+        return math.inf if estimate is None else estimate.median * sign
 
     return [min(group, key=badness) for group in groups.values()]
 
 
 def _judged(part: Part, cell: Cell, against: Cell | None, missing: Sequence[str]) -> Comparison:
     """Return a comparison with its decision, or with the reason why nothing is decided."""
-    estimate = (
-        cell.estimate(part.measure)
-        if against is None
-        else measured_against(cell, against, part.measure, as_ratio=part.as_ == "ratio")
-    )
+    estimate = cell.estimate(part.measure)
+    if against is not None:
+        estimate = measured_against(cell, against, part.measure, as_ratio=part.as_ == "ratio")
     why_not = None
     # The first reason that applies is told.
     if part.not_comparable:

@@ -75,9 +75,8 @@ def drawings(
     Times of all `sections` have one scale.
     """
     cells, name, title = setting.cells, setting.name, setting.title
-    every = list(
-        chain.from_iterable(section.cells for section in sections if section.plot == setting.plot)
-    )
+    alike_sections = [section.cells for section in sections if section.plot == setting.plot]
+    every = list(chain(*alike_sections))
     if not setting.is_matrix:
         return [*curves(setting), *figures.time_series(name, title, cells, setting.declared)]
     drawn = (setting.plot.measure, setting.words)
@@ -86,12 +85,8 @@ def drawings(
         drawings.append(figures.heat_map(f"{name}-times", title, cells, *drawn, every))
     for loss in values(cells, "loss"):
         chosen = [cell for cell in cells if cell.values["loss"] == loss]
-        if (
-            sum(
-                against(cell, chosen, baseline, setting.plot.measure) is not None for cell in chosen
-            )
-            >= COMPARED
-        ):
+        changes = [against(cell, chosen, baseline, setting.plot.measure) for cell in chosen]
+        if sum(ratio is not None for ratio in changes) >= COMPARED:
             file, words = file_name(name, "compared", loss), f"{title}, {said('loss', loss)}"
             drawings.append(figures.compared(file, words, chosen, baseline, *drawn))
     few = len(values(cells, "vpn")) <= CURVE_LINES
@@ -113,10 +108,8 @@ def curves(setting: Setting) -> list[Drawing]:
             for measure in measures:
                 if any(cell.measured(measure) for cell in cells):
                     name = file_name(setting.name, measure, "over", argument)
-                    words = setting.in_words(measure)
-                    drawings.append(
-                        figures.curves(name, setting.title, cells, argument, measure, words)
-                    )
+                    drawn = argument, measure, setting.in_words(measure)
+                    drawings.append(figures.curves(name, setting.title, cells, *drawn))
     return drawings
 
 
@@ -145,11 +138,8 @@ def times_table(setting: Setting) -> Table:
         figures = [shown(cell, measure, tail=setting.is_time) for cell in in_row]
         rows.append([*map(named, (vpn, pep, cc)), *figures])
     header = [*map(heading, ("vpn", "pep", "cc")), *(said("loss", loss) for loss in losses)]
-    texts = [
-        (shown(cell, measure), is_random(cell.values))
-        for cell in setting.cells
-        if len(cell.runs) > 1
-    ]
+    several = [cell for cell in setting.cells if len(cell.runs) > 1]
+    texts = [(shown(cell, measure), is_random(cell.values)) for cell in several]
     words = "; ".join([note(setting.cells, tail=setting.is_time), *alike(texts)])
     return Table(f"{setting.title}: {setting.words}", header, rows, words, 3)
 
@@ -168,15 +158,10 @@ def changes_table(setting: Setting, loss: str, baseline: Mapping[str, str]) -> T
     for vpn, pep in configurations(cells):
         if not baseline.items() <= {"vpn": vpn, "pep": pep}.items():
             chosen = [find(cells, vpn=vpn, pep=pep, cc=cc) for cc in transports]
-            changes = [
-                change(against(cell, cells, baseline, measure), cell) if cell else "–"
-                for cell in chosen
-            ]
-            rows.append([named(vpn), named(pep), *changes])
-    title = (
-        f"{setting.title}, {said('loss', loss)}: {without_unit(setting.words)} against"
-        f" {name_of_baseline(baseline)}"
-    )
+            ratios = [against(cell, cells, baseline, measure) if cell else None for cell in chosen]
+            rows.append([named(vpn), named(pep), *map(change, ratios, chosen)])
+    what = f"{without_unit(setting.words)} against {name_of_baseline(baseline)}"
+    title = f"{setting.title}, {said('loss', loss)}: {what}"
     header = [heading("vpn"), heading("pep"), *map(named, transports)]
     notes = change_notes([len(cell.runs) for cell in cells], pairings(cells))
     several = f"{notes}, no brackets where all seeds gave the same"
@@ -189,9 +174,8 @@ def measures_tables(setting: Setting) -> dict[str, Table]:
     Measures of the whole run have a table, and so does each suffix (flow, direction) with several
     measures. No table is wider than a page: the columns that do not fit go to further tables.
     """
-    swept = [name for name in setting.cells[0].values if len(values(setting.cells, name)) > 1] or [
-        "scenario"
-    ]
+    names = setting.cells[0].values
+    swept = [name for name in names if len(values(setting.cells, name)) > 1] or ["scenario"]
     runs = chain.from_iterable(cell.runs for cell in setting.cells)
     records = [run.record for run in runs if run.record]
     measured: dict[str, None] = {}  # a set that keeps the order
@@ -243,10 +227,8 @@ def _column(setting: Setting, name: str, *, within: bool) -> tuple[str, list[str
 
 def name_of_baseline(baseline: Mapping[str, str]) -> str:
     """Return in words what all configurations are compared with."""
-    return (
-        ", ".join(said(name, value) for name, value in baseline.items())
-        or "none: nothing is compared"
-    )
+    words = [said(name, value) for name, value in baseline.items()]
+    return ", ".join(words) or "none: nothing is compared"
 
 
 def shown(
@@ -305,18 +287,15 @@ def failures(campaigns: Campaigns) -> list[Markdown]:
     """
     lines: list[Markdown] = []
     arguments = set(chain.from_iterable(cell.values for cell in campaigns.cells))
-    told_apart = {
-        name for name in arguments if name == "scenario" or len(campaigns.distinct(name)) > 1
-    }
+    several = {name for name in arguments if len(campaigns.distinct(name)) > 1}
+    told_apart = several | {"scenario"}
     for cell in campaigns.cells:
         if not cell.whole:
             names = [name for name in cell.values if name in told_apart]
             count = f"{len(cell.failed)} failed, {cell.not_run} not run, of {len(cell.runs)}"
-            first = (
-                f": {cell.failed[0].status}, {(cell.failed[0].error or '-').splitlines()[0]}"
-                if cell.failed
-                else ""
-            )
+            first = ""
+            for record in cell.failed[:1]:
+                first = f": {record.status}, {(record.error or '-').splitlines()[0]}"
             lines.append(plain(f"{name_of(cell, names)}: {count}{first}"))
     return lines
 
@@ -348,13 +327,8 @@ def platform_table(campaigns: Campaigns, packages: Sequence[str]) -> Table:
     rows = []
     for name in dict.fromkeys(chain.from_iterable(record.identity for record in records)):
         values = dict.fromkeys(record.identity.get(name, "–") for record in records)
-        few = len(values) <= MOST_NAMED
-        rows.append(
-            [
-                name.replace("_", " "),
-                ", ".join(values) if few else f"{len(values)}, by what a run uses",
-            ]
-        )
+        few, many = ", ".join(values), f"{len(values)}, by what a run uses"
+        rows.append([name.replace("_", " "), few if len(values) <= MOST_NAMED else many])
     # Most records share one list of packages: each list is looked at once.
     lists = {id(record.packages): record.packages for record in records}.values()
     names = dict.fromkeys(chain.from_iterable(lists))
@@ -370,11 +344,8 @@ def platform_table(campaigns: Campaigns, packages: Sequence[str]) -> Table:
 
 def _versions(packages: Iterable[str], name: str) -> list[str]:
     """Return the versions of a package among `name_version_…` texts, each once."""
-    return list(
-        dict.fromkeys(
-            package.split("_")[1] for package in packages if package.split("_")[0] == name
-        )
-    )
+    parts = [package.split("_") for package in packages]
+    return list(dict.fromkeys(part[1] for part in parts if part[0] == name))
 
 
 def named_packages(catalog: Catalog) -> list[str]:
@@ -406,9 +377,8 @@ def limitations(docs: Path, kinds: Sequence[str]) -> Markdown:
     """
     text = (docs / "limitations.md").read_text(encoding="utf-8").partition("## Scenarios")[0]
     titles = re.findall(r"^- \*\*([^*]+\.)\*\*", text, re.MULTILINE)
-    return Markdown(
-        "\n".join(f"- {limit_of}" for limit_of in map(partial(limit, kinds), titles) if limit_of)
-    )
+    limits = filter(None, map(partial(limit, kinds), titles))
+    return Markdown("\n".join(f"- {text}" for text in limits))
 
 
 def trust_table(docs: Path) -> Table:
@@ -425,13 +395,8 @@ def trust_table(docs: Path) -> Table:
         # The report counts its findings itself.
         is_other = cells[2].startswith("none") or cells[0] == "the published report's findings"
         rows += [] if is_other else [cells]
-    return Table(
-        "The size of known effects",
-        ["checked", "against", "difference"],
-        rows,
-        "docs/trust.md has how each is repeated",
-        3,
-    )
+    header, note = ["checked", "against", "difference"], "docs/trust.md has how each is repeated"
+    return Table("The size of known effects", header, rows, note, 3)
 
 
 def _unmarked(text: str) -> str:
@@ -454,8 +419,7 @@ def method(docs: Path, page: str) -> Markdown:
 
 def _inside(text: str, levels: int) -> Markdown:
     """Return Markdown to be set inside the report, without figures and links to files."""
-    undrawn = re.sub(
-        r"^!\[.*\n\n", "", text.strip(), flags=re.MULTILINE
-    )  # figures are where the page is
+    # Figures are where the page is.
+    undrawn = re.sub(r"^!\[.*\n\n", "", text.strip(), flags=re.MULTILINE)
     unlinked = re.sub(r"\[([^\]]+)\]\((?!http)[^)]*\)", r"\1", undrawn)
     return Markdown(re.sub(r"^#", "#" * (levels + 1), unlinked, flags=re.MULTILINE))

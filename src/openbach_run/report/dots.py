@@ -380,12 +380,8 @@ def _point(
     for place, end in ends:
         across = "right" if place == 1 else "left"
         up = ("bottom" if shift < 0 else "top") if has_bar else "center"
-        look: Look = {
-            "fontsize": 6.5,
-            "color": series.colour,
-            "transform": axes.get_yaxis_transform(),
-        }
-        axes.text(place, y + shift, end, ha=across, va=up, **look)
+        at: Look = {"ha": across, "va": up, "transform": axes.get_yaxis_transform()}
+        axes.text(place, y + shift, end, fontsize=6.5, color=series.colour, **at)
 
 
 def _label(figure: Figure, words: str, series: Sequence[Series], columns: int) -> None:

@@ -46,11 +46,8 @@ def use_table(page: PageOne) -> Table | None:
     is_wide = len(blocks) == 1 and len(blocks[0].links) <= MOST_LINKS
     rows, columns = [], _columns(blocks[0]) if is_wide else ["medians"]
     for block, choice in advised:
-        row = [
-            *_control(block, choice),
-            *_figures(block, choice, is_wide=is_wide),
-            _instead(block, choice),
-        ]
+        figures = _figures(block, choice, is_wide=is_wide)
+        row = [*_control(block, choice), *figures, _instead(block, choice)]
         rows.append([words.measure(block), *row] if len(page.blocks) > 1 else row)
     header = ["you control", "use", *columns, "instead of, at worst"]
     header = ["measure", *header] if len(page.blocks) > 1 else header
@@ -75,9 +72,8 @@ def link_table(page: PageOne) -> Table | None:
             alone = replace(block, cells=block.of(**wanted))
             for choice in rules.advice(page, alone):
                 row = [words.measure(block), words.where(block, alone.cells[0], CHOSEN)]
-                rows.append(
-                    [*row, *_control(alone, choice), *_figures(alone, choice, is_wide=False)]
-                )
+                figures = _figures(alone, choice, is_wide=False)
+                rows.append([*row, *_control(alone, choice), *figures])
     header = ["measure", "link", "you control", "use", "median"]
     note = "as on page 1, but each condition by itself: no single choice has all of these medians"
     return Table("What to use under each condition", header, rows, note, 5) if rows else None
@@ -127,20 +123,16 @@ def _figures(block: Block, choice: Choice, *, is_wide: bool) -> list[str]:
         return [words.figure(block, *map(block.median, choice.cells))]
     figures = []
     for link in block.links:
-        figures.append(
-            ", ".join(_with_tail(block, cell) for cell in choice.cells if cell.has(link))
-        )
+        cells = [cell for cell in choice.cells if cell.has(link)]
+        figures.append(", ".join(_with_tail(block, cell) for cell in cells))
     return figures
 
 
 def _with_tail(block: Block, cell: Cell) -> str:
     """Return a cell's median, and its 90th percentile where that is another number: `82 (95)`."""
     estimate = cell.estimate(block.measure)
-    ends = (
-        [value for value in (estimate.median, estimate.p90) if value is not None]
-        if estimate
-        else []
-    )
+    every = (estimate.median, estimate.p90) if estimate else ()
+    ends = [value for value in every if value is not None]
     texts = list(dict.fromkeys(map(words.short, ends)))
     return texts[0] + (f" ({texts[1]})" if len(texts) > 1 else "")
 

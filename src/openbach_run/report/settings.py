@@ -110,11 +110,9 @@ def settings(campaigns: Campaigns) -> list[Setting]:
     """
     groups: dict[tuple[tuple[str, str], ...], list[Cell]] = {}
     for cell in campaigns.cells:
-        apart = (
-            (*FACTORS, *CURVES)
-            if any(name in cell.values for name in FACTORS)
-            else cell.values.keys() - {"scenario"}
-        )
+        apart = {*FACTORS, *CURVES}
+        if not any(name in cell.values for name in FACTORS):
+            apart = cell.values.keys() - {"scenario"}
         key = tuple((k, v) for k, v in cell.values.items() if k not in apart)
         groups.setdefault(key, []).append(cell)
     sections = []
@@ -131,9 +129,8 @@ def settings(campaigns: Campaigns) -> list[Setting]:
         scenario, orbit = shared["scenario"], shared.get("orbit", "")
         told_apart = {}
         for name, value in key:
-            others = (
-                of_scenario[scenario, name] if name == "orbit" else of_orbit[scenario, orbit, name]
-            )
+            of_all = of_scenario[scenario, name]
+            others = of_all if name == "orbit" else of_orbit[scenario, orbit, name]
             if len(others) > 1 and value not in ("", SAME):  # same: no value of its own
                 told_apart[name] = value
         named = file_name(scenario, *(f"{name}_{value}" for name, value in told_apart.items()))
@@ -146,25 +143,22 @@ def settings(campaigns: Campaigns) -> list[Setting]:
         title = ", ".join(inside)
         if shared.get("orbit"):
             title = f"{shared['orbit'].upper()} ({title})"
-        of_all = {
-            name: value for name, value in cells[0].values.items() if len(values(cells, name)) == 1
-        }
+        items = cells[0].values.items()
+        alike = {name: value for name, value in items if len(values(cells, name)) == 1}
         plot = campaigns.plots.get(scenario, DEFAULT)
-        sections.append(Setting(named, title, of_all, cells, campaigns.declared, plot))
-    return sorted(
-        sections,
-        key=lambda setting: (not setting.is_matrix, setting.shared.get(SECOND, "none") != "none"),
-    )
+        sections.append(Setting(named, title, alike, cells, campaigns.declared, plot))
+
+    def rank(setting: Setting) -> tuple[bool, bool]:
+        return not setting.is_matrix, setting.shared.get(SECOND, "none") != "none"
+
+    return sorted(sections, key=rank)
 
 
 def described(setting: Setting) -> str:
     """Return the description of its scenario; "" if it has none."""
     scenario = _of_a_run(setting).get("scenario", {})
-    return (
-        str(scenario.get("description") or "").strip().rstrip(".")
-        if isinstance(scenario, dict)
-        else ""
-    )
+    text = scenario.get("description") if isinstance(scenario, dict) else None
+    return str(text or "").strip().rstrip(".")
 
 
 def conditions(setting: Setting) -> list[str]:
@@ -212,22 +206,18 @@ def _link(setting: Setting) -> list[str]:
         copy.write(text)
         copy.flush()
         summary = link_file.check(copy.name)
-    rates = [
-        f"{value_of('rate', str(round(link.rate_bps.mean)))} {words} on average (from"
-        f" {value_of('rate', str(round(link.rate_bps.least)))} to"
-        f" {value_of('rate', str(round(link.rate_bps.greatest)))}), one-way delay"
-        f" {link.delay_ms.mean:.4g} ms (from {link.delay_ms.least:.4g} to"
-        f" {link.delay_ms.greatest:.4g} ms), loss {link.loss_pct.mean:.3g} %"
-        for link, words in (
-            (summary.forward, "on the forward link"),
-            (summary.back, "on the return link"),
+    rates = []
+    for link, name in ((summary.forward, "forward"), (summary.back, "return")):
+        figures = link.rate_bps.mean, link.rate_bps.least, link.rate_bps.greatest
+        mean, least, most = (value_of("rate", str(round(rate_bps))) for rate_bps in figures)
+        rates.append(
+            f"{mean} on the {name} link on average (from {least} to {most}), one-way delay"
+            f" {link.delay_ms.mean:.4g} ms (from {link.delay_ms.least:.4g} to"
+            f" {link.delay_ms.greatest:.4g} ms), loss {link.loss_pct.mean:.3g} %"
         )
-    ]
     again = " and begins again" if summary.repeats else ""
-    return [
-        f"link file {Path(file).name}, which lasts {summary.duration_s:g} s{again}:"
-        f" {'; '.join(rates)}"
-    ]
+    lasts = f"which lasts {summary.duration_s:g} s{again}"
+    return [f"link file {Path(file).name}, {lasts}: {'; '.join(rates)}"]
 
 
 def _bottleneck(setting: Setting) -> list[str]:
@@ -241,15 +231,14 @@ def _bottleneck(setting: Setting) -> list[str]:
         if isinstance(link.get("buffer_bytes"), int | float):
             sizes[link["_metadata"].get("suffix") or ""] = link["buffer_bytes"]
             delays_ms += [link["asked_delay_ms"]] if "asked_delay_ms" in link else []
-    parts = [
-        f"{value_of('size', str(round(size)))} {suffix_in_words(suffix)}"
-        for suffix, size in sizes.items()
-    ]
-    moves = setting.shared.get("delay_ms") == "none" and delays_ms
-    first = (
-        [f"the one-way delay of the first seed begins with {delays_ms[0]:.4g} ms"] if moves else []
-    )
-    return [*first, *([f"the bottleneck's buffer holds {' and '.join(parts)}"] if parts else [])]
+    lines, parts = [], []
+    for suffix, size in sizes.items():
+        parts.append(f"{value_of('size', str(round(size)))} {suffix_in_words(suffix)}")
+    if setting.shared.get("delay_ms") == "none" and delays_ms:
+        lines.append(f"the one-way delay of the first seed begins with {delays_ms[0]:.4g} ms")
+    if parts:
+        lines.append(f"the bottleneck's buffer holds {' and '.join(parts)}")
+    return lines
 
 
 def _buffers(cells: Sequence[Cell]) -> set[tuple[str | None, ...]]:

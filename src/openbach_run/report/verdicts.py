@@ -6,8 +6,10 @@ These are verdicts with their exceptions, figures beside the published ones, and
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain
+from operator import itemgetter
 
 from openbach_run.openbach.measures import Declared, flat, measure_of
 from openbach_run.report.causes import mechanism
@@ -49,14 +51,8 @@ def claims_table(claims: Sequence[Claim]) -> Table:
                 published = finding.part.published or finding.part.bounds
                 labels = [claim.name, finding.part.says, finding.orbit.upper(), published]
                 rows.append([*labels, range_in_words(finding), finding.verdict])
-    header = [
-        "claim",
-        "what is compared",
-        "orbit",
-        "published",
-        "ours, from least to most",
-        "verdict",
-    ]
+    ours = "ours, from least to most"
+    header = ["claim", "what is compared", "orbit", "published", ours, "verdict"]
     return Table("Claims of the published documents", header, rows, VERDICTS_NOTE, len(header))
 
 
@@ -83,25 +79,17 @@ def lines_table(claims: Sequence[Claim]) -> Table:
         word = word_of(claim)
         rows.append([f"{SYMBOLS[word]} {word}", f"{claim.name}. {claim.statement}", _line(claim)])
     header = ["verdict", "claim", "found"]
-    counted = {word: _count(claims, word) for word in SYMBOLS}
-    counts = [f"{number} {word}" for word, number in counted.items() if number]
+    counted = Counter(map(word_of, claims))
+    counts = [f"{counted[word]} {word}" for word in SYMBOLS if counted[word]]
     note = f"{', '.join(counts)}. found: medians from least to most, of the part that decides"
     return Table("Claims, a line each", header, rows, note, len(header))
-
-
-def _count(claims: Sequence[Claim], word: str) -> int:
-    return sum(word_of(claim) == word for claim in claims)
 
 
 def _line(claim: Claim) -> str:
     """Return the part of a claim that decides, with its figures on each link."""
     by_verdict: dict[tuple[str, str], list[str]] = {}
     for orbit, verdict in claim.verdicts.items():
-        finding = next(
-            finding
-            for finding in claim.findings
-            if (finding.orbit, finding.verdict) == (orbit, verdict)
-        )
+        finding = next(f for f in claim.findings if (f.orbit, f.verdict) == (orbit, verdict))
         alone = len(set(claim.verdicts.values())) == 1
         words = f"{orbit.upper()} {range_in_words(finding)}{'' if alone else f' ({verdict})'}"
         claimed = finding.part.not_comparable or f"claimed {finding.part.bounds}"
@@ -116,9 +104,8 @@ def range_in_words(finding: Finding) -> str:
     if not medians:
         return "not measured"
     places = 3 if finding.part.is_ratio else 2 if max(map(abs, medians)) < 1000 else 0
-    return " to ".join(
-        dict.fromkeys(f"{median:.{places}f}" for median in (medians[0], medians[-1]))
-    )
+    ends = (f"{median:.{places}f}" for median in (medians[0], medians[-1]))
+    return " to ".join(dict.fromkeys(ends))
 
 
 def verdict_in_words(finding: Finding) -> str:
@@ -145,18 +132,12 @@ def _group(group: Group) -> str:
     medians = sorted(pair.estimate.median for pair in group.comparisons if pair.estimate)
     part = group.comparisons[0].part
     digits = 3 if part.is_ratio else 2
-    ends = (
-        [f"{median:.{digits}f}" for median in dict.fromkeys((medians[0], medians[-1]))]
-        if medians
-        else ["not measured"]
-    )
-    why_not = {
-        pair.why_not or "interval on both sides of the bound"
-        for pair in group.comparisons
-        if pair.holds is None
-    }
+    ends = [f"{median:.{digits}f}" for median in (*medians[:1], *medians[-1:])]
+    open_pairs = [pair for pair in group.comparisons if pair.holds is None]
+    why_not = {pair.why_not or "interval on both sides of the bound" for pair in open_pairs}
     undecided = f", inconclusive: {'; '.join(sorted(why_not))}" if why_not else ""
-    return f"{group.name or 'all'} ({' to '.join(dict.fromkeys(ends))}{undecided})"
+    figures = " to ".join(dict.fromkeys(ends)) or "not measured"
+    return f"{group.name or 'all'} ({figures}{undecided})"
 
 
 def verdict_of(claim: Claim) -> str:
@@ -187,13 +168,8 @@ def verdict_of(claim: Claim) -> str:
 def asked_of(part: Part, declared: Declared) -> str:
     """Return what has to hold for a part, in words."""
     measure = measure_of(part.measure, flat(declared))[1].title
-    what = (
-        "the ratio"
-        if part.is_ratio
-        else f"the difference in {measure}"
-        if part.against
-        else measure
-    )
+    what = f"the difference in {measure}" if part.against else measure
+    what = "the ratio" if part.is_ratio else what
     return f"{part.says[:1].upper()}{part.says[1:]}: {what} has to be {part.bounds}"
 
 
@@ -204,9 +180,8 @@ def sentences(finding: Finding, declared: Declared) -> str:
     is outside, for the one that is farthest from no difference.
     """
     words = verdict_in_words(finding)
-    return " ".join(
-        filter(None, (f"{words[:1].upper()}{words[1:]}.", _range(finding), _why(finding, declared)))
-    )
+    parts = f"{words[:1].upper()}{words[1:]}.", _range(finding), _why(finding, declared)
+    return " ".join(filter(None, parts))
 
 
 def _ends(finding: Finding) -> list[Comparison]:
@@ -214,13 +189,10 @@ def _ends(finding: Finding) -> list[Comparison]:
 
     Only one if both have the same figure, none if nothing was measured.
     """
-    known = [pair for pair in finding.comparisons if pair.estimate]
+    known = [(pair.estimate.median, pair) for pair in finding.comparisons if pair.estimate]
     if not known:
         return []
-    ends = [
-        choose(known, key=lambda pair: pair.estimate.median if pair.estimate else 0.0)
-        for choose in (min, max)
-    ]
+    ends = [choose(known, key=itemgetter(0))[1] for choose in (min, max)]
     return ends if _figure(ends[0]) != _figure(ends[1]) else ends[:1]
 
 
@@ -232,11 +204,9 @@ def _alike(finding: Finding) -> bool:
 def _range(finding: Finding) -> str:
     """Return the figures from least to most, as a sentence."""
     figures = [_figure(end) if _alike(finding) else _named(end) for end in _ends(finding)]
-    return (
-        f"It is {'from ' if len(figures) > 1 else ''}{' to '.join(figures)}."
-        if figures
-        else "Nothing was measured."
-    )
+    if not figures:
+        return "Nothing was measured."
+    return f"It is {'from ' if len(figures) > 1 else ''}{' to '.join(figures)}."
 
 
 def _why(finding: Finding, declared: Declared) -> str:
@@ -252,12 +222,9 @@ def _why(finding: Finding, declared: Declared) -> str:
     if not words:
         return ""
     ends = _ends(finding)
-    where = (
-        ("In the first", "In the last")[ends.index(shown)]
-        if len(ends) > 1 and shown in ends
-        else ""
-    )
-    where = where or ("There" if len(finding.comparisons) == 1 else "")
+    where = "There" if len(finding.comparisons) == 1 else ""
+    if len(ends) > 1 and shown in ends:
+        where = ("In the first", "In the last")[ends.index(shown)]
     return f"{where or (f'For {shown.name}' if _alike(finding) else _named(shown))}: {words}."
 
 
