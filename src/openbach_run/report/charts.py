@@ -50,16 +50,17 @@ def chart_of(figure: Figure) -> dict[str, Any] | None:
         named = figure.axes[-1].xaxis
         places, words = named.get_majorticklocs(), named.get_ticklabels()
         ticks = [[float(at), label.get_text()] for at, label in zip(places, words, strict=True)]
+    of_axes = {
+        "x": sorted(map(_short, first.get_xlim())),
+        "y": sorted(map(_short, first.get_ylim())),
+        "ticks": ticks,
+        "log": up.get_scale() == "log",
+        "linear": getattr(across.get_transform(), "linthresh", None),
+    }
     return {
         "x": across.label.get_text() or figure.get_supxlabel(),
         "y": up.label.get_text() or figure.get_supylabel(),
-        "axes": {
-            "x": sorted(map(_short, first.get_xlim())),
-            "y": sorted(map(_short, first.get_ylim())),
-            "ticks": ticks,
-            "log": up.get_scale() == "log",
-            "linear": getattr(across.get_transform(), "linthresh", None),
-        },
+        "axes": of_axes,
         "panels": [{"title": axes.get_title(), "lines": _lines(axes, False)} for axes in panels],
     }
 
@@ -150,10 +151,8 @@ def _points(axes: Axes, line: Line2D, turned: bool) -> list[tuple[float, float]]
 
     A line across the whole figure (the least possible time) goes from its first tick to its last.
     """
-    x, y = (
-        numpy.asarray(line.get_xdata(), float).tolist(),
-        numpy.asarray(line.get_ydata(), float).tolist(),
-    )
+    data = line.get_xdata(), line.get_ydata()
+    x, y = (numpy.asarray(numbers, float).tolist() for numbers in data)
     if line.get_transform() == axes.get_yaxis_transform(which="grid"):
         ticks = axes.get_xticks()
         x = [float(ticks[0]), float(ticks[-1])]

@@ -72,10 +72,7 @@ def _baseline_of(cell: Cell, partners: Partners, baseline: Mapping[str, str]) ->
     """Return the cell that a cell is compared with; None for the baseline or if there is none."""
     if baseline.items() <= cell.values.items():
         return None
-    return next(
-        (partner for partner in partners.of(cell) if baseline.items() <= partner.values.items()),
-        None,
-    )
+    return next((other for other in partners.of(cell) if other.has(baseline)), None)
 
 
 def claims_csv(claims: Sequence[Claim]) -> str:
@@ -85,21 +82,10 @@ def claims_csv(claims: Sequence[Claim]) -> str:
     for claim in claims:
         for finding in claim.findings:
             for pair in finding.comparisons:
-                rows.append(
-                    [
-                        claim.name,
-                        pair.part.says,
-                        finding.orbit,
-                        finding.verdict,
-                        pair.name,
-                        pair.part.measure,
-                        pair.part.bounds,
-                        *_ends(pair.estimate),
-                        pair.estimate.seeds if pair.estimate else 0,
-                        decisions[pair.holds],
-                        pair.why_not,
-                    ]
-                )
+                labels = [claim.name, pair.part.says, finding.orbit, finding.verdict, pair.name]
+                seeds = pair.estimate.seeds if pair.estimate else 0
+                figures = [pair.part.measure, pair.part.bounds, *_ends(pair.estimate), seeds]
+                rows.append([*labels, *figures, decisions[pair.holds], pair.why_not])
     return _text(CLAIM_COLUMNS, rows)
 
 

@@ -20,9 +20,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from openbach_run.drawing import COLOURS, MARKERS, SETTINGS, WIDTH_IN
-from openbach_run.report.cells import Cell, is_numeral, pairings
+from openbach_run.report.cells import Cell, is_numeral, measured_against, pairings
 from openbach_run.report.charts import INTERVAL
-from openbach_run.report.effects import change, widest_tie
+from openbach_run.report.effects import widest_tie
 from openbach_run.report.figures import WIDE, Drawing, Look, least_times_s, legend, plain_log
 from openbach_run.report.page_model import Block
 from openbach_run.report.page_words import (
@@ -140,7 +140,7 @@ def costs(page: Block) -> Drawing | None:
 
     def seen(cell: Cell) -> Seen | None:
         bare = page.partner(cell, "none")
-        ratio = change(cell, bare, page.measure) if bare else None
+        ratio = measured_against(cell, bare, page.measure) if bare else None
         if ratio is None or cell.values["vpn"] == "none":
             return None
         low, high = ratio.span or (ratio.median, ratio.median)

@@ -19,7 +19,6 @@ from statistics import pvariance
 from openbach_run.report.cells import Cell, measured_against
 from openbach_run.report.recommendations import LEAST_TIE
 from openbach_run.report.words import ACCESS
-from openbach_run.results.intervals import Estimate
 from openbach_run.results.seeds import MIN_SEEDS
 from openbach_run.units import number
 
@@ -72,14 +71,9 @@ def effects(cells: Sequence[Cell], measure: str, tie: Mapping[str, float]) -> li
     return sorted(ranked, key=lambda effect: (not effect.matters, -effect.share))
 
 
-def change(cell: Cell, other: Cell, measure: str) -> Estimate | None:
-    """Return how many times the other's measure the cell has."""
-    return measured_against(cell, other, measure)
-
-
 def differ(cell: Cell, other: Cell, measure: str, tie: Mapping[str, float]) -> bool | None:
     """Return whether two cells differ by more than a tie; None if that cannot be told."""
-    ratio = change(cell, other, measure)
+    ratio = measured_against(cell, other, measure)
     if ratio is None or ratio.seeds < MIN_SEEDS:
         return None
     if _is_within_a_round(cell, other, measure):

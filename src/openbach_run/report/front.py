@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from openbach_run.report import dots
-from openbach_run.report.cells import SLOWEST, Campaigns, Cell, pairings
-from openbach_run.report.effects import change
+from openbach_run.report.cells import SLOWEST, Campaigns, Cell, measured_against, pairings
 from openbach_run.report.figures import Drawing
 from openbach_run.report.page_model import Block, Kind, block_of, page_one
 from openbach_run.report.page_one import (
@@ -59,36 +58,18 @@ def front_of(campaigns: Campaigns) -> Front:
     """Return page 1 of these campaigns."""
     page = page_one(campaigns)
     if page is None:
-        return Front(
-            None,
-            "Nothing was measured",
-            "No figures",
-            ["No run measured anything."],
-            None,
-            None,
-            None,
-            "",
-        )
+        nothing = "Nothing was measured", "No figures", ["No run measured anything."]
+        return Front(None, *nothing, None, None, None, "")
     block = page.blocks[0]
-    return Front(
-        block,
-        title(page),
-        conditions_in_words(page),
-        sentences(page),
-        use_table(page),
-        link_table(page),
-        dots.times(block),
-        tie_in_words(block),
-    )
+    texts = title(page), conditions_in_words(page), sentences(page)
+    tables = use_table(page), link_table(page)
+    return Front(block, *texts, *tables, dots.times(block), tie_in_words(block))
 
 
 def tie_in_words(page: Block) -> str:
     """Return up to which difference two cells are a tie: `3.2 % (BBRv2), else 1 %`."""
-    wider = [
-        f"{100 * (tie - 1):.1f} % ({transport(cc)})"
-        for cc, tie in page.tie.items()
-        if tie > LEAST_TIE and cc
-    ]
+    ties = [(cc, tie) for cc, tie in page.tie.items() if tie > LEAST_TIE and cc]
+    wider = [f"{100 * (tie - 1):.1f} % ({transport(cc)})" for cc, tie in ties]
     least = f"{100 * (LEAST_TIE - 1):.0f} %"
     if wider:
         least = f"{', '.join(wider)}, which is what a PEP that does nothing changes, else {least}"
@@ -102,9 +83,8 @@ def costs_table(page: Block) -> Table:
         for cc in page.campaigns.distinct("cc", page.cells) or [""]:
             own = [named(vpn), transport(cc)] if cc else [named(vpn)]
             wanted = {"vpn": vpn, **({"cc": cc} if cc else {})}
-            figures = [
-                _cost(page, page.find(**wanted, **condition)) for condition in page.conditions
-            ]
+            cells = [page.find(**wanted, **condition) for condition in page.conditions]
+            figures = [_cost(page, cell) for cell in cells]
             rows += [[*own, *figures]] if vpn != "none" and any(figures) else []
     has_cc = any("cc" in cell.values for cell in page.cells)
     header = [heading("vpn"), *(["transport"] if has_cc else [])]
@@ -123,7 +103,7 @@ def costs_table(page: Block) -> Table:
 
 def _cost(page: Block, cell: Cell | None) -> str:
     bare = page.partner(cell, "none") if cell else None
-    ratio = change(cell, bare, page.measure) if cell and bare else None
+    ratio = measured_against(cell, bare, page.measure) if cell and bare else None
     return cost_in_words(ratio) if ratio else ""
 
 

@@ -37,15 +37,10 @@ def hosts(runs: Runs) -> list[Hosts]:
     """Return the hosts in the campaigns' order; scenarios with the same hosts are together."""
     by_lines: dict[tuple[tuple[str, ...], ...], list[str]] = {}
     for name, run in runs.items():
-        used = {job: _entities(run["scenario"], job) for job in ("vpn", "satcom_link")}
-        drawn = tuple(drawing(run.get("inventory", {})))
-        by_lines.setdefault((drawn, tuple(used["vpn"]), tuple(used["satcom_link"])), []).append(
-            name
-        )
-    return [
-        Hosts(scenarios, list(drawn), list(vpn), list(links))
-        for (drawn, vpn, links), scenarios in by_lines.items()
-    ]
+        used = [tuple(_entities(run["scenario"], job)) for job in ("vpn", "satcom_link")]
+        key = (tuple(drawing(run.get("inventory", {}))), *used)
+        by_lines.setdefault(key, []).append(name)
+    return [Hosts(scenarios, *map(list, key)) for key, scenarios in by_lines.items()]
 
 
 def pep_hosts(campaigns: Campaigns, runs: Runs) -> dict[str, list[str]]:
@@ -55,12 +50,8 @@ def pep_hosts(campaigns: Campaigns, runs: Runs) -> dict[str, list[str]]:
         for entity, _, arguments in jobs_of(run["scenario"]):
             for position in text_of(arguments.get("at")).split(","):
                 by_value.setdefault(position, []).append(host_of(entity))
-    positions = campaigns.distinct("pep")
-    return {
-        position: list(dict.fromkeys(names))
-        for position, names in sorted(by_value.items())
-        if position in positions
-    }
+    positions = sorted(by_value.keys() & {*campaigns.distinct("pep")})
+    return {position: list(dict.fromkeys(by_value[position])) for position in positions}
 
 
 def drawing(inventory: Mapping[str, Any]) -> list[str]:
@@ -73,12 +64,9 @@ def drawing(inventory: Mapping[str, Any]) -> list[str]:
     for host in inventory.get("hosts", []):
         for interface in host["interfaces"]:
             networks.setdefault(interface["network"], []).append(host["name"])
-    line = _line(list(networks.values()))
-    return (
-        [" ── ".join(line)]
-        if line
-        else [f"{name}: {', '.join(names)}" for name, names in networks.items()]
-    )
+    if line := _line(list(networks.values())):
+        return [" ── ".join(line)]
+    return [f"{name}: {', '.join(names)}" for name, names in networks.items()]
 
 
 def _line(networks: list[list[str]]) -> list[str]:
@@ -102,9 +90,8 @@ def _line(networks: list[list[str]]) -> list[str]:
 
 def runs_of_scenarios(campaigns: Campaigns) -> Runs:
     """Return run.json of one run of each scenario."""
-    run_dirs = {
-        run.record.scenario: run.run_dir for run in campaigns.runs if run.record and run.has_files
-    }
+    runs = [run for run in campaigns.runs if run.has_files]
+    run_dirs = {run.record.scenario: run.run_dir for run in runs if run.record}
     return {name: run_json.read(run_dir) for name, run_dir in run_dirs.items()}
 
 

@@ -26,8 +26,9 @@ from openbach_run.report.cells import (
     Campaigns,
     Cell,
     is_numeral,
+    measured_against,
 )
-from openbach_run.report.effects import Effect, change, differ, effects, median_of
+from openbach_run.report.effects import Effect, differ, effects, median_of
 from openbach_run.report.recommendations import END_HOSTS, STREAMS, carrier_of, has_idle_pep, ties
 from openbach_run.report.words import ACCESS
 from openbach_run.results.intervals import Estimate
@@ -227,7 +228,7 @@ class Block:
 
     def compare(self, here: Cell | None, there: Cell | None) -> Comparison | None:
         """Return the comparison of two cells; None if there are too few seeds for one."""
-        ratio = change(here, there, self.measure) if here and there else None
+        ratio = measured_against(here, there, self.measure) if here and there else None
         if not (here and there and ratio) or ratio.seeds < MIN_SEEDS:
             return None
         more = bool(differ(here, there, self.measure, self.tie))

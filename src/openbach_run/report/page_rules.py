@@ -14,7 +14,7 @@ from itertools import chain, combinations, product
 from openbach_run.paths import REPOSITORY
 from openbach_run.report import page_words as words
 from openbach_run.report.cells import PARTS, SLOWEST, WORSE_MOS, Cell, parts_of
-from openbach_run.report.effects import Effect, differ
+from openbach_run.report.effects import Effect, differ, median_of
 from openbach_run.report.page_advice import Choice, choices
 from openbach_run.report.page_model import (
     COSTLY,
@@ -93,15 +93,9 @@ def no_claim(block: Block) -> str:
     """Say what one seed does not tell, and the command that would."""
     commands = block.campaigns.commands or [f"./openbach-run {block.cells[0].values['scenario']}"]
     names = [words.what(name) for name in block.swept] or ["anything"]
-    seeded = dict.fromkeys(words.with_seeds(command) for command in commands)
-    seeds = words.seeds_in_words(block.cells)
-    return say(
-        "no_claim",
-        seeds=seeds,
-        least=MIN_SEEDS,
-        swept=words.listed(names, "or"),
-        command="; ".join(seeded),
-    )
+    command = "; ".join(dict.fromkeys(map(words.with_seeds, commands)))
+    facts = {"seeds": words.seeds_in_words(block.cells), "least": MIN_SEEDS}
+    return say("no_claim", swept=words.listed(names, "or"), command=command, **facts)
 
 
 def decides(page: PageOne, block: Block) -> str:
@@ -110,9 +104,8 @@ def decides(page: PageOne, block: Block) -> str:
     if not block.effects:
         median = words.figure(block, block.median(block.cells[0]))
         return say("one", measure=measure, median=median)
-    decisive = [
-        effect for effect in block.effects if effect.name not in HOW_MUCH and effect.matters
-    ]
+    effects = [effect for effect in block.effects if effect.name not in HOW_MUCH]
+    decisive = [effect for effect in effects if effect.matters]
     if not decisive:
         return _few(block, measure)
     weights = {effect.name: _decided_weight(block, effect) for effect in decisive}
@@ -264,13 +257,9 @@ def pep_helps(page: PageOne, block: Block) -> str:
         return _rarely_helps(block, by_pep, facts) if by_pep else ""
     best = max(helpful, key=lambda pep: (_better(helpful[pep]), -_mean(block, helpful[pep])))
     idle = "; for a tunnel that it cannot split, a PEP between the tunnel's ends does nothing"
-    return say(
-        "pep",
-        pep=said("pep", best),
-        told=_changes(block, [pair for pair in helpful[best] if pair.is_better]),
-        idle=idle if block.idle else "",
-        **facts,
-    )
+    changes = _changes(block, [pair for pair in helpful[best] if pair.is_better])
+    name = said("pep", best)
+    return say("pep", pep=name, told=changes, idle=idle if block.idle else "", **facts)
 
 
 def _rarely_helps(
@@ -282,15 +271,10 @@ def _rarely_helps(
     if not better:
         return say("no_pep", **facts)
     best = min(better, key=lambda pair: pair.change.median ** _sign(block))
-    return say(
-        "some_pep",
-        pep=said("pep", pep),
-        better=len(better),
-        worse=sum(pair.is_worse for pair in by_pep[pep]),
-        all=len(by_pep[pep]),
-        told=_changes(block, [best]),
-        **facts,
-    )
+    worse = sum(pair.is_worse for pair in by_pep[pep])
+    counts = {"better": len(better), "worse": worse, "all": len(by_pep[pep])}
+    name = said("pep", pep)
+    return say("some_pep", pep=name, told=_changes(block, [best]), **counts, **facts)
 
 
 def _at_hardest(block: Block) -> str:
@@ -343,11 +327,8 @@ def _is_taken(block: Block, kept: Comparison) -> bool:
 
 def _with_and_without(block: Block, vpn: str, kept: Comparison, helps: Comparison) -> str:
     """Return what a PEP changes with a VPN and without: `494 s instead of 494 s with WireGuard`."""
-    figures = [
-        words.figure(block, block.median(cell))
-        for pair in (kept, helps)
-        for cell in (pair.here, pair.there)
-    ]
+    cells = kept.here, kept.there, helps.here, helps.there
+    figures = [words.figure(block, block.median(cell)) for cell in cells]
     place = where(block, kept.here, ("pep", "vpn"))
     text = f"{figures[0]} instead of {figures[1]} with {named(vpn)}, {figures[2]} instead of"
     return f"{text} {figures[3]} without VPN{f', {place}' if place else ''}"
@@ -478,12 +459,8 @@ def caveat(page: PageOne, block: Block) -> str:
     for choice in advice(page, block)[-1:]:
         for cell, vpn in product(choice.cells, page.vpns):
             pair = block.compare(cell, block.instead(cell, vpn=vpn))
-            if (
-                pair
-                and pair.is_worse
-                and _least(block, pair) >= COSTLY
-                and not is_leased(pair.there)
-            ):
+            is_bad = pair and pair.is_worse and _least(block, pair) >= COSTLY
+            if pair and is_bad and not is_leased(pair.there):
                 pairs.append(pair)
     if not pairs:
         return ""
@@ -529,13 +506,9 @@ def tails(page: PageOne, block: Block) -> str:
         return ""
     _, p90, cell = max(tails, key=lambda tail: tail[0])
     place = where(block, cell)
-    return say(
-        "tail",
-        where=f": {place}" if place else "",
-        measure=words.measure(block),
-        median=words.figure(block, block.median(cell)),
-        p90=words.figure(block, p90),
-    )
+    median, slowest = (words.figure(block, value) for value in (block.median(cell), p90))
+    facts = {"measure": words.measure(block), "median": median, "p90": slowest}
+    return say("tail", where=f": {place}" if place else "", **facts)
 
 
 def parts(page: PageOne, block: Block) -> str:
@@ -552,9 +525,8 @@ def parts(page: PageOne, block: Block) -> str:
         middle = sorted(values)
         median = (middle[(len(middle) - 1) // 2] + middle[len(middle) // 2]) / 2
         in_words = suffix_in_words(name)
-        in_words = (
-            f"{in_words.replace('to ', 'to the ')}" if block.measure == WORSE_MOS else in_words
-        )
+        if block.measure == WORSE_MOS:
+            in_words = in_words.replace("to ", "to the ")
         in_words = in_words.replace("pc ", "PC ") if block.measure == SLOWEST else in_words
         parts.append(f"{in_words} {words.figure(block, median)}")
     place = where(block, worst)
@@ -566,10 +538,8 @@ def lost_pings(page: PageOne, block: Block) -> str:
     lossy = [cell for cell in block.cells if cell.measured(LOST_PINGS)]
     if not block.measure.startswith("ping_") or not lossy:
         return ""
-    lost = [(cell.estimate(LOST_PINGS), cell) for cell in lossy]
-    most, cell = max(
-        ((estimate.median, cell) for estimate, cell in lost if estimate), key=lambda worst: worst[0]
-    )
+    cell = max(lossy, key=lambda cell: median_of(cell, LOST_PINGS))
+    most = median_of(cell, LOST_PINGS)
     place = where(block, cell)
     return say("lost", lost=words.short(most), where=f" ({place})" if place else "") if most else ""
 
@@ -596,8 +566,7 @@ def missing(page: PageOne) -> str:
 
 def _of_vpns(page: PageOne) -> str:
     """Return how many runs of each VPN failed: ` (5 of VpnCloud)`."""
-    failed = Counter(
-        cell.values.get("vpn", "") for cell in page.campaigns.cells for _ in cell.failed
-    )
+    cells = page.campaigns.cells
+    failed = Counter(cell.values.get("vpn", "") for cell in cells for _ in cell.failed)
     numbers = [f"{number} of {named(vpn)}" for vpn, number in failed.most_common(MOST_TOLD) if vpn]
     return f" ({words.listed(numbers)})" if numbers else ""

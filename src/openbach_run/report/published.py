@@ -50,22 +50,15 @@ def tables(campaigns: Campaigns, file: Path) -> dict[str, Table]:
     for name, described in read(file).items():
         numbers = count(1)
         for table in described["tables"]:
-            groups = by_vpn(
-                [
-                    cell
-                    for cell in campaigns.cells
-                    if "vpn" in cell.values and matches(cell, table["cell"])
-                ]
-            )
+            chosen = [cell for cell in campaigns.cells if matches(cell, table["cell"])]
+            groups = by_vpn([cell for cell in chosen if "vpn" in cell.values])
             for rest, cells in groups.items():
                 told_apart = [key for key, _ in rest if _differs(key, groups)]
                 where = name_of(next(iter(cells.values())), told_apart)
-                title = f"{described['document']}: {table['title']}" + (
-                    f" ({where})" if where else ""
-                )
-                by_name[file_name("published", name, str(next(numbers)))] = beside(
-                    title, table, cells
-                )
+                title = f"{described['document']}: {table['title']}"
+                title += f" ({where})" if where else ""
+                named = file_name("published", name, str(next(numbers)))
+                by_name[named] = beside(title, table, cells)
     return by_name
 
 
@@ -90,9 +83,8 @@ def read(file: Path) -> dict[str, dict[str, Any]]:
     Raises InputError for a file in another form.
     """
     content = read_yaml(file)
-    for name, document in (
-        content.items() if isinstance(content, dict) else [("the whole", content)]
-    ):
+    documents = content if isinstance(content, dict) else {"the whole": content}
+    for name, document in documents.items():
         whole = {"ours": "", **document} if isinstance(document, dict) else document
         wrong = fields(whole, {"document": str, "ours": str, "tables": list})
         for number, table in enumerate([] if wrong else document["tables"]):
@@ -107,22 +99,18 @@ def read(file: Path) -> dict[str, dict[str, Any]]:
 
 def _wrong(table: Any) -> str | None:
     """Return what is wrong with a document's table, or None."""
-    if wrong := fields(
-        {"marked": "", "any_engine": False, **table} if isinstance(table, dict) else table, TABLE
-    ):
+    usual = {"marked": "", "any_engine": False}
+    if wrong := fields({**usual, **table} if isinstance(table, dict) else table, TABLE):
         return wrong
     if not is_selection(table["cell"]):
         return "cell: should have for each argument a list of values, or {above: NUMBER}"
     figures = table["figures"]
-    if not figures or not all(
-        isinstance(vpn, str) and is_number(figure) for vpn, figure in figures.items()
-    ):
+    numbers = [isinstance(vpn, str) and is_number(figure) for vpn, figure in figures.items()]
+    if not figures or not all(numbers):
         return "figures: should have a number for each VPN"
-    return (
-        None
-        if figures[next(iter(figures))]
-        else "figures: the first should not be 0: others are divided by it"
-    )
+    if not figures[next(iter(figures))]:
+        return "figures: the first should not be 0: others are divided by it"
+    return None
 
 
 def by_vpn(cells: Sequence[Cell]) -> dict[tuple[tuple[str, str], ...], dict[str, Cell]]:
@@ -154,22 +142,16 @@ def beside(title: str, described: Mapping[str, Any], cells: Mapping[str, Cell]) 
 
 def _note(described: Mapping[str, Any], cells: Mapping[str, Cell]) -> str:
     """Return the note: how far the order of the VPNs agrees, and why figures cannot be compared."""
-    measured = {}
-    for vpn, cell in cells.items():
-        estimate = cell.estimate(described["measure"])
-        if estimate:
-            measured[vpn] = estimate.median
+    estimates = {vpn: cell.estimate(described["measure"]) for vpn, cell in cells.items()}
+    measured = {vpn: estimate.median for vpn, estimate in estimates.items() if estimate}
     both = [vpn for vpn in described["figures"] if vpn in measured]
     alone = [cell for cell in cells.values() if len(cell.runs) == 1]
-    notes = (
-        [WARNING]
-        if any(is_random(cell.values) for cell in alone)
-        else [f"median [{ends([len(cell.runs) for cell in cells.values()])}]"]
-    )
+    notes = [f"median [{ends([len(cell.runs) for cell in cells.values()])}]"]
+    if any(is_random(cell.values) for cell in alone):
+        notes = [WARNING]
     if len(both) >= LEAST_RANKED:
-        agreement = rank_correlation(
-            [described["figures"][vpn] for vpn in both], [measured[vpn] for vpn in both]
-        )
+        figures = described["figures"]
+        agreement = rank_correlation(*zip(*((figures[v], measured[v]) for v in both), strict=True))
         same = "all of ours are equal" if agreement is None else f"{agreement:.2f}"
         notes.append(f"rank correlation of {len(both)} rows (Spearman): {same}")
     is_virtual = any(cell.is_virtual for cell in cells.values())
