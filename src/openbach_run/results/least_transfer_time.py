@@ -82,9 +82,8 @@ def notes(
 
     The worst one has its values of `swept`.
     """
-    done = [
-        record for record in records if record.finished and record.measures.get(TIME) is not None
-    ]
+    finished = [record for record in records if record.finished]
+    done = [record for record in finished if record.measures.get(TIME) is not None]
     lines = []
     short = [(too_short_by_s(record, with_steps), record) for record in done]
     if short := [pair for pair in short if pair[0]]:

@@ -197,9 +197,8 @@ class Record:
         scenario = (self._command_words()[1:2] or ["-"])[0]
         words = [scenario, *(f"{name}={value}" for name, value in self.arguments.items())]
         if wrong := [word for word in words if word.startswith("-")]:
-            raise InputError(
-                f"{self.run_id}: {wrong[0]!r} is no scenario and no value, in {self.command!r}"
-            )
+            what = f"{wrong[0]!r} is no scenario and no value"
+            raise InputError(f"{self.run_id}: {what}, in {self.command!r}")
         return [*words, f"--seeds={self.seed},"]
 
     @property
@@ -208,10 +207,8 @@ class Record:
 
         Without them, a repeated run may differ.
         """
-        words = self._command_words()
-        return sorted(
-            {word.partition("=")[0] for word in words if word.startswith("--")} - {"--seeds"}
-        )
+        words = [word for word in self._command_words() if word.startswith("--")]
+        return sorted({word.partition("=")[0] for word in words} - {"--seeds"})
 
     def _command_words(self) -> list[str]:
         """Return the command's words as a shell reads them.
@@ -221,16 +218,14 @@ class Record:
         try:
             return shlex.split(self.command)
         except (ValueError, AttributeError) as error:
-            raise InputError(
-                f"{self.run_id}: its command {self.command!r} is none: {error}"
-            ) from error
+            what = f"its command {self.command!r} is none"
+            raise InputError(f"{self.run_id}: {what}: {error}") from error
 
     @property
     def clock(self) -> str:
         """Return the clock by the names of clock.py; older records have it only by their engine."""
-        return self.identity.get("clock") or (
-            VIRTUAL if self.identity.get("engine") == VIRTUAL else REAL
-        )
+        by_engine = VIRTUAL if self.identity.get("engine") == VIRTUAL else REAL
+        return self.identity.get("clock") or by_engine
 
 
 class Store:
@@ -390,9 +385,8 @@ class Store:
             if _wrong(fields) or fields["run_id"] != run_dir.stem:
                 return None
             # Many records have the same arguments: each text is in memory once.
-            fields["arguments"] = {
-                intern(name): intern(value) for name, value in fields["arguments"].items()
-            }
+            arguments = fields["arguments"].items()
+            fields["arguments"] = {intern(name): intern(value) for name, value in arguments}
             return Record(**fields)
         except (OSError, TypeError, ValueError, KeyError, AttributeError, DamagedRecord):
             return None
@@ -413,10 +407,8 @@ class _Shared:
     def put(self, fields: dict[str, Any]) -> str:
         """Store the fields if they are new, and return the name under which they are stored."""
         with self._lock:
-            same = (
-                *fields["identity"].items(),
-                *(id(value) for name, value in fields.items() if name != "identity"),
-            )
+            others = [id(value) for name, value in fields.items() if name != "identity"]
+            same = (*fields["identity"].items(), *others)
             if same not in self._names:
                 self._names[same] = self._put(fields), fields
             return self._names[same][0]
@@ -465,11 +457,8 @@ def _wrong_part(fields: Mapping[str, Any]) -> str | None:
     texts = *fields["arguments"].values(), *fields.get("texts", {}).values()
     if not all(type(value) is str for value in texts):
         return "an argument, or what a job told, is no text"
-    numbers = [
-        number
-        for number in (*fields["measures"].values(), fields.get("seed"))
-        if number is not None
-    ]
+    every = (*fields["measures"].values(), fields.get("seed"))
+    numbers = [number for number in every if number is not None]
     # A table or a figure would fail far from here, and not name the record.
     if not all(map(run_files.is_number, numbers)):
         return "a measure is no number"

@@ -75,10 +75,8 @@ def alike(shown: Iterable[tuple[str, bool]]) -> list[str]:
     chances = Counter(chance for text, chance in shown if text[-1:].isdigit())
     notes = ["no brackets: all seeds gave these digits"] if chances[False] else []
     if chances[True]:
-        notes.append(
-            f"no brackets in {chances[True]} of the cells with chance: nothing random touched their"
-            " seeds"
-        )
+        cells = f"no brackets in {chances[True]} of the cells with chance"
+        notes.append(f"{cells}: nothing random touched their seeds")
     return notes
 
 
@@ -87,28 +85,20 @@ def as_text(shown: Table) -> str:
     widths = _longest(shown)
 
     def text(line: list[str]) -> str:
-        cells = [
-            cell.ljust(width) if i < shown.labels else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ]
+        cells = []
+        for i, (cell, width) in enumerate(zip(line, widths, strict=True)):
+            cells.append(cell.ljust(width) if i < shown.labels else cell.rjust(width))
         return "  ".join(cells).rstrip()
 
     rule = "  ".join("─" * width for width in widths)
-    return (
-        "\n".join(
-            [shown.title, "", text(shown.header), rule, *map(text, shown.rows), "", shown.note]
-        )
-        + "\n"
-    )
+    head = [shown.title, "", text(shown.header), rule]
+    return "\n".join([*head, *map(text, shown.rows), "", shown.note, ""])
 
 
 def _longest(shown: Table) -> list[int]:
     """Return the number of letters of the longest text in each column."""
-    lines = (shown.header, *shown.rows)
-    longest = []
-    for i in range(len(shown.header)):
-        longest.append(max(len(line[i]) for line in lines))
-    return longest
+    columns = zip(shown.header, *shown.rows, strict=True)
+    return [max(map(len, column)) for column in columns]
 
 
 class Markdown(str):
@@ -131,9 +121,8 @@ def plain(text: str) -> Markdown:
     line = "".join(letter for letter in re.sub(r"\s+", " ", text) if letter.isprintable())
     line = MARKUP.sub(r"\\\g<0>", line)
     line = BRACKETS.sub(lambda match: match[1] or f"\\{match[0]}", line)
-    return Markdown(
-        BLOCK.sub(lambda match: f"{match[1]}{match[2] or ''}\\{match[3] or match[4]}", line)
-    )
+    escaped = BLOCK.sub(lambda match: f"{match[1]}{match[2] or ''}\\{match[3] or match[4]}", line)
+    return Markdown(escaped)
 
 
 def as_markdown(shown: Table) -> str:
@@ -161,24 +150,15 @@ def as_latex(shown: Table) -> str:
     for i, length in enumerate(_longest(shown)):
         alignment = "l" if i < shown.labels else "r"
         columns.append(r"p{0.3\linewidth}" if length > LATEX_LINE else alignment)
-    return "\n".join(
-        [
-            r"\begin{table}",
-            r"\centering",
-            rf"\caption{{{shown.title.translate(LATEX)}}}",
-            r"\smallskip",
-            rf"\begin{{tabular}}{{{''.join(columns)}}}",
-            r"\toprule",
-            rows[0],
-            r"\midrule",
-            *rows[1:],
-            r"\bottomrule",
-            r"\end{tabular}",
-            rf"\par\smallskip\footnotesize {shown.note.translate(LATEX)}",
-            r"\end{table}",
-            "",
-        ]
-    )
+    title, note = shown.title.translate(LATEX), shown.note.translate(LATEX)
+    head, *body = rows
+    lines = [
+        *(r"\begin{table}", r"\centering", rf"\caption{{{title}}}", r"\smallskip"),
+        *(rf"\begin{{tabular}}{{{''.join(columns)}}}", r"\toprule", head, r"\midrule", *body),
+        *(r"\bottomrule", r"\end{tabular}", rf"\par\smallskip\footnotesize {note}"),
+        *(r"\end{table}", ""),
+    ]
+    return "\n".join(lines)
 
 
 def as_html(shown: Table) -> str:

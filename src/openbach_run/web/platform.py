@@ -94,18 +94,15 @@ class Platform:
 
     def installed_jobs(self) -> list[dict[str, Any]]:
         """Return the jobs that are on every agent: all that can be run."""
-        return [
-            {
-                "name": name,
-                "update_status": STARTED,
-                "severity": 4,
-                "local_severity": 4,
-                "default_stat_policy": {"local": True, "storage": True, "broadcast": False},
-                "statistic_instances": [],
-            }
-            for name, job in self.packages.items()
-            if job.files is not None
-        ]
+        alike = {
+            "update_status": STARTED,
+            "severity": 4,
+            "local_severity": 4,
+            "default_stat_policy": {"local": True, "storage": True, "broadcast": False},
+            "statistic_instances": [],
+        }
+        packages = self.packages.items()
+        return [{"name": name, **alike} for name, job in packages if job.files is not None]
 
     @cached_property
     def described(self) -> dict[str, dict[str, Any]]:
@@ -126,9 +123,7 @@ class Platform:
             },
             "platform_configuration": _platforms(description.get("platform_configuration")),
             "arguments": _arguments(known.job.tree),
-            "statistics": [
-                _statistic(statistic) for statistic in description.get("statistics") or []
-            ],
+            "statistics": list(map(_statistic, description.get("statistics") or [])),
         }
 
     def help(self, name: str) -> str:
@@ -182,16 +177,13 @@ def _arguments(tree: Mapping[str, Any]) -> dict[str, Any]:
         choices = [{**_arguments(choice), "name": choice["name"]} for choice in group["choices"]]
         optional = bool(group.get("optional"))
         groups.append({"group_name": group["group_name"], "optional": optional, "choices": choices})
+    options = []
+    for entry in tree.get("optional") or []:
+        flag = {"flag": str(entry["flag"]), "repeatable": bool(entry.get("repeatable"))}
+        options.append({**_argument(entry), **flag})
     return {
-        "required": [_argument(entry) for entry in tree.get("required") or []],
-        "optional": [
-            {
-                **_argument(entry),
-                "flag": str(entry["flag"]),
-                "repeatable": bool(entry.get("repeatable")),
-            }
-            for entry in tree.get("optional") or []
-        ],
+        "required": list(map(_argument, tree.get("required") or [])),
+        "optional": options,
         **({"subcommands": groups} if groups else {}),
     }
 

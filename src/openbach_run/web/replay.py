@@ -79,9 +79,8 @@ def replay(
     for event in events:
         name, t_s = event["event"], float(event["t_s"])
         if name == "scenario_started":
-            states[event["scenario_instance_id"]] = started = begin(
-                event, scenarios[event["scenario"]]
-            )
+            started = begin(event, scenarios[event["scenario"]])
+            states[event["scenario_instance_id"]] = started
             if "parent_id" in event:
                 states[event["parent_id"]].latest(event["function"]).scenario = started
         elif name == "scenario_ended":
@@ -91,9 +90,8 @@ def replay(
             _tell_function(states[event["scenario_instance_id"]], event, t_s)
         elif name == "job_started":
             job = JobState(event["job"], event["entity"], event["instance_id"], "Running", t_s)
-            jobs[job.number] = states[event["scenario_instance_id"]].latest(
-                event["function"]
-            ).job = job
+            jobs[job.number] = job
+            states[event["scenario_instance_id"]].latest(event["function"]).job = job
         elif name in ("job_ended", "job_stop_ordered"):
             job = jobs[event["instance_id"]]
             job.status = event.get("status", "Stopped")
@@ -106,15 +104,8 @@ def begin(event: Mapping[str, Any], stored: Mapping[str, Any]) -> ScenarioState:
     """Return a scenario instance of which nothing has run yet."""
     functions = [FunctionState(function) for function in stored["openbach_functions"]]
     number, t_s = event["scenario_instance_id"], float(event["t_s"])
-    return ScenarioState(
-        stored["name"],
-        number,
-        dict(event["arguments"]),
-        dict(stored["constants"]),
-        "Running",
-        t_s,
-        functions,
-    )
+    values = dict(event["arguments"]), dict(stored["constants"])
+    return ScenarioState(stored["name"], number, *values, "Running", t_s, functions)
 
 
 def _tell_function(scenario: ScenarioState, event: Mapping[str, Any], t_s: float) -> None:
@@ -163,14 +154,11 @@ def as_date(moment: datetime) -> str:
 
 def document(state: ScenarioState, names: Names) -> dict[str, Any]:
     """Return the answer to GET scenario_instance/<id>/."""
-    functions = sorted(
-        state.functions,
-        key=lambda function: (
-            function.launch_s is None,
-            function.launch_s or 0.0,
-            function.function["id"],
-        ),
-    )
+
+    def rank(function: FunctionState) -> tuple[bool, float, int]:
+        return function.launch_s is None, function.launch_s or 0.0, function.function["id"]
+
+    functions = sorted(state.functions, key=rank)
     values = {**state.constants, **state.arguments}
     children = [function.scenario for function in state.functions if function.scenario]
     return {

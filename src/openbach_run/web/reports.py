@@ -12,8 +12,6 @@ import hashlib
 import json
 import logging
 import shlex
-import subprocess
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -26,6 +24,7 @@ from openbach_run.web import heat
 from openbach_run.web.answers import Services
 from openbach_run.web.launches import find_launch, records_of, seeds_of
 from openbach_run.web.result_sets import Results, find_set, number_of, runs_of
+from openbach_run.web.shared_work import own_command
 
 LIMIT_S = 600.0
 FILES = ("report.html", "report.pdf", "report.md", "results.csv")
@@ -143,14 +142,8 @@ def _run(item: str, words: list[str]) -> None:
     What went wrong inside it goes to this server's log only, because it names files of this
     machine.
     """
-    # -P: modules do not come from the current directory.
-    command = [sys.executable, "-P", "-m", "openbach_run", "report", *words]
-    try:
-        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=LIMIT_S)
-    except subprocess.TimeoutExpired:
-        raise InputError(
-            f"the report took longer than {LIMIT_S:.0f} s: report fewer runs at once"
-        ) from None
+    hint = ": report fewer runs at once"
+    done = own_command(["report", *words], LIMIT_S, "the report", hint)
     if not done.returncode:
         return
     logging.getLogger(__name__).error(

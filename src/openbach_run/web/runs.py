@@ -10,8 +10,6 @@ import itertools
 import json
 import logging
 import re
-import subprocess
-import sys
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -28,6 +26,7 @@ from openbach_run.results.record import Record, Store, events
 from openbach_run.results.run_files import DamagedRecord
 from openbach_run.topology.inventory import host_of
 from openbach_run.web.answers import Services, not_found
+from openbach_run.web.shared_work import own_command
 
 PROXY = "satpep"
 """The job that splits TCP connections on a host."""
@@ -134,18 +133,15 @@ def _jobs_in(
 def _labels(spec: Mapping[str, Any]) -> dict[Any, str]:
     """Return the labels of the scenario's functions by their id; {} if they make no sense."""
     with suppress(Exception):
-        return {
-            function["id"]: str(function.get("label") or "")
-            for function in spec["scenario"]["openbach_functions"]
-        }
+        functions = spec["scenario"]["openbach_functions"]
+        return {function["id"]: str(function.get("label") or "") for function in functions}
     return {}
 
 
 def outputs(run: Run, number: int) -> dict[str, str]:
     """Return a job's start by the name of the file that describes it, and its stdout and stderr."""
-    prefix = re.compile(
-        rf"jobs/{number}_[^/]*/(job\.json|stdout|stderr)"
-    )  # job.json: of runs of older versions
+    # job.json: of runs of older versions.
+    prefix = re.compile(rf"jobs/{number}_[^/]*/(job\.json|stdout|stderr)")
     names = [name for name in _names(run.place) if prefix.fullmatch(name)]
     written = {name.rpartition("/")[2]: content(run, name) for name in sorted(names)}
     texts = {name: text for name, text in written.items() if text is not None}
@@ -228,12 +224,8 @@ def _path(spec: Mapping[str, Any]) -> Route:
             ends.append(entity)
             kind = arguments["kind"]
         # Records of before have the job by its old name.
-        is_proxy = RENAMED.get(job, (job,))[0] == PROXY
-        if (
-            is_proxy
-            and "wait" not in arguments
-            and arguments.get("position") in arguments.get("at", "").split(",")
-        ):
+        is_proxy = RENAMED.get(job, (job,))[0] == PROXY and "wait" not in arguments
+        if is_proxy and arguments.get("position") in arguments.get("at", "").split(","):
             notes.setdefault(entity, []).append("PEP")
     for entity in dict.fromkeys(ends):
         notes.setdefault(entity, []).append("VPN")
@@ -245,9 +237,8 @@ def _path(spec: Mapping[str, Any]) -> Route:
     for entity, column in sorted(columns.items(), key=lambda item: item[1]):
         row = in_column.get(column, 0)
         in_column[column] = row + 1
-        hosts[entity] = Host(
-            names[entity], column, row, tuple(dict.fromkeys(notes.get(entity, ())))
-        )
+        of_host = tuple(dict.fromkeys(notes.get(entity, ())))
+        hosts[entity] = Host(names[entity], column, row, of_host)
     links = []
     for network, members in networks.items():
         # A network with more than two hosts is drawn as a chain.
@@ -264,17 +255,11 @@ def _path(spec: Mapping[str, Any]) -> Route:
 def _in_words(hosts: Sequence[Host], tunnel: tuple[Host, Host, str] | None) -> str:
     """Return the path in words: hosts, tunnel, PEP."""
     proxies = [host.name for host in hosts if "PEP" in host.notes]
-    return "; ".join(
-        [
-            ", ".join(host.name for host in hosts),
-            (
-                f"tunnel {tunnel[2]} from {tunnel[0].name} to {tunnel[1].name}"
-                if tunnel
-                else "no tunnel"
-            ),
-            f"PEP on {' and '.join(proxies)}" if proxies else "no PEP",
-        ]
-    )
+    through = "no tunnel"
+    if tunnel:
+        through = f"tunnel {tunnel[2]} from {tunnel[0].name} to {tunnel[1].name}"
+    pep = f"PEP on {' and '.join(proxies)}" if proxies else "no PEP"
+    return "; ".join([", ".join(host.name for host in hosts), through, pep])
 
 
 def _columns(entities: Sequence[str], networks: Mapping[str, Sequence[str]]) -> dict[str, int]:
@@ -314,11 +299,8 @@ def _started(spec: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, str]
                 values[name] = values.get("cc", "")
         for function in scenario["openbach_functions"]:
             for job, arguments in jobs_started(function):
-                yield (
-                    str(function["start_job_instance"]["entity_name"]),
-                    job,
-                    _flat(arguments, values),
-                )
+                entity = str(function["start_job_instance"]["entity_name"])
+                yield entity, job, _flat(arguments, values)
 
 
 def _flat(arguments: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, str]:
@@ -341,9 +323,8 @@ def _flat(arguments: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, 
 
 def capture_file(services: Services, run: Run) -> Path | None:
     """Return the capture of the run or of its repetition; None if neither has one."""
-    repeated = (
-        services.launcher.results / CAPTURES / run.folder / "runs" / run.name / "capture.pcapng"
-    )
+    folder = services.launcher.results / CAPTURES / run.folder
+    repeated = folder / "runs" / run.name / "capture.pcapng"
     return next((file for file in (run.place / "capture.pcapng", repeated) if file.is_file()), None)
 
 
@@ -363,22 +344,8 @@ def make_capture(services: Services, run: Run) -> None:
     for root in services.platform.catalog.roots[:-1]:
         additions += ["--with", str(root)]
     options = ["--pcap", "--quiet", "--workers", "1", "--results", str(target)]
-    # A process of its own: it can be ended after a time, with its guest.
-    command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "openbach_run",
-        *run.record.repetition,
-        *additions,
-        *options,
-    ]
-    try:
-        done = subprocess.run(
-            command, check=False, capture_output=True, text=True, timeout=CAPTURE_LIMIT_S
-        )
-    except subprocess.TimeoutExpired:
-        raise InputError(f"the repetition took longer than {CAPTURE_LIMIT_S:.0f} s") from None
+    words = [*run.record.repetition, *additions, *options]
+    done = own_command(words, CAPTURE_LIMIT_S, "the repetition")
     again = Store(target).load(run.name)
     if again is None or not (target / "runs" / run.name / "capture.pcapng").is_file():
         logging.getLogger(__name__).error(
