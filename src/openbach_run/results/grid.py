@@ -37,8 +37,9 @@ def grid_of(
         row = tuple(str(values.get(name, lacking)) for name in down)
         column = tuple(str(values.get(name, "")) for name in across)
         places.setdefault((row, column), cell)
-    rows, columns = (dict.fromkeys(key[side] for key in places) for side in (0, 1))
-    return Grid(list(rows), list(columns), places)
+    rows = list(dict.fromkeys(row for row, _ in places))
+    columns = list(dict.fromkeys(column for _, column in places))
+    return Grid(rows, columns, places)
 
 
 def rank_of(values: Mapping[str, str], orders: Mapping[str, Sequence[str]]) -> list[int]:

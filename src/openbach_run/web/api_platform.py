@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from difflib import SequenceMatcher
+from operator import itemgetter
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -197,10 +198,8 @@ def job_state(name: str, request: Request, services: With) -> dict[str, Any]:
 def statistics_names(project: str, services: With) -> dict[str, list[str]]:
     """Return the names of the statistics that each job says it sends."""
     project_of(services, project)
-    return {
-        name: sorted(statistic["name"] for statistic in job["statistics"])
-        for name, job in services.platform.described.items()
-    }
+    described = services.platform.described.items()
+    return {name: sorted(map(itemgetter("name"), job["statistics"])) for name, job in described}
 
 
 # Logs

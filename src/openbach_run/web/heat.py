@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, repeat
 from statistics import median
 from typing import Any, TypeVar
 
@@ -151,7 +151,7 @@ def heat(
         down=down,
         across=across,
         columns=["".join(column) for column in grid.columns],
-        rows=[(list(row), [shown(row, column) for column in grid.columns]) for row in lines],
+        rows=[(list(row), list(map(shown, repeat(row), grid.columns))) for row in lines],
         least=scale[0],
         most=scale[1],
         cells=len(cells),

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -163,7 +164,7 @@ def _platforms(block: Any) -> list[dict[str, Any]]:
     common = {key: value for key, value in block.items() if key != "supported_platforms"}
     common = dict.fromkeys(PLATFORM_KEYS) | common
     platforms = [common | supported for supported in block.get("supported_platforms") or [{}]]
-    return [{key: platform[key] for key in PLATFORM_KEYS} for platform in platforms]
+    return [dict(zip(PLATFORM_KEYS, itemgetter(*PLATFORM_KEYS)(p), strict=True)) for p in platforms]
 
 
 def _arguments(tree: Mapping[str, Any]) -> dict[str, Any]:

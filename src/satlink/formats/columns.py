@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import compress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -445,7 +446,7 @@ def _only(path: Path, table: _Table, given: Given) -> _Table:
     if not keep.any():
         raise LinkFileError(path, "no row has all the values of --only")
     places = np.flatnonzero(keep).tolist()
-    cells = {name: [row[place] for place in places] for name, row in table.cells.items()}
+    cells = {name: list(compress(row, keep)) for name, row in table.cells.items()}
     assumed = [*table.assumed, f"{len(places)} of {len(keep)} rows, by --only"]
     starts = sorted({int(keep[:start].sum()) for start in table.starts})
     return _Table(table.columns, cells, [table.lines[place] for place in places], starts, assumed)
