@@ -30,13 +30,13 @@ from satlink.plot import kind_of, save
 LEAST_S = 1800.0
 USUAL_PERIOD_S = 0.02
 AROUND_S = 1.5
-"""How long after a reconfiguration, and half a second before, is around it."""
+"""Time in s after a reconfiguration that is around it, as is half a second before."""
 BEFORE_S = 0.5
 QUANTILES = (5, 25, 50, 75, 95, 99)
 LAGS_S = (0.1, 1.0, 5.0, 15.0, 30.0)
 FOLD_S = 0.1
 DRAWS, LEAST_DRAWS, DRAWN_PROBES = 40, 10, 400_000
-"""How many draws of a satellite tell what chance does, and how many probes all of them have."""
+"""Numbers of draws of a satellite that tell what chance does, and of probes in all of them."""
 CHANCE_PCT = 90
 
 

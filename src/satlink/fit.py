@@ -36,9 +36,9 @@ USUAL_GRID_S = 15.0
 LEAST_GRID_S, GREATEST_GRID_S, GRID_STEP_S = 5.0, 60.0, 0.01
 LEAST_EVENTS = 4
 NEAR_S = 1.5
-"""How near to a reconfiguration an event belongs to it, and how long an event may last."""
+"""Time in s from a reconfiguration within which an event is its own, and that it may last."""
 WINDOW_S = 0.8
-"""How far apart events of one grid may be."""
+"""The greatest distance in s between events of one grid."""
 APART_S = 1.0
 """The least time between two events."""
 SPIKE_FACTOR, TAIL_FACTOR, SPIKE_MS = 5.0, 1.2, 3.0
@@ -49,7 +49,7 @@ MEDIAN_DEVIATION = 0.4812
 """The median distance from the median of an exponential distribution with the mean 1."""
 FIRST_HELD = 5
 GUARD_S = 0.3
-"""What is left out of an interval at both ends, besides what was lost and held."""
+"""Time in s left out of an interval at both ends, besides what was lost and held."""
 LEAST_INTERVALS = 3
 LEAST_VALUES = 10
 """Values of an interval that tell its delay."""
@@ -83,7 +83,7 @@ class Delays:
     outages: list[tuple[int, int]]
     """The places of the first and after the last value of each outage."""
     lost: npt.NDArray[np.int8]
-    """What became of each probe: answered, or lost in a direction if that is known."""
+    """Fate of each probe: answered, or lost in a direction if that is known."""
 
     @property
     def period_s(self) -> float:

@@ -43,7 +43,7 @@ class Link(NamedTuple):
     """A link: the changes of its directions, until when, and what was assumed."""
 
     series: dict[tuple[str, str], Series]
-    """By quantity and direction."""
+    """Series by quantity and direction."""
     end_s: float
     assumed: list[str]
 

@@ -20,7 +20,7 @@ from openbach_jobs.link_file import LinkFileError
 
 Numbers = npt.NDArray[np.float64]
 ANSWERED, LOST, LOST_FORWARD, LOST_RETURN = range(4)
-"""What became of a probe. The direction in which it was lost may not be known."""
+"""Fates of a probe. The direction in which it was lost may not be known."""
 USUAL_INTERVAL_S = 1.0
 """The time between two probes of ping and fping by default."""
 FILE_BYTES = 512 << 20
@@ -32,7 +32,7 @@ GAP_INTERVALS = 5.0
 GZIP = b"\x1f\x8b"
 BOMS = ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"), (b"\xef\xbb\xbf", "utf-8-sig"))
 OLD_ENCODING = "cp1252"
-"""Of texts that are not UTF-8: what an older Windows writes."""
+"""Encoding of texts that are not UTF-8: an older Windows writes it."""
 
 
 class Probe(NamedTuple):

@@ -21,7 +21,7 @@ from satlink import xml_file
 from satlink.xml_file import Element, printable
 
 VERSION = "1.0.0"
-"""Of OpenSAND's model files, in all its versions from 6 on."""
+"""Version of OpenSAND's model files, in all its versions from 6 on."""
 KINDS = {
     "topology": ("frequency_plan",),
     "infrastructure": ("infrastructure", "entity"),
@@ -41,9 +41,9 @@ LIFE_SUPERFRAMES = 1
 SEQUENCE_NUMBER_BYTES, CRC_BYTES = 1, 4
 LABEL_BYTES = 3
 BITS_AGREE = 0.02
-"""By how much a waveform's bytes may differ from those that DVB-RCS2 gives this number."""
+"""Part by which a waveform's bytes may differ from those that DVB-RCS2 gives this number."""
 MODCODS_AGREE = 0.005
-"""By how much the efficiency of a MODCOD may differ from that of DVB-S2."""
+"""Part by which the efficiency of a MODCOD may differ from that in DVB-S2."""
 PCP_CLASSES = {7: "NM", 6: "SIG", 5: "EF", 4: "AF", 3: "AF", 2: "AF", 1: "BE", 0: "BE"}
 """The class by the upper three bits of the DSCP: what `access: dama` does."""
 CLASSES = ("NM", "EF", "SIG", "AF", "BE")

@@ -19,7 +19,7 @@ from openbach_jobs.link_file import Change
 from satlink.measured import ANSWERED, LOST_FORWARD, LOST_RETURN, Numbers, Probes
 
 TAIL_S = 30.0
-"""How much longer than the last probe is sent the link is looked at."""
+"""Time in s that the link is looked at after the last probe was sent."""
 HELD_FOR_EVER_S = 1e9
 
 

@@ -97,7 +97,7 @@ class Part:
     published: str = ""
     """The published figure, in words."""
     not_comparable: str = ""
-    """What is compared with what, where what the claim is about is something else here."""
+    """Reason why its figures cannot be compared, where the claim is about something else here."""
 
     @property
     def with_margin(self) -> tuple[float, float]:

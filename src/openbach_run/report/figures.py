@@ -66,7 +66,7 @@ class Drawing:
     caption: str
     figure: Figure
     narrow: Figure | None = None
-    """The same for a phone, if the figure could not be read there."""
+    """Form of the figure for a phone, if the figure could not be read there."""
 
     def save(self, folder: Path) -> None:
         """Write the figure as `folder`/`name`.svg and .pdf, and its points as .csv."""

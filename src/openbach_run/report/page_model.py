@@ -36,9 +36,9 @@ from openbach_run.results.seeds import MIN_SEEDS
 from openbach_run.units import number
 
 CHOSEN = ("cc", "pep", "vpn")
-"""What somebody chooses: the transport of the hosts, the PEP, the VPN."""
+"""Arguments that somebody chooses: the transport of the hosts, the PEP, the VPN."""
 USUAL = {"cc": END_HOSTS, "pep": "none", "vpn": "none"}
-"""What is there where nobody has chosen anything."""
+"""Values where nobody has chosen anything."""
 OWN = "own"
 """The loss of a link that loses by itself: of a file, or of a satellite."""
 LEASED = "fixed:"
@@ -46,7 +46,7 @@ LEASED = "fixed:"
 EQUIVALENT = 1.05
 """Two configurations are equivalent where the whole interval lies within 5 %."""
 COSTLY = 1.1
-"""What takes this many times as long as another is one to avoid: the published report calls 10 %
+"""Ratio of two times from which the longer one is to be avoided: the published report calls 10 %
 bad."""
 LOST = "forward_lost_packets"
 
@@ -58,7 +58,7 @@ class Kind(NamedTuple):
     title: str
     meaning: str
     is_of_tcp: bool = True
-    """Whether the hosts' transport is what carries it."""
+    """True where the transport of the hosts carries it."""
 
 
 KINDS = (
@@ -92,7 +92,7 @@ class Comparison:
     here: Cell
     there: Cell
     change: Estimate
-    """How many times the other's measure the first one has."""
+    """Ratio of the first cell's measure to the other's."""
     is_worse: bool
     is_better: bool
     is_equivalent: bool

@@ -23,7 +23,7 @@ MOST_LINKS = 6
 MOST_TOLD = 3
 """The most values of one thing that stand above page 1."""
 REACH = {"cc": "hosts", "pep": "PEP", "vpn": "VPN"}
-"""What somebody controls who can choose an argument."""
+"""Argument → the part of the path that somebody controls who chooses it."""
 
 
 def sentences(page: PageOne) -> list[str]:

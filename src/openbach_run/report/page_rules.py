@@ -40,7 +40,7 @@ MOST_TOLD = 3
 MOST_VALUES = 6
 """The most values that a sentence names one by one."""
 CLIFFS = REPOSITORY / "reports/templates/cliffs.yml"
-"""Up to which loss a control is known to hold, by our own measurements."""
+"""File of the losses up to which controls are known to hold, by our own measurements."""
 LOST_PINGS = "ping_lost_pct"
 SHOWN = 0.9
 """The part of comparisons that have to show that two VPNs are equivalent, for them to be close."""

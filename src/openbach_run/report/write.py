@@ -48,7 +48,7 @@ MOST_SECTIONS = 8
 """The most sections with values that are named one by one on the first pages."""
 EVERY_SECTION = f"[Appendix: results](#{document.anchor('Appendix: results')})"
 MOST_DRAWINGS = 150
-"""After this many figures the sections that follow have tables only: nobody looks at more, and each
+"""The most figures; the sections that follow have tables only: nobody looks at more, and each
 takes a quarter of a second."""
 CLAIMS = REPOSITORY / "reports/claims.yml"
 FIRST = "page-1.html"

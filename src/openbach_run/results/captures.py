@@ -34,11 +34,11 @@ BLOCK_LIMIT_BYTES = 1 << 18
 """The largest block that is read. The kernel's own blocks are smaller, but a job that has taken
 over the guest's kernel may claim any length."""
 KIND = "interfaces:"
-"""How a `capture_hash` of the interfaces' digests begins. Older ones are of the whole stream:
+"""The beginning of a `capture_hash` of the interfaces' digests. Older ones are of the whole stream:
 SHA-256 (`sha256:`), BLAKE3 (no such beginning)."""
 BASE, PIECE = 0x243F6A8885A308D3, 192
 PRIME_OF_KEYS, PRIME = 2**64 - 59, 2**128 - 159
-"""Of the digest: the base, the words of a piece, the moduli."""
+"""Numbers of the digest: the base, the words of a piece, the moduli."""
 
 
 @dataclass(frozen=True)

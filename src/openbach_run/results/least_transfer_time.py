@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 TIME, RECEIVED, TOO_SHORT = "transfer_time_s", "bytes", "too_short_by_s"
 """Columns: the measures of a transfer, and how much shorter it took than its link allows."""
 NOTED_SHARE = 0.01
-"""How much more than the size is received before a note says it."""
+"""Share of the size that may come on top of it before a note says so."""
 FRAME_BYTES, SEGMENT_BYTES = 1514, 1448
 BUFFER_BYTES = 16 << 20
 """The largest buffer of the end hosts' TCP by default (the job transport_profile)."""

@@ -63,7 +63,7 @@ NOT_LOCKED = "not_locked"
 OWN_PROGRAMS = "own_programs"
 """Another: the programs of a run that are its user's own, each with its SHA-256."""
 MOST_NAMED = 8
-"""How many packages that are not locked a note names; it counts the others."""
+"""The most packages that are not locked that a note names; it counts the others."""
 SHARED = ("identity", "packages", "declared")
 """Fields that most records of a campaign have in common; they are stored in shared/."""
 
@@ -179,7 +179,7 @@ class Record:
     None if there is no packet (the virtual engine's); `python_lock` and `python_not_locked`
     (python_packages.py). {} in older records."""
     texts: Mapping[str, str] = field(default_factory=dict)
-    """What jobs told in words, by column (a measure of the type `text`)."""
+    """Words that jobs have sent, by column (a measure of the type `text`)."""
 
     @property
     def finished(self) -> bool:

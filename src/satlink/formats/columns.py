@@ -113,7 +113,7 @@ COLUMNS = {
     "uplink_throughput_bps": Column("rate_bps", "return", is_used=True),
 }
 JOINED = {name.replace("_", ""): column for name, column in COLUMNS.items()}
-"""The same as JSON has them, in lower case."""
+"""Names of columns as JSON has them, in lower case."""
 
 
 def column_of(name: str) -> Column | None:
@@ -125,7 +125,7 @@ def column_of(name: str) -> Column | None:
 NOT_ANSWERED = {"", "nan", "null", "none", "-", "*", "timeout", "lost"}
 """Cells of a probe that was not answered, in lower case."""
 TOLERANCE_MS = 2.0
-"""Of the sum of two one-way delays from the round trip, besides a tenth of it."""
+"""The greatest distance of two one-way delays from their round trip, besides a tenth of it."""
 DELIMITERS = (",", ";", "\t")
 NAME = re.compile(r'(?:"?[A-Za-z_][\w .()/%\[\]-]*"?)?')
 

@@ -35,7 +35,7 @@ OUT_OF_ORDER = 50
 """The most probes that an answer may be late; a later one belongs to another run."""
 PROBES = 10_000_000
 WINDOWS_TIMEOUT_S = 4.0
-"""How long ping of Windows waits for an answer (-w)."""
+"""Time that ping of Windows waits for an answer (-w)."""
 
 ANSWER = re.compile(
     r"(?:\[(\d+\.\d+)\] )?.*?\b(?:icmp_)?seq[=: ](\d+)\b.*? (?:time|temps|Zeit)[=<]([\d.,]+) ?ms"
@@ -70,7 +70,7 @@ FPING = re.compile(
 )
 FPING_HALF = re.compile(r"\S+\s+: \[\d+\]")
 FPING_ROW = re.compile(r"(\S+)\s+: ((?:[\d.]+|-)(?: (?:[\d.]+|-))+)$")
-"""What `fping -C` writes at its end: all round-trip times in a row."""
+"""Line that `fping -C` writes at its end: all round-trip times in a row."""
 
 HINTS = {
     "ping": re.compile(r"bytes from \S+:? .*seq|\bseq=\d+ ttl=|^PING |icmp_seq[=: ]", re.M),

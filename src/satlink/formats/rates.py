@@ -96,7 +96,7 @@ class _Runs:
     last_s: float = 0.0
     direction: str = "return"
     ends_s: dict[tuple[str, str], float] = field(default_factory=dict)
-    """Where the newest interval of each stream of this run ended."""
+    """Ends of the newest interval of each stream of this run."""
 
     def begin(self) -> None:
         """Begin with another run, where the one before ended."""

@@ -56,7 +56,7 @@ TEXTS = (
     ),
     Format("ping", lambda head: bool(ping.HINTS["ping"].search(head.text)), ping.read),
 )
-"""What programs print for people. Another program may have put a time before each line."""
+"""Formats that programs print for people. Another program may have put a time before each line."""
 FORMATS = (
     Format("JSON", _is_json, structured.read),
     Format("CSV", _is_csv, columns.read),
@@ -65,7 +65,7 @@ FORMATS = (
     *TEXTS,
     Format("CSV", lambda head: columns.is_table(head.lines), columns.read),
 )
-"""In the order in which they are tried; the last one is refused, and its columns named."""
+"""Formats in the order in which they are tried; the last one is refused, and its columns named."""
 KNOWN = (
     "ping (Linux, busybox, macOS, Windows), fping, irtt, iperf3 (text or --json), iperf, nuttcp,"
     " RIPE Atlas, the Starlink dish's history, flent, CSV with a header, traces of mahimahi with or"
