@@ -51,10 +51,8 @@ def bound(program: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("program", [
-    "for one in cells: pass",
-    "[one for one in cells]",
-    "found = cell",
-    "found: list[str] = []",
+    "for one in cells: pass", "[one for one in cells]",
+    "found = cell", "found: list[str] = []",
     "def f(made): pass",
     "lambda one: 1",
     "if found := f(): pass",
